@@ -1,0 +1,63 @@
+"""Is everything on this machine that installing a container module needs?"""
+
+import dataclasses
+import importlib.util
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One part that was looked for: its name, whether it is fine, and what was found or what to do."""
+
+    part: str
+    ok: bool
+    text: str
+
+
+def examine():
+    """Return a Finding for each part, in the order in which an installation needs them."""
+    return [
+        find_program("EasyBuild", ["eb"], "install it with pip, or load the site's EasyBuild module"),
+        find_easyblocks(),
+        find_program("container runtime", ["apptainer", "singularity"], "load the site's module, or use another node"),
+        find_program("mksquashfs", ["mksquashfs"], "install squashfs-tools", version_option="-version"),
+        find_program("unsquashfs", ["unsquashfs"], "install squashfs-tools", version_option="-version"),
+        find_modules_tool(),
+    ]
+
+
+def find_program(part, names, remedy, version_option="--version"):
+    """Look for the first of some programs on PATH and ask it for its version."""
+    for name in names:
+        path = shutil.which(name)
+        if path:
+            # unsquashfs -version ends with status 1: what counts is that it answers
+            answer = subprocess.run(  # noqa: S603
+                [path, version_option], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+            )
+            lines = (answer.stdout + answer.stderr).strip().splitlines()
+            if lines:
+                return Finding(part, True, f"{lines[0]}, {path}")
+            return Finding(part, False, f"{path} does not run (exit status {answer.returncode})")
+    return Finding(part, False, f"{' or '.join(names)} not on PATH: {remedy}")
+
+
+def find_easyblocks():
+    """Look for our easyblocks where EasyBuild imports them from."""
+    spec = importlib.util.find_spec("easybuild.easyblocks.generic.containervenv")
+    if spec is None:
+        return Finding("easyblocks", False, "EasyBuild does not find ContainerVenv: install ebsif with pip beside it")
+    return Finding("easyblocks", True, f"ContainerInstall and ContainerVenv, {Path(spec.origin).parent}")
+
+
+def find_modules_tool():
+    """Look for Lmod or Environment Modules, by the variables they set and that EasyBuild reads."""
+    for part, variable in (("Lmod", "LMOD_CMD"), ("Environment Modules", "MODULES_CMD")):
+        path = os.environ.get(variable)
+        if path and Path(path).exists():
+            return Finding("modules tool", True, f"{part}, {path}")
+    return Finding("modules tool", False, "neither LMOD_CMD nor MODULES_CMD is set: start a login shell, or source "
+                   "the init script of Lmod or Environment Modules")
