@@ -1,0 +1,209 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+Statements of a module file whose values are decided when the module is loaded.
+
+EasyBuild's own generator writes constants. A container module has to look at the node it is loaded on (is the image
+there, is there a SquashFS file), so its values are collected in variables of the module file. The rule that keeps
+unloading right: a decision changes a variable's *value*; the statements that touch the environment are the same
+whatever was decided, or are repeated on unload (``when_or_unloading``), because the modules tools evaluate the
+file again to unload it, and by then the node may look different.
+"""
+
+# some end a file or a line for an interpreter (Ctrl-Z in Tcl), and none is readable in a module file
+CONTROL_CHARACTERS = [chr(code) for code in range(32)] + [chr(127)]
+
+
+class ContainerModule(object):
+    """
+    Base of the two syntaxes; each method returns the text of one or more statements, ending in a newline.
+
+    Conditions are texts too (``is_file``, ``is_dir``, ``exists``, ``is_set``), for use in ``when`` and ``negate``.
+    """
+
+    INDENT = '    '
+
+    @staticmethod
+    def for_syntax(syntax):
+        """
+        Return the writer for a module syntax.
+
+        Parameters
+        ----------
+        syntax : str
+            'Lua' or 'Tcl', the SYNTAX of EasyBuild's module generator.
+
+        Returns
+        -------
+        ContainerModule
+
+        Raises
+        ------
+        KeyError
+            For any other syntax.
+        """
+        return {'Lua': LuaModule, 'Tcl': TclModule}[syntax]()
+
+    def quote(self, text):
+        """Return text as a string of the module syntax that stands for exactly this text."""
+        return '"' + ''.join(self.ESCAPES.get(char, char) for char in text) + '"'
+
+    def indent(self, text):
+        """Return text with every line one level deeper."""
+        # not splitlines: it splits at characters that may be in a value
+        return ''.join(self.INDENT + line + '\n' for line in text.split('\n')[:-1])
+
+
+class LuaModule(ContainerModule):
+    """Statements in Lua, for Lmod."""
+
+    ESCAPES = {char: '\\%03d' % ord(char) for char in CONTROL_CHARACTERS}
+    ESCAPES.update({'\\': '\\\\', '"': '\\"', '\n': '\\n'})
+
+    def comment(self, text):
+        """A line for the reader of the module file."""
+        return '-- %s\n' % text
+
+    def declare(self, variable, text):
+        """Introduce a variable of the module file with a first value."""
+        return 'local %s = %s\n' % (variable, self.quote(text))
+
+    def assign(self, variable, text):
+        """Give a declared variable another value."""
+        return '%s = %s\n' % (variable, self.quote(text))
+
+    def append(self, variable, text):
+        """Add text to the value of a declared variable."""
+        return '%s = %s .. %s\n' % (variable, variable, self.quote(text))
+
+    def append_variable(self, variable, other):
+        """Add the value of another variable of the module file to that of a declared one."""
+        return '%s = %s .. %s\n' % (variable, variable, other)
+
+    def setenv(self, name, text):
+        """Set an environment variable to a constant."""
+        return 'setenv("%s", %s)\n' % (name, self.quote(text))
+
+    def setenv_from(self, name, variable):
+        """Set an environment variable to the value of a variable of the module file."""
+        return 'setenv("%s", %s)\n' % (name, variable)
+
+    def prepend_path(self, name, path):
+        """Put a directory in front of a search path."""
+        return 'prepend_path("%s", %s)\n' % (name, self.quote(path))
+
+    def is_file(self, path):
+        """Condition: a regular file, or a link to one, is there."""
+        return 'isFile(%s)' % self.quote(path)
+
+    def is_dir(self, path):
+        """Condition: a directory, or a link to one, is there."""
+        return 'isDir(%s)' % self.quote(path)
+
+    def exists(self, path):
+        """Condition: anything is there. Lmod's isFile is true of regular files only."""
+        return '(isFile(%s) or isDir(%s))' % (self.quote(path), self.quote(path))
+
+    def is_set(self, variable):
+        """Condition: a variable of the module file is not empty."""
+        return '%s ~= ""' % variable
+
+    def negate(self, condition):
+        """Condition: the opposite."""
+        return 'not (%s)' % condition
+
+    def when(self, condition, then, otherwise=''):
+        """One of two groups of statements."""
+        text = 'if %s then\n%s' % (condition, self.indent(then))
+        if otherwise:
+            text += 'else\n%s' % self.indent(otherwise)
+        return text + 'end\n'
+
+    def when_or_unloading(self, condition, then):
+        """Statements that change the environment under a condition, and are undone whatever the condition says then."""
+        return self.when('(%s) or mode() == "unload"' % condition, then)
+
+    def fail_on_load(self, message):
+        """Stop a load with a message; unload, show, spider and is-avail go on."""
+        return self.when('mode() == "load"', 'LmodError(%s)\n' % self.quote(message))
+
+
+class TclModule(ContainerModule):
+    """Statements in Tcl, for Environment Modules and Lmod."""
+
+    # braces as well: the bodies of `if` are read as braced words first, in which every brace counts
+    ESCAPES = {char: '\\u%04x' % ord(char) for char in CONTROL_CHARACTERS}
+    ESCAPES.update({char: '\\' + char for char in '\\"$[]{}'})
+    ESCAPES['\n'] = '\\n'
+
+    def comment(self, text):
+        """A line for the reader of the module file."""
+        return '# %s\n' % text
+
+    def declare(self, variable, text):
+        """Introduce a variable of the module file with a first value."""
+        return self.assign(variable, text)
+
+    def assign(self, variable, text):
+        """Give a variable a value."""
+        return 'set %s %s\n' % (variable, self.quote(text))
+
+    def append(self, variable, text):
+        """Add text to the value of a declared variable."""
+        return 'append %s %s\n' % (variable, self.quote(text))
+
+    def append_variable(self, variable, other):
+        """Add the value of another variable of the module file to that of a declared one."""
+        return 'append %s $%s\n' % (variable, other)
+
+    def setenv(self, name, text):
+        """Set an environment variable to a constant."""
+        return 'setenv %s %s\n' % (name, self.quote(text))
+
+    def setenv_from(self, name, variable):
+        """Set an environment variable to the value of a variable of the module file."""
+        return 'setenv %s $%s\n' % (name, variable)
+
+    def prepend_path(self, name, path):
+        """Put a directory in front of a search path."""
+        return 'prepend-path %s %s\n' % (name, self.quote(path))
+
+    def is_file(self, path):
+        """Condition: a regular file, or a link to one, is there."""
+        return '[file isfile %s]' % self.quote(path)
+
+    def is_dir(self, path):
+        """Condition: a directory, or a link to one, is there."""
+        return '[file isdirectory %s]' % self.quote(path)
+
+    def exists(self, path):
+        """Condition: anything is there."""
+        return '[file exists %s]' % self.quote(path)
+
+    def is_set(self, variable):
+        """Condition: a variable of the module file is not empty."""
+        return '$%s ne ""' % variable
+
+    def negate(self, condition):
+        """Condition: the opposite."""
+        return '!(%s)' % condition
+
+    def when(self, condition, then, otherwise=''):
+        """One of two groups of statements."""
+        text = 'if {%s} {\n%s}' % (condition, self.indent(then))
+        if otherwise:
+            text += ' else {\n%s}' % self.indent(otherwise)
+        return text + '\n'
+
+    def when_or_unloading(self, condition, then):
+        """Statements that change the environment under a condition, and are undone whatever the condition says then."""
+        # Environment Modules says unload, Lmod's Tcl interpreter says remove as well
+        return self.when('(%s) || [module-info mode unload] || [module-info mode remove]' % condition, then)
+
+    def fail_on_load(self, message):
+        """Stop a load with a message; unload, show, spider and is-avail go on."""
+        return self.when('[module-info mode load]', 'error %s\n' % self.quote(message))

@@ -1,0 +1,143 @@
+"""What the tests share: a site made of real parts, in a temporary directory, and tiny wheels."""
+
+import base64
+import dataclasses
+import hashlib
+import os
+import subprocess
+import zipfile
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+EASYBLOCKS = CHECKOUT / "easyblocks"
+CONTAINER_FILES = EASYBLOCKS / "container_files"
+
+
+@dataclasses.dataclass(frozen=True)
+class ModulesTool:
+    """A modules tool and the syntax of its module files."""
+
+    name: str  # as EasyBuild calls it
+    syntax: str
+    environment: tuple  # ((variable, value), ...) that says where the tool is
+    init: str  # bash text that defines `module`
+
+    def __str__(self):
+        return f"{self.name}-{self.syntax}"
+
+
+class Site:
+    """
+    A place where modules are installed with eb and used from bash, with nothing of the caller's environment.
+
+    Parameters
+    ----------
+    prefix : Path
+        Directory of everything that is written.
+    tool : ModulesTool
+        The modules tool.
+    venv : Path
+        Virtual environment with EasyBuild and, unless `easyblocks` says otherwise, this project.
+    user : str, optional
+        Account to run as; the caller's by default.
+    """
+
+    def __init__(self, prefix, tool, venv, user=None):
+        self.prefix = Path(prefix)
+        self.tool = tool
+        self.venv = Path(venv)
+        self.user = user
+        self.home = self.prefix / "home"
+        self.sources = self.prefix / "sources"
+        self.work = self.prefix / "work"
+        for path in (self.home, self.sources, self.work):
+            path.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def modules(self):
+        """Directory with the module files."""
+        return self.prefix / "eb" / "modules" / "all"
+
+    @property
+    def environment(self):
+        """Environment of every command: what the tests need of the caller's, and where the parts are."""
+        kept = ("PATH", "LANG", "SSL_", "PIP_", "http_proxy", "https_proxy", "no_proxy")
+        environment = {key: value for key, value in os.environ.items() if key.startswith(kept)}
+        # without repetitions: Lmod takes them out, and tests compare what was with what is
+        environment["PATH"] = ":".join(dict.fromkeys([f"{self.venv}/bin", *environment["PATH"].split(":")]))
+        environment.update(self.tool.environment)
+        environment["HOME"] = str(self.home)
+        environment["LC_ALL"] = "C.UTF-8"
+        return environment
+
+    def run(self, command, check=True, cwd=None, **environment):
+        """Run a command (a list) and return the CompletedProcess with its output as text."""
+        if self.user:
+            command = ["runuser", "-u", self.user, "--", *command]
+        result = subprocess.run(
+            [str(word) for word in command],
+            env={**self.environment, **{key: str(value) for key, value in environment.items()}},
+            cwd=cwd or self.work,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=300,
+            check=False,
+        )
+        if check and result.returncode:
+            raise AssertionError(f"{command} ended with {result.returncode}:\n{result.stdout}\n{result.stderr}")
+        return result
+
+    @property
+    def eb_options(self):
+        """Options that make eb install here and nowhere else."""
+        options = [
+            f"--prefix={self.prefix}/eb", f"--sourcepath={self.sources}", f"--modules-tool={self.tool.name}",
+            f"--module-syntax={self.tool.syntax}", "--disable-rpath", "--output-style=basic",
+        ]
+        if os.getuid() == 0 and not self.user:
+            options.append("--allow-use-as-root-and-accept-consequences")
+        return options
+
+    def eb(self, *arguments, check=True, **environment):
+        """Run eb for this site's prefix and modules tool."""
+        return self.run(["eb", *self.eb_options, *arguments], check=check, **environment)
+
+    def bash(self, script, check=True, cwd=None, **environment):
+        """Run a bash script with `module` defined and this site's modules available."""
+        prelude = f"{self.tool.init}\nmodule use '{self.modules}'\n"
+        return self.run(["bash", "--noprofile", "--norc", "-c", prelude + script], check, cwd, **environment)
+
+    def easyconfig(self, text, name="Example", version="1.0", suffix=""):
+        """Write an easyconfig with this text below name and version; return its path."""
+        path = self.prefix / f"{name}-{version}{suffix}.eb"
+        path.write_text(
+            f"easyblock = 'ContainerVenv'\nname = {name!r}\nversion = {version!r}\nversionsuffix = {suffix!r}\n"
+            "homepage = 'https://example.org'\ndescription = 'A container of the tests.'\ntoolchain = SYSTEM\n"
+            f"{text}\nmoduleclass = 'ai'\n"
+        )
+        return path
+
+
+def make_wheel(folder, name, version="1.0", requires=(), module_text=""):
+    """Write a wheel of one module into a folder and return its path."""
+    path = Path(folder) / f"{name}-{version}-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
+    metadata = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"]
+    metadata += [f"Requires-Dist: {requirement}\n" for requirement in requires]
+    files = {
+        f"{name}.py": module_text or f"__version__ = {version!r}\n",
+        f"{info}/METADATA": "".join(metadata),
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = [f"{file},sha256={wheel_digest(text)},{len(text.encode())}\n" for file, text in files.items()]
+    files[f"{info}/RECORD"] = "".join([*record, f"{info}/RECORD,,\n"])
+    with zipfile.ZipFile(path, "w") as wheel:
+        for file, text in files.items():
+            wheel.writestr(file, text)
+    return path
+
+
+def wheel_digest(text):
+    """Return the digest of a text as RECORD files of wheels have it."""
+    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()

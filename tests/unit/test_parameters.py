@@ -1,0 +1,139 @@
+"""What the easyblocks make of their parameters, without installing anything."""
+
+import re
+
+import pytest
+from easybuild.easyblocks.generic.containerinstall import (
+    ContainerInstall,
+    bind_source,
+    copy_with_sha256,
+    escape_bind,
+    runtime_variables,
+)
+from easybuild.easyblocks.generic.containervenv import ContainerVenv
+from easybuild.framework.easyconfig.easyconfig import EasyConfig
+from easybuild.tools.build_log import EasyBuildError
+from easybuild.tools.options import set_up_configuration
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+
+@pytest.fixture(scope="module", autouse=True)
+def configuration(tmp_path_factory):
+    """EasyBuild's configuration, as eb makes it at its start."""
+    prefix = tmp_path_factory.mktemp("eb")
+    options = [f"--prefix={prefix}", "--allow-use-as-root-and-accept-consequences"]
+    set_up_configuration(args=options, silent=True)
+
+
+@pytest.fixture
+def easyblock(tmp_path):
+    """A function that makes an easyblock from the text of an easyconfig."""
+
+    def make(text, cls=ContainerVenv, name="Example"):
+        path = tmp_path / "easyconfig.eb"
+        path.write_text(
+            f"easyblock = '{cls.__name__}'\nname = {name!r}\nversion = '1.0'\nhomepage = 'https://example.org'\n"
+            f"description = 'text'\ntoolchain = SYSTEM\nsources = ['example.sif']\n{text}\n"
+        )
+        return cls(EasyConfig(str(path)))
+
+    return make
+
+
+@pytest.mark.parametrize("name", ["PyTorch", "mpi4py", "lumi-multitorch", "2to3", "C++tools", "a.b", "x_y"])
+def test_the_name_is_always_legal_in_a_variable(easyblock, name):
+    """S002-06: <NAME> of SIF<NAME> and RUNSCRIPTS<NAME> is always legal in a variable name."""
+    suffix = easyblock("", name=name).variable_suffix
+    assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", "SIF" + suffix)
+
+
+def test_the_name_is_spelt_as_easybuild_does(easyblock):
+    """S002-06: the same spelling as in EBROOT<NAME>."""
+    assert easyblock("", name="PyTorch").variable_suffix == "PYTORCH"
+    assert easyblock("", name="lumi-multitorch").variable_suffix == "LUMIMINMULTITORCH"
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), min_size=1), min_size=1))
+def test_requirement_lines_are_kept_byte_for_byte(easyblock, lines):
+    """S000-06: whatever a line holds, it stands in the requirements file."""
+    # templates of EasyBuild (%(name)s) are resolved, as in every parameter; a lone % is not one
+    lines = [line.replace("%(", "% (") for line in lines]
+    text = easyblock(f"requirements = {lines!r}").requirements_text
+    expected = "".join(line + "\n" for line in lines)
+    assert text == (expected if expected.strip() else "")
+
+
+@pytest.mark.parametrize("block", ["\na\nb\n\n", "\na\nb\n", "\na\nb", "a\nb"])
+def test_a_block_ends_in_a_newline(easyblock, block):
+    """S002-47: with or without empty line or newline at its end, the last requirement is a line of its own."""
+    text = easyblock(f"requirements = {block!r}").requirements_text
+    assert text.split() == ["a", "b"]
+    assert text.endswith("b\n") or text.endswith("b\n\n")
+
+
+@pytest.mark.parametrize("nothing", ["None", "''", "'\\n\\n'", "[]", "['']"])
+def test_no_requirements(easyblock, nothing):
+    """None, an empty block and an empty list all mean: no requirements."""
+    assert easyblock(f"requirements = {nothing}").requirements_text == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "bind"),
+    [("/a/b", "/a/b"), ("/a,b", "/a\\,b"), ("/a:b", "/a\\:b"), ("/a b", "/a b"), ("/a\\b", "/a\\b")],
+)
+def test_paths_in_binds(path, bind):
+    """S002-07: comma and colon of a path are no separators in a bind."""
+    assert escape_bind(path) == bind
+    assert bind_source(f"{bind}:/target:ro") == path
+
+
+def test_a_path_the_runtime_can_not_bind_is_refused():
+    """The runtime would silently bind another path."""
+    with pytest.raises(EasyBuildError, match="loses the blank"):
+        escape_bind("/a, b")
+
+
+def test_variables_of_the_runtime():
+    """What changes the container is dropped, where the runtime keeps its files is not."""
+    names = ["APPTAINER_BIND", "SINGULARITYENV_X", "APPTAINER_CACHEDIR", "SINGULARITY_TMPDIR", "PATH"]
+    assert runtime_variables(dict.fromkeys(names)) == ["APPTAINER_BIND", "SINGULARITYENV_X"]
+
+
+def test_copying_leaves_nothing_half_done(tmp_path):
+    """S002-01: a copy that fails leaves no file that could be taken for an image."""
+    target = tmp_path / "target.sif"
+    with pytest.raises(EasyBuildError, match="Copying the image /does/not/exist.sif to .*target.sif failed"):
+        copy_with_sha256("/does/not/exist.sif", str(target))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_source_is_no_none_in_the_module(easyblock):
+    """Without sources (EasyBuild's own tests make such an object) the image still has a name."""
+    block = easyblock("sources = []", cls=ContainerInstall)
+    assert block.image_name == "Example-1.0.sif"
+
+
+def test_only_path_is_extended_outside(easyblock):
+    """Nothing of an installation is compiled against or linked with from outside: PATH is all."""
+    assert list(easyblock("").module_load_environment.as_dict) == ["PATH"]
+
+
+def test_the_environment_of_the_kinds_of_images(easyblock):
+    """S001-04 (in part), S002-10: what is injected follows from who makes Python ready in the image."""
+    injected = easyblock("init = 'conda-injected'\nconda_env = 'env'")
+    assert injected.container_environment()["CONDA_PREFIX"] == "/opt/miniconda3/envs/env"
+    assert injected.container_search_path() == [
+        "/runscripts", "/user-software/venv/example/bin", "/opt/miniconda3/envs/env/bin", "/opt/miniconda3/condabin"
+    ]
+    manual = easyblock("init = 'conda-manual'")
+    assert "CONDA_PREFIX" not in manual.container_environment()
+    assert "WITH_CONDA" not in manual.container_environment()
+    assert manual.image_environment()["CONDA_PREFIX"] == "/opt/miniconda3/envs/example"
+    image = easyblock("init = 'image'")
+    assert "CONDA_PREFIX" not in image.container_environment()
+    assert image.container_environment()["WITH_CONDA"] == "true"
+    for block in (injected, manual, image):
+        assert block.container_environment()["PYTHONNOUSERSITE"] == "1"
+        assert block.container_environment()["PIP_USER"] == "0"

@@ -1,0 +1,252 @@
+"""make-squashfs and unmake-squashfs on real files with the real programs."""
+
+import filecmp
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from support import CONTAINER_FILES
+
+MAKE, UNMAKE = "make-squashfs", "unmake-squashfs"
+
+
+@pytest.fixture
+def installation(tmp_path):
+    """An installation with the scripts and a directory user-software of many kinds of files; its name has blanks."""
+    root = tmp_path / "an installation, with $odd: characters"
+    shutil.copytree(CONTAINER_FILES, root)
+    software = root / "user-software"
+    (software / "venv" / "pytorch" / "bin").mkdir(parents=True)
+    (software / "venv" / "pytorch" / "bin" / "tool").write_text("#!/bin/sh\n")
+    (software / "venv" / "pytorch" / "bin" / "tool").chmod(0o755)
+    (software / "venv" / "pytorch" / "lib64").symlink_to("lib")
+    (software / "venv" / "pytorch" / "dangling").symlink_to("/opt/nowhere/python")
+    (software / "a file with blanks").write_bytes(os.urandom(100_000))
+    (software / "group").mkdir(mode=0o775)
+    (software / "group").chmod(0o2775)
+    (software / "secret").write_text("x")
+    (software / "secret").chmod(0o640)
+    return root
+
+
+def run(installation, command, *arguments, path=None, program=None):
+    """Run a command of the installation, with PATH replaced if asked."""
+    environment = dict(os.environ, PATH=str(path) + ":" + os.environ["PATH"] if path else os.environ["PATH"])
+    return subprocess.run(
+        [program or installation / "bin" / command, *arguments], env=environment, capture_output=True, text=True,
+        check=False, timeout=120,
+    )
+
+
+def listing(root):
+    """Every file below root with its kind, mode and content or target."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        status = path.lstat()
+        content = path.readlink() if path.is_symlink() else path.read_bytes() if path.is_file() else None
+        found[str(path.relative_to(root))] = (stat.filemode(status.st_mode), content)
+    return found
+
+
+def fake_program(folder, name, text):
+    """Put a program of the same name in front of the real one."""
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/bash\n{text}\n")
+    (folder / name).chmod(0o755)
+    return folder
+
+
+def test_make_squashfs_makes_a_readable_file_and_keeps_the_directory(installation):
+    """S002-26: the SquashFS exists, unsquashfs can read it, the directory is still there."""
+    before = listing(installation / "user-software")
+    result = run(installation, MAKE)
+    assert result.returncode == 0, result.stderr
+    subprocess.run(["unsquashfs", "-l", installation / "user-software.squashfs"], check=True, capture_output=True)
+    assert listing(installation / "user-software") == before
+
+
+def test_make_squashfs_reports_the_number_of_files(installation):
+    """S002-43 (in part): the number of files before and after is reported."""
+    count = 1 + len(list((installation / "user-software").rglob("*")))
+    assert f"{count} files and directories are now 1 file" in run(installation, MAKE).stderr
+
+
+def test_unmake_squashfs_gives_the_directory_back(installation):
+    """S002-28: the directory equals the SquashFS content: mode, links, bytes."""
+    before = listing(installation / "user-software")
+    assert run(installation, MAKE).returncode == 0
+    shutil.rmtree(installation / "user-software")
+    result = run(installation, UNMAKE)
+    assert result.returncode == 0, result.stderr
+    assert listing(installation / "user-software") == before
+    assert (installation / "user-software.squashfs").is_file()
+
+
+@pytest.mark.parametrize("command", [MAKE, UNMAKE])
+def test_both_say_to_reload_the_module(installation, command):
+    """S002-30: when either command ends, it says to reload the module."""
+    result = run(installation, MAKE)
+    if command == UNMAKE:
+        shutil.rmtree(installation / "user-software")
+        result = run(installation, UNMAKE)
+    assert "reload the module" in result.stderr
+
+
+def test_make_squashfs_refuses(installation):
+    """S002-27: without the directory (2) or with an existing SquashFS (3) it refuses and changes nothing."""
+    squashfs = installation / "user-software.squashfs"
+    squashfs.write_text("the user's")
+    before = listing(installation)
+    assert run(installation, MAKE).returncode == 3
+    assert listing(installation) == before
+
+    squashfs.unlink()
+    shutil.rmtree(installation / "user-software")
+    before = listing(installation)
+    result = run(installation, MAKE)
+    assert result.returncode == 2
+    assert "no directory" in result.stderr
+    assert listing(installation) == before
+
+
+def test_make_squashfs_does_not_follow_a_dangling_link(installation):
+    """S002-27: a link of that name counts as existing, wherever it points."""
+    (installation / "user-software.squashfs").symlink_to("/nowhere/at/all")
+    assert run(installation, MAKE).returncode == 3
+
+
+def test_unmake_squashfs_refuses(installation):
+    """S002-29: without SquashFS (2) or with an existing directory (3) it refuses and changes nothing."""
+    before = listing(installation)
+    assert run(installation, UNMAKE).returncode == 2
+    assert listing(installation) == before
+    assert run(installation, MAKE).returncode == 0
+    before = listing(installation)
+    assert run(installation, UNMAKE).returncode == 3
+    assert listing(installation) == before
+
+
+@pytest.mark.parametrize("text", ["exit 1", "echo no space left on device >&2; exit 1", "kill -9 $$"])
+def test_a_failing_mksquashfs_leaves_nothing(installation, tmp_path, text):
+    """S002-31: mksquashfs fails or is killed: non-zero exit, no partial file, nothing deleted."""
+    # it writes something first, as the real one does
+    text = f'for last; do [[ $last == */new ]] && echo partial >"$last"; done; {text}'
+    before = listing(installation)
+    result = run(installation, MAKE, path=fake_program(tmp_path / "fake", "mksquashfs", text))
+    assert result.returncode == 4
+    assert "nothing was changed" in result.stderr
+    assert listing(installation) == before
+
+
+def test_an_unreadable_result_is_not_put_in_place(installation, tmp_path):
+    """S002-31: mksquashfs that ends well with a file nobody can read counts as failed."""
+    text = 'echo rubbish >"$2"'
+    before = listing(installation)
+    result = run(installation, MAKE, path=fake_program(tmp_path / "fake", "mksquashfs", text))
+    assert result.returncode == 4
+    assert listing(installation) == before
+
+
+@pytest.mark.parametrize(("command", "program"), [(MAKE, "mksquashfs"), (MAKE, "unsquashfs"), (UNMAKE, "unsquashfs")])
+def test_a_missing_program_is_named(installation, tmp_path, command, program):
+    """S002-31: mksquashfs or unsquashfs missing: non-zero exit with its name, nothing changed."""
+    if command == UNMAKE:
+        assert run(installation, MAKE).returncode == 0
+        shutil.rmtree(installation / "user-software")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    needed = ["bash", "env", "readlink", "mktemp", "rm", "chmod", "find", "wc", "tail", "mkdir", "mv", "sed"]
+    for name in {"mksquashfs", "unsquashfs", *needed} - {program}:
+        (tools / name).symlink_to(shutil.which(name))
+    before = listing(installation)
+    result = subprocess.run(
+        [installation / "bin" / command], env={"PATH": str(tools)}, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 4
+    assert f"{program} is not on PATH" in result.stderr
+    assert listing(installation) == before
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
+def test_an_interrupted_make_squashfs_leaves_nothing(installation, tmp_path, name):
+    """S002-31: the command itself is ended by a signal: non-zero exit, no partial file, nothing deleted."""
+    flag = tmp_path / "started"
+    text = f'[[ $2 == */probe ]] && exit 0; echo partial >"$2"; touch "{flag}"; sleep 2'
+    before = listing(installation)
+    environment = dict(os.environ, PATH=f"{fake_program(tmp_path / 'fake', 'mksquashfs', text)}:{os.environ['PATH']}")
+    process = subprocess.Popen(
+        [installation / "bin" / MAKE], env=environment, stderr=subprocess.PIPE, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    wait_for(flag)
+    os.killpg(process.pid, getattr(signal, name))
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert listing(installation) == before
+
+
+def wait_for(path):
+    """Wait until a file exists."""
+    for _ in range(600):
+        if Path(path).exists():
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{path} did not appear")
+
+
+def test_a_damaged_squashfs_is_not_unpacked(installation):
+    """unsquashfs fails: exit 4, no directory, the file untouched."""
+    assert run(installation, MAKE).returncode == 0
+    shutil.rmtree(installation / "user-software")
+    squashfs = installation / "user-software.squashfs"
+    squashfs.write_bytes(squashfs.read_bytes()[:4096])
+    before = listing(installation)
+    assert run(installation, UNMAKE).returncode == 4
+    assert listing(installation) == before
+
+
+def test_a_copied_tree_acts_on_itself(installation, tmp_path):
+    """The installation is found from the script's own place, also through a link on PATH."""
+    copy = tmp_path / "copy"
+    shutil.copytree(installation, copy, symlinks=True)
+    link = tmp_path / "link-to-make"
+    link.symlink_to(copy / "bin" / MAKE)
+    assert run(copy, MAKE, program=link).returncode == 0
+    assert (copy / "user-software.squashfs").exists()
+    assert not (installation / "user-software.squashfs").exists()
+
+
+def test_options_choose_directory_and_processors(installation, tmp_path):
+    """make-squashfs -d packs another directory; -p wants a number."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "only this").write_text("text")
+    assert run(installation, MAKE, "-d", other, "-p", "1").returncode == 0
+    unpacked = tmp_path / "unpacked"
+    subprocess.run(
+        ["unsquashfs", "-d", unpacked, installation / "user-software.squashfs"], check=True, capture_output=True
+    )
+    assert filecmp.dircmp(other, unpacked).common == ["only this"]
+
+
+@pytest.mark.parametrize("arguments", [["-p", "many"], ["-x"], ["-d"], ["surplus"]])
+def test_wrong_use_is_refused(installation, arguments):
+    """Wrong options: exit 64, nothing changed."""
+    before = listing(installation)
+    result = run(installation, MAKE, *arguments)
+    assert result.returncode == 64
+    assert result.stderr.startswith("make-squashfs: ")
+    assert listing(installation) == before
+
+
+def test_help_is_the_description_of_the_command(installation):
+    """make-squashfs -h prints the comment at its top."""
+    result = run(installation, MAKE, "-h")
+    assert result.returncode == 0
+    assert "Usage: make-squashfs" in result.stdout
+    assert "#" not in result.stdout

@@ -1,0 +1,87 @@
+"""Tools that read the code: style, shell scripts, oldest Python, what the project says of itself."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from support import CHECKOUT
+
+BIN = Path(sys.prefix) / "bin"
+
+
+def tracked(*patterns):
+    """Files of the project that match a pattern, as git sees them, the not yet committed ones included."""
+    output = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", *patterns],
+        cwd=CHECKOUT, capture_output=True, text=True, check=True,
+    ).stdout
+    return [CHECKOUT / name for name in output.split("\0") if name and (CHECKOUT / name).is_file()]
+
+
+def shell_scripts():
+    """Every shell script of the project."""
+    named = [path for path in tracked() if path.suffix in (".sh", ".bash")]
+    return named + [
+        path for path in tracked()
+        if not path.suffix and re.match(rb"#!.*\b(ba)?sh|# shellcheck shell=", path.read_bytes()[:80])
+    ]
+
+
+def check(*command):
+    """Run a tool; what it prints is the message of the failure."""
+    result = subprocess.run([str(word) for word in command], cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_ruff():
+    """Python style."""
+    check(BIN / "ruff", "check", ".")
+
+
+def test_shellcheck():
+    """Shell scripts."""
+    assert len(shell_scripts()) >= 10
+    check("shellcheck", "-x", *shell_scripts())
+
+
+def test_easyblocks_run_on_python_3_6():
+    """The easyblocks work with the oldest Python of EasyBuild, and import nothing but EasyBuild and the library."""
+    check(BIN / "vermin", "-t=3.6-", "--violations", "--no-tips", "easyblocks")
+    imports = set()
+    for path in (CHECKOUT / "easyblocks").rglob("*.py"):
+        imports |= set(re.findall(r"^\s*(?:from|import) (\w+)", path.read_text(), re.MULTILINE))
+    assert imports <= set(sys.stdlib_module_names) | {"easybuild"}
+
+
+def test_easyconfigs_pass_the_style_check_of_easybuild():
+    """`eb --check-style` on every easyconfig."""
+    check(
+        BIN / "eb", "--check-style", "--modules-tool=Lmod", "--allow-use-as-root-and-accept-consequences",
+        *tracked("*.eb"),
+    )
+
+
+def test_easyblocks_pass_pycodestyle():
+    """The style check of EasyBuild for easyblocks is pycodestyle with 120 columns."""
+    check(BIN / "pycodestyle", "--max-line-length=120", *tracked("easyblocks/*.py"))
+
+
+def test_a_fresh_clone_is_complete():
+    """S000-17: nothing is hidden: no submodule, and every file the set-up runs is in the project."""
+    assert not tracked(".gitmodules")
+    for script in re.findall(r"@(scripts/[\w-]+)", (CHECKOUT / "Makefile").read_text()):
+        assert CHECKOUT / script in tracked()
+
+
+def test_readme_names_only_what_exists():
+    """S002-72 (in part): every make target, file and easyconfig the README names exists."""
+    readme = (CHECKOUT / "README.md").read_text()
+    makefile = (CHECKOUT / "Makefile").read_text()
+    for target in re.findall(r"`?make ([a-z-]+)", readme):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    names = {path.name for path in tracked()}
+    for easyconfig in re.findall(r"[\w.+-]+\.eb\b", readme):
+        assert easyconfig in names, easyconfig
+    for link in re.findall(r"\]\(((?!http)[^)#]+)", readme):
+        assert (CHECKOUT / link).exists(), link
