@@ -1,0 +1,132 @@
+"""The real parts: images, modules tools, and modules installed with them."""
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from support import ModulesTool, Site, make_wheel
+
+
+def part(variable):
+    """Return what the set-up found; a part that is missing is a failure, never a skip."""
+    value = os.environ.get(variable)
+    if not value or not Path(value).exists():
+        pytest.fail(f"{variable} does not name a file: run the tests with `make test`, which sets everything up")
+    return value
+
+
+def lmod(syntax):
+    """Lmod, with module files in one of its two syntaxes."""
+    command = part("LMOD_CMD")
+    init = Path(command).parent.parent / "init" / "bash"
+    return ModulesTool("Lmod", syntax, (("LMOD_CMD", command),), f"source '{init}'")
+
+
+def environment_modules():
+    """Environment Modules, which reads Tcl."""
+    command = part("EBSIF_TEST_MODULES_CMD")
+    variables = (("MODULES_CMD", command),)
+    return ModulesTool("EnvironmentModules", "Tcl", variables, f"source <(tclsh '{command}' bash autoinit)")
+
+
+TOOLS = {
+    "Lmod-Lua": lambda: lmod("Lua"),
+    "Lmod-Tcl": lambda: lmod("Tcl"),
+    "EnvironmentModules-Tcl": environment_modules,
+}
+
+
+@pytest.fixture(scope="session")
+def base_image():
+    """The example image without PyTorch: small, and quick to install."""
+    return Path(part("EBSIF_TEST_BASE_IMAGE"))
+
+
+@pytest.fixture(scope="session")
+def prefix(tmp_path_factory):
+    """A directory for installations, reachable by other accounts."""
+    path = Path(tempfile.mkdtemp(prefix="ebsif-test-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(scope="session")
+def wheels(prefix):
+    """A folder of tiny wheels: pip needs no network and nothing is left to chance."""
+    folder = prefix / "wheels"
+    folder.mkdir()
+    make_wheel(folder, "hello", requires=["numpy"])
+    make_wheel(folder, "greeting", requires=["hello >= 1.0"])
+    make_wheel(folder, "byhand")
+    return folder
+
+
+def wheel_settings(wheels):
+    """Variables that make pip at install time take the tiny wheels, and nothing else."""
+    return {"EBSIF_INSTALL_BIND": wheels, "PIP_FIND_LINKS": wheels, "PIP_NO_INDEX": "1"}
+
+
+class Installed:
+    """Two modules installed at a site: with user software as a SquashFS file, and as a directory."""
+
+    SQUASHED = "Example/1.0-squashed"
+    WRITABLE = "Example/1.0-writable"
+    TEXT = "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\nvenv_name = 'pytorch'\n"
+
+    def __init__(self, site, base_image, wheels):
+        self.site = site
+        self.wheels = wheels
+        (site.sources / "example.sif").symlink_to(base_image)
+        squashed = site.easyconfig(self.TEXT + 'requirements = """\ngreeting\n"""\n', suffix="-squashed")
+        writable = site.easyconfig(self.TEXT, suffix="-writable")
+        site.eb(squashed, writable, **wheel_settings(wheels))
+
+    def root(self, module):
+        """The installation directory of a module."""
+        return self.site.prefix / "eb" / "software" / module
+
+    def load(self, module, script, check=True, **environment):
+        """Run a bash script after loading a module; return the CompletedProcess."""
+        return self.site.bash(f"module load {module} || exit 99\n{script}", check, **environment)
+
+    def output(self, module, script, **environment):
+        """Run a bash script after loading a module; return its standard output."""
+        return self.load(module, script, **environment).stdout.strip()
+
+
+@pytest.fixture(scope="session")
+def installations(prefix, base_image, wheels):
+    """A function that installs the two modules for a modules tool and syntax, once."""
+    made = {}
+
+    def get(name):
+        if name not in made:
+            site = Site(prefix / name, TOOLS[name](), Path(sys.prefix))
+            made[name] = Installed(site, base_image, wheels)
+        return made[name]
+
+    return get
+
+
+@pytest.fixture(params=TOOLS)
+def installed(request, installations):
+    """The two modules, for each modules tool and syntax."""
+    return installations(request.param)
+
+
+@pytest.fixture
+def installed_once(installations):
+    """The two modules, for Lmod and Lua: for what does not depend on the modules tool."""
+    return installations("Lmod-Lua")
+
+
+@pytest.fixture
+def site(tmp_path, base_image):
+    """A site of its own for one test, with the small image as example.sif; Lmod and Lua."""
+    site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
+    (site.sources / "example.sif").symlink_to(base_image)
+    return site

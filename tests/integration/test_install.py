@@ -1,0 +1,342 @@
+"""Installations with the real eb, in the small example image."""
+
+import hashlib
+import json
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import TOOLS, Installed, wheel_settings
+from support import CHECKOUT, EASYBLOCKS, Site, make_wheel
+
+TEXT = Installed.TEXT
+
+
+def sha256(path):
+    """SHA256 of a file, in hexadecimal."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def lock(root):
+    """The record of an installation."""
+    return json.loads((root / "share" / "ebsif" / "lock.json").read_text())
+
+
+def requirements(*lines):
+    """The parameter `requirements` as a list."""
+    return f"requirements = {list(lines)!r}\n"
+
+
+def log_of(root):
+    """The log of EasyBuild of an installation."""
+    return next((root / "easybuild").glob("*.log")).read_text()
+
+
+def test_the_image_is_copied_and_the_original_unchanged(installed_once, base_image):
+    """S002-01, S001-07: the SIF is copied to the installation; the additions are in one separate SquashFS file."""
+    root = installed_once.root(installed_once.SQUASHED)
+    image = root / "example.sif"
+    assert image.is_file()
+    assert not image.is_symlink()
+    assert sha256(image) == sha256(base_image)
+    assert (root / "user-software.squashfs").is_file()
+    assert not list(root.glob("*.partial"))
+
+
+def test_a_linked_image_is_followed_and_recorded(installed_once, base_image):
+    """S001-01: the source is a symbolic link: its target is copied, resolved path and sha256 are recorded."""
+    record = lock(installed_once.root(installed_once.SQUASHED))["image"]
+    assert record["source"] == str(installed_once.site.sources / "example.sif")
+    assert record["resolved"] == str(base_image.resolve())
+    assert record["sha256"] == sha256(base_image)
+    assert record["size"] == base_image.stat().st_size
+
+
+def test_requirements_are_installed_squashed_and_the_directory_is_gone(installed_once):
+    """S002-46: with `requirements`, pip install, squash and removal of the directory happen at install."""
+    root = installed_once.root(installed_once.SQUASHED)
+    assert not (root / "user-software").exists()
+    listed = subprocess.run(
+        ["unsquashfs", "-l", root / "user-software.squashfs"], capture_output=True, text=True, check=True
+    ).stdout
+    assert "/venv/pytorch/lib/python3.11/site-packages/greeting.py" in listed
+    assert "numpy/__init__.py" not in listed  # the image's is used
+
+
+def test_without_requirements_there_is_a_directory(installed_once):
+    """The module without requirements has a writable user-software with the venv."""
+    root = installed_once.root(installed_once.WRITABLE)
+    assert (root / "user-software" / "venv" / "pytorch" / "pyvenv.cfg").is_file()
+    assert not (root / "user-software.squashfs").exists()
+
+
+def test_pip_is_the_one_of_the_venv(installed_once):
+    """S000-14: pip is `python -m pip` of the venv, and a look at where it lies comes before it."""
+    log = log_of(installed_once.root(installed_once.SQUASHED))
+    check = log.index("/user-software/venv/pytorch/bin/python -m pip --version")
+    install = log.index("/user-software/venv/pytorch/bin/python -m pip install")
+    assert check < install
+    assert "from /user-software/venv/pytorch/lib/python3.11/site-packages/pip" in log[check:install]
+
+
+def test_requirements_reach_pip_byte_for_byte(site, wheels):
+    """S000-06: options, a direct URL, quotes, $, backticks and % stand in the requirements file byte for byte."""
+    lines = [
+        f'# `touch {site.work}/canary` $(touch {site.work}/canary) $HOME %s 100% "quoted" \'single\' \\ EOF',
+        "# EOF",
+        '# apex --config-settings "--build-option=--cpp_ext" --global-option="--cuda_ext"',
+        f"greeting @ file://{wheels}/greeting-1.0-py3-none-any.whl",
+        "hello >= 1.0 ; python_version > '3.0'  # ${HOME}",
+    ]
+    site.eb(
+        site.easyconfig(TEXT + requirements(*lines)), "--disable-cleanup-builddir", **wheel_settings(wheels)
+    )
+    given = next(site.prefix.glob("eb/build/**/requirements.txt")).read_bytes()
+    assert given == "".join(line + "\n" for line in lines).encode()
+    assert not (site.work / "canary").exists()
+    assert lock(site.prefix / "eb/software/Example/1.0")["requirements"].encode() == given
+
+
+@pytest.mark.parametrize("block", ["\ngreeting\n\n", "\ngreeting\n", "\ngreeting", "greeting"])
+def test_the_end_of_the_block_does_not_matter(site, wheels, block):
+    """S002-47: no trailing empty line, or no newline at all, works the same."""
+    site.eb(site.easyconfig(TEXT + f'requirements = """{block}"""\n'), **wheel_settings(wheels))
+    packages = lock(site.prefix / "eb/software/Example/1.0")["venv_packages"]
+    assert {"greeting==1.0", "hello==1.0"} <= set(packages)
+
+
+def test_the_easyblock_makes_the_binds_for_pip(site, tmp_path):
+    """S002-48: when pip runs at install all binds are made by the easyblock; no module is needed."""
+    folder = tmp_path / "bound,with:odd char$acters"
+    folder.mkdir()
+    make_wheel(folder, "frombind")
+    bind = str(folder).replace(",", "\\,").replace(":", "\\:") + ":/bound"
+    text = TEXT + f"binds = [{bind!r}]\noptional_binds = ['/does/not/exist']\n"
+    text += requirements("--no-index", "--find-links /bound", "frombind")
+    site.eb(site.easyconfig(text), PIP_FIND_LINKS="")
+    output = site.bash("module load Example/1.0 && singularity exec $SIF ls /bound").stdout
+    assert output.split() == ["frombind-1.0-py3-none-any.whl"]
+
+
+def test_a_failing_command_in_the_container_fails_eb(site, wheels):
+    """S002-49: a container command fails: EasyBuild fails at that step, with its output."""
+    result = site.eb(
+        site.easyconfig(TEXT + requirements("no-such-package")), check=False, **wheel_settings(wheels)
+    )
+    assert result.returncode == 16  # the build step, see easybuild.tools.build_log.EasyBuildExit
+    assert "No matching distribution found for no-such-package" in result.stdout + result.stderr
+    assert not list(site.modules.rglob("1.0.lua"))
+
+
+def test_a_failed_squash_keeps_the_directory(site, wheels, tmp_path):
+    """S002-50: squashing failed: the directory is not removed, and the installation fails."""
+    fake = tmp_path / "fake"
+    fake.mkdir()
+    (fake / "mksquashfs").write_text("#!/bin/sh\necho disk full >&2\nexit 1\n")
+    (fake / "mksquashfs").chmod(0o755)
+    environment = dict(wheel_settings(wheels), PATH=f"{fake}:{site.environment['PATH']}")
+    result = site.eb(site.easyconfig(TEXT + requirements("greeting")), check=False, **environment)
+    assert result.returncode == 18  # the install step
+    assert "mksquashfs failed" in result.stdout + result.stderr
+    assert list(site.prefix.glob("eb/build/**/user-software/venv/pytorch/lib/python3.11/site-packages/greeting.py"))
+
+
+def test_a_copied_easyconfig_installs_unmodified(site):
+    """S002-53: what `eb --copy-ec` copies installs unmodified."""
+    original = CHECKOUT / "easyconfigs/p/PyTorch/PyTorch-2.13.0-cpu-python-3.11-singularity-20261121.eb"
+    site.eb("--copy-ec", original.name, site.work / "copy.eb")
+    assert (site.work / "copy.eb").read_text() == original.read_text()
+    # the small image under the name of the big one: the easyconfig is what is tried here
+    (site.sources / "pytorch-2.13.0-cpu-python-3.11.sif").symlink_to((site.sources / "example.sif").resolve())
+    site.eb(site.work / "copy.eb")
+    assert (site.modules / "PyTorch" / "2.13.0-cpu-python-3.11-singularity-20261121.lua").is_file()
+
+
+def test_scripts_are_readable_and_executable_for_all(tmp_path, base_image):
+    """S003-20: helper scripts are a+rx, whatever the umask."""
+    # Environment Modules: Lmod shows root no modules that others can't read, and EasyBuild could not load this one
+    site = Site(tmp_path / "site", TOOLS["EnvironmentModules-Tcl"](), Path(sys.prefix))
+    (site.sources / "example.sif").symlink_to(base_image)
+    command = ["eb", *site.eb_options, site.easyconfig(TEXT)]
+    site.run(["bash", "-c", 'umask 077; exec "$@"', "bash", *command])
+    root = site.prefix / "eb/software/Example/1.0"
+    scripts = [*(root / "bin").iterdir(), *(root / "runscripts").iterdir()]
+    assert {script.name for script in scripts} == {
+        "start-shell", "list-packages", "make-squashfs", "unmake-squashfs", "conda-python-simple", "init-conda-venv"
+    }
+    for script in scripts:
+        assert stat.S_IMODE(script.stat().st_mode) & 0o555 == 0o555, script
+
+
+def test_no_dot_file_of_the_user_is_changed(site, wheels):
+    """S003-22, S000-19 (in part): installing and using changes no dot file and writes nothing to ~/.local."""
+    for name in (".bashrc", ".profile", ".bash_profile", ".condarc"):
+        (site.home / name).write_text(f"# {name} of the user\n")
+    site.eb(site.easyconfig(TEXT + requirements("greeting")), **wheel_settings(wheels))
+    site.bash("module load Example/1.0 && start-shell -c 'python -c \"import greeting\"' && list-packages")
+    for name in (".bashrc", ".profile", ".bash_profile", ".condarc"):
+        assert (site.home / name).read_text() == f"# {name} of the user\n"
+    allowed = {".bashrc", ".profile", ".bash_profile", ".condarc", ".cache", ".apptainer", ".singularity"}
+    assert {path.name for path in site.home.iterdir()} <= allowed
+
+
+def test_the_callers_environment_does_not_change_the_installation(site, wheels, tmp_path):
+    """Binds, injected variables and Python settings of the person who runs eb are not the installation's."""
+    (tmp_path / "numpy.py").write_text("raise SystemExit('the wrong numpy')\n")
+    site.eb(
+        site.easyconfig(TEXT + requirements("greeting")), **wheel_settings(wheels), APPTAINER_BIND="/does/not/exist",
+        SINGULARITY_BINDPATH="/does/not/exist", APPTAINERENV_PREPEND_PATH="/nowhere", PYTHONPATH=tmp_path,
+        VIRTUAL_ENV="/nowhere", CONDA_PREFIX="/nowhere",
+    )
+    assert "greeting==1.0" in lock(site.prefix / "eb/software/Example/1.0")["venv_packages"]
+
+
+def test_a_package_of_the_image_is_not_replaced(site, wheels, tmp_path):
+    """S001-19 (in part): a requirement that would replace a package of the image stops pip, naming the package."""
+    folder = tmp_path / "other"
+    folder.mkdir()
+    make_wheel(folder, "numpy", version="99.0")
+    make_wheel(folder, "wants", requires=["numpy >= 99"])
+    result = site.eb(
+        site.easyconfig(TEXT + requirements("wants")), check=False, **wheel_settings(folder)
+    )
+    assert result.returncode == 16
+    assert "numpy" in result.stdout + result.stderr
+
+
+# --- features of eb
+
+
+def test_dry_run(site, wheels):
+    """`eb -x` reports the steps and installs nothing."""
+    (site.sources / "example.sif").unlink()
+    (site.sources / "example.sif").write_text("not read in a dry run")
+    easyconfig = site.easyconfig(TEXT + f"checksums = ['{'0' * 64}']\n" + requirements("greeting"))
+    output = site.eb(easyconfig, "-x", **wheel_settings(wheels)).stdout
+    assert "Making the venv /user-software/venv/pytorch" in output
+    assert "greeting" in output
+    assert not list(site.prefix.glob("eb/software/Example"))
+
+
+def test_module_only_and_sanity_check_only(site):
+    """`--module-only` writes the same module again, `--sanity-check-only` checks what is installed."""
+    easyconfig = site.easyconfig(TEXT)
+    site.eb(easyconfig)
+    module = site.modules / "Example" / "1.0.lua"
+    text = module.read_text()
+    module.unlink()
+    site.eb(easyconfig, "--module-only")
+    assert module.read_text() == text
+    site.eb(easyconfig, "--sanity-check-only")
+    (site.prefix / "eb/software/Example/1.0/bin/start-shell").unlink()
+    assert site.eb(easyconfig, "--sanity-check-only", check=False).returncode != 0
+
+
+def test_module_only_without_the_own_image(site, base_image):
+    """S002-04, S002-02: the own SIF was removed: --module-only and its sanity check pass with the central copy."""
+    easyconfig = site.easyconfig(TEXT + f"image_dirs = ['/does/not/exist', '{site.sources}']\n")
+    site.eb(easyconfig)
+    (site.prefix / "eb/software/Example/1.0/example.sif").unlink()
+    site.eb(easyconfig, "--module-only", "--force")
+    output = site.bash("module load Example/1.0 && echo $SIF $SIFEXAMPLE && singularity exec $SIF true").stdout
+    assert output.split() == [f"{site.sources}/example.sif"] * 2
+
+
+def test_rebuild(site):
+    """`--rebuild` installs again."""
+    easyconfig = site.easyconfig(TEXT)
+    site.eb(easyconfig)
+    root = site.prefix / "eb/software/Example/1.0"
+    (root / "bin" / "start-shell").write_text("damaged")
+    site.eb(easyconfig, "--rebuild")
+    assert (root / "bin" / "start-shell").read_text() != "damaged"
+
+
+def test_checksums(site, base_image):
+    """S001-03: a wrong checksum stops the installation; `--inject-checksums` writes the right one."""
+    easyconfig = site.easyconfig(TEXT + f"checksums = ['{'0' * 64}']\n")
+    result = site.eb(easyconfig, check=False)
+    assert result.returncode != 0
+    assert "hecksum" in result.stdout + result.stderr
+    assert not list(site.prefix.glob("eb/software/Example/1.0/*"))
+    assert not list(site.modules.rglob("1.0.lua"))
+
+    easyconfig = site.easyconfig(TEXT)
+    site.eb(easyconfig, "--inject-checksums")
+    assert sha256(base_image) in easyconfig.read_text()
+    site.eb(easyconfig)
+
+
+def test_from_a_plain_checkout(site, tmp_path):
+    """The easyblocks work with --include-easyblocks, where the project is not installed with pip."""
+    venv = tmp_path / "venv"
+    subprocess.run([site.venv / "bin" / "python", "-m", "venv", "--without-pip", venv], check=True)
+    # EasyBuild as it is installed, without what this project put beside it
+    packages = venv / "lib" / next((venv / "lib").iterdir()).name / "site-packages"
+    installed = next((site.venv / "lib").glob("python*/site-packages"))
+    copy = ["cp", "-r", *installed.glob("easybuild*"), packages]
+    subprocess.run([str(word) for word in copy], check=True)
+    for name in ("containerinstall.py", "containervenv.py", "containermodule.py"):
+        (packages / "easybuild" / "easyblocks" / "generic" / name).unlink()
+    subprocess.run(["rm", "-r", packages / "easybuild" / "easyblocks" / "container_files"], check=True)
+    program = site.work / "eb"
+    program.write_text(f"#!{venv}/bin/python\nfrom easybuild.main import main_with_hooks\nmain_with_hooks()\n")
+    program.chmod(0o755)
+
+    easyconfig = site.easyconfig(TEXT)
+    command = [program, *site.eb_options, easyconfig]
+    without = site.run(command, check=False)
+    assert without.returncode != 0
+    assert "ContainerVenv" in without.stdout + without.stderr
+    site.run([*command, f"--include-easyblocks={EASYBLOCKS}/generic/*.py"])
+    assert "ok" in site.bash("module load Example/1.0 && start-shell -c 'echo ok'").stdout
+
+
+# --- bad input
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("init = 'magic'\n", "'init': 'magic' (known: image, conda-injected"),
+        ("binds = '/one'\n", "'binds' should be a list of strings"),
+        ("requirements = [1]\n", "'requirements' should be a text or a list of texts"),
+        ("venv_name = '../escape'\n", "'venv_name': '../escape' can't be"),
+        ("container_env = {'A B': '1'}\n", "'A B' can't be the name of an environment variable"),
+        ("init = 'none'\n", "easyblock ContainerInstall"),
+        ("binds = ['/does/not/exist:/x']\n", "Required bind mounts don't exist on this machine: /does/not/exist"),
+    ],
+)
+def test_bad_parameters_are_named(site, text, expected):
+    """A wrong parameter: which one, what was found, what is known."""
+    result = site.eb(site.easyconfig(TEXT.replace("init = 'conda-injected'\n", "") + text), check=False)
+    assert result.returncode != 0
+    assert expected in " ".join((result.stdout + result.stderr).split())
+
+
+def test_two_images_are_refused(site):
+    """Exactly one image makes a module."""
+    text = TEXT.replace("['example.sif']", "['example.sif', 'other.sif']")
+    result = site.eb(site.easyconfig(text), check=False)
+    assert "exactly one image" in result.stdout + result.stderr
+
+
+def test_a_truncated_image_is_not_installed(site, base_image):
+    """An image that can't be started stops the installation; no module appears."""
+    (site.sources / "example.sif").unlink()
+    (site.sources / "example.sif").write_bytes(base_image.read_bytes()[:100_000])
+    assert site.eb(site.easyconfig(TEXT), check=False).returncode != 0
+    assert not list(site.modules.rglob("1.0.lua"))
+
+
+def test_an_image_without_a_venv(site):
+    """ContainerInstall: image, scripts and module, no user software."""
+    easyconfig = site.easyconfig("sources = ['example.sif']\n")
+    easyconfig.write_text(easyconfig.read_text().replace("ContainerVenv", "ContainerInstall"))
+    site.eb(easyconfig)
+    root = site.prefix / "eb/software/Example/1.0"
+    assert {path.name for path in (root / "bin").iterdir()} == {"start-shell", "list-packages"}
+    output = site.bash("module load Example/1.0 && start-shell -c 'echo $APPTAINER_NAME; type -P python3'").stdout
+    assert output.split() == ["example.sif", "/usr/bin/python3"]

@@ -1,0 +1,355 @@
+"""The loaded module, with every modules tool and syntax: what a person gets after `module load`."""
+
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+QUOTE, APOSTROPHE, NEWLINE = '"', "'", "new\nline"
+
+
+@pytest.fixture
+def scratch(installed_once, tmp_path):
+    """A copy of the writable module's user software to give back after a test that changes it."""
+    root = installed_once.root(installed_once.WRITABLE)
+    kept = tmp_path / "kept"
+    shutil.copytree(root / "user-software", kept, symlinks=True)
+    yield installed_once
+    for leftover in (root / "user-software", root / "user-software.squashfs"):
+        if leftover.is_dir():
+            shutil.rmtree(leftover)
+        elif leftover.exists():
+            leftover.unlink()
+    shutil.copytree(kept, root / "user-software", symlinks=True)
+
+
+def variables(text):
+    """Read the output of `env -0`."""
+    return dict(line.split("=", 1) for line in text.split("\0") if "=" in line)
+
+
+def test_the_variables_of_the_module(installed):
+    """S002-06: SIF, SIF<NAME>, RUNSCRIPTS, RUNSCRIPTS<NAME>, CONTAINERROOT are set when loaded."""
+    root = installed.root(installed.SQUASHED)
+    env = variables(installed.output(installed.SQUASHED, "env -0"))
+    assert env["SIF"] == env["SIFEXAMPLE"] == f"{root}/example.sif"
+    assert env["RUNSCRIPTS"] == env["RUNSCRIPTSEXAMPLE"] == f"{root}/runscripts"
+    assert env["CONTAINERROOT"] == str(root)
+
+
+def test_one_bind_variable_holds_everything(installed):
+    """S002-07: one bind variable holds all binds, alike for both runtimes; the user's *_BIND is left alone."""
+    env = variables(installed.output(installed.SQUASHED, "env -0"))
+    root = installed.root(installed.SQUASHED)
+    assert env["SINGULARITY_BINDPATH"] == env["APPTAINER_BINDPATH"]
+    assert env["SINGULARITY_BINDPATH"] == (
+        f"{root}/runscripts:/runscripts,{root}/user-software.squashfs:/user-software:image-src=/,ro"
+    )
+    assert "SINGULARITY_BIND" not in env
+    assert "APPTAINER_BIND" not in env
+
+
+def test_a_bind_of_the_users_is_merged(installed, tmp_path):
+    """S002-07: what the user binds with APPTAINER_BIND is there beside the module's binds."""
+    (tmp_path / "data").write_text("mine")
+    output = installed.output(
+        installed.SQUASHED, "singularity exec $SIF cat /my/data /runscripts/conda-python-simple",
+        APPTAINER_BIND=f"{tmp_path}:/my",
+    )
+    assert output.startswith("mine")
+
+
+def test_unloading_leaves_nothing(installed):
+    """After unload the environment is what it was, also when user software changed in between."""
+    root = installed.root(installed.WRITABLE)
+    script = f"""
+        env -0 | sort -z >before
+        module load {installed.WRITABLE} && mv {root}/user-software {root}/elsewhere
+        module unload {installed.WRITABLE}
+        mv {root}/elsewhere {root}/user-software
+        env -0 | sort -z >after
+    """
+    installed.site.bash("set -e\n" + script)
+    before, after = (variables((installed.site.work / name).read_text()) for name in ("before", "after"))
+    # the modules tools keep books of their own
+    ours = {key for key in after if not key.startswith(("_Module", "__LMOD", "LMOD", "LOADED", "_LM", "__MODULES"))}
+    assert {key: before.get(key) for key in ours} == {key: after[key] for key in ours}
+
+
+def test_loading_needs_no_other_module(installed):
+    """S002-11: the module needs no EasyBuild module, partition or stack version."""
+    output = installed.load(installed.SQUASHED, "module --terse list 2>&1").stdout
+    assert [line for line in output.split() if "/" in line] == [installed.SQUASHED]
+
+
+def test_runscripts_are_on_path_in_the_container(installed):
+    """S002-09: in the container /runscripts is on PATH; the full path works as well."""
+    for command in ("conda-python-simple", "/runscripts/conda-python-simple"):
+        assert installed.output(installed.SQUASHED, f"singularity exec $SIF {command} -c 'print(6 * 7)'") == "42"
+
+
+def test_activation_is_already_done_in_the_container(installed):
+    """S002-10: the variables that activation of Conda and of the venv would set are there without sourcing."""
+    plain = variables(installed.output(installed.SQUASHED, "singularity exec $SIF env -0"))
+    # the truth: what the image's and the venv's own activate scripts set in a container without the module's variables
+    activated = variables(installed.output(
+        installed.SQUASHED,
+        "for v in ${!SINGULARITYENV_@} ${!APPTAINERENV_@}; do unset $v; done; singularity exec $SIF bash -c "
+        "'source /opt/miniconda3/bin/activate pytorch; source /user-software/venv/pytorch/bin/activate; env -0'",
+    ))
+    for name in (
+        "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_EXE", "CONDA_PYTHON_EXE", "CONDA_SHLVL"
+    ):
+        assert plain[name] == activated[name], name
+    # with decoration in older versions of Python, without in newer ones
+    assert plain["VIRTUAL_ENV_PROMPT"] == activated["VIRTUAL_ENV_PROMPT"].strip("() ")
+    # the venv first, then Conda, then the system: the same programs are found
+    order = ["/user-software/venv/pytorch/bin", "/opt/miniconda3/envs/pytorch/bin", "/usr/bin"]
+    for env in (plain, activated):
+        positions = [env["PATH"].split(":").index(path) for path in order]
+        assert positions == sorted(positions)
+
+
+def test_plain_singularity_exec_sees_the_squashfs(installed):
+    """S001-08: with only the module loaded, plain `singularity exec $SIF cmd` sees what is in the SquashFS."""
+    output = installed.output(
+        installed.SQUASHED, "singularity exec $SIF python -c 'import greeting; print(greeting.__file__)'"
+    )
+    assert output.startswith("/user-software/venv/pytorch/lib/")
+
+
+def test_programs_resolve_in_the_venv(installed):
+    """S002-38: the venv with system site packages is at /user-software/venv/<env>; python, python3, pip are its own."""
+    output = installed.output(
+        installed.SQUASHED,
+        "singularity exec $SIF bash -c 'type -P python python3 pip; cat /user-software/venv/pytorch/pyvenv.cfg'",
+    )
+    programs = [f"/user-software/venv/pytorch/bin/{name}" for name in ("python", "python3", "pip")]
+    assert output.splitlines()[:3] == programs
+    assert "include-system-site-packages = true" in output
+
+
+def test_the_squashfs_is_read_only(installed):
+    """S002-33: the SquashFS is mounted read-only at /user-software."""
+    result = installed.load(installed.SQUASHED, "singularity exec $SIF touch /user-software/new", check=False)
+    assert result.returncode != 0
+    assert "Read-only file system" in result.stderr
+
+
+def test_the_directory_is_writable_and_seen_outside(installed):
+    """S002-32: the directory user-software is writable in the container and the same files are seen outside."""
+    installed.load(installed.WRITABLE, "singularity exec $SIF touch /user-software/new")
+    new = installed.root(installed.WRITABLE) / "user-software" / "new"
+    assert new.exists()
+    new.unlink()
+
+
+def test_the_squashfs_wins_over_the_directory(installed):
+    """S002-34: when both exist, the SquashFS is what the container sees."""
+    directory = installed.root(installed.SQUASHED) / "user-software"
+    directory.mkdir()
+    (directory / "hidden").touch()
+    try:
+        output = installed.output(installed.SQUASHED, "singularity exec $SIF ls /user-software")
+    finally:
+        shutil.rmtree(directory)
+    assert output == "venv"
+
+
+def test_without_user_software_the_image_works(installed):
+    """S002-36: neither directory nor SquashFS: the module loads, the base environment works, no venv is announced."""
+    root = installed.root(installed.WRITABLE)
+    (root / "user-software").rename(root / "elsewhere")
+    try:
+        output = installed.output(
+            installed.WRITABLE,
+            "singularity exec $SIF bash -c 'type -P python; echo ${VIRTUAL_ENV-none}; python -c \"import numpy\"'",
+        )
+    finally:
+        (root / "elsewhere").rename(root / "user-software")
+    assert output.split() == ["/opt/miniconda3/envs/pytorch/bin/python", "none"]
+
+
+@pytest.mark.parametrize(
+    "command", ["singularity exec $SIF pip list", "start-shell -c 'pip list'", "list-packages", "list-packages -v"]
+)
+def test_packages_of_image_and_venv_are_listed(installed, command):
+    """S002-42: `pip list`, plain or through start-shell, lists the packages of image and venv, without a scheduler."""
+    names = {line.split()[0] for line in installed.output(installed.SQUASHED, command).splitlines()}
+    assert {"numpy", "greeting", "hello"} <= names
+
+
+def test_start_shell_initialises_with_arguments(installed):
+    """S002-22: start-shell with bash arguments (-c, a script) has the environment as well."""
+    (installed.site.work / "script.sh").write_text('echo "$1" "$VIRTUAL_ENV"; type -P python\n')
+    expected = ["/user-software/venv/pytorch", "/user-software/venv/pytorch/bin/python"]
+    assert installed.output(installed.SQUASHED, "start-shell script.sh 'a b'").split() == ["a", "b", *expected]
+    assert installed.output(
+        installed.SQUASHED, "start-shell -c 'echo $VIRTUAL_ENV; type -P python'"
+    ).split() == expected
+
+
+def test_start_shell_without_arguments_is_an_initialised_bash(installed_once):
+    """S002-21: start-shell without arguments, on a terminal: an interactive, initialised bash."""
+    site = installed_once.site
+    # a user's rc file may not undo it
+    (site.home / ".bashrc").write_text("PATH=/usr/bin:/bin\n")
+    env = {**site.environment, **variables(installed_once.output(installed_once.SQUASHED, "env -0"))}
+    command = installed_once.root(installed_once.SQUASHED) / "bin" / "start-shell"
+    terminal, other_end = pty.openpty()
+    process = subprocess.Popen(
+        [command], env=env, cwd=site.work, stdin=other_end, stdout=other_end, stderr=other_end, start_new_session=True
+    )
+    os.close(other_end)
+    output = typed_at(terminal, ["echo flags=$- python=$(type -P python)", "exit 7"])
+    assert process.wait(timeout=60) == 7
+    (site.home / ".bashrc").unlink()
+    assert "python=/user-software/venv/pytorch/bin/python" in output
+    assert re.search(r"flags=\w*i", output)
+
+
+def typed_at(terminal, lines):
+    """Type each line when a prompt is there; return all that appeared until the program ended."""
+    output = b""
+    while True:
+        try:
+            output += os.read(terminal, 4096)
+        except OSError:  # the other end was closed
+            return output.decode()
+        if lines and output.rstrip(b"\x1b[?2004h").endswith((b"> ", b"$ ", b"# ")):
+            os.write(terminal, lines.pop(0).encode() + b"\n")
+
+
+def test_start_shell_in_the_container_is_bash(installed):
+    """S002-23: in a container start-shell becomes bash."""
+    output = installed.output(
+        installed.SQUASHED, "singularity exec -B $CONTAINERROOT $SIF $CONTAINERROOT/bin/start-shell -c 'echo $0 $$ $1'"
+    )
+    assert output.split()[0] == "bash"
+
+
+@pytest.mark.parametrize("program", ["start-shell -c 'exec \"$@\"' sh", "singularity exec $SIF conda-python-simple"])
+def test_arguments_input_and_status_pass_through(installed, program):
+    """S002-24, S002-25: arguments, standard input and exit status pass through unchanged."""
+    (installed.site.work / "echo.py").write_text(
+        "import sys\nprint(sys.argv[1:], sys.stdin.read().upper())\nsys.exit(42)\n"
+    )
+    python = "python" if "start-shell" in program else ""
+    result = installed.load(
+        installed.SQUASHED,
+        f"printf 'some input' | {program} {python} echo.py 'a b' '' '$HOME' '*' '\"' \"'\" $'new\\nline'",
+        check=False,
+    )
+    assert result.stdout.strip() == f"{['a b', '', '$HOME', '*', QUOTE, APOSTROPHE, NEWLINE]} SOME INPUT"
+    assert result.returncode == 42
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_signals_pass_through(installed_once, name):
+    """S002-24: a signal to the command reaches the program in the container, and its status comes back."""
+    site = installed_once.site
+    (site.work / "wait.py").write_text(
+        "import signal, sys, time\n"
+        f"signal.signal(signal.{name}, lambda *_: sys.exit(33))\n"
+        "print('ready', flush=True)\n"
+        "for _ in range(600): time.sleep(0.1)\n"
+    )
+    env = {**site.environment, **variables(installed_once.output(installed_once.SQUASHED, "env -0"))}
+    process = subprocess.Popen(
+        [installed_once.root(installed_once.SQUASHED) / "bin" / "start-shell", "-c", "exec python wait.py"],
+        env=env, cwd=site.work, stdout=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert process.stdout.readline() == "ready\n"
+    os.kill(process.pid, getattr(signal, name))
+    assert process.wait(timeout=30) == 33
+
+
+def test_conda_python_simple_outside_says_where_it_runs(installed_once):
+    """S002-25: outside the container it is a clear message and status 1."""
+    result = installed_once.load(installed_once.SQUASHED, "$RUNSCRIPTS/conda-python-simple -c pass", check=False)
+    assert result.returncode == 1
+    assert "singularity exec $SIF" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["make-squashfs", "unmake-squashfs"])
+def test_the_squashfs_commands_refuse_in_a_container(installed_once, command):
+    """S002-27, S002-29: in a container they refuse with status 1 and change nothing."""
+    root = installed_once.root(installed_once.WRITABLE)
+    before = sorted(path.name for path in root.iterdir())
+    result = installed_once.load(
+        installed_once.WRITABLE, f"singularity exec -B $CONTAINERROOT $SIF $CONTAINERROOT/bin/{command}", check=False
+    )
+    assert result.returncode == 1
+    assert "outside the container" in result.stderr
+    assert sorted(path.name for path in root.iterdir()) == before
+
+
+def test_extending_by_hand(scratch):
+    """S002-26, S002-28, S002-32 to -34: pip install, make-squashfs, reload, unmake-squashfs, pip install again."""
+    root = scratch.root(scratch.WRITABLE)
+    pip = f"singularity exec -B {scratch.wheels} $SIF pip install --no-index --find-links {scratch.wheels}"
+    script = f"""
+        set -e
+        {pip} byhand
+        make-squashfs
+        rm -rf $CONTAINERROOT/user-software
+        module unload {scratch.WRITABLE}; module load {scratch.WRITABLE}
+        singularity exec $SIF python -c 'import byhand; print(byhand.__file__)'
+        ! {pip} hello
+        unmake-squashfs
+        rm $CONTAINERROOT/user-software.squashfs
+        module unload {scratch.WRITABLE}; module load {scratch.WRITABLE}
+        {pip} hello
+        singularity exec $SIF python -c 'import byhand, hello; print(hello.__file__)'
+    """
+    result = scratch.load(scratch.WRITABLE, script)
+    files = [line for line in result.stdout.splitlines() if line.endswith(".py")]
+    assert [file.split("/")[-1] for file in files] == ["byhand.py", "hello.py"]
+    assert (root / "user-software").is_dir()
+    # pip could not write to the SquashFS, and did not turn to the home directory instead
+    assert not (scratch.site.home / ".local").exists()
+
+
+def test_start_shell_without_the_module_says_so(installed_once):
+    """A command used without its module: what is wrong and what to do, no output of the runtime."""
+    result = installed_once.site.bash(f"{installed_once.root(installed_once.SQUASHED)}/bin/start-shell", check=False)
+    assert result.returncode == 1
+    assert "load the module" in result.stderr
+
+
+def test_a_missing_image_fails_the_load_only(installed):
+    """S002-03: neither copy exists: the load fails naming the file and the likely cause; show and unload do not."""
+    root = installed.root(installed.WRITABLE)
+    image = root / "example.sif"
+    kept = root / "kept.sif"
+    script = f"""
+        module load {installed.WRITABLE} && mv {image} {kept}
+        module unload {installed.WRITABLE} || echo unload failed
+        module show {installed.WRITABLE} >/dev/null 2>&1 || echo show failed
+        module load {installed.WRITABLE}; echo "load ended with $? SIF=${{SIF-unset}}"
+        mv {kept} {image}
+    """
+    result = installed.site.bash(script)
+    assert "failed" not in result.stdout
+    assert "SIF=unset" in result.stdout
+    assert "load ended with 0" not in result.stdout
+    assert f"{root}/example.sif" in result.stderr
+    assert "removed" in result.stderr
+
+
+def test_nothing_on_stderr_that_the_program_did_not_print(installed):
+    """The module makes no runtime talk: no INFO, no WARNING."""
+    assert installed.load(installed.SQUASHED, "singularity exec $SIF true; start-shell -c true").stderr == ""
+
+
+def test_time_is_not_part_of_loading(installed):
+    """S004-08 (in part): loading twice gives the same as loading once."""
+    once = installed.output(installed.SQUASHED, "env -0")
+    twice = installed.output(installed.SQUASHED, f"module load {installed.SQUASHED}; env -0")
+    names = ("SIF", "PATH", "APPTAINER_BINDPATH", "APPTAINERENV_PREPEND_PATH")
+    assert {n: variables(once)[n] for n in names} == {n: variables(twice)[n] for n in names}

@@ -1,0 +1,137 @@
+"""The main job, as `make demo` does it: PyTorch with packages of one's own, from the project's easyconfigs."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import TOOLS, part
+from support import CHECKOUT, Site
+
+MODULE = "PyTorch/2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121"
+
+
+@pytest.fixture(scope="module")
+def demo():
+    """What `make demo` printed; it has left .demo/env.sh."""
+    result = subprocess.run(
+        ["make", "demo"], cwd=CHECKOUT, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+    return result
+
+
+def by_hand(script, check=True):
+    """Go on by hand, as the demo says: source .demo/env.sh in a fresh shell, load the module, run a script."""
+    return subprocess.run(
+        ["bash", "--noprofile", "--norc", "-c", f"source .demo/env.sh\nmodule load {MODULE}\n{script}"],
+        cwd=CHECKOUT, env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": os.environ["HOME"]},
+        capture_output=True, text=True, check=check, timeout=300,
+    ).stdout.strip()
+
+
+def test_the_demo_shows_the_session(demo):
+    """S001-05 (in part): every step says what it does and how long it took; the session shows what it should."""
+    output = demo.stdout + demo.stderr
+    steps = re.findall(r"^==> (.*)$", output, re.MULTILINE)
+    assert len(steps) >= 6
+    assert len(re.findall(r"^    done in \d+\.\d s$", output, re.MULTILINE)) == len(steps)
+    for shown in ("$ module load PyTorch/", "$ printenv SIF", "$ printenv APPTAINER_BINDPATH", "$ start-shell -c"):
+        assert shown in output
+    assert re.search(r"^torchmetrics +\d", output, re.MULTILINE)
+    assert re.search(r"^torch 2\.13\.0\+cpu in /opt/miniconda3/envs/pytorch/", output, re.MULTILINE)
+
+
+def test_the_demo_writes_no_escape_codes_into_a_file(demo):
+    """Escape codes are for terminals."""
+    assert "\x1b" not in demo.stdout + demo.stderr
+
+
+def test_the_demo_stays_in_its_folders(demo):
+    """Everything the demo creates lies in the ignored folders."""
+    status = subprocess.run(
+        ["git", "status", "--porcelain", "--ignored"], cwd=CHECKOUT, capture_output=True, text=True, check=True
+    ).stdout
+    ignored = {line.split()[1] for line in status.splitlines() if line.startswith("!!")}
+    caches = {path for path in ignored if "cache" in path or path in (".hypothesis/",)}
+    assert ignored - caches <= {".venv/", ".demo/"}
+
+
+def test_torch_is_the_images_and_the_additions_are_in_user_software(demo):
+    """S002-46, S001-08: torch is in the image, torchmetrics in /user-software, seen by plain `singularity exec`."""
+    code = "import torch, torchmetrics, pytorch_lightning as pl; print(torch.__file__, torchmetrics.__file__, pl.__file__)"
+    torch, *additions = by_hand(f"singularity exec $SIF python -c '{code}'").split()
+    assert torch.startswith("/opt/miniconda3/envs/pytorch/lib/python3.11/site-packages/torch/")
+    assert len(additions) == 2
+    for file in additions:
+        assert file.startswith("/user-software/venv/pytorch/lib/python3.11/site-packages/")
+
+
+def test_it_computes(demo):
+    """One step of gradient descent with the image's torch, measured with torchmetrics from user software."""
+    (CHECKOUT / ".demo" / "work" / "step.py").write_text(
+        "import torch, torchmetrics\n"
+        "w = torch.zeros(3, requires_grad=True)\n"
+        "optimizer = torch.optim.SGD([w], lr=0.5)\n"
+        "((w - 1) ** 2).sum().backward()\n"
+        "optimizer.step()\n"
+        "print(float(torchmetrics.functional.mean_squared_error(w.detach(), torch.ones(3))))\n"
+    )
+    assert by_hand("singularity exec $SIF python .demo/work/step.py") == "0.0"
+
+
+def test_nothing_of_cuda_was_fetched(demo):
+    """No CUDA package, and the SquashFS is under 60 MB."""
+    root = Path(by_hand("echo $CONTAINERROOT"))
+    packages = json.loads((root / "share/ebsif/lock.json").read_text())["venv_packages"]
+    assert any(line.startswith("torchmetrics==") for line in packages)
+    assert not [line for line in packages if re.match(r"nvidia|cuda|triton|torch==", line)]
+    assert (root / "user-software.squashfs").stat().st_size < 60e6
+    assert "nvidia" not in by_hand("list-packages")
+
+
+def test_a_person_can_go_on_by_hand(demo):
+    """After `source .demo/env.sh`: module, eb and ebsif are ready, and the demo's modules are on the module path."""
+    assert "This is EasyBuild" in by_hand("eb --version")
+    assert re.match(r"ebsif \d", by_hand("ebsif --version"))
+    doctor = by_hand("ebsif doctor")
+    assert "MISSING" not in doctor
+    assert "container runtime" in doctor
+    assert MODULE in by_hand("module --terse avail PyTorch 2>&1")
+
+
+def test_eb_finds_the_easyconfigs_of_the_installed_project(demo):
+    """After `pip install` the easyconfigs are on EasyBuild's search path and the easyblocks are found."""
+    found = by_hand("cd /; eb --search-short exampleVenv 2>&1")
+    assert "PyTorch-2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121.eb" in found
+    assert "ContainerVenv" in by_hand("cd /; eb --list-easyblocks 2>&1")
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_the_second_easyconfig_is_extended_by_hand(tool, prefix, wheels):
+    """S002-32, S002-26, S002-28: without requirements: writable, pip install by hand, squash, reload, unsquash."""
+    site = Site(prefix / f"pytorch-{tool}", TOOLS[tool](), Path(sys.prefix))
+    image = Path(part("EBSIF_TEST_PYTORCH_IMAGE"))
+    (site.sources / image.name).symlink_to(image)
+    site.eb("PyTorch-2.13.0-cpu-python-3.11-singularity-20261121.eb")
+    module = "PyTorch/2.13.0-cpu-python-3.11-singularity-20261121"
+    output = site.bash(f"""
+        set -e
+        module load {module}
+        singularity exec -B {wheels} $SIF pip install --quiet --no-index --find-links {wheels} byhand
+        make-squashfs
+        rm -r $CONTAINERROOT/user-software
+        module unload {module}; module load {module}
+        start-shell -c 'python -c "import byhand, torch; print(byhand.__file__, torch.__file__)"'
+        unmake-squashfs
+        rm $CONTAINERROOT/user-software.squashfs
+        module unload {module}; module load {module}
+        start-shell -c 'touch /user-software/writable && ls /user-software'
+    """).stdout.split()
+    assert output == [
+        "/user-software/venv/pytorch/lib/python3.11/site-packages/byhand.py",
+        "/opt/miniconda3/envs/pytorch/lib/python3.11/site-packages/torch/__init__.py", "venv", "writable",
+    ]
