@@ -62,7 +62,7 @@ def test_the_demo_stays_in_its_folders(demo):
 
 def test_torch_is_the_images_and_the_additions_are_in_user_software(demo):
     """S002-46, S001-08: torch is in the image, torchmetrics in /user-software, seen by plain `singularity exec`."""
-    code = "import torch, torchmetrics, pytorch_lightning as pl; print(torch.__file__, torchmetrics.__file__, pl.__file__)"
+    code = "import torch, torchmetrics as tm, pytorch_lightning as pl; print(torch.__file__, tm.__file__, pl.__file__)"
     torch, *additions = by_hand(f"singularity exec $SIF python -c '{code}'").split()
     assert torch.startswith("/opt/miniconda3/envs/pytorch/lib/python3.11/site-packages/torch/")
     assert len(additions) == 2

@@ -80,8 +80,5 @@ def test_readme_names_only_what_exists():
     makefile = (CHECKOUT / "Makefile").read_text()
     for target in re.findall(r"`?make ([a-z-]+)", readme):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
-    names = {path.name for path in tracked()}
-    for easyconfig in re.findall(r"[\w.+-]+\.eb\b", readme):
-        assert easyconfig in names, easyconfig
     for link in re.findall(r"\]\(((?!http)[^)#]+)", readme):
         assert (CHECKOUT / link).exists(), link

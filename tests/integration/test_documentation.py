@@ -1,0 +1,77 @@
+"""The commands of the documentation, run as they stand there."""
+
+import os
+import re
+import subprocess
+
+import pytest
+from support import CHECKOUT
+
+
+def blocks(name):
+    """The blocks of bash in a document, in order."""
+    return re.findall(r"^```bash\n(.*?)^```", (CHECKOUT / name).read_text(), re.MULTILINE | re.DOTALL)
+
+
+def run(script, folder):
+    """Run a script in a fresh shell, in a folder that looks like a clone after `make demo`."""
+    result = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-ec", script], cwd=folder, capture_output=True, text=True, check=False,
+        env={**os.environ, "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(folder)}, timeout=500,
+        stdin=subprocess.DEVNULL,
+    )
+    assert result.returncode == 0, f"{script}\n{result.stdout[-3000:]}\n{result.stderr[-3000:]}"
+    return result.stdout
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """A folder with the demo's env.sh, whose installations go to this folder."""
+    subprocess.run(["make", "demo"], cwd=CHECKOUT, check=True, capture_output=True)
+    (tmp_path / ".demo").mkdir()
+    text = (CHECKOUT / ".demo" / "env.sh").read_text()
+    modules = tmp_path / "eb" / "modules" / "all"
+    own = f"export EASYBUILD_PREFIX={tmp_path}/eb\nmkdir -p {modules}\nmodule use {modules}\n"
+    (tmp_path / ".demo" / "env.sh").write_text(text + own)
+    for name in ("easyblocks", "easyconfigs"):
+        (tmp_path / name).symlink_to(CHECKOUT / name)
+    return tmp_path
+
+
+def test_the_commands_of_the_readme(clone):
+    """S003-24, S002-72 (in part): every command of the README works, in the order given."""
+    first, use, extend, install = blocks("README.md")
+    assert re.findall(r"^make (\w+)", first, re.MULTILINE) == ["demo", "test"]
+    output = run(use + extend, clone)
+    run(f"source .demo/env.sh\n{install}", clone)
+    assert "torchmetrics" in output
+    module = clone / "eb/modules/all/PyTorch"
+    assert (module / "2.13.0-cpu-python-3.11-singularity-mine-20261121.lua").is_file()
+    assert (module / "2.13.0-cpu-python-3.11-singularity-20261121.lua").is_file()
+
+
+def test_the_commands_for_extending_by_hand(clone):
+    """S003-24, S004-15 (in part): the documented way to add packages to a writable module works."""
+    first, second = blocks("docs/using.md")
+    output = run(f"source .demo/env.sh\n{first}\nlist-packages\n{second}\nlist-packages", clone)
+    assert re.search(r"^einops +\d", output, re.MULTILINE)
+    assert re.search(r"^rich +\d", output, re.MULTILINE)
+
+
+def test_the_easyconfig_of_the_documentation(clone):
+    """The easyconfig in docs/easyconfigs.md is one that eb accepts."""
+    text = re.search(r"^```python\n(.*?)^```", (CHECKOUT / "docs/easyconfigs.md").read_text(), re.MULTILINE | re.DOTALL)
+    path = clone / "PyTorch-2.13.0-cpu-python-3.11-singularity-mine-20261121.eb"
+    path.write_text(text.group(1))
+    output = run(f"source .demo/env.sh\neb -D {path.name}\neb --check-style {path.name}", clone)
+    assert "PyTorch/2.13.0-cpu-python-3.11-singularity-mine-20261121" in output
+
+
+def test_every_parameter_is_documented():
+    """docs/easyconfigs.md has a row for each parameter of the easyblocks, and no other."""
+    from easybuild.easyblocks.generic.containervenv import ContainerVenv
+    from easybuild.framework.easyblock import EasyBlock
+
+    ours = set(ContainerVenv.extra_options()) - set(EasyBlock.extra_options())
+    documented = re.findall(r"^\| `(\w+)` \|", (CHECKOUT / "docs/easyconfigs.md").read_text(), re.MULTILINE)
+    assert sorted(documented) == sorted(ours)
