@@ -111,3 +111,25 @@ find_lmod() {
 digest() {
     find "$@" -type f ! -name '*.pyc' -print0 | sort -z | xargs -0 sha256sum | sha256sum | cut -c1-16
 }
+
+# Set `runtime` to the container runtime.
+# shellcheck disable=SC2034  # for the script that sources this
+find_runtime() {
+    runtime=$(type -P apptainer) || runtime=$(type -P singularity) ||
+        die "neither apptainer nor singularity is on PATH: run scripts/setup-system"
+}
+
+# Print the address of the Debian mirror that apt is configured for on this machine.
+debian_mirror() {
+    local targets address
+    # shellcheck disable=SC2016  # apt-get fills it in
+    targets=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages')
+    while read -r address; do
+        if [[ ${address%/} == */debian ]]; then
+            printf '%s\n' "$address"
+            return
+        fi
+    done <<<"$targets"
+    die "no Debian mirror among the apt sources of this machine: this works on Debian only; install Apptainer by hand" \
+        "(https://apptainer.org), or take the example image from a machine that has it"
+}

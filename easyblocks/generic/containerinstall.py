@@ -348,7 +348,7 @@ class ContainerInstall(EasyBlock):
 
     def make_module_extra(self, *args, **kwargs):
         """What the module does for the container, see the description of the class."""
-        module = ContainerModule.for_syntax(self.module_generator.SYNTAX)
+        module = ContainerModule.for_syntax(self.module_generator.SYNTAX, self.installdir)
         return ''.join([
             super().make_module_extra(*args, **kwargs), '\n',
             self.module_image(module), '\n',
@@ -358,18 +358,19 @@ class ContainerInstall(EasyBlock):
 
     def module_image(self, module):
         """Statements that find the image and say where everything is."""
-        candidates = [self.image_path] + [os.path.join(path, self.image_name) for path in self.cfg['image_dirs']]
+        central = [os.path.join(path, self.image_name) for path in self.cfg['image_dirs']]
         choose = module.fail_on_load(
             "The image of this container is gone. None of these exists on this node: %s. If you removed your own copy, "
             "the site has removed its copy as well, or it never had one: install the module again with eb."
-            % ', '.join(candidates))
-        for path in reversed(candidates):
+            % ', '.join([self.image_path] + central))
+        for path in reversed(central):
             choose = module.when(module.is_file(path), module.assign('container_image', path), choose)
         runscripts = os.path.join(self.installdir, 'runscripts')
         suffix = self.variable_suffix
         return ''.join([
             module.comment('The image: the own copy, else a central one.'),
-            module.declare('container_image', self.image_path), choose,
+            module.declare('container_image', self.image_path),
+            module.when(module.negate(module.is_file(self.image_path)), choose),
             module.setenv_from('SIF', 'container_image'), module.setenv_from('SIF' + suffix, 'container_image'),
             module.setenv('CONTAINERROOT', self.installdir),
             module.setenv('RUNSCRIPTS', runscripts), module.setenv('RUNSCRIPTS' + suffix, runscripts),

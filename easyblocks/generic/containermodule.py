@@ -27,8 +27,12 @@ class ContainerModule(object):
 
     INDENT = '    '
 
+    def __init__(self, root):
+        """Keep the installation directory, which EasyBuild's part of the module file has in its variable root."""
+        self.root = root
+
     @staticmethod
-    def for_syntax(syntax):
+    def for_syntax(syntax, root):
         """
         Return the writer for a module syntax.
 
@@ -36,6 +40,8 @@ class ContainerModule(object):
         ----------
         syntax : str
             'Lua' or 'Tcl', the SYNTAX of EasyBuild's module generator.
+        root : str
+            The installation directory.
 
         Returns
         -------
@@ -46,11 +52,12 @@ class ContainerModule(object):
         KeyError
             For any other syntax.
         """
-        return {'Lua': LuaModule, 'Tcl': TclModule}[syntax]()
+        return {'Lua': LuaModule, 'Tcl': TclModule}[syntax](root)
 
     def quote(self, text):
-        """Return text as a string of the module syntax that stands for exactly this text."""
-        return '"' + ''.join(self.ESCAPES.get(char, char) for char in text) + '"'
+        """Return an expression of the module syntax for exactly this text, short where it holds the root."""
+        return self.join_root([
+            ''.join(self.ESCAPES.get(char, char) for char in part) for part in text.split(self.root)])
 
     def indent(self, text):
         """Return text with every line one level deeper."""
@@ -63,6 +70,11 @@ class LuaModule(ContainerModule):
 
     ESCAPES = {char: '\\%03d' % ord(char) for char in CONTROL_CHARACTERS}
     ESCAPES.update({'\\': '\\\\', '"': '\\"', '\n': '\\n'})
+
+    def join_root(self, parts):
+        """Return escaped parts with the root between them as one expression."""
+        words = ' .. root .. '.join('"%s"' % part for part in parts)
+        return words[len('"" .. '):] if words.startswith('"" .. ') else words
 
     def comment(self, text):
         """A line for the reader of the module file."""
@@ -139,6 +151,10 @@ class TclModule(ContainerModule):
     ESCAPES = {char: '\\u%04x' % ord(char) for char in CONTROL_CHARACTERS}
     ESCAPES.update({char: '\\' + char for char in '\\"$[]{}'})
     ESCAPES['\n'] = '\\n'
+
+    def join_root(self, parts):
+        """Return escaped parts with the root between them as one expression."""
+        return '"%s"' % '${root}'.join(parts)
 
     def comment(self, text):
         """A line for the reader of the module file."""

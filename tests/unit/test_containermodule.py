@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 
 # every character but surrogates (no file holds them) and NUL (no environment variable does)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+# a root that turns up in random texts, with a character of the syntaxes
+ROOT = "0$"
 INTERPRETERS = {
-    "Lua": (["lua", "-"], "function setenv(name, value) io.write(value) end\n"),
+    "Lua": (["lua", "-"], f"local root = '{ROOT}'\nfunction setenv(name, value) io.write(value) end\n"),
     "Tcl": (
         ["tclsh"],
+        f"set root {{{ROOT}}}\n"
         "fconfigure stdout -translation binary -encoding utf-8\nfconfigure stdin -encoding utf-8\n"
         "proc setenv {name value} { puts -nonewline $value }\n",
     ),
@@ -31,10 +34,10 @@ def run(syntax, text, before=""):
 
 @pytest.mark.parametrize("syntax", INTERPRETERS)
 @settings(max_examples=60, deadline=None)
-@given(texts=st.lists(TEXTS, min_size=1, max_size=20))
+@given(texts=st.lists(TEXTS | st.from_regex(r"(0\$|[\$0.\"{}\\ ])+", fullmatch=True), min_size=1, max_size=20))
 def test_every_text_survives_the_module_syntax(syntax, texts):
     """Quotes, backslashes, newlines, brackets, dollars and braces are the value's, not the syntax's."""
-    module = ContainerModule.for_syntax(syntax)
+    module = ContainerModule.for_syntax(syntax, ROOT)
     # a marker between them, in a condition, because the bodies of Tcl's `if` are read twice
     program = "".join(
         module.when(
@@ -48,7 +51,7 @@ def test_every_text_survives_the_module_syntax(syntax, texts):
 @pytest.mark.parametrize("syntax", INTERPRETERS)
 def test_a_variable_collects_what_was_decided(syntax):
     """declare, assign, append and append_variable build one value; conditions choose."""
-    module = ContainerModule.for_syntax(syntax)
+    module = ContainerModule.for_syntax(syntax, ROOT)
     program = (
         module.comment("a comment")
         + module.declare("binds", "a")
@@ -65,7 +68,7 @@ def test_a_variable_collects_what_was_decided(syntax):
 @pytest.mark.parametrize("unloading", [True, False])
 def test_statements_for_unloading_run_whatever_the_condition(syntax, unloading):
     """A conditional change of the environment is undone on unload also when the condition has become false."""
-    module = ContainerModule.for_syntax(syntax)
+    module = ContainerModule.for_syntax(syntax, ROOT)
     mode = "unload" if unloading else "load"
     before = {
         "Lua": f'function mode() return "{mode}" end\n',
@@ -81,4 +84,4 @@ def test_statements_for_unloading_run_whatever_the_condition(syntax, unloading):
 def test_an_unknown_syntax_is_an_error():
     """There are two."""
     with pytest.raises(KeyError):
-        ContainerModule.for_syntax("JSON")
+        ContainerModule.for_syntax("JSON", ROOT)
