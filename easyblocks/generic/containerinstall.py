@@ -12,17 +12,15 @@ import json
 import os
 import re
 
-from easybuild.base import fancylogger
 from easybuild.easyblocks.generic.containermodule import ContainerModule
+from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, ContainerRuntime, bind_source, escape_bind
+from easybuild.easyblocks.generic.containerruntime import runtime_variables
 from easybuild.framework.easyblock import EasyBlock
 from easybuild.framework.easyconfig.default import CUSTOM
-from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_msg
+from easybuild.tools.build_log import EasyBuildError, dry_run_msg
 from easybuild.tools.config import build_option
-from easybuild.tools.filetools import adjust_permissions, convert_name, copy_file, mkdir, which, write_file
-from easybuild.tools.run import RunShellCmdError, run_shell_cmd
+from easybuild.tools.filetools import adjust_permissions, convert_name, copy_file, mkdir, write_file
 from easybuild.tools.utilities import trace_msg
-
-_log = fancylogger.getLogger('containerinstall', fname=False)
 
 # Who makes Python ready in the image; what the module has to add follows from it.
 INIT_IMAGE = 'image'
@@ -33,13 +31,9 @@ INIT_NONE = 'none'
 INIT_KINDS = (INIT_IMAGE, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL, INIT_VENV_IN_IMAGE, INIT_NONE)
 INIT_CONDA = (INIT_CONDA_INJECTED, INIT_CONDA_MANUAL)
 
-# Both runtimes read both spellings; with different values Apptainer warns, so each is set in both, alike.
-RUNTIME_PREFIXES = ('SINGULARITY', 'APPTAINER')
-
 # Extra binds for this machine, at install time only (certificates, a pip configuration, a folder of wheels).
 INSTALL_BIND_VARIABLE = 'EBSIF_INSTALL_BIND'
 
-SHOWN_LINES = 15  # of the output of a program that failed
 COPY_BLOCK = 4 * 1024 * 1024  # bytes
 
 
@@ -192,11 +186,7 @@ class ContainerInstall(EasyBlock):
         super().prepare_step(*args, **kwargs)
         if self.dry_run or build_option('module_only'):
             return
-        self.runtime = which('apptainer', log_ok=False, on_error='ignore') or \
-            which('singularity', log_ok=False, on_error='ignore')
-        if not self.runtime:
-            raise EasyBuildError("Neither 'apptainer' nor 'singularity' found on PATH: a container can't be installed "
-                                 "here. Load the module of the runtime, or run eb on a node that has it.")
+        self.runtime = ContainerRuntime()
 
     def configure_step(self):
         """Nothing to configure."""
@@ -289,7 +279,7 @@ class ContainerInstall(EasyBlock):
 
     def run_in_container(self, command, image, binds=(), environment=None, **kwargs):
         """
-        Run a command in the image, away from the user's home directory.
+        Run a command in the image, away from the user's home directory; see ContainerRuntime.run.
 
         Parameters
         ----------
@@ -316,11 +306,9 @@ class ContainerInstall(EasyBlock):
         home = os.path.join(self.builddir, 'home')
         for path in (home, os.path.join(self.builddir, 'tmp')):
             mkdir(path, parents=True)
-        arguments = [self.runtime, 'exec', '--home', home]
-        for bind in self.install_binds() + list(binds):
-            arguments += ['--bind', bind]
-        environment = dict(self.install_environment(), **(environment or {}))
-        return run_program(arguments + [image] + command, env=environment, work_dir=self.builddir, **kwargs)
+        return self.runtime.run(
+            command, image=image, home=home, binds=self.install_binds() + list(binds), work_dir=self.builddir,
+            env=dict(self.install_environment(), **(environment or {})), **kwargs)
 
     # --- sanity check and module
 
@@ -413,35 +401,6 @@ def module_container_variable(module, name, value):
     return ''.join(module.setenv('%sENV_%s' % (prefix, name), value) for prefix in RUNTIME_PREFIXES)
 
 
-def run_program(arguments, **kwargs):
-    """
-    Run a program; when it fails, show the end of what it printed before EasyBuild says where the rest is.
-
-    Parameters
-    ----------
-    arguments : list of str
-        Program and arguments; no shell reads them.
-    kwargs
-        For run_shell_cmd.
-
-    Returns
-    -------
-    RunShellCmdResult
-
-    Raises
-    ------
-    RunShellCmdError
-        If the program fails.
-    """
-    try:
-        return run_shell_cmd(arguments, use_bash=False, **kwargs)
-    except RunShellCmdError as err:
-        lines = ((err.output or '') + (err.stderr or '')).strip().splitlines()
-        for line in lines[-SHOWN_LINES:]:
-            print_msg('  ' + line, prefix=False, log=_log, stderr=True)
-        raise
-
-
 def container_files():
     """
     Directory of the scripts that are installed.
@@ -456,36 +415,6 @@ def container_files():
                              "was copied without them. Keep 'container_files' beside the directory of the "
                              "easyblock.", path)
     return path
-
-
-def runtime_variables(environment):
-    """Return the variables that change what the runtime does; where it keeps its files is a matter of the machine."""
-    places = ('CACHEDIR', 'CONFIGDIR', 'TMPDIR')
-    kept = ['%s_%s' % (prefix, name) for prefix in RUNTIME_PREFIXES for name in places]
-    return [key for key in environment if key.startswith(RUNTIME_PREFIXES) and key not in kept]
-
-
-def escape_bind(path):
-    r"""
-    Return a path as it's written in a bind: the runtime takes '\,' and '\:' for the character itself.
-
-    A backslash stands for itself elsewhere. Blanks beside comma or colon are lost (Apptainer 1.4.5), escaped or not.
-
-    Raises
-    ------
-    EasyBuildError
-        If the runtime can't bind such a path.
-    """
-    if re.search(r'[,:]\s|\s[,:]', path):
-        raise EasyBuildError("The container runtime can't bind the path '%s': it loses the blank beside the comma or "
-                             "colon. Use another directory.", path)
-    return path.replace(',', '\\,').replace(':', '\\:')
-
-
-def bind_source(bind):
-    """Return the path on the host of a bind (source[:target[:options]])."""
-    source = re.match(r'(?:\\[,:]|[^:])*', bind).group()
-    return re.sub(r'\\([,:])', r'\1', source)
 
 
 def copy_with_sha256(source, target):

@@ -12,8 +12,8 @@ import os
 import re
 
 from easybuild.easyblocks.generic.containerinstall import INIT_NONE, ContainerInstall
-from easybuild.easyblocks.generic.containerinstall import container_files, escape_bind, module_container_variable
-from easybuild.easyblocks.generic.containerinstall import run_program
+from easybuild.easyblocks.generic.containerinstall import container_files, module_container_variable
+from easybuild.easyblocks.generic.containerruntime import escape_bind, run_program
 from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg
 from easybuild.tools.config import build_option

@@ -3,13 +3,8 @@
 import re
 
 import pytest
-from easybuild.easyblocks.generic.containerinstall import (
-    ContainerInstall,
-    bind_source,
-    copy_with_sha256,
-    escape_bind,
-    runtime_variables,
-)
+from easybuild.easyblocks.generic.containerinstall import ContainerInstall, copy_with_sha256
+from easybuild.easyblocks.generic.containerruntime import bind_source, escape_bind, runtime_variables
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.framework.easyconfig.easyconfig import EasyConfig
 from easybuild.tools.build_log import EasyBuildError

@@ -1,0 +1,131 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+The container runtime, Apptainer or SingularityCE: how it's run, and the rules of its binds and variables.
+"""
+import re
+
+from easybuild.base import fancylogger
+from easybuild.tools.build_log import EasyBuildError, print_msg
+from easybuild.tools.filetools import which
+from easybuild.tools.run import RunShellCmdError, run_shell_cmd
+
+_log = fancylogger.getLogger('containerruntime', fname=False)
+
+# Both runtimes read both spellings; with different values Apptainer warns, so each is set in both, alike.
+RUNTIME_PREFIXES = ('SINGULARITY', 'APPTAINER')
+
+SHOWN_LINES = 15  # of the output of a program that failed
+
+
+class ContainerRuntime(object):
+    """The container runtime of this machine."""
+
+    def __init__(self):
+        """
+        Find the runtime on PATH.
+
+        Raises
+        ------
+        EasyBuildError
+            If there is none.
+        """
+        self.path = which('apptainer', log_ok=False, on_error='ignore') or \
+            which('singularity', log_ok=False, on_error='ignore')
+        if not self.path:
+            raise EasyBuildError("Neither 'apptainer' nor 'singularity' found on PATH: a container can't be installed "
+                                 "here. Load the module of the runtime, or run eb on a node that has it.")
+
+    def run(self, command, image, home, binds, **kwargs):
+        """
+        Run a command in an image.
+
+        Parameters
+        ----------
+        command : list of str
+            Program and arguments.
+        image : str
+            Path of the image.
+        home : str
+            Directory that is the home directory in the container.
+        binds : list of str
+            Binds, in the runtime's syntax.
+        kwargs
+            For run_shell_cmd.
+
+        Returns
+        -------
+        RunShellCmdResult
+
+        Raises
+        ------
+        RunShellCmdError
+            If the command fails.
+        """
+        arguments = [self.path, 'exec', '--home', escape_bind(home)]
+        for bind in binds:
+            arguments += ['--bind', bind]
+        return run_program(arguments + [image] + command, **kwargs)
+
+
+def run_program(arguments, **kwargs):
+    """
+    Run a program; when it fails, show the end of what it printed before EasyBuild says where the rest is.
+
+    Parameters
+    ----------
+    arguments : list of str
+        Program and arguments; no shell reads them.
+    kwargs
+        For run_shell_cmd.
+
+    Returns
+    -------
+    RunShellCmdResult
+
+    Raises
+    ------
+    RunShellCmdError
+        If the program fails.
+    """
+    try:
+        return run_shell_cmd(arguments, use_bash=False, **kwargs)
+    except RunShellCmdError as err:
+        lines = ((err.output or '') + (err.stderr or '')).strip().splitlines()
+        for line in lines[-SHOWN_LINES:]:
+            print_msg('  ' + line, prefix=False, log=_log, stderr=True)
+        raise
+
+
+def runtime_variables(environment):
+    """Return the variables that change what the runtime does; where it keeps its files is a matter of the machine."""
+    places = ('CACHEDIR', 'CONFIGDIR', 'TMPDIR')
+    kept = ['%s_%s' % (prefix, name) for prefix in RUNTIME_PREFIXES for name in places]
+    return [key for key in environment if key.startswith(RUNTIME_PREFIXES) and key not in kept]
+
+
+def escape_bind(path):
+    r"""
+    Return a path as it's written in a bind: the runtime takes '\,' and '\:' for the character itself.
+
+    A backslash stands for itself elsewhere. Blanks beside comma or colon are lost (Apptainer 1.4.5), escaped or not.
+
+    Raises
+    ------
+    EasyBuildError
+        If the runtime can't bind such a path.
+    """
+    if re.search(r'[,:]\s|\s[,:]', path):
+        raise EasyBuildError("The container runtime can't bind the path '%s': it loses the blank beside the comma or "
+                             "colon. Use another directory.", path)
+    return path.replace(',', '\\,').replace(':', '\\:')
+
+
+def bind_source(bind):
+    """Return the path on the host of a bind (source[:target[:options]])."""
+    source = re.match(r'(?:\\[,:]|[^:])*', bind).group()
+    return re.sub(r'\\([,:])', r'\1', source)
