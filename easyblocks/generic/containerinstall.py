@@ -14,7 +14,7 @@ import re
 
 from easybuild.easyblocks.generic.containermodule import ContainerModule
 from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, ContainerRuntime, bind_source, escape_bind
-from easybuild.easyblocks.generic.containerruntime import runtime_variables
+from easybuild.easyblocks.generic.containerruntime import escape_value, runtime_variables
 from easybuild.framework.easyblock import EasyBlock
 from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg
@@ -263,7 +263,7 @@ class ContainerInstall(EasyBlock):
             injected['PREPEND_PATH'] = ':'.join(self.image_search_path())
         for name, value in injected.items():
             for prefix in RUNTIME_PREFIXES:
-                environment['%sENV_%s' % (prefix, name)] = value
+                environment['%sENV_%s' % (prefix, name)] = escape_value(value)
         return environment
 
     def install_binds(self):
@@ -398,7 +398,7 @@ class ContainerInstall(EasyBlock):
 
 def module_container_variable(module, name, value):
     """Statements that set one variable in the container, for both runtimes."""
-    return ''.join(module.setenv('%sENV_%s' % (prefix, name), value) for prefix in RUNTIME_PREFIXES)
+    return ''.join(module.setenv('%sENV_%s' % (prefix, name), escape_value(value)) for prefix in RUNTIME_PREFIXES)
 
 
 def container_files():

@@ -108,6 +108,16 @@ def runtime_variables(environment):
     return [key for key in environment if key.startswith(RUNTIME_PREFIXES) and key not in kept]
 
 
+def escape_value(value):
+    r"""
+    Return the value of an injected variable (APPTAINERENV_X) as it's written for the runtime.
+
+    Both runtimes let a shell in the container read it (unless NO_EVAL is set): '$', '`' and backslash would be
+    expanded, and commands in it run.
+    """
+    return re.sub(r'([\\$`])', r'\\\1', value)
+
+
 def escape_bind(path):
     r"""
     Return a path as it's written in a bind: the runtime takes '\,' and '\:' for the character itself.
