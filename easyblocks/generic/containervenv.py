@@ -11,16 +11,20 @@ import json
 import os
 import re
 
+from easybuild.easyblocks.generic.containerdiagnosis import ContainerDiagnosis
 from easybuild.easyblocks.generic.containerinstall import INIT_NONE, ContainerInstall
 from easybuild.easyblocks.generic.containerinstall import container_files, module_container_variable
-from easybuild.easyblocks.generic.containerruntime import escape_bind, run_program
+from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, escape_bind, escape_value, run_program
+from easybuild.easyblocks.generic.containerstage import TEXTS, ContainerStage, is_of_kind
 from easybuild.framework.easyconfig.default import CUSTOM
-from easybuild.tools.build_log import EasyBuildError, dry_run_msg
+from easybuild.tools.build_log import EasyBuildError, EasyBuildExit, dry_run_msg
 from easybuild.tools.config import build_option
-from easybuild.tools.filetools import copy_dir, mkdir, which, write_file
+from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, copy_dir, mkdir, which, write_file
+from easybuild.tools.run import RunShellCmdError
 from easybuild.tools.utilities import trace_msg
 
 USER_SOFTWARE = '/user-software'
+PROTECT_ALL = 'all'
 
 
 class ContainerVenv(ContainerInstall):
@@ -43,8 +47,10 @@ class ContainerVenv(ContainerInstall):
         """Easyconfig parameters specific to container images with user software."""
         extra_vars = ContainerInstall.extra_options(extra_vars)
         extra_vars.update({
-            'requirements': [None, "Python packages to install: the text of a requirements.txt, or a list of its "
-                                   "lines", CUSTOM],
+            'protect': [PROTECT_ALL, "Packages of the image that requirements may not replace: '%s', or a list of "
+                                     "names" % PROTECT_ALL, CUSTOM],
+            'requirements': [None, "Python packages to install: the text of a requirements.txt, a list of its lines, "
+                                   "or a list of stages (dictionaries)", CUSTOM],
             'venv_name': [None, "Name of the venv in /user-software/venv (default: name in lower case)", CUSTOM],
         })
         return extra_vars
@@ -55,11 +61,12 @@ class ContainerVenv(ContainerInstall):
         if self.cfg['init'] == INIT_NONE:
             raise EasyBuildError("Easyconfig parameter 'init' is '%s': an image without Python can't have a venv. Use "
                                  "the easyblock ContainerInstall for it.", INIT_NONE)
-        requirements = self.cfg.get_ref('requirements')
-        lines = requirements if isinstance(requirements, (list, tuple)) else [requirements or '']
-        if not all(isinstance(line, str) for line in lines):
-            raise EasyBuildError("Easyconfig parameter 'requirements' should be a text or a list of texts, found: %s",
-                                 requirements)
+        # values that hold templates can be checked, they only can't be used yet
+        ContainerStage.from_parameter(self.cfg.get_ref('requirements'))
+        protect = self.cfg.get_ref('protect')
+        if protect != PROTECT_ALL and not is_of_kind(protect, TEXTS):
+            raise EasyBuildError("Easyconfig parameter 'protect' should be '%s' or a list of names of packages, "
+                                 "found: %s", PROTECT_ALL, protect)
         if not re.match(r'[A-Za-z0-9_.+-]*[A-Za-z0-9_+-]\Z', self.venv_name):
             raise EasyBuildError("Easyconfig parameter 'venv_name': '%s' can't be the name of a venv (one directory: "
                                  "letters, digits, '_', '.', '+' and '-')", self.venv_name)
@@ -82,15 +89,9 @@ class ContainerVenv(ContainerInstall):
         return os.path.join(self.venv, 'bin', 'python')
 
     @property
-    def requirements_text(self):
-        """The requirements as the bytes of a requirements.txt; empty if there are none."""
-        requirements = self.cfg['requirements'] or ''
-        if not isinstance(requirements, str):
-            requirements = ''.join(line + '\n' for line in requirements)
-        if not requirements.strip():
-            return ''
-        # the file pip reads ends in a newline whether or not the block did
-        return requirements if requirements.endswith('\n') else requirements + '\n'
+    def stages(self):
+        """The stages of user software (list of ContainerStage), in the order of installation."""
+        return ContainerStage.from_parameter(self.cfg['requirements'])
 
     def container_search_path(self):
         """The venv comes before the image; a directory that isn't there (no user software) does no harm on PATH."""
@@ -118,29 +119,42 @@ class ContainerVenv(ContainerInstall):
         """Make the venv, check that it sees the packages of the image, install the requirements."""
         super().build_step()
         if self.dry_run:
-            dry_run_msg("Making the venv %s in the container%s\n" % (
-                self.venv, ', with these requirements:\n' + self.requirements_text if self.requirements_text else ''))
+            dry_run_msg("Making the venv %s in the container\n" % self.venv)
+            for stage in self.stages:
+                dry_run_msg("Installing %s with pip:\n%s" % (stage.name, stage.requirements))
             return
         mkdir(self.user_software, parents=True)
         image_packages = self.packages('python3', venv=False)
         trace_msg("making the venv %s in the container" % self.venv)
         self.run_with_user_software(['python3', '-m', 'venv', '--system-site-packages', self.venv])
-        venv_packages = self.packages(self.venv_python)
-        self.check_image_is_seen(image_packages, venv_packages)
-        if self.requirements_text:
-            self.install_requirements(image_packages, venv_packages)
-            venv_packages = self.packages(self.venv_python)
-        self.lock['requirements'] = self.requirements_text
+        packages = self.packages(self.venv_python)
+        self.check_image_is_seen(image_packages, packages)
+        # what the venv brought along itself (pip, on old Pythons setuptools) hides the image's and is free to change
+        own = [name for name in image_packages if packages[name] != image_packages[name]]
+        protected = {name: found for name, found in image_packages.items()
+                     if name not in own and self.is_protected(name)}
+        for stage in self.stages:
+            packages = self.install_stage(stage, protected)
+            self.check_nothing_replaced(stage, protected, packages)
+        self.lock['stages'] = [stage.record for stage in self.stages]
         self.lock['image_packages'] = pinned(image_packages)
         self.lock['venv_packages'] = pinned(
-            {name: found for name, found in venv_packages.items() if found[2].startswith(USER_SOFTWARE + '/')})
+            {name: found for name, found in packages.items() if is_user_software(found)})
+        self.lock['local_files'] = {
+            path: compute_checksum(path, CHECKSUM_TYPE_SHA256)
+            for stage in self.stages for path in stage.local_paths if os.path.isfile(path)}
 
-    def run_with_user_software(self, command, user_software=None, **kwargs):
+    def is_protected(self, name):
+        """Whether a package of the image may not be replaced (easyconfig parameter 'protect')."""
+        protect = self.cfg['protect']
+        return protect == PROTECT_ALL or name in [normal_name(item) for item in protect]
+
+    def run_with_user_software(self, command, user_software=None, binds=(), **kwargs):
         """Run a command in the image with user software bound; by default the directory that is being made."""
         bind = escape_bind(user_software or self.user_software) + ':' + USER_SOFTWARE
         if user_software and os.path.isfile(user_software):
             bind += ':image-src=/,ro'
-        return self.run_in_container(command, image=self.source_image, binds=[bind], **kwargs)
+        return self.run_in_container(command, image=self.source_image, binds=[bind] + list(binds), **kwargs)
 
     def packages(self, python, venv=True, user_software=None):
         """
@@ -171,7 +185,7 @@ class ContainerVenv(ContainerInstall):
         found = {}
         for name, version, directory in json.loads(result.output):
             # the first on sys.path is the one that is imported
-            found.setdefault(re.sub(r'[-_.]+', '-', name).lower(), (name, version, directory))
+            found.setdefault(normal_name(name), (name, version, directory))
         return found
 
     def check_image_is_seen(self, image_packages, venv_packages):
@@ -188,25 +202,117 @@ class ContainerVenv(ContainerInstall):
                 len(image_packages), ', '.join(unseen[:5]), ', ...' if len(unseen) > 5 else '')
         trace_msg("the venv sees all %d packages of the image" % len(image_packages))
 
-    def install_requirements(self, image_packages, venv_packages):
-        """Install the requirements with the venv's own pip, which may not replace a package of the image."""
-        requirements = os.path.join(self.builddir, 'requirements.txt')
-        constraints = os.path.join(self.builddir, 'constraints.txt')
-        write_file(requirements, self.requirements_text)
-        # what the venv brought along itself (pip, on old Pythons setuptools) hides the image's and is free to change
-        write_file(constraints, ''.join(line + '\n' for line in pinned(
-            {name: found for name, found in image_packages.items() if venv_packages[name] == found})))
+    def install_stage(self, stage, protected):
+        """
+        Install one stage: its commands before, pip, its commands after, its checks.
 
+        Parameters
+        ----------
+        stage : ContainerStage
+        protected : dict
+            Packages of the image that pip may not replace, as packages() returns them.
+
+        Returns
+        -------
+        dict
+            The packages there are now, as packages() returns them.
+        """
+        trace_msg("%s:" % stage.name)
+        where = {'environment': self.stage_environment(stage), 'binds': self.stage_binds(stage)}
+        for command in stage.pre:
+            self.run_stage_command(stage, 'pre', command, **where)
         pip = [self.venv_python, '-m', 'pip']
-        version = self.run_with_user_software(pip + ['--version'], hidden=True).output
-        if USER_SOFTWARE + '/' not in version:
-            raise EasyBuildError("The pip of the venv is not in %s but here: %s", USER_SOFTWARE, version.strip())
+        if stage.upgrade_pip:
+            self.run_pip(stage, pip + ['install', '--upgrade', 'pip'] + stage.pip_options, **where)
+        if stage.requirements:
+            version = self.run_with_user_software(pip + ['--version'], hidden=True).output
+            check_pip(version)
+            trace_msg("installing %d requirement lines with %s" % (
+                len(stage.requirements.strip().splitlines()), ' '.join(version.split()[:2])))
+            requirements, constraints = self.write_pip_files(stage, protected)
+            self.run_pip(stage, pip + ['install', '-r', requirements, '-c', constraints] + stage.pip_options, **where)
+        for step in ('post', 'verify'):
+            for command in getattr(stage, step):
+                self.run_stage_command(stage, step, command, **where)
+        return self.packages(self.venv_python)
 
-        trace_msg("installing %d requirement lines with %s" % (
-            len(self.requirements_text.strip().splitlines()), ' '.join(version.split()[:2])))
-        self.run_with_user_software(
-            pip + ['install', '--no-input', '--progress-bar', 'off', '-r', requirements, '-c', constraints],
-            environment={'PIP_CACHE_DIR': os.environ.get('PIP_CACHE_DIR') or os.path.join(self.builddir, 'pip-cache')})
+    def write_pip_files(self, stage, protected):
+        """Write requirements and constraints of a stage; return their paths."""
+        folder = os.path.join(self.builddir, 'stages', re.sub(r'[^A-Za-z0-9_.-]', '_', stage.name))
+        replaced = [normal_name(name) for name in stage.allow_replace]
+        texts = {
+            'requirements.txt': stage.requirements,
+            'constraints.txt': ''.join(line + '\n' for line in pinned(
+                {name: found for name, found in protected.items() if name not in replaced})),
+        }
+        for name, text in texts.items():
+            write_file(os.path.join(folder, name), text)
+        return [os.path.join(folder, name) for name in texts]
+
+    def stage_environment(self, stage):
+        """Variables of a stage, which reach the container only: the runtime itself must not see them."""
+        environment = {'PIP_CACHE_DIR': os.environ.get('PIP_CACHE_DIR') or os.path.join(self.builddir, 'pip-cache')}
+        for name, value in stage.env.items():
+            for prefix in RUNTIME_PREFIXES:
+                environment['%sENV_%s' % (prefix, name)] = escape_value(value)
+        return environment
+
+    def stage_binds(self, stage):
+        """Binds of a stage: the files and directories of this machine that its requirements name."""
+        folders = []
+        for path in stage.local_paths:
+            folder = path if os.path.isdir(path) else os.path.dirname(path)
+            # a path that is not here is one in the image, or pip will say that it is missing
+            if os.path.exists(path) and folder not in folders:
+                folders.append(folder)
+        return [escape_bind(folder) for folder in folders]
+
+    def run_pip(self, stage, command, **kwargs):
+        """Run pip for a stage; when it fails, say what went wrong and what to do."""
+        try:
+            self.run_with_user_software(command + ['--no-input', '--progress-bar', 'off'], **kwargs)
+        except RunShellCmdError as err:
+            diagnosis = ContainerDiagnosis((err.output or '') + (err.stderr or ''))
+            if not diagnosis.text:
+                raise
+            package = " (while it was busy with %s)" % diagnosis.package if diagnosis.package else ''
+            raise EasyBuildError("pip failed in %s%s: %s. The output of pip is above and in the log.", stage.name,
+                                 package, diagnosis.text, exit_code=EasyBuildExit.FAIL_BUILD_STEP)
+
+    def run_stage_command(self, stage, step, command, **kwargs):
+        """Run a command of a stage in the container; a text is a program for bash."""
+        arguments = ['bash', '-c', command] if isinstance(command, str) else list(command)
+        kwargs['environment'] = dict(kwargs['environment'], **self.venv_environment())
+        try:
+            self.run_with_user_software(arguments, **kwargs)
+        except RunShellCmdError as err:
+            raise EasyBuildError("%s: the command of '%s' failed with exit status %s: %s. Its output is above and in "
+                                 "the log.", stage.name, step, err.exit_code, command,
+                                 exit_code=EasyBuildExit.FAIL_BUILD_STEP)
+
+    def venv_environment(self):
+        """Variables that make the venv the active one at install time, as it is when the module is loaded."""
+        path = ':'.join([os.path.join(self.venv, 'bin')] + self.image_search_path())
+        return {'%sENV_%s' % (prefix, name): value for prefix in RUNTIME_PREFIXES
+                for name, value in (('PREPEND_PATH', path), ('VIRTUAL_ENV', self.venv))}
+
+    def check_nothing_replaced(self, stage, protected, packages):
+        """
+        Stop if a protected package of the image is hidden by one in user software, and remember what was allowed.
+
+        Constraints keep pip from another version; they do not keep it from installing the same one again.
+        """
+        for name in sorted(protected):
+            if not is_user_software(packages[name]):
+                continue
+            if name not in [normal_name(item) for item in stage.allow_replace]:
+                raise EasyBuildError("%s installed %s==%s, which hides the one of the image (%s). Leave it out, or "
+                                     "allow it for this stage with 'allow_replace': ['%s']", stage.name,
+                                     packages[name][0], packages[name][1], protected[name][1], name,
+                                     exit_code=EasyBuildExit.FAIL_BUILD_STEP)
+            trace_msg("%s of the image was replaced: %s -> %s" % (name, protected[name][1], packages[name][1]))
+            # later stages build on this one
+            del protected[name]
 
     def install_step(self):
         """Install the image, then user software: as one SquashFS file if there are requirements, else a directory."""
@@ -214,8 +320,8 @@ class ContainerVenv(ContainerInstall):
         target = os.path.join(self.installdir, 'user-software')
         if self.dry_run:
             dry_run_msg("Installing user software as %s\n" % (
-                target + '.squashfs' if self.requirements_text else target))
-        elif self.requirements_text:
+                target + '.squashfs' if self.stages else target))
+        elif self.stages:
             self.squash(target + '.squashfs')
         else:
             copy_dir(self.user_software, target, symlinks=True)
@@ -258,3 +364,31 @@ class ContainerVenv(ContainerInstall):
 def pinned(packages):
     """Return the packages found by ContainerVenv.packages as requirement lines, sorted."""
     return ['%s==%s' % packages[name][:2] for name in sorted(packages)]
+
+
+def normal_name(name):
+    """Return the normal form of the name of a Python package (PEP 503)."""
+    return re.sub(r'[-_.]+', '-', name).lower()
+
+
+def is_user_software(found):
+    """Tell whether a package found by ContainerVenv.packages is one of user software, not of the image."""
+    return found[2].startswith(USER_SOFTWARE + '/')
+
+
+def check_pip(version):
+    """
+    Stop unless pip is that of the venv.
+
+    Parameters
+    ----------
+    version : str
+        What `pip --version` printed.
+
+    Raises
+    ------
+    EasyBuildError
+        If that pip lies elsewhere, and would install elsewhere.
+    """
+    if ' from %s/' % USER_SOFTWARE not in version:
+        raise EasyBuildError("The pip of the venv is not in %s but here: %s", USER_SOFTWARE, version.strip())

@@ -96,7 +96,7 @@ def test_requirements_reach_pip_byte_for_byte(site, wheels):
     given = next(site.prefix.glob("eb/build/**/requirements.txt")).read_bytes()
     assert given == "".join(line + "\n" for line in lines).encode()
     assert not (site.work / "canary").exists()
-    assert lock(site.prefix / "eb/software/Example/1.0")["requirements"].encode() == given
+    assert lock(site.prefix / "eb/software/Example/1.0")["stages"][0]["requirements"].encode() == given
 
 
 @pytest.mark.parametrize("block", ["\ngreeting\n\n", "\ngreeting\n", "\ngreeting", "greeting"])
@@ -302,7 +302,7 @@ def test_from_a_plain_checkout(site, tmp_path):
     [
         ("init = 'magic'\n", "'init': 'magic' (known: image, conda-injected"),
         ("binds = '/one'\n", "'binds' should be a list of strings"),
-        ("requirements = [1]\n", "'requirements' should be a text or a list of texts"),
+        ("requirements = [1]\n", "'requirements' should be a text or a list of texts (one stage), or a list of"),
         ("venv_name = '../escape'\n", "'venv_name': '../escape' can't be"),
         ("container_env = {'A B': '1'}\n", "'A B' can't be the name of an environment variable"),
         ("init = 'none'\n", "easyblock ContainerInstall"),

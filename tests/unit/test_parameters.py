@@ -55,15 +55,16 @@ def test_requirement_lines_are_kept_byte_for_byte(easyblock, lines):
     """S000-06: whatever a line holds, it stands in the requirements file."""
     # templates of EasyBuild (%(name)s) are resolved, as in every parameter; a lone % is not one
     lines = [line.replace("%(", "% (") for line in lines]
-    text = easyblock(f"requirements = {lines!r}").requirements_text
+    stages = easyblock(f"requirements = {lines!r}").stages
     expected = "".join(line + "\n" for line in lines)
-    assert text == (expected if expected.strip() else "")
+    assert [stage.requirements for stage in stages] == ([expected] if expected.strip() else [])
 
 
 @pytest.mark.parametrize("block", ["\na\nb\n\n", "\na\nb\n", "\na\nb", "a\nb"])
 def test_a_block_ends_in_a_newline(easyblock, block):
     """S002-47: with or without empty line or newline at its end, the last requirement is a line of its own."""
-    text = easyblock(f"requirements = {block!r}").requirements_text
+    (stage,) = easyblock(f"requirements = {block!r}").stages
+    text = stage.requirements
     assert text.split() == ["a", "b"]
     assert text.endswith("b\n") or text.endswith("b\n\n")
 
@@ -71,7 +72,7 @@ def test_a_block_ends_in_a_newline(easyblock, block):
 @pytest.mark.parametrize("nothing", ["None", "''", "'\\n\\n'", "[]", "['']"])
 def test_no_requirements(easyblock, nothing):
     """None, an empty block and an empty list all mean: no requirements."""
-    assert easyblock(f"requirements = {nothing}").requirements_text == ""
+    assert easyblock(f"requirements = {nothing}").stages == []
 
 
 @pytest.mark.parametrize(

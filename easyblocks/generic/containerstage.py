@@ -1,0 +1,177 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+Stages of user software: what the easyconfig parameter 'requirements' says, and what pip is told for it.
+
+One stage is one call of pip. Stages exist because pip has no order within a call, and because some packages have to be
+built against others that an earlier call installed (apex, flash-attn and deepspeed against torch).
+"""
+import difflib
+import re
+
+from easybuild.tools.build_log import EasyBuildError
+
+TEXT = 'a text'
+FLAG = 'True or False'
+TEXTS = 'a list of texts'
+VARIABLES = 'a dictionary of texts'
+LINES = 'a text or a list of lines'
+COMMANDS = 'a list of commands, each a text for bash or a list of words'
+
+
+class ContainerStage(object):
+    """
+    One stage: requirements and how to install them.
+
+    Attributes are the properties of PROPERTIES; each has a value, an empty one where the easyconfig has none.
+    """
+
+    # property: (kind of its value, what it means)
+    PROPERTIES = {
+        'name': (TEXT, "name in messages (default: 'stage N')"),
+        'requirements': (LINES, "the lines of a requirements.txt"),
+        'options': (TEXTS, "more options for pip install"),
+        'env': (VARIABLES, "variables in the container for this stage only"),
+        'no_build_isolation': (FLAG, "build with what is installed already, instead of in an environment apart"),
+        'no_deps': (FLAG, "without the packages these packages ask for"),
+        'no_binary': (TEXTS, "packages to build from source"),
+        'index_url': (TEXT, "package index to use instead of pip's own"),
+        'extra_index_url': (TEXTS, "package indexes to use in addition"),
+        'find_links': (TEXTS, "directories or pages with packages"),
+        'upgrade_pip': (FLAG, "upgrade the pip of the venv first"),
+        'allow_replace': (TEXTS, "packages of the image that this stage may replace"),
+        'pre': (COMMANDS, "commands to run in the container before pip"),
+        'post': (COMMANDS, "commands to run in the container after pip"),
+        'verify': (COMMANDS, "commands that have to succeed after that"),
+    }
+
+    EMPTY = {TEXT: '', FLAG: False, TEXTS: [], VARIABLES: {}, LINES: '', COMMANDS: []}
+
+    def __init__(self, properties, number):
+        """
+        Check the properties of a stage.
+
+        Parameters
+        ----------
+        properties : dict
+            As the easyconfig has them.
+        number : int
+            Place in the list, from 1.
+
+        Raises
+        ------
+        EasyBuildError
+            For an unknown property or a value of the wrong kind; the message names the stage and what is allowed.
+        """
+        self.name = 'stage %d' % number
+        unknown = sorted(set(properties) - set(self.PROPERTIES))
+        if unknown:
+            close = difflib.get_close_matches(unknown[0], self.PROPERTIES, n=1)
+            raise EasyBuildError("Easyconfig parameter 'requirements', %s: unknown property '%s'%s (known: %s)",
+                                 self.name, unknown[0], ", did you mean '%s'?" % close[0] if close else '',
+                                 ', '.join(sorted(self.PROPERTIES)))
+        for key, (kind, _) in self.PROPERTIES.items():
+            value = properties.get(key)
+            if value is None:
+                value = self.name if key == 'name' else self.EMPTY[kind]
+            elif not is_of_kind(value, kind):
+                raise EasyBuildError("Easyconfig parameter 'requirements', %s: property '%s' should be %s, found: %s",
+                                     self.name, key, kind, value)
+            setattr(self, key, value)
+        self.requirements = requirement_lines(self.requirements)
+        for key in self.env:
+            if not re.match(r'[A-Za-z_][A-Za-z0-9_]*\Z', key):
+                raise EasyBuildError("Easyconfig parameter 'requirements', %s: '%s' can't be the name of an "
+                                     "environment variable", self.name, key)
+
+    @classmethod
+    def from_parameter(cls, value):
+        """
+        Return the stages of the easyconfig parameter 'requirements'.
+
+        Parameters
+        ----------
+        value : None, str, list of str, or list of dict
+            Nothing, a block or the lines of one stage, or stages.
+
+        Returns
+        -------
+        list of ContainerStage
+            In the order of installation; none if there is nothing to install.
+
+        Raises
+        ------
+        EasyBuildError
+            If it is none of these.
+        """
+        if value is None or is_of_kind(value, LINES):
+            properties = [{'name': 'requirements', 'requirements': value}] if requirement_lines(value) else []
+        elif isinstance(value, (list, tuple)) and all(isinstance(item, dict) for item in value):
+            properties = value
+        else:
+            raise EasyBuildError("Easyconfig parameter 'requirements' should be a text or a list of texts (one stage), "
+                                 "or a list of dictionaries (stages), found: %s", value)
+        stages = [cls(item, number) for number, item in enumerate(properties, 1)]
+        names = [stage.name for stage in stages]
+        for name in names:
+            if names.count(name) > 1:
+                raise EasyBuildError("Easyconfig parameter 'requirements': two stages are named '%s'", name)
+        return stages
+
+    @property
+    def record(self):
+        """The properties that say something, for the lock file."""
+        return {key: getattr(self, key) for key in self.PROPERTIES if getattr(self, key)}
+
+    @property
+    def pip_options(self):
+        """Options of pip install that follow from the properties (list of str)."""
+        options = ['--no-build-isolation'] if self.no_build_isolation else []
+        options += ['--no-deps'] if self.no_deps else []
+        options += ['--no-binary', ','.join(self.no_binary)] if self.no_binary else []
+        options += ['--index-url', self.index_url] if self.index_url else []
+        for url in self.extra_index_url:
+            options += ['--extra-index-url', url]
+        for place in self.find_links:
+            options += ['--find-links', place]
+        return options + list(self.options)
+
+    @property
+    def local_paths(self):
+        """Files and directories of this machine that the stage names: in requirement lines and find_links."""
+        paths = re.findall(r'(?:^|@\s*)(?:git\+)?(?:file://)?(/[^\s;#@]+)', self.requirements, re.MULTILINE)
+        paths += re.findall(r'^\s*(?:-f|--find-links)[\s=]+(?:file://)?(/\S+)', self.requirements, re.MULTILINE)
+        paths += [re.sub('^file://', '', place) for place in self.find_links if re.match('(file://)?/', place)]
+        return paths
+
+
+def requirement_lines(value):
+    """Return requirements as the text of a requirements.txt: every line ends in a newline; empty if there are none."""
+    value = value or ''
+    if not isinstance(value, str):
+        value = ''.join(line + '\n' for line in value)
+    if not value.strip():
+        return ''
+    # the file pip reads ends in a newline whether or not the block did
+    return value if value.endswith('\n') else value + '\n'
+
+
+def is_of_kind(value, kind):
+    """Tell whether a value of an easyconfig is of one of the kinds above."""
+    def texts(values):
+        return isinstance(values, (list, tuple)) and all(isinstance(item, str) for item in values)
+
+    checks = {
+        TEXT: lambda: isinstance(value, str),
+        FLAG: lambda: isinstance(value, bool),
+        TEXTS: lambda: texts(value),
+        VARIABLES: lambda: isinstance(value, dict) and texts(list(value) + list(value.values())),
+        LINES: lambda: isinstance(value, str) or texts(value),
+        COMMANDS: lambda: isinstance(value, (list, tuple)) and all(
+            isinstance(item, str) or texts(item) for item in value),
+    }
+    return checks[kind]()
