@@ -121,7 +121,7 @@ class ContainerVenv(ContainerInstall):
         if self.dry_run:
             dry_run_msg("Making the venv %s in the container\n" % self.venv)
             for stage in self.stages:
-                dry_run_msg("Installing %s with pip:\n%s" % (stage.name, stage.requirements))
+                dry_run_msg("Installing stage '%s' with pip:\n%s" % (stage.name, stage.requirements))
             return
         mkdir(self.user_software, parents=True)
         image_packages = self.packages('python3', venv=False)
@@ -217,7 +217,7 @@ class ContainerVenv(ContainerInstall):
         dict
             The packages there are now, as packages() returns them.
         """
-        trace_msg("%s:" % stage.name)
+        trace_msg("stage '%s'" % stage.name)
         where = {'environment': self.stage_environment(stage), 'binds': self.stage_binds(stage)}
         for command in stage.pre:
             self.run_stage_command(stage, 'pre', command, **where)
@@ -276,8 +276,8 @@ class ContainerVenv(ContainerInstall):
             if not diagnosis.text:
                 raise
             package = " (while it was busy with %s)" % diagnosis.package if diagnosis.package else ''
-            raise EasyBuildError("pip failed in %s%s: %s. The output of pip is above and in the log.", stage.name,
-                                 package, diagnosis.text, exit_code=EasyBuildExit.FAIL_BUILD_STEP)
+            raise EasyBuildError("pip failed in stage '%s'%s: %s. The output of pip is above and in the log.",
+                                 stage.name, package, diagnosis.text, exit_code=EasyBuildExit.FAIL_BUILD_STEP)
 
     def run_stage_command(self, stage, step, command, **kwargs):
         """Run a command of a stage in the container; a text is a program for bash."""
@@ -286,8 +286,8 @@ class ContainerVenv(ContainerInstall):
         try:
             self.run_with_user_software(arguments, **kwargs)
         except RunShellCmdError as err:
-            raise EasyBuildError("%s: the command of '%s' failed with exit status %s: %s. Its output is above and in "
-                                 "the log.", stage.name, step, err.exit_code, command,
+            raise EasyBuildError("Stage '%s': the command of '%s' failed with exit status %s: %s. Its output is above "
+                                 "and in the log.", stage.name, step, err.exit_code, command,
                                  exit_code=EasyBuildExit.FAIL_BUILD_STEP)
 
     def venv_environment(self):
@@ -306,8 +306,8 @@ class ContainerVenv(ContainerInstall):
             if not is_user_software(packages[name]):
                 continue
             if name not in [normal_name(item) for item in stage.allow_replace]:
-                raise EasyBuildError("%s installed %s==%s, which hides the one of the image (%s). Leave it out, or "
-                                     "allow it for this stage with 'allow_replace': ['%s']", stage.name,
+                raise EasyBuildError("Stage '%s' installed %s==%s, which hides the one of the image (%s). Leave it "
+                                     "out, or allow it for this stage with 'allow_replace': ['%s']", stage.name,
                                      packages[name][0], packages[name][1], protected[name][1], name,
                                      exit_code=EasyBuildExit.FAIL_BUILD_STEP)
             trace_msg("%s of the image was replaced: %s -> %s" % (name, protected[name][1], packages[name][1]))

@@ -6,8 +6,12 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+from conftest import TOOLS
+from support import Site
 
 QUOTE, APOSTROPHE, NEWLINE = '"', "'", "new\nline"
 
@@ -320,6 +324,21 @@ def test_start_shell_without_the_module_says_so(installed_once):
     result = installed_once.site.bash(f"{installed_once.root(installed_once.SQUASHED)}/bin/start-shell", check=False)
     assert result.returncode == 1
     assert "load the module" in result.stderr
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_values_for_the_container_are_not_read_by_a_shell(tool, tmp_path, base_image):
+    """What an easyconfig sets in the container arrives as it is: nothing is expanded, no command in it runs."""
+    site = Site(tmp_path / "site", TOOLS[tool](), Path(sys.prefix))
+    (site.sources / "example.sif").symlink_to(base_image)
+    value = f"$(touch {site.work}/canary) `touch {site.work}/canary` $HOME \\ \" ' {{}} [exit] ; #"
+    easyconfig = site.easyconfig(f"sources = ['example.sif']\ncontainer_env = {{'ODD': {value!r}}}\n")
+    easyconfig.write_text(easyconfig.read_text().replace("ContainerVenv", "ContainerInstall"))
+    site.eb(easyconfig)
+    (site.work / "show.py").write_text("import os\nprint(os.environ['ODD'])\n")
+    output = site.bash("module load Example/1.0 && singularity exec $SIF python3 show.py").stdout
+    assert output == value + "\n"
+    assert not (site.work / "canary").exists()
 
 
 def test_a_missing_image_fails_the_load_only(installed):

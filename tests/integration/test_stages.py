@@ -103,7 +103,7 @@ def test_a_later_stage_builds_against_an_earlier_one(site, install):
 def test_a_package_missing_at_build_time_is_explained(site, install):
     """S000-03: "No module named X" in build requirements: the error names stage, package and remedy."""
     text = failed(install([{"name": "kernel stage", "requirements": "kernels"}], check=False), site)
-    assert "pip failed in kernel stage (while it was busy with" in text
+    assert "pip failed in stage 'kernel stage' (while it was busy with" in text
     assert "kernels" in text
     assert "'no_build_isolation': True" in text
 
@@ -114,8 +114,8 @@ def test_a_failing_stage_stops_the_later_ones(site, install):
         {"name": "first", "requirements": "no-such-package"},
         {"name": "second", "requirements": "plain", "pre": ["echo second stage started"]},
     ], check=False)
-    assert "pip failed in first" in failed(result, site)
-    assert "second:" not in result.stdout
+    assert "pip failed in stage 'first'" in failed(result, site)
+    assert "second" not in result.stdout
 
 
 def test_variables_exist_in_their_stage_only(site, install):
@@ -130,7 +130,7 @@ def test_a_green_pip_is_not_enough(site, install):
     """S000-04: a package installs but does not do what is asked: the stage's verify fails the installation."""
     stages = [{"name": "ops", "requirements": "plain", "verify": ["python -c 'import plain; plain.missing_op'"]}]
     text = failed(install(stages, check=False), site)
-    assert "ops: the command of 'verify' failed with exit status 1" in text
+    assert "Stage 'ops': the command of 'verify' failed with exit status 1" in text
     assert "missing_op" in text
 
 
@@ -159,7 +159,7 @@ def test_a_package_of_the_image_is_protected(site, install, packages):
     make_wheel(packages, "numpy", version="99.0")
     make_wheel(packages, "wants", requires=["numpy >= 99"])
     text = failed(install([{"name": "mine", "requirements": "wants"}], check=False), site)
-    assert "pip failed in mine" in text
+    assert "pip failed in stage 'mine'" in text
     assert "numpy==2" in text
     assert "wants 1.0 depends on numpy>=99" in text
     assert "'allow_replace': ['numpy']" in text
@@ -174,7 +174,7 @@ def test_the_same_version_again_is_no_way_around(site, install, packages):
     make_wheel(packages, "numpy", version=version)
     stages = [{"name": "again", "requirements": "numpy", "options": ["--ignore-installed"]}]
     text = failed(install(stages, check=False), site)
-    assert f"again installed numpy=={version}, which hides the one of the image" in text
+    assert f"Stage 'again' installed numpy=={version}, which hides the one of the image" in text
 
 
 def test_a_replacement_that_is_meant(site, install, packages):
