@@ -73,6 +73,7 @@ class ContainerInstall(EasyBlock):
         """Check the parameters that can be checked without looking at the machine."""
         super().__init__(*args, **kwargs)
         self.runtime = None
+        self.source_image = None
         self.lock = {}
 
         if self.cfg['init'] not in INIT_KINDS:
@@ -180,6 +181,8 @@ class ContainerInstall(EasyBlock):
         """Nothing to unpack: the image stays where it is until it's copied to the installation directory."""
         for source in self.src:
             source['finalpath'] = self.builddir
+            # once: a central link may move while we work, and all of it should be about one image
+            self.source_image = os.path.realpath(source['path'])
 
     def prepare_step(self, *args, **kwargs):
         """Check that the programs that are needed are there, before anything is done."""
@@ -219,13 +222,6 @@ class ContainerInstall(EasyBlock):
             'sha256': sha256,
         }
         self.write_lock()
-
-    @property
-    def source_image(self):
-        """Path of the image to install, links resolved: central links may move while we work."""
-        if not self.src:
-            return self.image_name  # only in a dry run
-        return os.path.realpath(self.src[0]['path'])
 
     @property
     def lock_path(self):

@@ -7,9 +7,12 @@
 """
 EasyBuild support for installing a container image with Python packages on top, implemented as an easyblock.
 """
+import glob
+import hashlib
 import json
 import os
 import re
+import time
 
 from easybuild.easyblocks.generic.containerdiagnosis import ContainerDiagnosis
 from easybuild.easyblocks.generic.containerinstall import INIT_NONE, ContainerInstall
@@ -17,13 +20,15 @@ from easybuild.easyblocks.generic.containerinstall import container_files, modul
 from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, escape_bind, escape_value, run_program
 from easybuild.easyblocks.generic.containerstage import TEXTS, ContainerStage, is_of_kind
 from easybuild.framework.easyconfig.default import CUSTOM
-from easybuild.tools.build_log import EasyBuildError, EasyBuildExit, dry_run_msg
+from easybuild.tools.build_log import EasyBuildError, EasyBuildExit, dry_run_msg, print_msg
 from easybuild.tools.config import build_option
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, copy_dir, mkdir, which, write_file
 from easybuild.tools.run import RunShellCmdError
-from easybuild.tools.utilities import trace_msg
+from easybuild.tools.utilities import nub, trace_msg
 
 USER_SOFTWARE = '/user-software'
+DIRECTORY = 'user-software'
+SQUASHFS = 'user-software.squashfs'
 PROTECT_ALL = 'all'
 
 
@@ -47,6 +52,8 @@ class ContainerVenv(ContainerInstall):
         """Easyconfig parameters specific to container images with user software."""
         extra_vars = ContainerInstall.extra_options(extra_vars)
         extra_vars.update({
+            'keep_user_software': [True, "When the module is installed again, set aside user software that was changed "
+                                         "by hand since", CUSTOM],
             'protect': [PROTECT_ALL, "Packages of the image that requirements may not replace: '%s', or a list of "
                                      "names" % PROTECT_ALL, CUSTOM],
             'requirements': [None, "Python packages to install: the text of a requirements.txt, a list of its lines, "
@@ -127,8 +134,7 @@ class ContainerVenv(ContainerInstall):
         image_packages = self.packages('python3', venv=False)
         trace_msg("making the venv %s in the container" % self.venv)
         self.run_with_user_software(['python3', '-m', 'venv', '--system-site-packages', self.venv])
-        packages = self.packages(self.venv_python)
-        self.check_image_is_seen(image_packages, packages)
+        packages = self.show_image_packages(image_packages)
         # what the venv brought along itself (pip, on old Pythons setuptools) hides the image's and is free to change
         own = [name for name in image_packages if packages[name] != image_packages[name]]
         protected = {name: found for name, found in image_packages.items()
@@ -188,19 +194,44 @@ class ContainerVenv(ContainerInstall):
             found.setdefault(normal_name(name), (name, version, directory))
         return found
 
-    def check_image_is_seen(self, image_packages, venv_packages):
+    def show_image_packages(self, image_packages):
         """
-        Stop unless the venv sees every package of the image.
+        Make sure that the venv sees every package of the image.
 
         Otherwise pip would fetch gigabytes of what the image has, built for other hardware, and call it a success.
+        A venv made from a Python that is in a venv itself does not see that one's packages; a .pth file shows them,
+        after the venv's own (PYTHONPATH would put them before).
+
+        Parameters
+        ----------
+        image_packages : dict
+            The packages of the image, as packages() returns them.
+
+        Returns
+        -------
+        dict
+            The packages the venv sees.
+
+        Raises
+        ------
+        EasyBuildError
+            If it still does not see all.
         """
-        unseen = sorted(name for name in image_packages if name not in venv_packages)
+        packages = self.packages(self.venv_python)
+        unseen = [name for name in image_packages if name not in packages]
         if unseen:
-            raise EasyBuildError(
-                "The venv does not see %d of the %d packages of the image (%s%s). Its Python may be a venv itself "
-                "(init = 'venv-in-image'), or set PYTHONPATH; nothing was installed.", len(unseen),
-                len(image_packages), ', '.join(unseen[:5]), ', ...' if len(unseen) > 5 else '')
+            lines = nub(image_packages[name][2] for name in unseen)
+            (folder,) = glob.glob(os.path.join(
+                self.user_software, 'venv', self.venv_name, 'lib', 'python3*', 'site-packages'))
+            write_file(os.path.join(folder, 'image-packages.pth'), ''.join(line + '\n' for line in lines))
+            packages = self.packages(self.venv_python)
+            unseen = sorted(name for name in image_packages if name not in packages)
+        if unseen:
+            raise EasyBuildError("The venv does not see %d of the %d packages of the image (%s%s), so pip would "
+                                 "install them again. Nothing was installed.", len(unseen), len(image_packages),
+                                 ', '.join(unseen[:5]), ', ...' if len(unseen) > 5 else '')
         trace_msg("the venv sees all %d packages of the image" % len(image_packages))
+        return packages
 
     def install_stage(self, stage, protected):
         """
@@ -314,17 +345,42 @@ class ContainerVenv(ContainerInstall):
             # later stages build on this one
             del protected[name]
 
+    def make_installdir(self, *args, **kwargs):
+        """Set what a user added by hand aside before EasyBuild erases the earlier installation."""
+        if self.cfg['keep_user_software'] and not self.dry_run and os.path.exists(self.lock_path):
+            self.set_changed_user_software_aside()
+        super().make_installdir(*args, **kwargs)
+
+    def set_changed_user_software_aside(self):
+        """Move directory or SquashFS file out of the earlier installation unless it is as it was installed."""
+        with open(self.lock_path) as lock:
+            installed = json.load(lock).get('user_software', {})
+        stamp = time.strftime('%Y%m%d-%H%M%S')
+        for name in (DIRECTORY, SQUASHFS):
+            path = os.path.join(self.installdir, name)
+            if os.path.lexists(path) and fingerprint(path) != installed.get(name):
+                # beside the installation: on the same file system, a rename can't fail half-way
+                aside = '%s.%s.%s' % (self.installdir, stamp, name)
+                os.rename(path, aside)
+                print_msg("user software of the earlier installation was changed by hand since; it is kept at %s",
+                          aside, log=self.log)
+
     def install_step(self):
         """Install the image, then user software: as one SquashFS file if there are requirements, else a directory."""
         super().install_step()
-        target = os.path.join(self.installdir, 'user-software')
+        target = os.path.join(self.installdir, DIRECTORY)
         if self.dry_run:
             dry_run_msg("Installing user software as %s\n" % (
                 target + '.squashfs' if self.stages else target))
-        elif self.stages:
+            return
+        if self.stages:
             self.squash(target + '.squashfs')
         else:
             copy_dir(self.user_software, target, symlinks=True)
+        self.lock['user_software'] = {
+            name: fingerprint(os.path.join(self.installdir, name)) for name in (DIRECTORY, SQUASHFS)
+            if os.path.exists(os.path.join(self.installdir, name))}
+        self.write_lock()
 
     def squash(self, squashfs):
         """Pack user software, then check that the container sees in the SquashFS file what it saw in the directory."""
@@ -341,7 +397,7 @@ class ContainerVenv(ContainerInstall):
 
     def module_more_binds(self, module):
         """User software, as it is found: the SquashFS file wins over the directory."""
-        directory = os.path.join(self.installdir, 'user-software')
+        directory = os.path.join(self.installdir, DIRECTORY)
         squashfs = directory + '.squashfs'
         mount = ',%s:%s:image-src=/,ro' % (escape_bind(squashfs), USER_SOFTWARE)
         bind = ',%s:%s' % (escape_bind(directory), USER_SOFTWARE)
@@ -392,3 +448,22 @@ def check_pip(version):
     """
     if ' from %s/' % USER_SOFTWARE not in version:
         raise EasyBuildError("The pip of the venv is not in %s but here: %s", USER_SOFTWARE, version.strip())
+
+
+def fingerprint(path):
+    """
+    Return what changes when a user changes user software: SHA256 of a file, or of a list of what is in a directory.
+
+    For a directory names, kinds, sizes and link targets count, not contents: reading tens of thousands of small files
+    takes minutes on a parallel file system. Bytecode does not count, Python writes it when it likes.
+    """
+    if os.path.isfile(path):
+        return compute_checksum(path, CHECKSUM_TYPE_SHA256)
+    digest = hashlib.sha256()
+    for folder, folders, files in os.walk(path):
+        folders[:] = sorted(name for name in folders if name != '__pycache__')
+        for name in sorted(files + folders):
+            entry = os.path.join(folder, name)
+            what = os.readlink(entry) if os.path.islink(entry) else os.path.isdir(entry) or os.path.getsize(entry)
+            digest.update(repr((os.path.relpath(entry, path), what)).encode('utf-8', 'surrogateescape'))
+    return digest.hexdigest()

@@ -340,3 +340,86 @@ def test_an_image_without_a_venv(site):
     assert {path.name for path in (root / "bin").iterdir()} == {"start-shell", "list-packages"}
     output = site.bash("module load Example/1.0 && start-shell -c 'echo $APPTAINER_NAME; type -P python3'").stdout
     assert output.split() == ["example.sif", "/usr/bin/python3"]
+
+
+# --- user software that was changed by hand
+
+
+def add_by_hand(site, wheels):
+    """Do what a user does to the module: add a package and pack it."""
+    site.bash(f"""
+        set -e
+        module load Example/1.0
+        singularity exec -B {wheels} $SIF pip install --no-index --find-links {wheels} byhand
+        make-squashfs
+        rm -r $CONTAINERROOT/user-software
+    """)
+
+
+def kept(site):
+    """What was set aside."""
+    return sorted(path.name for path in (site.prefix / "eb/software/Example").iterdir() if path.name != "1.0")
+
+
+def test_additions_survive_a_new_installation(site, wheels):
+    """S002-44: installed again with EasyBuild: the user's SquashFS or directory is backed up, a message says where."""
+    easyconfig = site.easyconfig(TEXT)
+    site.eb(easyconfig)
+    add_by_hand(site, wheels)
+    squashfs = site.prefix / "eb/software/Example/1.0/user-software.squashfs"
+    content = squashfs.read_bytes()
+    result = site.eb(easyconfig, "--rebuild")
+    (name,) = kept(site)
+    path = site.prefix / "eb/software/Example" / name
+    assert path.read_bytes() == content
+    assert str(path) in result.stdout
+    assert not squashfs.exists()
+
+    (site.prefix / "eb/software/Example/1.0/user-software/mine").write_text("mine")
+    site.eb(easyconfig, "--rebuild")
+    (directory,) = set(kept(site)) - {name}
+    assert (site.prefix / "eb/software/Example" / directory / "mine").read_text() == "mine"
+
+
+def test_nothing_is_kept_that_was_not_changed(site, wheels):
+    """S002-44: what is as it was installed, loaded and used in between, is simply installed again."""
+    easyconfig = site.easyconfig(TEXT)
+    site.eb(easyconfig)
+    site.bash("module load Example/1.0 && singularity exec $SIF python -c 'import pip._internal, venv'")
+    site.eb(easyconfig, "--rebuild")
+    easyconfig = site.easyconfig(TEXT + requirements("greeting"))
+    site.eb(easyconfig, "--rebuild", **wheel_settings(wheels))
+    site.eb(easyconfig, "--rebuild", **wheel_settings(wheels))
+    assert kept(site) == []
+
+
+def test_keeping_can_be_switched_off(site, wheels):
+    """S002-44: keep_user_software = False is EasyBuild's behaviour."""
+    easyconfig = site.easyconfig(TEXT + "keep_user_software = False\n")
+    site.eb(easyconfig)
+    add_by_hand(site, wheels)
+    site.eb(easyconfig, "--rebuild")
+    assert kept(site) == []
+
+
+# --- images of another build
+
+
+def test_a_python_that_is_in_a_venv_itself(site, wheels, base_image, tmp_path):
+    """The Python of the image is itself that of a venv: its packages are seen, after the user's own."""
+    # bound into the small image, where a Conda environment would be: for Python it is part of the image
+    folder = tmp_path / "venv"
+    folder.mkdir()
+    inside = ["apptainer", "exec", "--no-home", "--bind", f"{folder}:/opt/envs/venv", "--bind", wheels, base_image]
+    site.run([*inside, "/opt/miniconda3/envs/pytorch/bin/python", "-m", "venv", "/opt/envs/venv"])
+    site.run([*inside, "/opt/envs/venv/bin/pip", "install", "--no-index", "--find-links", wheels, "byhand"])
+
+    text = TEXT.replace("conda_env = 'pytorch'", "conda_env = 'venv'\nconda_root = '/opt'")
+    text += f"binds = ['{folder}:/opt/envs/venv']\n" + requirements("byhand")
+    site.eb(site.easyconfig(text), **wheel_settings(wheels))
+    record = lock(site.prefix / "eb/software/Example/1.0")
+    assert "byhand==1.0" in record["image_packages"]
+    assert "byhand==1.0" not in record["venv_packages"]
+    code = "import byhand, sys; print(byhand.__file__, sys.prefix)"
+    output = site.bash(f"module load Example/1.0 && singularity exec $SIF python -c '{code}'").stdout
+    assert output.split() == ["/opt/envs/venv/lib/python3.11/site-packages/byhand.py", "/user-software/venv/pytorch"]
