@@ -5,6 +5,9 @@ import re
 import subprocess
 
 import pytest
+from easybuild.easyblocks.generic.containerstage import ContainerStage
+from easybuild.easyblocks.generic.containervenv import ContainerVenv
+from easybuild.framework.easyblock import EasyBlock
 from support import CHECKOUT
 
 
@@ -67,11 +70,15 @@ def test_the_easyconfig_of_the_documentation(clone):
     assert "PyTorch/2.13.0-cpu-python-3.11-singularity-mine-20261121" in output
 
 
-def test_every_parameter_is_documented():
-    """docs/easyconfigs.md has a row for each parameter of the easyblocks, and no other."""
-    from easybuild.easyblocks.generic.containervenv import ContainerVenv
-    from easybuild.framework.easyblock import EasyBlock
+def documented(text):
+    """The names in the first column of the tables of a text."""
+    rows = re.findall(r"^\|([^|]*`[^|]*)\|", text, re.MULTILINE)
+    return sorted(name for row in rows for name in re.findall(r"`(\w+)`", row))
 
+
+def test_every_parameter_is_documented():
+    """docs/easyconfigs.md has each parameter of the easyblocks and each property of a stage, and no other."""
+    parameters, stages = (CHECKOUT / "docs/easyconfigs.md").read_text().split("### Stages")
     ours = set(ContainerVenv.extra_options()) - set(EasyBlock.extra_options())
-    documented = re.findall(r"^\| `(\w+)` \|", (CHECKOUT / "docs/easyconfigs.md").read_text(), re.MULTILINE)
-    assert sorted(documented) == sorted(ours)
+    assert documented(parameters) == sorted(ours)
+    assert documented(stages) == sorted(ContainerStage.PROPERTIES)
