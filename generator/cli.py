@@ -1,15 +1,23 @@
 """The command ``ebsif``: one function per subcommand, each returning the exit status."""
 
 import argparse
+import dataclasses
+import json
 import sys
 
-from ebsif import __version__, doctor
+from ebsif import __version__, doctor, lock
 
 EXIT_FAILURE = 1
 
 DOCTOR_EXAMPLES = """\
 examples:
   ebsif doctor            is everything here that installing a container module needs?
+"""
+
+LOCK_DIFF_EXAMPLES = """\
+examples:
+  ebsif lock diff $CONTAINERROOT /other/installation     what differs between two installed modules?
+  ebsif lock diff old-lock.json $CONTAINERROOT --json    the same with a saved record, for a program
 """
 
 
@@ -32,7 +40,49 @@ def build_parser():
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     check.set_defaults(run=lambda _: run_doctor())
+
+    records = commands.add_parser("lock", help="what was installed: compare two installations")
+    actions = records.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True)
+    diff = actions.add_parser(
+        "diff",
+        help="compare two installations or lock files",
+        description="Compare image, packages, stages and local files of two installations. Exit status 0 if they are "
+        "alike, 1 if they differ or one can't be read.",
+        epilog=LOCK_DIFF_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    diff.add_argument("before", metavar="A", help="an installation directory (CONTAINERROOT) or a lock file")
+    diff.add_argument("after", metavar="B", help="the other one")
+    diff.add_argument("--json", action="store_true", help="print the differences as a JSON list")
+    diff.set_defaults(run=run_lock_diff)
     return parser
+
+
+def run_lock_diff(options):
+    """Print how two installations differ; return 1 if they do, else 0."""
+    changes = lock.compare(lock.read(options.before), lock.read(options.after))
+    if options.json:
+        print(json.dumps([dataclasses.asdict(change) for change in changes], indent=2))
+    elif not changes:
+        print("no differences")
+    else:
+        for change in changes:
+            print(describe(change))
+    return EXIT_FAILURE if changes else 0
+
+
+def describe(change):
+    """Return a line that tells a person what changed."""
+    if change.before is None:
+        return f"+ {change.kind} {change.name} {shown(change.after)}"
+    if change.after is None:
+        return f"- {change.kind} {change.name} {shown(change.before)}"
+    return f"~ {change.kind} {change.name} {shown(change.before)} -> {shown(change.after)}"
+
+
+def shown(value):
+    """Return a value of a record as text for a person."""
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
 def run_doctor():
@@ -61,6 +111,9 @@ def main(arguments=None):
     options = build_parser().parse_args(arguments)
     try:
         return options.run(options)
+    except lock.LockError as error:
+        print(f"ebsif: {error}", file=sys.stderr)
+        return EXIT_FAILURE
     except KeyboardInterrupt:
         return 130
 

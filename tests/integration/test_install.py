@@ -423,3 +423,17 @@ def test_a_python_that_is_in_a_venv_itself(site, wheels, base_image, tmp_path):
     code = "import byhand, sys; print(byhand.__file__, sys.prefix)"
     output = site.bash(f"module load Example/1.0 && singularity exec $SIF python -c '{code}'").stdout
     assert output.split() == ["/opt/envs/venv/lib/python3.11/site-packages/byhand.py", "/user-software/venv/pytorch"]
+
+
+def test_two_installations_are_compared(installed_once):
+    """S000-18: an installation leaves a lock with the packages of venv and image, so that two can be compared."""
+    places = [installed_once.root(name) for name in (installed_once.WRITABLE, installed_once.SQUASHED)]
+    for place in places:
+        assert {"numpy", "packaging"} <= {line.split("==")[0] for line in lock(place)["image_packages"]}
+    result = installed_once.site.run(["ebsif", "lock", "diff", *places], check=False)
+    assert result.returncode == 1
+    assert result.stdout.splitlines() == [
+        "+ package greeting 1.0",
+        "+ package hello 1.0",
+        '+ stage requirements {"name": "requirements", "requirements": "\\ngreeting\\n"}',
+    ]

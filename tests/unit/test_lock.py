@@ -1,0 +1,74 @@
+"""Reading and comparing the records of installations, through the command line."""
+
+import json
+
+import pytest
+from ebsif.cli import main
+
+RECORD = {
+    "image": {"file": "a.sif", "sha256": "1", "source": "/a.sif"},
+    "image_packages": ["numpy==1.0", "torch==2.0+cpu"],
+    "venv_packages": ["einops==1", "gone==3"],
+    "stages": [{"name": "requirements", "requirements": "einops\ngone\n"}],
+    "local_files": {},
+}
+OTHER = {
+    "image": {"file": "a.sif", "sha256": "2", "source": "/b.sif"},
+    "image_packages": ["numpy==1.0", "torch==2.1+cpu"],
+    "venv_packages": ["einops==1", "new==1"],
+    "stages": [{"name": "requirements", "requirements": "einops\nnew\n"}],
+    "local_files": {"/w/new.whl": "3"},
+}
+
+
+@pytest.fixture
+def places(tmp_path):
+    """An installation directory and a saved record."""
+    folder = tmp_path / "installation" / "share" / "ebsif"
+    folder.mkdir(parents=True)
+    (folder / "lock.json").write_text(json.dumps(RECORD))
+    (tmp_path / "other.json").write_text(json.dumps(OTHER))
+    return str(tmp_path / "installation"), str(tmp_path / "other.json")
+
+
+def test_differences_as_text(places, capsys):
+    """S000-18: two installations are compared: packages added, removed, changed; image; stages; local files."""
+    assert main(["lock", "diff", *places]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "~ image sha256 1 -> 2",
+        "~ image package torch 2.0+cpu -> 2.1+cpu",
+        "- package gone 3",
+        "+ package new 1",
+        '~ stage requirements {"name": "requirements", "requirements": "einops\\ngone\\n"} -> '
+        '{"name": "requirements", "requirements": "einops\\nnew\\n"}',
+        "+ local file /w/new.whl 3",
+    ]
+
+
+def test_differences_as_json(places, capsys):
+    """S000-18: the same for programs."""
+    assert main(["lock", "diff", *places, "--json"]) == 1
+    changes = json.loads(capsys.readouterr().out)
+    assert {"kind": "package", "name": "new", "before": None, "after": "1"} in changes
+
+
+def test_no_differences(places, capsys):
+    """Alike, wherever the image came from: status 0."""
+    assert main(["lock", "diff", places[0], places[0]]) == 0
+    assert capsys.readouterr().out == "no differences\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [(None, "no installation of a container module"), ("{", "can't be read"), ("[]", "has no 'image'")],
+)
+def test_what_is_no_record_is_named(places, tmp_path, capsys, content, expected):
+    """An error names the file and the reason; nothing on standard output, status 1."""
+    path = tmp_path / "wrong.json"
+    if content is not None:
+        path.write_text(content)
+    assert main(["lock", "diff", places[0], str(path)]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert str(path) in printed.err
+    assert expected in printed.err
