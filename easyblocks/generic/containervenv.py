@@ -17,19 +17,22 @@ import time
 from easybuild.easyblocks.generic.containerdiagnosis import ContainerDiagnosis
 from easybuild.easyblocks.generic.containerinstall import INIT_NONE, ContainerInstall
 from easybuild.easyblocks.generic.containerinstall import container_files, module_container_variable
+from easybuild.easyblocks.generic.containerpackages import USER_SOFTWARE, ContainerPackages, check_pip, normal_name
 from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, escape_bind, escape_value, run_program
 from easybuild.easyblocks.generic.containerstage import TEXTS, ContainerStage, is_of_kind
 from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import EasyBuildError, EasyBuildExit, dry_run_msg, print_msg
 from easybuild.tools.config import build_option
-from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, copy_dir, mkdir, which, write_file
+from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, copy_dir, mkdir, remove_dir, which
+from easybuild.tools.filetools import write_file
 from easybuild.tools.run import RunShellCmdError
 from easybuild.tools.utilities import nub, trace_msg
 
-USER_SOFTWARE = '/user-software'
 DIRECTORY = 'user-software'
 SQUASHFS = 'user-software.squashfs'
 PROTECT_ALL = 'all'
+# of all files in user software, so that the same installation gives the same bytes (1980-01-01, what zip files allow)
+FILE_TIME = 315532800
 
 
 class ContainerVenv(ContainerInstall):
@@ -136,16 +139,14 @@ class ContainerVenv(ContainerInstall):
         self.run_with_user_software(['python3', '-m', 'venv', '--system-site-packages', self.venv])
         packages = self.show_image_packages(image_packages)
         # what the venv brought along itself (pip, on old Pythons setuptools) hides the image's and is free to change
-        own = [name for name in image_packages if packages[name] != image_packages[name]]
-        protected = {name: found for name, found in image_packages.items()
-                     if name not in own and self.is_protected(name)}
+        protected = image_packages.select(
+            lambda name: packages[name] == image_packages[name] and self.is_protected(name))
         for stage in self.stages:
             packages = self.install_stage(stage, protected)
             self.check_nothing_replaced(stage, protected, packages)
         self.lock['stages'] = [stage.record for stage in self.stages]
-        self.lock['image_packages'] = pinned(image_packages)
-        self.lock['venv_packages'] = pinned(
-            {name: found for name, found in packages.items() if is_user_software(found)})
+        self.lock['image_packages'] = image_packages.pins
+        self.lock['venv_packages'] = packages.select(packages.in_user_software).pins
         self.lock['local_files'] = {
             path: compute_checksum(path, CHECKSUM_TYPE_SHA256)
             for stage in self.stages for path in stage.local_paths if os.path.isfile(path)}
@@ -177,8 +178,7 @@ class ContainerVenv(ContainerInstall):
 
         Returns
         -------
-        dict
-            Name in its normal form (PEP 503) to (name, version, directory in the container).
+        ContainerPackages
         """
         program = os.path.join(container_files(), 'share', 'ebsif', 'installed-packages.py')
         # through stdin: the image sees the build directory, not the place where EasyBuild keeps its easyblocks
@@ -188,11 +188,7 @@ class ContainerVenv(ContainerInstall):
             result = self.run_with_user_software([python, '-'], user_software=user_software, **options)
         else:
             result = self.run_in_container([python, '-'], image=self.source_image, **options)
-        found = {}
-        for name, version, directory in json.loads(result.output):
-            # the first on sys.path is the one that is imported
-            found.setdefault(normal_name(name), (name, version, directory))
-        return found
+        return ContainerPackages.from_output(result.output)
 
     def show_image_packages(self, image_packages):
         """
@@ -204,12 +200,12 @@ class ContainerVenv(ContainerInstall):
 
         Parameters
         ----------
-        image_packages : dict
-            The packages of the image, as packages() returns them.
+        image_packages : ContainerPackages
+            The packages of the image.
 
         Returns
         -------
-        dict
+        ContainerPackages
             The packages the venv sees.
 
         Raises
@@ -240,13 +236,13 @@ class ContainerVenv(ContainerInstall):
         Parameters
         ----------
         stage : ContainerStage
-        protected : dict
-            Packages of the image that pip may not replace, as packages() returns them.
+        protected : ContainerPackages
+            Packages of the image that pip may not replace.
 
         Returns
         -------
-        dict
-            The packages there are now, as packages() returns them.
+        ContainerPackages
+            The packages there are now.
         """
         trace_msg("stage '%s'" % stage.name)
         where = {'environment': self.stage_environment(stage), 'binds': self.stage_binds(stage)}
@@ -261,7 +257,9 @@ class ContainerVenv(ContainerInstall):
             trace_msg("installing %d requirement lines with %s" % (
                 len(stage.requirements.strip().splitlines()), ' '.join(version.split()[:2])))
             requirements, constraints = self.write_pip_files(stage, protected)
-            self.run_pip(stage, pip + ['install', '-r', requirements, '-c', constraints] + stage.pip_options, **where)
+            # bytecode is made once, for all stages, when it's known what is there
+            install = ['install', '--no-compile', '-r', requirements, '-c', constraints]
+            self.run_pip(stage, pip + install + stage.pip_options, **where)
         for step in ('post', 'verify'):
             for command in getattr(stage, step):
                 self.run_stage_command(stage, step, command, **where)
@@ -273,8 +271,8 @@ class ContainerVenv(ContainerInstall):
         replaced = [normal_name(name) for name in stage.allow_replace]
         texts = {
             'requirements.txt': stage.requirements,
-            'constraints.txt': ''.join(line + '\n' for line in pinned(
-                {name: found for name, found in protected.items() if name not in replaced})),
+            'constraints.txt': ''.join(
+                line + '\n' for line in protected.select(lambda name: name not in replaced).pins),
         }
         for name, text in texts.items():
             write_file(os.path.join(folder, name), text)
@@ -334,7 +332,7 @@ class ContainerVenv(ContainerInstall):
         Constraints keep pip from another version; they do not keep it from installing the same one again.
         """
         for name in sorted(protected):
-            if not is_user_software(packages[name]):
+            if not packages.in_user_software(name):
                 continue
             if name not in [normal_name(item) for item in stage.allow_replace]:
                 raise EasyBuildError("Stage '%s' installed %s==%s, which hides the one of the image (%s). Leave it "
@@ -385,13 +383,32 @@ class ContainerVenv(ContainerInstall):
     def squash(self, squashfs):
         """Pack user software, then check that the container sees in the SquashFS file what it saw in the directory."""
         made = self.packages(self.venv_python)
+        self.compile_bytecode()
         run_program([os.path.join(self.installdir, 'bin', 'make-squashfs'),
-                     '-d', self.user_software, '-p', str(self.cfg.parallel)])
+                     '-d', self.user_software, '-p', str(self.cfg.parallel)],
+                    env=dict(os.environ, SOURCE_DATE_EPOCH=str(FILE_TIME)))
         packed = self.packages(self.venv_python, user_software=squashfs)
         if packed != made:
             raise EasyBuildError("The container does not see in %s what was installed: %d packages instead of %d",
                                  squashfs, len(packed), len(made))
         trace_msg("user software is %.1f MB in one file" % (os.path.getsize(squashfs) / 1e6))
+
+    def compile_bytecode(self):
+        """
+        Compile the venv's Python files, with the same result for the same files.
+
+        Bytecode names the time of its source file, so that is fixed first; what pip and venv have compiled goes.
+        """
+        for folder, folders, _ in os.walk(self.user_software):
+            if '__pycache__' in folders:
+                folders.remove('__pycache__')
+                remove_dir(os.path.join(folder, '__pycache__'))
+        set_file_times(self.user_software)
+        # some packages hold files for another Python, or templates, which don't compile: they are not imported either
+        self.run_with_user_software(
+            [self.venv_python, '-m', 'compileall', '-qq', '-j', str(self.cfg.parallel), os.path.join(self.venv, 'lib')],
+            fail_on_error=False, hidden=True)
+        set_file_times(self.user_software)
 
     # --- module
 
@@ -417,37 +434,12 @@ class ContainerVenv(ContainerInstall):
             module.when_or_unloading(module.is_set('user_software'), activated)
 
 
-def pinned(packages):
-    """Return the packages found by ContainerVenv.packages as requirement lines, sorted."""
-    return ['%s==%s' % packages[name][:2] for name in sorted(packages)]
-
-
-def normal_name(name):
-    """Return the normal form of the name of a Python package (PEP 503)."""
-    return re.sub(r'[-_.]+', '-', name).lower()
-
-
-def is_user_software(found):
-    """Tell whether a package found by ContainerVenv.packages is one of user software, not of the image."""
-    return found[2].startswith(USER_SOFTWARE + '/')
-
-
-def check_pip(version):
-    """
-    Stop unless pip is that of the venv.
-
-    Parameters
-    ----------
-    version : str
-        What `pip --version` printed.
-
-    Raises
-    ------
-    EasyBuildError
-        If that pip lies elsewhere, and would install elsewhere.
-    """
-    if ' from %s/' % USER_SOFTWARE not in version:
-        raise EasyBuildError("The pip of the venv is not in %s but here: %s", USER_SOFTWARE, version.strip())
+def set_file_times(path):
+    """Give everything below a directory, itself and links included, the same time of last change."""
+    for folder, folders, files in os.walk(path, topdown=False):
+        for name in files + folders:
+            os.utime(os.path.join(folder, name), (FILE_TIME, FILE_TIME), follow_symlinks=False)
+    os.utime(path, (FILE_TIME, FILE_TIME))
 
 
 def fingerprint(path):

@@ -3,12 +3,14 @@
 import hashlib
 import io
 import json
+import re
 import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
 from conftest import Installed, wheel_settings
+from packaging.version import Version
 from support import CHECKOUT, make_wheel
 
 TEXT = Installed.TEXT
@@ -234,13 +236,17 @@ def test_a_git_repository(site, install, tmp_path):
     assert "fromgit==1.0" in lock(site)["venv_packages"]
 
 
-def test_pip_is_upgraded_first(site):
+def test_pip_is_upgraded_first(site, installed_once):
     """S003-15: upgrade_pip: the pip of the venv is upgraded before the stage."""
     binds = subprocess.run([CHECKOUT / "scripts/install-binds"], capture_output=True, text=True, check=True).stdout
     stages = [{"name": "pip", "upgrade_pip": True}]
     site.eb(site.easyconfig(TEXT + f"requirements = {stages!r}\n"), EBSIF_INSTALL_BIND=binds.strip())
-    (pip,) = [line for line in lock(site)["venv_packages"] if line.startswith("pip==")]
-    assert int(pip.split("==")[1].split(".")[0]) >= 26
+    def pip_version(record):
+        (line,) = [line for line in record["venv_packages"] if line.startswith("pip==")]
+        return Version(line.split("==")[1])
+
+    path = installed_once.root(installed_once.WRITABLE) / "share/ebsif/lock.json"
+    assert pip_version(lock(site)) > pip_version(json.loads(path.read_text()))
 
 
 def test_stages_are_in_the_lock(site, install):
@@ -251,3 +257,24 @@ def test_stages_are_in_the_lock(site, install):
     assert record["stages"] == stages
     assert "plain==1.0" in record["venv_packages"]
     assert any(line.startswith("numpy==") for line in record["image_packages"])
+
+
+def test_the_same_installation_gives_the_same_bytes(site, install, packages):
+    """The same easyconfig, image and packages give the same SquashFS file; its bytecode is there, and is used."""
+    stages = [
+        {"name": "first", "requirements": "faketorch\nplain"},
+        {"name": "second", "requirements": "kernels", "no_build_isolation": True},
+    ]
+    squashfs = site.prefix / "eb/software/Example/1.0/user-software.squashfs"
+    digests = []
+    for _ in range(2):
+        install(stages, extra="keep_user_software = False\n")
+        digests.append(hashlib.sha256(squashfs.read_bytes()).hexdigest())
+        squashfs.unlink()
+        (site.modules / "Example" / "1.0.lua").unlink()
+    assert digests[0] == digests[1]
+
+    install(stages)
+    code = "import plain, importlib.util as u; print(plain.__cached__, u.cache_from_source(plain.__file__))"
+    output = site.bash(f"module load Example/1.0 && singularity exec $SIF python -v -c '{code}' 2>&1").stdout
+    assert re.search(r"__pycache__/plain.cpython-\d+.pyc matches /user-software/.*/plain.py", output)

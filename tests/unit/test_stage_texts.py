@@ -2,8 +2,8 @@
 
 import pytest
 from easybuild.easyblocks.generic.containerdiagnosis import ContainerDiagnosis
+from easybuild.easyblocks.generic.containerpackages import check_pip
 from easybuild.easyblocks.generic.containerstage import ContainerStage
-from easybuild.easyblocks.generic.containervenv import check_pip
 from easybuild.tools.build_log import EasyBuildError
 
 
