@@ -28,7 +28,8 @@ step() {
     start_ticker
     "$@"
     stop_ticker
-    say "    done in $(seconds_since "$step_start")"
+    seconds_since "$step_start"
+    say "    done in $elapsed"
     step_title=''
 }
 
@@ -38,19 +39,18 @@ start_ticker() {
     # a step within a step is told by the outer one
     [[ -z ${EBSIF_TICKING:-} ]] || return 0
     export EBSIF_TICKING=1
-    {
-        # a wait without a program: there is nothing to be left behind when this is ended
-        exec {never}<> <(:)
-        while :; do
-            read -rt 10 -u "$never" || say "    ... $(seconds_since "$step_start")"
-        done
-    } &
+    # the sleep that is left of it at the end holds nothing open that anybody could be waiting for
+    while sleep 10 >/dev/null 2>&1; do
+        seconds_since "$step_start"
+        say "    ... $elapsed"
+    done &
     ticker=$!
+    disown "$ticker"
 }
 stop_ticker() {
     [[ -n $ticker ]] || return 0
-    kill "$ticker" 2>/dev/null || true
-    wait "$ticker" 2>/dev/null || true
+    # not with TERM: a subshell that has hardly begun would run the exit trap of its parent
+    kill -KILL "$ticker" 2>/dev/null || true
     ticker=''
     unset EBSIF_TICKING
 }
@@ -61,18 +61,19 @@ at_exit() {
     local status=$?
     stop_ticker
     if ((status)) && [[ -n $step_title ]]; then
-        say "${bold}==> FAILED${plain} (exit status $status) after $(seconds_since "$step_start"): $step_title"
+        seconds_since "$step_start"
+        say "${bold}==> FAILED${plain} (exit status $status) after $elapsed: $step_title"
     fi
     clean_up
 }
 clean_up() { :; }
 trap at_exit EXIT
 
-# seconds_since EPOCHREALTIME: print the time that has gone by, in seconds with one decimal.
+# seconds_since EPOCHREALTIME: set `elapsed` to the time that has gone by, in seconds with one decimal.
 seconds_since() {
     local now=${EPOCHREALTIME/[.,]/} then=${1/[.,]/}
     local tenths=$(((now - then) / 100000))
-    printf '%d.%d s' $((tenths / 10)) $((tenths % 10))
+    elapsed="$((tenths / 10)).$((tenths % 10)) s"
 }
 
 # have PROGRAM...: true if all are on PATH (or among the administrator's programs).

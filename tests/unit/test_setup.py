@@ -1,0 +1,86 @@
+"""The set-up scripts: they do what is missing, say so, and nothing else."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from support import CHECKOUT
+
+SCRIPTS = CHECKOUT / "scripts"
+
+
+def run(command, **environment):
+    """Run a script with more variables."""
+    return subprocess.run(
+        [str(word) for word in command], env={**os.environ, **environment}, capture_output=True, text=True, check=False,
+        stdin=subprocess.DEVNULL, timeout=120,
+    )
+
+
+def test_a_prepared_machine_is_left_alone():
+    """Nothing is missing: the set-up says so and installs nothing."""
+    result = run([SCRIPTS / "setup-system", "--image", "--tests", CHECKOUT / ".demo" / "environment-modules"])
+    assert result.returncode == 0
+    assert result.stderr.split() == "nothing is missing on this machine".split()  # noqa: SIM905
+
+
+def test_what_is_missing_is_named_before_anything_is_done(tmp_path):
+    """The parts are hidden and there is no package manager: what is missing, and what to do; status 1."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("bash", "dirname", "readlink", "python3", "env"):
+        (tools / name).symlink_to(shutil.which(name))
+    # have() looks into the directories of the administrator too, which hold none of these
+    result = run([SCRIPTS / "setup-system"], PATH=str(tools))
+    assert result.returncode == 1
+    assert "missing on this machine, to be installed as root:" in result.stderr
+    for part in ("squashfs-tools", "squashfuse", "tcl", "apptainer (the container runtime)"):
+        assert part in result.stderr
+    assert "install what is missing with the package manager" in result.stderr
+
+
+def test_a_cached_image_is_reused(tmp_path):
+    """The example image is built once: a cached one is found, also by another clone, and not touched."""
+    image = os.environ["EBSIF_TEST_BASE_IMAGE"]
+    before = Path(image).stat()
+    result = run([SCRIPTS / "build-example-image", "--variant", "base"])
+    assert result.stdout.strip() == image
+    assert Path(image).stat().st_mtime_ns == before.st_mtime_ns
+    clone = tmp_path / "clone"
+    shutil.copytree(SCRIPTS, clone / "scripts")
+    assert run([clone / "scripts/build-example-image", "--cached", "--variant", "base"]).stdout.strip() == image
+
+
+def test_an_empty_cache_is_said_by_the_status(tmp_path):
+    """--cached only looks: status 1, nothing printed, nothing made."""
+    result = run([SCRIPTS / "build-example-image", "--cached"], XDG_CACHE_HOME=str(tmp_path))
+    assert (result.returncode, result.stdout) == (1, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_steps_tell_what_they_do_and_how_long_it_took():
+    """A step: its title, its output, its time; no escape codes in a file; the failing one is named."""
+    script = f'set -euo pipefail\nsource {SCRIPTS}/lib.sh\nstep "First thing" echo text\nstep "Second thing" false\n'
+    result = run(["bash", "-c", script + "echo not reached\n"])
+    assert result.returncode == 1
+    assert result.stdout == "text\n"
+    lines = result.stderr.splitlines()
+    assert lines[0] == "==> First thing"
+    assert lines[1].startswith("    done in 0.")
+    assert lines[2] == "==> Second thing"
+    assert lines[3].startswith("==> FAILED (exit status 1) after 0.")
+    assert "\x1b" not in result.stderr
+
+
+def test_binds_for_pip_are_what_exists(tmp_path):
+    """Only existing paths, each once, in the runtime's syntax."""
+    folder = tmp_path / "certificates"
+    folder.mkdir()
+    (folder / "bundle.crt").touch()
+    result = run(
+        [SCRIPTS / "install-binds"], PIP_CERT=f"{folder}/bundle.crt", SSL_CERT_FILE=f"{folder}/bundle.crt",
+        REQUESTS_CA_BUNDLE="", PIP_FIND_LINKS=f"/does/not/exist {tmp_path}",
+    )
+    binds = result.stdout.strip().split(",")
+    assert binds == [str(folder), *(["/etc/pip.conf"] if Path("/etc/pip.conf").exists() else []), str(tmp_path)]
