@@ -1,3 +1,5 @@
 """ebsif: container images as environment modules."""
 
-__version__ = "0.1.0"
+from importlib.metadata import version
+
+__version__ = version("ebsif")

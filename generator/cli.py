@@ -4,8 +4,9 @@ import argparse
 import dataclasses
 import json
 import sys
+from pathlib import Path
 
-from ebsif import __version__, doctor, lock
+from ebsif import __version__, doctor, lock, wheelhouse
 
 EXIT_FAILURE = 1
 
@@ -18,6 +19,18 @@ LOCK_DIFF_EXAMPLES = """\
 examples:
   ebsif lock diff $CONTAINERROOT /other/installation     what differs between two installed modules?
   ebsif lock diff old-lock.json $CONTAINERROOT --json    the same with a saved record, for a program
+"""
+
+
+SBOM_EXAMPLES = """\
+examples:
+  ebsif lock sbom $CONTAINERROOT                 print what is in an installed module, for a scanner
+"""
+
+WHEELHOUSE_EXAMPLES = """\
+examples:
+  ebsif wheelhouse PyTorch-mine.eb -o ~/wheels   on a node with network
+  eb PyTorch-mine.eb                             with  wheelhouse = '/home/me/wheels'  in it, on one without
 """
 
 
@@ -55,6 +68,30 @@ def build_parser():
     diff.add_argument("after", metavar="B", help="the other one")
     diff.add_argument("--json", action="store_true", help="print the differences as a JSON list")
     diff.set_defaults(run=run_lock_diff)
+
+    sbom = actions.add_parser(
+        "sbom",
+        help="write the software bill of materials of an installation",
+        description="Write the software bill of materials of an installation, in CycloneDX JSON.",
+        epilog=SBOM_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    sbom.add_argument("place", metavar="A", help="an installation directory (CONTAINERROOT) or a lock file")
+    sbom.add_argument("-o", "--output", metavar="FILE", type=Path, help="write to this file (default: print it)")
+    sbom.set_defaults(run=run_lock_sbom)
+
+    house = commands.add_parser(
+        "wheelhouse",
+        help="fetch what an easyconfig needs, to install on nodes without network",
+        description="Fetch and build, in the image, a wheel of every package the stages of an easyconfig install. "
+        "Nothing is installed. Name the folder in the easyconfig parameter 'wheelhouse' to install from it.",
+        usage="%(prog)s EASYCONFIG -o FOLDER [-- OPTION_OF_eb...]",
+        epilog=WHEELHOUSE_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    house.add_argument("easyconfig", metavar="EASYCONFIG", help="a file, or a name that eb finds")
+    house.add_argument("-o", "--output", metavar="FOLDER", type=Path, required=True, help="where the wheels go")
+    house.set_defaults(run=run_wheelhouse, takes_more=True)
     return parser
 
 
@@ -69,6 +106,29 @@ def run_lock_diff(options):
         for change in changes:
             print(describe(change))
     return EXIT_FAILURE if changes else 0
+
+
+def run_lock_sbom(options):
+    """Write the software bill of materials of an installation; return 0."""
+    # the library takes longer to load than most commands to run
+    from ebsif import billofmaterials
+
+    text = billofmaterials.render(lock.read(options.place))
+    if options.output:
+        options.output.write_text(text, encoding="utf-8")
+    else:
+        print(text, end="")
+    return 0
+
+
+def run_wheelhouse(options):
+    """Fill a wheelhouse and say what is in it; return 0."""
+    wheels = wheelhouse.fill(options.easyconfig, options.output, options.more)
+    for wheel in wheels:
+        print(wheel.name)
+    print(f"{len(wheels)} wheels in {options.output.resolve()}; install from there with: "
+          f"wheelhouse = '{options.output.resolve()}'")
+    return 0
 
 
 def describe(change):
@@ -90,8 +150,23 @@ def run_doctor():
     findings = doctor.examine()
     width = max(len(finding.part) for finding in findings)
     for finding in findings:
-        print(f"{'ok' if finding.ok else 'MISSING':8} {finding.part:{width}}  {finding.text}")
+        status = "note" if finding.note else "ok" if finding.ok else "MISSING"
+        print(f"{status:8} {finding.part:{width}}  {finding.text}")
     return 0 if all(finding.ok for finding in findings) else EXIT_FAILURE
+
+
+def check_python(version):
+    """
+    Stop with a message if this Python is too old.
+
+    Parameters
+    ----------
+    version : tuple of int
+        As sys.version_info.
+    """
+    if version < (3, 9):
+        sys.exit(f"ebsif: Python 3.9 or newer is needed, this is {version[0]}.{version[1]} ({sys.executable}); "
+                 "on a cluster a module has a newer one (module load cray-python, for example)")
 
 
 def main(arguments=None):
@@ -108,10 +183,18 @@ def main(arguments=None):
     int
         The exit status: 0, 1 for a failure, 2 for wrong use (argparse exits with it), 130 after Ctrl-C.
     """
-    options = build_parser().parse_args(arguments)
+    check_python(sys.version_info[:2])
+    parser = build_parser()
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    # what follows -- is for the program that a command runs
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = parser.parse_args(arguments[:end])
+    options.more = arguments[end + 1 :]
+    if options.more and not getattr(options, "takes_more", False):
+        parser.error(f"unrecognized arguments: {' '.join(options.more)}")
     try:
         return options.run(options)
-    except lock.LockError as error:
+    except (lock.LockError, wheelhouse.WheelhouseError, OSError) as error:
         print(f"ebsif: {error}", file=sys.stderr)
         return EXIT_FAILURE
     except KeyboardInterrupt:

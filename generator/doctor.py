@@ -5,7 +5,10 @@ import importlib.util
 import os
 import shutil
 import subprocess
+from importlib.metadata import distributions
 from pathlib import Path
+
+from ebsif import lock
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,6 +18,7 @@ class Finding:
     part: str
     ok: bool
     text: str
+    note: bool = False  # nothing is wrong, but a person may want to know
 
 
 def examine():
@@ -26,6 +30,7 @@ def examine():
         find_program("mksquashfs", ["mksquashfs"], "install squashfs-tools", version_option="-version"),
         find_program("unsquashfs", ["unsquashfs"], "install squashfs-tools", version_option="-version"),
         find_modules_tool(),
+        *find_user_packages(),
     ]
 
 
@@ -61,3 +66,24 @@ def find_modules_tool():
             return Finding("modules tool", True, f"{part}, {path}")
     return Finding("modules tool", False, "neither LMOD_CMD nor MODULES_CMD is set: start a login shell, or source "
                    "the init script of Lmod or Environment Modules")
+
+
+def find_user_packages():
+    """
+    Look for Python packages in ~/.local: a container's Python of that version would take them first.
+
+    The modules keep that from happening (PYTHONNOUSERSITE); a plain `singularity exec` without a module does not.
+    With a module loaded (CONTAINERROOT) those are named that the image has as well.
+    """
+    findings = []
+    root = os.environ.get("CONTAINERROOT")
+    image = lock.pins(lock.read(root).get("image_packages", [])) if root else {}
+    for folder in sorted(Path.home().glob(".local/lib/python3*/site-packages")):
+        packages = {found.metadata["Name"]: found.version for found in distributions(path=[str(folder)])}
+        if packages:
+            text = f"{folder}: " + ", ".join(f"{name} {version}" for name, version in sorted(packages.items()))
+            shadows = sorted(name for name in packages if name.lower() in {other.lower() for other in image})
+            if shadows:
+                text += f"; would shadow the image's {', '.join(shadows)}"
+            findings.append(Finding("user packages", True, text + "; modules leave them out", note=True))
+    return findings

@@ -76,6 +76,7 @@ def compare(before, after):
     for kind, key in (("image package", "image_packages"), ("package", "venv_packages")):
         changes += differences(kind, pins(before.get(key, [])), pins(after.get(key, [])))
     changes += differences("stage", stages(before), stages(after))
+    changes += differences("mask", before.get("masks", {}), after.get("masks", {}))
     changes += differences("local file", before.get("local_files", {}), after.get("local_files", {}))
     return changes
 

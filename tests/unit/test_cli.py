@@ -1,10 +1,13 @@
 """The command line: help, wrong use, doctor."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from ebsif.cli import check_python
+from support import CHECKOUT
 
 EBSIF = Path(sys.prefix) / "bin" / "ebsif"
 
@@ -45,3 +48,29 @@ def test_doctor_says_when_a_program_does_not_run(tmp_path):
     (tmp_path / "apptainer").chmod(0o755)
     result = run("doctor", env={"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)})
     assert "does not run (exit status 127)" in result.stdout
+
+
+def test_doctor_lists_packages_that_would_shadow(tmp_path):
+    """S002-41: packages in ~/.local are listed, and which of them would shadow the image's."""
+    folder = tmp_path / ".local/lib/python3.11/site-packages"
+    for name, version in (("numpy", "1.0"), ("mine", "2.0")):
+        (folder / f"{name}-{version}.dist-info").mkdir(parents=True)
+        (folder / f"{name}-{version}.dist-info" / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+    root = tmp_path / "installation"
+    (root / "share/ebsif").mkdir(parents=True)
+    record = {"image": {"file": "a.sif"}, "image_packages": ["numpy==2.0", "torch==2.0"]}
+    (root / "share/ebsif/lock.json").write_text(json.dumps(record))
+    result = run("doctor", env={"PATH": str(tmp_path), "HOME": str(tmp_path), "CONTAINERROOT": str(root)})
+    (line,) = [line for line in result.stdout.splitlines() if line.startswith("note")]
+    assert "mine 2.0, numpy 1.0; would shadow the image's numpy; modules leave them out" in line
+
+
+def test_a_python_that_is_too_old_is_named():
+    """S000-16: the Python of the host is too old: which version is needed, and where one may be found."""
+    with pytest.raises(SystemExit, match=r"Python 3.9 or newer is needed, this is 3.6 .*module load cray-python"):
+        check_python((3, 6))
+    check_python((3, 9))
+    old = "import sys; sys.path.insert(0, 'generator'); import ast; " \
+        "ast.parse(open('generator/cli.py').read(), feature_version=(3, 6))"
+    # the message has to be readable by that Python: the file parses as 3.6
+    subprocess.run([sys.executable, "-c", old], cwd=CHECKOUT, check=True)

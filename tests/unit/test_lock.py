@@ -3,10 +3,15 @@
 import json
 
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 from ebsif.cli import main
 
+SHA256 = "0123456789abcdef" * 4
 RECORD = {
-    "image": {"file": "a.sif", "sha256": "1", "source": "/a.sif"},
+    "image": {"file": "a.sif", "sha256": SHA256, "source": "/a.sif"},
+    "module": {"name": "PyTorch", "version": "2.0", "versionsuffix": "-x"},
+    "artifacts": {"einops": {"file": "einops-1-py3-none-any.whl", "sha256": SHA256[::-1]}},
     "image_packages": ["numpy==1.0", "torch==2.0+cpu"],
     "venv_packages": ["einops==1", "gone==3"],
     "stages": [{"name": "requirements", "requirements": "einops\ngone\n"}],
@@ -18,6 +23,7 @@ OTHER = {
     "venv_packages": ["einops==1", "new==1"],
     "stages": [{"name": "requirements", "requirements": "einops\nnew\n"}],
     "local_files": {"/w/new.whl": "3"},
+    "masks": {"/opt/x/*": {"paths": ["/opt/x/a"]}},
 }
 
 
@@ -35,12 +41,13 @@ def test_differences_as_text(places, capsys):
     """S000-18: two installations are compared: packages added, removed, changed; image; stages; local files."""
     assert main(["lock", "diff", *places]) == 1
     assert capsys.readouterr().out.splitlines() == [
-        "~ image sha256 1 -> 2",
+        f"~ image sha256 {SHA256} -> 2",
         "~ image package torch 2.0+cpu -> 2.1+cpu",
         "- package gone 3",
         "+ package new 1",
         '~ stage requirements {"name": "requirements", "requirements": "einops\\ngone\\n"} -> '
         '{"name": "requirements", "requirements": "einops\\nnew\\n"}',
+        '+ mask /opt/x/* {"paths": ["/opt/x/a"]}',
         "+ local file /w/new.whl 3",
     ]
 
@@ -56,6 +63,23 @@ def test_no_differences(places, capsys):
     """Alike, wherever the image came from: status 0."""
     assert main(["lock", "diff", places[0], places[0]]) == 0
     assert capsys.readouterr().out == "no differences\n"
+
+
+def test_a_bill_of_materials(places, tmp_path):
+    """S000-18: the bill of materials is valid CycloneDX and names the image and every package, with what is known."""
+    path = tmp_path / "sbom.json"
+    assert main(["lock", "sbom", places[0], "-o", str(path)]) == 0
+    text = path.read_text()
+    assert JsonStrictValidator(SchemaVersion.V1_5).validate_str(text) is None
+    content = json.loads(text)
+    assert content["bomFormat"] == "CycloneDX"
+    components = {component["bom-ref"]: component for component in content["components"]}
+    assert set(components) == {
+        "image", "image:numpy@1.0", "image:torch@2.0+cpu", "user-software:einops@1", "user-software:gone@3"
+    }
+    assert components["image"]["hashes"] == [{"alg": "SHA-256", "content": SHA256}]
+    assert components["image:torch@2.0+cpu"]["purl"] == "pkg:pypi/torch@2.0%2Bcpu"
+    assert components["user-software:einops@1"]["hashes"] == [{"alg": "SHA-256", "content": SHA256[::-1]}]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,62 @@
+"""Fetching everything that the stages of an easyconfig need, for installing where there is no network."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+# read by the easyblock, which puts a wheel of everything it installs there
+FILL_VARIABLE = "EBSIF_FILL_WHEELHOUSE"
+
+
+class WheelhouseError(Exception):
+    """A wheelhouse can't be made; the message says why and what to do."""
+
+
+def fill(easyconfig, folder, options=()):
+    """
+    Let EasyBuild make the user software of an easyconfig in a temporary place, and keep a wheel of each package.
+
+    Everything goes as in an installation: in the image, stage by stage, with its packages protected. Nothing is
+    installed, an installation that is there is not touched.
+
+    Parameters
+    ----------
+    easyconfig : str or Path
+        A file, or the name of an easyconfig that EasyBuild finds.
+    folder : Path
+        Where the wheels go; it's made if it is not there.
+    options : sequence of str
+        More options for eb.
+
+    Returns
+    -------
+    list of Path
+        The wheels in the folder, sorted.
+
+    Raises
+    ------
+    WheelhouseError
+        If eb fails; its output was shown.
+    """
+    folder = Path(folder).resolve()
+    eb = Path(sys.executable).parent / "eb"
+    program = str(eb) if eb.exists() else shutil.which("eb")
+    if not program:
+        raise WheelhouseError("eb is not on PATH: load the module of EasyBuild, or install easybuild")
+    if Path(easyconfig).exists():
+        easyconfig = Path(easyconfig).resolve()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WheelhouseError(f"can't make the folder {folder}: {error.strerror}") from error
+    with tempfile.TemporaryDirectory(prefix="ebsif-wheelhouse-") as work:
+        # a clean directory to run in: eb looks through the one it's in
+        command = [program, str(easyconfig), f"--buildpath={work}/build", f"--installpath={work}/install",
+                   "--stop=build", "--rebuild", *options]
+        result = subprocess.run(command, cwd=work, env={**os.environ, FILL_VARIABLE: str(folder)}, check=False)
+    if result.returncode:
+        raise WheelhouseError("eb failed, see its output above; the folder may hold some of the wheels")
+    return sorted(folder.glob("*.whl"))
