@@ -19,7 +19,7 @@ class ContainerDiagnosis(object):
 
     # (what is looked for, what it means); \1 ... are the groups of what was found
     TABLE = [
-        (r"No space left on device",
+        (r"(?:No space left on device|ENOSPC)",
          "the disk is full, in the build directory or where pip keeps its files. Free space, or choose another build "
          "directory (eb --buildpath)"),
         (r"Disk quota exceeded",
@@ -42,12 +42,15 @@ class ContainerDiagnosis(object):
          "the index refuses (HTTP \\1). Check its address and whether it wants a password"),
         (r"ERROR: (\S+) is not a supported wheel on this platform",
          "the wheel \\1 is for another Python or another kind of machine than the image"),
+        (r"No matching distribution found for (\S+\+(?:rocm|cu|cpu)[\w.]*)",
+         "no index or folder that was searched has \\1, a build for one kind of GPU software. Check that it is that of "
+         "the image, and name the index that has such builds in the stage ('extra_index_url')"),
         (r"No matching distribution found for (\S+)",
          "no index or folder that was searched has a version of \\1 that fits. Check the spelling, the version, and "
          "whether there is one for the Python of the image"),
     ]
 
-    def __init__(self, output):
+    def __init__(self, output, log=''):
         """
         Look at the output of pip.
 
@@ -55,8 +58,11 @@ class ContainerDiagnosis(object):
         ----------
         output : str
             Standard output and standard error of a pip that failed.
+        log : str
+            What pip wrote to its log (option --log): only there it says why an index gave no packages.
         """
         self.output = output
+        self.log = log
 
     @property
     def package(self):
@@ -65,6 +71,17 @@ class ContainerDiagnosis(object):
         found = re.findall(r'^\s*(?:Collecting|Processing|Building wheels? for) (?:collected packages: )?(\S+)', before,
                            re.MULTILINE)
         return found[-1].rstrip(',') if found else ''
+
+    @property
+    def library(self):
+        """What a library of GPU software that is missing means; an empty text if none is."""
+        found = re.search(r'\b(lib(?:cu\w+|nv\w+|nccl|amdhip64|hip\w*|hsa\w*|roc\w+|rccl|MIOpen)\.so(?:\.\d+)*): '
+                          r'cannot open shared object file', self.output)
+        if not found:
+            return ''
+        kind = 'CUDA' if re.match('lib(cu|nv|nccl)', found.group(1)) else 'ROCm'
+        return ("A package is built for a %s that the image does not have (it wants %s): take the build for the GPU "
+                "software of the image. " % (kind, found.group(1)))
 
     @property
     def conflict(self):
@@ -84,8 +101,9 @@ class ContainerDiagnosis(object):
         """What went wrong and what to do; an empty text if the output is like nothing in the table."""
         if self.conflict:
             return self.conflict
+        text = self.output + (self.log if 'No matching distribution found' in self.output else '')
         for pattern, meaning in self.TABLE:
-            found = re.search(pattern, self.output)
+            found = re.search(pattern, text)
             if found:
                 return found.expand(meaning)
         return ''

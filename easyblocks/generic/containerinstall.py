@@ -8,19 +8,22 @@
 EasyBuild support for installing a container image as a module, implemented as an easyblock.
 """
 import hashlib
-import json
 import os
 import re
+import sys
 
+from easybuild.easyblocks.generic.containerlock import ContainerLock
+from easybuild.easyblocks.generic.containermasks import ContainerMasks
 from easybuild.easyblocks.generic.containermodule import ContainerModule
-from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, ContainerRuntime, bind_source, escape_bind
-from easybuild.easyblocks.generic.containerruntime import escape_value, runtime_variables
-from easybuild.framework.easyblock import EasyBlock
+from easybuild.easyblocks.generic.containerreplace import ContainerReplace
+from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, ContainerRuntime, bind_source, bind_target
+from easybuild.easyblocks.generic.containerruntime import escape_bind, escape_value, run_program, runtime_variables
 from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg
 from easybuild.tools.config import build_option
-from easybuild.tools.filetools import adjust_permissions, convert_name, copy_file, mkdir, write_file
+from easybuild.tools.filetools import adjust_permissions, convert_name, copy_file, mkdir, which
 from easybuild.tools.utilities import trace_msg
+from easybuild.tools.version import VERSION as EASYBUILD_VERSION
 
 # Who makes Python ready in the image; what the module has to add follows from it.
 INIT_IMAGE = 'image'
@@ -29,15 +32,37 @@ INIT_CONDA_MANUAL = 'conda-manual'
 INIT_VENV_IN_IMAGE = 'venv-in-image'
 INIT_NONE = 'none'
 INIT_KINDS = (INIT_IMAGE, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL, INIT_VENV_IN_IMAGE, INIT_NONE)
+# When a library of the host is bound into the container.
+IF_MISSING = 'if_missing'
+IF_NEWER = 'if_newer'
+LIBRARY_BINDS = (IF_MISSING, IF_NEWER)
+
 INIT_CONDA = (INIT_CONDA_INJECTED, INIT_CONDA_MANUAL)
 
 # Extra binds for this machine, at install time only (certificates, a pip configuration, a folder of wheels).
 INSTALL_BIND_VARIABLE = 'EBSIF_INSTALL_BIND'
 
+# The overlay with the masks, in an installation.
+MASKS = os.path.join('share', 'ebsif', 'masks.squashfs')
+
+# Prints the path of a library that the image has: in the cache of its loader, on its search path, or at the place
+# given. For sh; not every image has ldconfig.
+FIND_LIBRARY = r"""
+found=$(ldconfig -p 2>/dev/null | while read -r name rest; do
+    [ "$name" != "$1" ] || printf '%s\n' "${rest##*=> }"
+done | head -n 1)
+IFS=:
+for folder in $LD_LIBRARY_PATH; do
+    [ -n "$found" ] || [ ! -e "$folder/$1" ] || found=$folder/$1
+done
+[ -n "$found" ] || [ ! -e "$2" ] || found=$2
+[ -z "$found" ] || readlink -f "$found"
+"""
+
 COPY_BLOCK = 4 * 1024 * 1024  # bytes
 
 
-class ContainerInstall(EasyBlock):
+class ContainerInstall(ContainerReplace):
     """
     Support for installing one container image (a SIF file) as a module.
 
@@ -56,7 +81,7 @@ class ContainerInstall(EasyBlock):
     @staticmethod
     def extra_options(extra_vars=None):
         """Easyconfig parameters specific to container images."""
-        extra_vars = EasyBlock.extra_options(extra_vars)
+        extra_vars = ContainerReplace.extra_options(extra_vars)
         extra_vars.update({
             'binds': [[], "Bind mounts that must exist where the module is loaded (source[:target[:options]])", CUSTOM],
             'conda_env': [None, "Name of the Conda environment in the image (default: name in lower case)", CUSTOM],
@@ -65,6 +90,10 @@ class ContainerInstall(EasyBlock):
             'image_dirs': [[], "Directories with copies of the image, used in this order when the own copy is "
                                "gone", CUSTOM],
             'init': [INIT_IMAGE, "Who makes Python ready in the image: %s" % ', '.join(INIT_KINDS), CUSTOM],
+            'library_binds': [{}, "Bind mounts of libraries of the host, each with 'if_missing' (when the image has "
+                                  "none of that name) or 'if_newer' (or has an older one)", CUSTOM],
+            'masked_paths': [[], "Files of the image to hide in the container (list of patterns), or to replace "
+                                 "(dictionary of patterns and what replaces them)", CUSTOM],
             'optional_binds': [[], "Bind mounts that are made only where their source exists", CUSTOM],
         })
         return extra_vars
@@ -74,7 +103,8 @@ class ContainerInstall(EasyBlock):
         super().__init__(*args, **kwargs)
         self.runtime = None
         self.source_image = None
-        self.lock = {}
+        self.overlays = []
+        self.lock = ContainerLock()
 
         if self.cfg['init'] not in INIT_KINDS:
             raise EasyBuildError("Unknown value for easyconfig parameter 'init': '%s' (known: %s)",
@@ -83,6 +113,11 @@ class ContainerInstall(EasyBlock):
             value = self.cfg.get_ref(param)
             if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
                 raise EasyBuildError("Easyconfig parameter '%s' should be a list of strings, found: %s", param, value)
+        ContainerMasks(self.cfg.get_ref('masked_paths'))
+        library_binds = self.cfg.get_ref('library_binds')
+        if not isinstance(library_binds, dict) or not all(value in LIBRARY_BINDS for value in library_binds.values()):
+            raise EasyBuildError("Easyconfig parameter 'library_binds' should be a dictionary of bind mounts, each "
+                                 "with '%s', found: %s", "' or '".join(LIBRARY_BINDS), library_binds)
         for name in self.cfg.get_ref('container_env'):
             if not re.match(r'[A-Za-z_][A-Za-z0-9_]*\Z', name):
                 raise EasyBuildError("Easyconfig parameter 'container_env': '%s' can't be the name of an environment "
@@ -93,6 +128,7 @@ class ContainerInstall(EasyBlock):
             if variable != 'PATH':
                 self.module_load_environment.remove(variable)
         self.module_load_environment.PATH = ['bin']
+        self.masks = ContainerMasks(self.cfg['masked_paths'])
 
     # --- what follows from the easyconfig alone, also with --module-only
 
@@ -190,19 +226,64 @@ class ContainerInstall(EasyBlock):
         if self.dry_run or build_option('module_only'):
             return
         self.runtime = ContainerRuntime()
+        for path in (self.installdir, self.builddir):
+            if self.masks and re.search('[,:]', path):
+                raise EasyBuildError("'masked_paths' needs a directory without comma and colon, the container runtime "
+                                     "can't mount an overlay from %s", path)
+        if self.masks and not which('mksquashfs', log_ok=False, on_error='ignore'):
+            raise EasyBuildError("mksquashfs not found on PATH, 'masked_paths' needs it: install the package "
+                                 "squashfs-tools, or run eb on a node that has it.")
 
     def configure_step(self):
-        """Nothing to configure."""
-
-    def build_step(self):
-        """Nothing to build."""
-
-    def test_step(self):
-        """Start the image once: a truncated file or one of another kind should not be installed."""
+        """Start the image once, and decide what depends on what is in it: masks, libraries of the host."""
         if self.dry_run:
             dry_run_msg("Starting the image %s once\n" % self.image_name)
             return
+        # a truncated file, or one of another kind, ends here
         self.run_in_container(['true'], image=self.source_image)
+        if self.masks:
+            self.make_masks()
+        self.lock['library_binds'] = [
+            bind for bind, kind in sorted(self.cfg['library_binds'].items()) if self.is_library_wanted(bind, kind)]
+
+    def make_masks(self):
+        """Find what is masked, and make the overlay that does it."""
+        def run(command):
+            return self.run_in_container(command, image=self.source_image, hidden=True, split_stderr=True).output
+
+        overlay = os.path.join(self.builddir, os.path.basename(MASKS))
+        self.masks.find(run)
+        self.masks.pack(overlay, self.builddir, run)
+        self.overlays.append(overlay)
+        for pattern, found in sorted(self.masks.record.items()):
+            trace_msg("masking %s: %d in the image" % (pattern, len(found['paths'])))
+
+    def is_library_wanted(self, bind, kind):
+        """Tell whether a library of the host is bound: the image has none of its name, or (if_newer) an older one."""
+        source, target = bind_source(bind), bind_target(bind)
+        name = os.path.basename(target)
+        # what the image's loader would find, and the place where the host's would be
+        found = self.run_in_container(['sh', '-c', FIND_LIBRARY, 'sh', name, target], image=self.source_image,
+                                      hidden=True, split_stderr=True).output.split('\n')[0]
+        wanted = not found
+        if found and kind == IF_NEWER:
+            host, image = (library_version(path, name) for path in (os.path.realpath(source), found))
+            wanted = bool(host and image and image < host)
+        trace_msg("%s of the host is %s: the image has %s" % (
+            source, 'bound' if wanted else 'not needed', found or 'none'))
+        return wanted
+
+    def build_step(self):
+        """Nothing to build; what takes part is recorded."""
+        if self.dry_run:
+            return
+        self.lock['module'] = {key: self.cfg[key] for key in ('name', 'version', 'versionsuffix')}
+        self.lock['masks'] = self.masks.record
+        self.lock['versions'] = {
+            'easybuild': str(EASYBUILD_VERSION),
+            'ebsif': ebsif_version(),
+            'runtime': self.runtime.version,
+        }
 
     def install_step(self):
         """Copy the image and install the scripts."""
@@ -221,16 +302,31 @@ class ContainerInstall(EasyBlock):
             'size': size,
             'sha256': sha256,
         }
-        self.write_lock()
+        self.install_additions()
+        # last: only a complete installation has one
+        self.lock.write(self.lock_path)
+        self.write_bill_of_materials()
 
-    @property
-    def lock_path(self):
-        """Where the record of what was installed is."""
-        return os.path.join(self.installdir, 'share', 'ebsif', 'lock.json')
+    def install_additions(self):
+        """What is installed besides image and scripts; easyblocks that derive from this one add to it."""
+        if self.masks:
+            copy_file(os.path.join(self.builddir, os.path.basename(MASKS)), os.path.join(self.installdir, MASKS))
 
-    def write_lock(self):
-        """Write the record of what was installed."""
-        write_file(self.lock_path, json.dumps(self.lock, indent=2, sort_keys=True) + '\n', forced=True)
+    def recorded(self, key, default):
+        """Return what the lock says: that of this installation, or with --module-only that of the one that is there."""
+        if key not in self.lock and os.path.exists(self.lock_path):
+            return ContainerLock.from_file(self.lock_path).get(key, default)
+        return self.lock.get(key, default)
+
+    def write_bill_of_materials(self):
+        """Write the CycloneDX file beside the lock, where the command that makes it is installed with EasyBuild."""
+        beside_python = os.path.join(os.path.dirname(sys.executable), 'ebsif')
+        ebsif = beside_python if os.path.exists(beside_python) else which('ebsif', log_ok=False, on_error='ignore')
+        if ebsif:
+            run_program([ebsif, 'lock', 'sbom', self.installdir, '--output',
+                         os.path.join(os.path.dirname(self.lock_path), 'sbom.cdx.json')], hidden=True)
+        else:
+            trace_msg("no software bill of materials is written: the command ebsif is not on PATH")
 
     def install_scripts(self):
         """Copy the scripts from beside the easyblocks; readable and executable for all, whatever the umask."""
@@ -271,7 +367,9 @@ class ContainerInstall(EasyBlock):
                                  ', '.join(missing))
         optional = [bind for bind in self.cfg['optional_binds'] if os.path.exists(bind_source(bind))]
         extra = os.environ.get(INSTALL_BIND_VARIABLE)
-        return [escape_bind(self.builddir)] + list(self.cfg['binds']) + optional + ([extra] if extra else [])
+        libraries = [bind for bind in self.lock.get('library_binds', []) if os.path.exists(bind_source(bind))]
+        return [escape_bind(self.builddir)] + list(self.cfg['binds']) + optional + libraries + \
+            ([extra] if extra else [])
 
     def run_in_container(self, command, image, binds=(), environment=None, **kwargs):
         """
@@ -303,7 +401,8 @@ class ContainerInstall(EasyBlock):
         for path in (home, os.path.join(self.builddir, 'tmp')):
             mkdir(path, parents=True)
         return self.runtime.run(
-            command, image=image, home=home, binds=self.install_binds() + list(binds), work_dir=self.builddir,
+            command, image=image, home=home, binds=self.install_binds() + list(binds), overlays=self.overlays,
+            work_dir=self.builddir,
             env=dict(self.install_environment(), **(environment or {})), **kwargs)
 
     # --- sanity check and module
@@ -330,6 +429,18 @@ class ContainerInstall(EasyBlock):
             return 'start-shell -c true'
         return 'start-shell /runscripts/conda-python-simple --version'
 
+    def make_module_description(self):
+        """The help text, with what is particular to this container."""
+        usage = self.cfg['usage']
+        if self.masks:
+            lines = ['Files of the image that are masked in the container:']
+            lines += [' - ' + line for line in self.masks.lines]
+            self.cfg['usage'] = '\n'.join(([usage, ''] if usage else []) + lines)
+        try:
+            return super().make_module_description()
+        finally:
+            self.cfg['usage'] = usage
+
     def make_module_extra(self, *args, **kwargs):
         """What the module does for the container, see the description of the class."""
         module = ContainerModule.for_syntax(self.module_generator.SYNTAX, self.installdir)
@@ -337,8 +448,17 @@ class ContainerInstall(EasyBlock):
             super().make_module_extra(*args, **kwargs), '\n',
             self.module_image(module), '\n',
             self.module_binds(module), '\n',
+            self.module_masks(module),
             self.module_environment(module),
         ])
+
+    def module_masks(self, module):
+        """Statements that mount the overlay with the masks; an overlay of the user's stays in use."""
+        overlay = os.path.join(self.installdir, MASKS)
+        if not self.masks:
+            return ''
+        mount = ''.join(module.prepend_list(prefix + '_OVERLAY', overlay + ':ro') for prefix in RUNTIME_PREFIXES)
+        return module.comment('Files of the image that are masked.') + mount + '\n'
 
     def module_image(self, module):
         """Statements that find the image and say where everything is."""
@@ -369,7 +489,7 @@ class ContainerInstall(EasyBlock):
             source = bind_source(bind)
             text += module.when(module.negate(module.exists(source)), module.fail_on_load(
                 "This container needs %s, which does not exist on this node. Is the file system mounted?" % source))
-        for bind in self.cfg['optional_binds']:
+        for bind in list(self.cfg['optional_binds']) + self.recorded('library_binds', []):
             text += module.when(module.exists(bind_source(bind)), module.append('container_binds', ',' + bind))
         text += self.module_more_binds(module)
         for prefix in RUNTIME_PREFIXES:
@@ -395,6 +515,18 @@ class ContainerInstall(EasyBlock):
 def module_container_variable(module, name, value):
     """Statements that set one variable in the container, for both runtimes."""
     return ''.join(module.setenv('%sENV_%s' % (prefix, name), escape_value(value)) for prefix in RUNTIME_PREFIXES)
+
+
+def library_version(path, name):
+    """Return the version in the file name of a library, libx.so.1.2.3 (tuple of int), None if there is none."""
+    found = re.search(r'\.so\.(\d+(?:\.\d+)*)$', path) or re.search(r'\.so\.(\d+(?:\.\d+)*)$', name)
+    return tuple(int(number) for number in found.group(1).split('.')) if found else None
+
+
+def ebsif_version():
+    """Return the version of this software (str), which is beside what it installs."""
+    with open(os.path.join(container_files(), 'VERSION')) as text:
+        return text.read().strip()
 
 
 def container_files():

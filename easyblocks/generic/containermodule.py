@@ -108,6 +108,10 @@ class LuaModule(ContainerModule):
         """Put a directory in front of a search path."""
         return 'prepend_path("%s", %s)\n' % (name, self.quote(path))
 
+    def prepend_list(self, name, item):
+        """Put an item in front of a list with commas."""
+        return 'prepend_path("%s", %s, ",")\n' % (name, self.quote(item))
+
     def is_file(self, path):
         """Condition: a regular file, or a link to one, is there."""
         return 'isFile(%s)' % self.quote(path)
@@ -187,6 +191,10 @@ class TclModule(ContainerModule):
     def prepend_path(self, name, path):
         """Put a directory in front of a search path."""
         return 'prepend-path %s %s\n' % (name, self.quote(path))
+
+    def prepend_list(self, name, item):
+        """Put an item in front of a list with commas."""
+        return 'prepend-path -d , %s %s\n' % (name, self.quote(item))
 
     def is_file(self, path):
         """Condition: a regular file, or a link to one, is there."""

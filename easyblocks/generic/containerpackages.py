@@ -16,13 +16,24 @@ USER_SOFTWARE = '/user-software'
 
 
 class ContainerPackages(dict):
-    """Packages by their normal name: (name, version, directory in the container)."""
+    """
+    Packages by their normal name: (name, version, directory in the container).
+
+    Attributes
+    ----------
+    python_path : str
+        PYTHONPATH as the interpreter had it.
+    """
+
+    python_path = ''
 
     @classmethod
     def from_output(cls, text):
         """Return the packages that share/ebsif/installed-packages.py printed."""
         packages = cls()
-        for name, version, directory in json.loads(text):
+        seen = json.loads(text)
+        packages.python_path = seen['python_path']
+        for name, version, directory in seen['packages']:
             # the first on sys.path is the one that is imported
             packages.setdefault(normal_name(name), (name, version, directory))
         return packages
@@ -35,6 +46,36 @@ class ContainerPackages(dict):
         """Tell whether a package is one of user software, not of the image."""
         return self[name][2].startswith(USER_SOFTWARE + '/')
 
+    def for_other_gpu(self, image):
+        """
+        Tell which of these packages are for other GPU software than PyTorch in the image.
+
+        The kind and version are in the local label (torch 2.7.1+rocm6.2.4) and, for CUDA, in the names of NVIDIA's.
+
+        Parameters
+        ----------
+        image : ContainerPackages
+            All packages that are seen.
+
+        Returns
+        -------
+        list of str
+            One text for each.
+        """
+        torch = image.get('torch')
+        kind, version = gpu_label(torch[1]) if torch else (None, None)
+        if not kind:
+            return []
+        texts = []
+        for name, (_, found, _) in sorted(self.items()):
+            other, other_version = gpu_label(found)
+            if not other and re.match('nvidia-.*-cu[0-9]+$', name):
+                other, other_version = 'cu', None
+            wrong = other and (other != kind or (other_version and version and other_version != version))
+            if wrong and name != 'torch':
+                texts.append("%s %s, but the torch it is used with is %s" % (name, found, torch[1]))
+        return texts
+
     @property
     def pins(self):
         """The packages as requirement lines, sorted."""
@@ -46,19 +87,37 @@ def normal_name(name):
     return re.sub(r'[-_.]+', '-', name).lower()
 
 
-def check_pip(version):
+def gpu_label(version):
     """
-    Stop unless pip is that of the venv.
+    Return kind and version of GPU software that the local label of a version names.
+
+    Returns
+    -------
+    tuple
+        'rocm', 'cu' or 'cpu' and major.minor as two str, or None for what is not there.
+    """
+    rocm = re.search(r'\+rocm(\d+)\.?(\d+)', version)
+    cuda = re.search(r'\+cu(\d+)(\d)\b', version)
+    if rocm or cuda:
+        return 'rocm' if rocm else 'cu', '.'.join((rocm or cuda).groups())
+    return ('cpu', None) if version.endswith('+cpu') else (None, None)
+
+
+def pip_version(packages):
+    """
+    Return the version of pip (str), after a check that it's the pip of the venv.
 
     Parameters
     ----------
-    version : str
-        What `pip --version` printed.
+    packages : ContainerPackages
+        What the venv's Python sees.
 
     Raises
     ------
     EasyBuildError
         If that pip lies elsewhere, and would install elsewhere.
     """
-    if ' from %s/' % USER_SOFTWARE not in version:
-        raise EasyBuildError("The pip of the venv is not in %s but here: %s", USER_SOFTWARE, version.strip())
+    if 'pip' not in packages or not packages.in_user_software('pip'):
+        raise EasyBuildError("The pip of the venv is not in %s but here: %s", USER_SOFTWARE,
+                             packages['pip'][2] if 'pip' in packages else 'nowhere')
+    return packages['pip'][1]

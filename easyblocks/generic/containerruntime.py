@@ -40,7 +40,12 @@ class ContainerRuntime(object):
             raise EasyBuildError("Neither 'apptainer' nor 'singularity' found on PATH: a container can't be installed "
                                  "here. Load the module of the runtime, or run eb on a node that has it.")
 
-    def run(self, command, image, home, binds, **kwargs):
+    @property
+    def version(self):
+        """What the runtime says of itself, for instance 'apptainer version 1.4.5' (str)."""
+        return run_shell_cmd([self.path, '--version'], use_bash=False, hidden=True).output.strip()
+
+    def run(self, command, image, home, binds, overlays=(), **kwargs):
         """
         Run a command in an image.
 
@@ -54,6 +59,8 @@ class ContainerRuntime(object):
             Directory that is the home directory in the container.
         binds : list of str
             Binds, in the runtime's syntax.
+        overlays : sequence of str
+            SquashFS files to mount over the image, read-only.
         kwargs
             For run_shell_cmd.
 
@@ -69,6 +76,8 @@ class ContainerRuntime(object):
         arguments = [self.path, 'exec', '--home', escape_bind(home)]
         for bind in binds:
             arguments += ['--bind', bind]
+        for overlay in overlays:
+            arguments += ['--overlay', overlay + ':ro']
         return run_program(arguments + [image] + command, **kwargs)
 
 
@@ -139,3 +148,10 @@ def bind_source(bind):
     """Return the path on the host of a bind (source[:target[:options]])."""
     source = re.match(r'(?:\\[,:]|[^:])*', bind).group()
     return re.sub(r'\\([,:])', r'\1', source)
+
+
+def bind_target(bind):
+    """Return the path in the container of a bind (source[:target[:options]])."""
+    rest = bind[re.match(r'(?:\\[,:]|[^:])*', bind).end():]
+    target = re.match(r'(?:\\[,:]|[^:])*', rest[1:]).group()
+    return re.sub(r'\\([,:])', r'\1', target) or bind_source(bind)

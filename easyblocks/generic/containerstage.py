@@ -43,6 +43,8 @@ class ContainerStage(object):
         'extra_index_url': (TEXTS, "package indexes to use in addition"),
         'find_links': (TEXTS, "directories or pages with packages"),
         'upgrade_pip': (FLAG, "upgrade the pip of the venv first"),
+        'modules': (TEXTS, "environment modules of the host to load for this stage"),
+        'patches': (TEXTS, "patch files for the source of the only requirement, applied in the order of their names"),
         'allow_replace': (TEXTS, "packages of the image that this stage may replace"),
         'pre': (COMMANDS, "commands to run in the container before pip"),
         'post': (COMMANDS, "commands to run in the container after pip"),
@@ -83,6 +85,10 @@ class ContainerStage(object):
                                      self.name, key, kind, value)
             setattr(self, key, value)
         self.requirements = requirement_lines(self.requirements)
+        if self.patches and len(self.requirement_list) != 1:
+            raise EasyBuildError("Easyconfig parameter 'requirements', %s: 'patches' are for the source of one "
+                                 "package, but there are %d requirements. Make a stage of its own for it.", self.name,
+                                 len(self.requirement_list))
         for key in self.env:
             if not re.match(r'[A-Za-z_][A-Za-z0-9_]*\Z', key):
                 raise EasyBuildError("Easyconfig parameter 'requirements', %s: '%s' can't be the name of an "
@@ -128,17 +134,39 @@ class ContainerStage(object):
         return {key: getattr(self, key) for key in self.PROPERTIES if getattr(self, key)}
 
     @property
+    def requirement_list(self):
+        """The lines without comments, blank lines and options (list of str)."""
+        lines = [re.sub(r'(^|\s)#.*', '', line).strip() for line in self.requirements.splitlines()]
+        return [line for line in lines if line and (not line.startswith('-') or re.match('-e|--editable', line))]
+
+    @property
+    def only_requirement(self):
+        """The requirement of a stage with patches (str)."""
+        (line,) = self.requirement_list
+        return line
+
+    @property
+    def build_options(self):
+        """Options of pip for building packages (list of str)."""
+        return ['--no-build-isolation'] if self.no_build_isolation else []
+
+    @property
     def pip_options(self):
-        """Options of pip install that follow from the properties (list of str)."""
-        options = ['--no-build-isolation'] if self.no_build_isolation else []
+        """Options of pip install that follow from the properties, apart from where packages are (list of str)."""
+        options = self.build_options
         options += ['--no-deps'] if self.no_deps else []
         options += ['--no-binary', ','.join(self.no_binary)] if self.no_binary else []
-        options += ['--index-url', self.index_url] if self.index_url else []
+        return options + list(self.options)
+
+    @property
+    def pip_places(self):
+        """Options of pip that say where packages are (list of str)."""
+        options = ['--index-url', self.index_url] if self.index_url else []
         for url in self.extra_index_url:
             options += ['--extra-index-url', url]
         for place in self.find_links:
             options += ['--find-links', place]
-        return options + list(self.options)
+        return options
 
     @property
     def local_paths(self):

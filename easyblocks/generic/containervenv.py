@@ -7,32 +7,30 @@
 """
 EasyBuild support for installing a container image with Python packages on top, implemented as an easyblock.
 """
+import contextlib
 import glob
-import hashlib
-import json
 import os
 import re
-import time
 
-from easybuild.easyblocks.generic.containerdiagnosis import ContainerDiagnosis
 from easybuild.easyblocks.generic.containerinstall import INIT_NONE, ContainerInstall
 from easybuild.easyblocks.generic.containerinstall import container_files, module_container_variable
-from easybuild.easyblocks.generic.containerpackages import USER_SOFTWARE, ContainerPackages, check_pip, normal_name
+from easybuild.easyblocks.generic.containerlint import ContainerLint
+from easybuild.easyblocks.generic.containerlock import ContainerLock
+from easybuild.easyblocks.generic.containerpackages import USER_SOFTWARE, ContainerPackages, normal_name, pip_version
+from easybuild.easyblocks.generic.containerpip import ContainerPip
 from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, escape_bind, escape_value, run_program
 from easybuild.easyblocks.generic.containerstage import TEXTS, ContainerStage, is_of_kind
+from easybuild.easyblocks.generic.containerusersoftware import DIRECTORY, FILE_TIME, SQUASHFS, ContainerUserSoftware
+from easybuild.easyblocks.generic.containerusersoftware import set_file_times, share_files
 from easybuild.framework.easyconfig.default import CUSTOM
-from easybuild.tools.build_log import EasyBuildError, EasyBuildExit, dry_run_msg, print_msg
+from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_msg, print_warning
 from easybuild.tools.config import build_option
-from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, copy_dir, mkdir, remove_dir, which
-from easybuild.tools.filetools import write_file
-from easybuild.tools.run import RunShellCmdError
+from easybuild.tools.environment import restore_env
+from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, copy_dir, copy_file, mkdir, remove_dir
+from easybuild.tools.filetools import which, write_file
 from easybuild.tools.utilities import nub, trace_msg
 
-DIRECTORY = 'user-software'
-SQUASHFS = 'user-software.squashfs'
 PROTECT_ALL = 'all'
-# of all files in user software, so that the same installation gives the same bytes (1980-01-01, what zip files allow)
-FILE_TIME = 315532800
 
 
 class ContainerVenv(ContainerInstall):
@@ -55,28 +53,40 @@ class ContainerVenv(ContainerInstall):
         """Easyconfig parameters specific to container images with user software."""
         extra_vars = ContainerInstall.extra_options(extra_vars)
         extra_vars.update({
-            'keep_user_software': [True, "When the module is installed again, set aside user software that was changed "
-                                         "by hand since", CUSTOM],
+            'keep_user_software': [True, "When the module is installed again, keep user software that was changed by "
+                                         "hand since", CUSTOM],
             'protect': [PROTECT_ALL, "Packages of the image that requirements may not replace: '%s', or a list of "
                                      "names" % PROTECT_ALL, CUSTOM],
             'requirements': [None, "Python packages to install: the text of a requirements.txt, a list of its lines, "
-                                   "or a list of stages (dictionaries)", CUSTOM],
+                                   "a list of stages (dictionaries), or {'lock': FILE} to repeat an installation",
+                             CUSTOM],
+            'squashfs_options': [[], "Options for mksquashfs instead of those for the compression", CUSTOM],
             'venv_name': [None, "Name of the venv in /user-software/venv (default: name in lower case)", CUSTOM],
+            'wheelhouse': [None, "Directory with all packages that are needed, to install without an index", CUSTOM],
         })
         return extra_vars
 
     def __init__(self, *args, **kwargs):
         """Check the parameters that can be checked without looking at the machine."""
         super().__init__(*args, **kwargs)
+        self.installed_packages = None
         if self.cfg['init'] == INIT_NONE:
             raise EasyBuildError("Easyconfig parameter 'init' is '%s': an image without Python can't have a venv. Use "
                                  "the easyblock ContainerInstall for it.", INIT_NONE)
         # values that hold templates can be checked, they only can't be used yet
-        ContainerStage.from_parameter(self.cfg.get_ref('requirements'))
+        requirements = self.cfg.get_ref('requirements')
+        if not isinstance(requirements, dict):
+            ContainerStage.from_parameter(requirements)
+        elif set(requirements) != {'lock'} or not isinstance(requirements['lock'], str):
+            raise EasyBuildError("Easyconfig parameter 'requirements': a dictionary should be {'lock': FILE}, the lock "
+                                 "of the installation to repeat, found: %s", requirements)
         protect = self.cfg.get_ref('protect')
         if protect != PROTECT_ALL and not is_of_kind(protect, TEXTS):
             raise EasyBuildError("Easyconfig parameter 'protect' should be '%s' or a list of names of packages, "
                                  "found: %s", PROTECT_ALL, protect)
+        if not is_of_kind(self.cfg.get_ref('squashfs_options'), TEXTS):
+            raise EasyBuildError("Easyconfig parameter 'squashfs_options' should be a list of texts, found: %s",
+                                 self.cfg.get_ref('squashfs_options'))
         if not re.match(r'[A-Za-z0-9_.+-]*[A-Za-z0-9_+-]\Z', self.venv_name):
             raise EasyBuildError("Easyconfig parameter 'venv_name': '%s' can't be the name of a venv (one directory: "
                                  "letters, digits, '_', '.', '+' and '-')", self.venv_name)
@@ -99,9 +109,19 @@ class ContainerVenv(ContainerInstall):
         return os.path.join(self.venv, 'bin', 'python')
 
     @property
+    def repeated(self):
+        """The lock of the installation that should be repeated, None if there is none (ContainerLock)."""
+        requirements = self.cfg['requirements']
+        if not isinstance(requirements, dict):
+            return None
+        # a relative path: beside the easyconfig
+        return ContainerLock.from_file(os.path.join(os.path.dirname(self.cfg.path), requirements['lock']))
+
+    @property
     def stages(self):
         """The stages of user software (list of ContainerStage), in the order of installation."""
-        return ContainerStage.from_parameter(self.cfg['requirements'])
+        repeated = self.repeated
+        return ContainerStage.from_parameter(repeated['stages'] if repeated else self.cfg['requirements'])
 
     def container_search_path(self):
         """The venv comes before the image; a directory that isn't there (no user software) does no harm on PATH."""
@@ -111,7 +131,7 @@ class ContainerVenv(ContainerInstall):
     # --- steps
 
     def prepare_step(self, *args, **kwargs):
-        """Check for the programs that pack and unpack user software."""
+        """Check for the programs that pack and unpack user software, and for the wheelhouse."""
         super().prepare_step(*args, **kwargs)
         if self.dry_run or build_option('module_only'):
             return
@@ -119,6 +139,9 @@ class ContainerVenv(ContainerInstall):
         if missing:
             raise EasyBuildError("%s not found on PATH: install the package squashfs-tools, or run eb on a node that "
                                  "has it.", ' and '.join(missing))
+        if self.cfg['wheelhouse'] and not os.path.isdir(self.cfg['wheelhouse']):
+            raise EasyBuildError("Easyconfig parameter 'wheelhouse': there is no directory %s. `ebsif wheelhouse` "
+                                 "makes it, on a node with network.", self.cfg['wheelhouse'])
 
     @property
     def user_software(self):
@@ -128,40 +151,107 @@ class ContainerVenv(ContainerInstall):
     def build_step(self):
         """Make the venv, check that it sees the packages of the image, install the requirements."""
         super().build_step()
+        stages, repeated = self.stages, self.repeated
         if self.dry_run:
             dry_run_msg("Making the venv %s in the container\n" % self.venv)
-            for stage in self.stages:
+            for stage in stages:
                 dry_run_msg("Installing stage '%s' with pip:\n%s" % (stage.name, stage.requirements))
             return
         mkdir(self.user_software, parents=True)
         image_packages = self.packages('python3', venv=False)
-        trace_msg("making the venv %s in the container" % self.venv)
-        self.run_with_user_software(['python3', '-m', 'venv', '--system-site-packages', self.venv])
-        packages = self.show_image_packages(image_packages)
+        if repeated:
+            repeated.check_before(image_packages.pins)
+        packages = self.make_venv(image_packages)
         # what the venv brought along itself (pip, on old Pythons setuptools) hides the image's and is free to change
         protected = image_packages.select(
             lambda name: packages[name] == image_packages[name] and self.is_protected(name))
-        for stage in self.stages:
-            packages = self.install_stage(stage, protected)
-            self.check_nothing_replaced(stage, protected, packages)
-        self.lock['stages'] = [stage.record for stage in self.stages]
+        pip = ContainerPip(self, protected, repeated.pins if repeated else {}, self.cfg['wheelhouse'])
+        for text in ContainerLint(stages, image_packages, pip_version(packages)).findings:
+            self.warn(text)
+        for stage in stages:
+            packages = pip.install(stage, packages)
+        self.installed_packages = packages
+        self.lock['versions']['pip'] = pip_version(packages)
+        self.lock['artifacts'] = pip.artifacts
+        self.lock.setdefault('venv_environment', {})
+        self.lock['stages'] = [stage.record for stage in stages]
         self.lock['image_packages'] = image_packages.pins
         self.lock['venv_packages'] = packages.select(packages.in_user_software).pins
         self.lock['local_files'] = {
             path: compute_checksum(path, CHECKSUM_TYPE_SHA256)
-            for stage in self.stages for path in stage.local_paths if os.path.isfile(path)}
+            for stage in stages for path in stage.local_paths + self.patch_files(stage) if os.path.isfile(path)}
 
     def is_protected(self, name):
         """Whether a package of the image may not be replaced (easyconfig parameter 'protect')."""
         protect = self.cfg['protect']
         return protect == PROTECT_ALL or name in [normal_name(item) for item in protect]
 
-    def run_with_user_software(self, command, user_software=None, binds=(), **kwargs):
+    # --- the venv
+
+    def make_venv(self, image_packages):
+        """
+        Make the venv in the container, and make sure that it sees every package of the image.
+
+        Otherwise pip would fetch gigabytes of what the image has, built for other hardware, and call it a success.
+        A venv made from a Python that is in a venv itself does not see that one's packages; a .pth file shows them,
+        after the venv's own (PYTHONPATH would put them before).
+
+        Parameters
+        ----------
+        image_packages : ContainerPackages
+            The packages of the image.
+
+        Returns
+        -------
+        ContainerPackages
+            The packages the venv sees.
+
+        Raises
+        ------
+        EasyBuildError
+            If it still does not see all.
+        """
+        trace_msg("making the venv %s in the container" % self.venv)
+        self.run_with_user_software(['python3', '-m', 'venv', '--system-site-packages', self.venv])
+        (lib,) = glob.glob(os.path.join(self.user_software, 'venv', self.venv_name, 'lib', 'python3*'))
+        folder = os.path.join(lib, 'site-packages')
+        for path in sorted(glob.glob(os.path.join(container_files(), 'site-packages', 'ebsif_*'))):
+            copy_file(path, os.path.join(folder, os.path.basename(path)))
+        if image_packages.python_path:
+            # Python looks there before it looks into the venv; an upgrade in the venv would not be used
+            path = [os.path.join(self.venv, 'lib', os.path.basename(lib), 'site-packages'), image_packages.python_path]
+            self.lock['venv_environment'] = {'PYTHONPATH': ':'.join(path)}
+
+        packages = self.packages(self.venv_python)
+        unseen = [name for name in image_packages if name not in packages]
+        if unseen:
+            lines = nub(image_packages[name][2] for name in unseen)
+            write_file(os.path.join(folder, 'image-packages.pth'), ''.join(line + '\n' for line in lines))
+            packages = self.packages(self.venv_python)
+            unseen = sorted(name for name in image_packages if name not in packages)
+        if unseen:
+            raise EasyBuildError("The venv does not see %d of the %d packages of the image (%s%s), so pip would "
+                                 "install them again. Nothing was installed.", len(unseen), len(image_packages),
+                                 ', '.join(unseen[:5]), ', ...' if len(unseen) > 5 else '')
+        trace_msg("the venv sees all %d packages of the image" % len(image_packages))
+        return packages
+
+    def venv_activation(self):
+        """Variables that make the venv the active one at install time, as it is when the module is loaded."""
+        path = ':'.join([os.path.join(self.venv, 'bin')] + self.image_search_path())
+        return {'%sENV_%s' % (prefix, name): value for prefix in RUNTIME_PREFIXES
+                for name, value in (('PREPEND_PATH', path), ('VIRTUAL_ENV', self.venv))}
+
+    def run_with_user_software(self, command, user_software=None, binds=(), environment=None, **kwargs):
         """Run a command in the image with user software bound; by default the directory that is being made."""
         bind = escape_bind(user_software or self.user_software) + ':' + USER_SOFTWARE
         if user_software and os.path.isfile(user_software):
             bind += ':image-src=/,ro'
-        return self.run_in_container(command, image=self.source_image, binds=[bind] + list(binds), **kwargs)
+        variables = {'%sENV_%s' % (prefix, name): escape_value(value) for prefix in RUNTIME_PREFIXES
+                     for name, value in self.lock.get('venv_environment', {}).items()}
+        variables.update(environment or {})
+        return self.run_in_container(command, image=self.source_image, binds=[bind] + list(binds),
+                                     environment=variables, **kwargs)
 
     def packages(self, python, venv=True, user_software=None):
         """
@@ -190,203 +280,62 @@ class ContainerVenv(ContainerInstall):
             result = self.run_in_container([python, '-'], image=self.source_image, **options)
         return ContainerPackages.from_output(result.output)
 
-    def show_image_packages(self, image_packages):
-        """
-        Make sure that the venv sees every package of the image.
+    # --- what stages need of the host
 
-        Otherwise pip would fetch gigabytes of what the image has, built for other hardware, and call it a success.
-        A venv made from a Python that is in a venv itself does not see that one's packages; a .pth file shows them,
-        after the venv's own (PYTHONPATH would put them before).
-
-        Parameters
-        ----------
-        image_packages : ContainerPackages
-            The packages of the image.
-
-        Returns
-        -------
-        ContainerPackages
-            The packages the venv sees.
-
-        Raises
-        ------
-        EasyBuildError
-            If it still does not see all.
-        """
-        packages = self.packages(self.venv_python)
-        unseen = [name for name in image_packages if name not in packages]
-        if unseen:
-            lines = nub(image_packages[name][2] for name in unseen)
-            (folder,) = glob.glob(os.path.join(
-                self.user_software, 'venv', self.venv_name, 'lib', 'python3*', 'site-packages'))
-            write_file(os.path.join(folder, 'image-packages.pth'), ''.join(line + '\n' for line in lines))
-            packages = self.packages(self.venv_python)
-            unseen = sorted(name for name in image_packages if name not in packages)
-        if unseen:
-            raise EasyBuildError("The venv does not see %d of the %d packages of the image (%s%s), so pip would "
-                                 "install them again. Nothing was installed.", len(unseen), len(image_packages),
-                                 ', '.join(unseen[:5]), ', ...' if len(unseen) > 5 else '')
-        trace_msg("the venv sees all %d packages of the image" % len(image_packages))
-        return packages
-
-    def install_stage(self, stage, protected):
-        """
-        Install one stage: its commands before, pip, its commands after, its checks.
-
-        Parameters
-        ----------
-        stage : ContainerStage
-        protected : ContainerPackages
-            Packages of the image that pip may not replace.
-
-        Returns
-        -------
-        ContainerPackages
-            The packages there are now.
-        """
-        trace_msg("stage '%s'" % stage.name)
-        where = {'environment': self.stage_environment(stage), 'binds': self.stage_binds(stage)}
-        for command in stage.pre:
-            self.run_stage_command(stage, 'pre', command, **where)
-        pip = [self.venv_python, '-m', 'pip']
-        if stage.upgrade_pip:
-            self.run_pip(stage, pip + ['install', '--upgrade', 'pip'] + stage.pip_options, **where)
-        if stage.requirements:
-            version = self.run_with_user_software(pip + ['--version'], hidden=True).output
-            check_pip(version)
-            trace_msg("installing %d requirement lines with %s" % (
-                len(stage.requirements.strip().splitlines()), ' '.join(version.split()[:2])))
-            requirements, constraints = self.write_pip_files(stage, protected)
-            # bytecode is made once, for all stages, when it's known what is there
-            install = ['install', '--no-compile', '-r', requirements, '-c', constraints]
-            self.run_pip(stage, pip + install + stage.pip_options, **where)
-        for step in ('post', 'verify'):
-            for command in getattr(stage, step):
-                self.run_stage_command(stage, step, command, **where)
-        return self.packages(self.venv_python)
-
-    def write_pip_files(self, stage, protected):
-        """Write requirements and constraints of a stage; return their paths."""
-        folder = os.path.join(self.builddir, 'stages', re.sub(r'[^A-Za-z0-9_.-]', '_', stage.name))
-        replaced = [normal_name(name) for name in stage.allow_replace]
-        texts = {
-            'requirements.txt': stage.requirements,
-            'constraints.txt': ''.join(
-                line + '\n' for line in protected.select(lambda name: name not in replaced).pins),
-        }
-        for name, text in texts.items():
-            write_file(os.path.join(folder, name), text)
-        return [os.path.join(folder, name) for name in texts]
-
-    def stage_environment(self, stage):
-        """Variables of a stage, which reach the container only: the runtime itself must not see them."""
-        environment = {'PIP_CACHE_DIR': os.environ.get('PIP_CACHE_DIR') or os.path.join(self.builddir, 'pip-cache')}
-        for name, value in stage.env.items():
-            for prefix in RUNTIME_PREFIXES:
-                environment['%sENV_%s' % (prefix, name)] = escape_value(value)
-        return environment
-
-    def stage_binds(self, stage):
-        """Binds of a stage: the files and directories of this machine that its requirements name."""
-        folders = []
-        for path in stage.local_paths:
-            folder = path if os.path.isdir(path) else os.path.dirname(path)
-            # a path that is not here is one in the image, or pip will say that it is missing
-            if os.path.exists(path) and folder not in folders:
-                folders.append(folder)
-        return [escape_bind(folder) for folder in folders]
-
-    def run_pip(self, stage, command, **kwargs):
-        """Run pip for a stage; when it fails, say what went wrong and what to do."""
+    @contextlib.contextmanager
+    def modules_loaded(self, modules):
+        """Load environment modules of the host; the value is what they set, for a command in the container."""
+        before = dict(os.environ)
+        if modules:
+            self.modules_tool.load(modules)
         try:
-            self.run_with_user_software(command + ['--no-input', '--progress-bar', 'off'], **kwargs)
-        except RunShellCmdError as err:
-            diagnosis = ContainerDiagnosis((err.output or '') + (err.stderr or ''))
-            if not diagnosis.text:
-                raise
-            package = " (while it was busy with %s)" % diagnosis.package if diagnosis.package else ''
-            raise EasyBuildError("pip failed in stage '%s'%s: %s. The output of pip is above and in the log.",
-                                 stage.name, package, diagnosis.text, exit_code=EasyBuildExit.FAIL_BUILD_STEP)
+            yield {key: value for key, value in os.environ.items() if before.get(key) != value}
+        finally:
+            if modules:
+                restore_env(before)
 
-    def run_stage_command(self, stage, step, command, **kwargs):
-        """Run a command of a stage in the container; a text is a program for bash."""
-        arguments = ['bash', '-c', command] if isinstance(command, str) else list(command)
-        kwargs['environment'] = dict(kwargs['environment'], **self.venv_environment())
-        try:
-            self.run_with_user_software(arguments, **kwargs)
-        except RunShellCmdError as err:
-            raise EasyBuildError("Stage '%s': the command of '%s' failed with exit status %s: %s. Its output is above "
-                                 "and in the log.", stage.name, step, err.exit_code, command,
-                                 exit_code=EasyBuildExit.FAIL_BUILD_STEP)
+    def patch_files(self, stage):
+        """Find the patches of a stage, beside the easyconfig or where EasyBuild looks for sources (list of str)."""
+        return [self.obtain_file(name) for name in stage.patches]
 
-    def venv_environment(self):
-        """Variables that make the venv the active one at install time, as it is when the module is loaded."""
-        path = ':'.join([os.path.join(self.venv, 'bin')] + self.image_search_path())
-        return {'%sENV_%s' % (prefix, name): value for prefix in RUNTIME_PREFIXES
-                for name, value in (('PREPEND_PATH', path), ('VIRTUAL_ENV', self.venv))}
+    def warn(self, text):
+        """Tell the person who installs of something that may be a mistake."""
+        print_warning(text, log=self.log)
 
-    def check_nothing_replaced(self, stage, protected, packages):
-        """
-        Stop if a protected package of the image is hidden by one in user software, and remember what was allowed.
+    # --- installation
 
-        Constraints keep pip from another version; they do not keep it from installing the same one again.
-        """
-        for name in sorted(protected):
-            if not packages.in_user_software(name):
-                continue
-            if name not in [normal_name(item) for item in stage.allow_replace]:
-                raise EasyBuildError("Stage '%s' installed %s==%s, which hides the one of the image (%s). Leave it "
-                                     "out, or allow it for this stage with 'allow_replace': ['%s']", stage.name,
-                                     packages[name][0], packages[name][1], protected[name][1], name,
-                                     exit_code=EasyBuildExit.FAIL_BUILD_STEP)
-            trace_msg("%s of the image was replaced: %s -> %s" % (name, protected[name][1], packages[name][1]))
-            # later stages build on this one
-            del protected[name]
-
-    def make_installdir(self, *args, **kwargs):
-        """Set what a user added by hand aside before EasyBuild erases the earlier installation."""
-        if self.cfg['keep_user_software'] and not self.dry_run and os.path.exists(self.lock_path):
-            self.set_changed_user_software_aside()
-        super().make_installdir(*args, **kwargs)
-
-    def set_changed_user_software_aside(self):
-        """Move directory or SquashFS file out of the earlier installation unless it is as it was installed."""
-        with open(self.lock_path) as lock:
-            installed = json.load(lock).get('user_software', {})
-        stamp = time.strftime('%Y%m%d-%H%M%S')
-        for name in (DIRECTORY, SQUASHFS):
-            path = os.path.join(self.installdir, name)
-            if os.path.lexists(path) and fingerprint(path) != installed.get(name):
-                # beside the installation: on the same file system, a rename can't fail half-way
-                aside = '%s.%s.%s' % (self.installdir, stamp, name)
-                os.rename(path, aside)
-                print_msg("user software of the earlier installation was changed by hand since; it is kept at %s",
-                          aside, log=self.log)
-
-    def install_step(self):
-        """Install the image, then user software: as one SquashFS file if there are requirements, else a directory."""
-        super().install_step()
+    def install_additions(self):
+        """Install user software: as one SquashFS file if there are requirements, else a directory."""
+        super().install_additions()
         target = os.path.join(self.installdir, DIRECTORY)
         if self.dry_run:
             dry_run_msg("Installing user software as %s\n" % (
                 target + '.squashfs' if self.stages else target))
             return
         if self.stages:
-            self.squash(target + '.squashfs')
+            self.compile_bytecode()
+        share_files(self.user_software, group_writes=bool(build_option('group_writable_installdir')))
+        if self.stages:
+            self.squash(os.path.join(self.installdir, SQUASHFS))
         else:
             copy_dir(self.user_software, target, symlinks=True)
-        self.lock['user_software'] = {
-            name: fingerprint(os.path.join(self.installdir, name)) for name in (DIRECTORY, SQUASHFS)
-            if os.path.exists(os.path.join(self.installdir, name))}
-        self.write_lock()
+        self.lock['user_software'] = ContainerUserSoftware(self.installdir).fingerprints
+        if self.repeated:
+            self.repeated.check_after(self.lock)
 
     def squash(self, squashfs):
         """Pack user software, then check that the container sees in the SquashFS file what it saw in the directory."""
-        made = self.packages(self.venv_python)
-        self.compile_bytecode()
-        run_program([os.path.join(self.installdir, 'bin', 'make-squashfs'),
-                     '-d', self.user_software, '-p', str(self.cfg.parallel)],
-                    env=dict(os.environ, SOURCE_DATE_EPOCH=str(FILE_TIME)))
+        made = self.installed_packages
+        command = [os.path.join(self.installdir, 'bin', 'make-squashfs'), '-r', '-d', self.user_software,
+                   '-p', str(self.cfg.parallel)]
+        if self.cfg['squashfs_options']:
+            command += ['--'] + list(self.cfg['squashfs_options'])
+        # the image: to try whether the runtime here can mount what is made
+        result = run_program(
+            command, env=dict(self.install_environment(), SOURCE_DATE_EPOCH=str(FILE_TIME), SIF=self.source_image))
+        for line in result.output.splitlines():
+            if line.startswith('make-squashfs: made '):
+                trace_msg(line.replace(self.installdir + os.sep, '').split(': ', 1)[1])
         packed = self.packages(self.venv_python, user_software=squashfs)
         if packed != made:
             raise EasyBuildError("The container does not see in %s what was installed: %d packages instead of %d",
@@ -410,12 +359,35 @@ class ContainerVenv(ContainerInstall):
             fail_on_error=False, hidden=True)
         set_file_times(self.user_software)
 
+    def keep_from(self, earlier, merge=False):
+        """
+        Keep what a user changed by hand in user software of an earlier installation.
+
+        Where both installations had the same user software to begin with, the changed one is put into the new one.
+        Otherwise (another image, other packages) it's set aside: what was added may not fit what is there now.
+        """
+        before = ContainerUserSoftware(earlier)
+        # without a lock file and not in use, it's the rest of a killed attempt
+        if not self.cfg['keep_user_software'] or not (merge or before.installed):
+            return
+        changed = before.changed
+        if not changed:
+            return
+        if merge and before.installed and before.installed == self.lock['user_software']:
+            ContainerUserSoftware(self.installdir).take_over(before)
+            print_msg("user software was changed by hand since it was installed; it is kept as it is (%s)",
+                      ', '.join(changed), log=self.log)
+            return
+        for path in before.set_aside(changed, prefix=self.installdir):
+            print_msg("user software of the earlier installation was changed by hand since, and is not for this one; "
+                      "it is kept at %s", path, log=self.log)
+
     # --- module
 
     def module_more_binds(self, module):
         """User software, as it is found: the SquashFS file wins over the directory."""
         directory = os.path.join(self.installdir, DIRECTORY)
-        squashfs = directory + '.squashfs'
+        squashfs = os.path.join(self.installdir, SQUASHFS)
         mount = ',%s:%s:image-src=/,ro' % (escape_bind(squashfs), USER_SOFTWARE)
         bind = ',%s:%s' % (escape_bind(directory), USER_SOFTWARE)
         return ''.join([
@@ -428,34 +400,8 @@ class ContainerVenv(ContainerInstall):
 
     def module_environment(self, module):
         """The environment of the image, and what activation of the venv would set where there is user software."""
-        activated = ''.join(module_container_variable(module, name, value) for name, value in (
-            ('VIRTUAL_ENV', self.venv), ('VIRTUAL_ENV_PROMPT', self.venv_name)))
+        variables = {'VIRTUAL_ENV': self.venv, 'VIRTUAL_ENV_PROMPT': self.venv_name}
+        variables.update(self.recorded('venv_environment', {}))
+        activated = ''.join(module_container_variable(module, name, variables[name]) for name in sorted(variables))
         return super().module_environment(module) + \
             module.when_or_unloading(module.is_set('user_software'), activated)
-
-
-def set_file_times(path):
-    """Give everything below a directory, itself and links included, the same time of last change."""
-    for folder, folders, files in os.walk(path, topdown=False):
-        for name in files + folders:
-            os.utime(os.path.join(folder, name), (FILE_TIME, FILE_TIME), follow_symlinks=False)
-    os.utime(path, (FILE_TIME, FILE_TIME))
-
-
-def fingerprint(path):
-    """
-    Return what changes when a user changes user software: SHA256 of a file, or of a list of what is in a directory.
-
-    For a directory names, kinds, sizes and link targets count, not contents: reading tens of thousands of small files
-    takes minutes on a parallel file system. Bytecode does not count, Python writes it when it likes.
-    """
-    if os.path.isfile(path):
-        return compute_checksum(path, CHECKSUM_TYPE_SHA256)
-    digest = hashlib.sha256()
-    for folder, folders, files in os.walk(path):
-        folders[:] = sorted(name for name in folders if name != '__pycache__')
-        for name in sorted(files + folders):
-            entry = os.path.join(folder, name)
-            what = os.readlink(entry) if os.path.islink(entry) else os.path.isdir(entry) or os.path.getsize(entry)
-            digest.update(repr((os.path.relpath(entry, path), what)).encode('utf-8', 'surrogateescape'))
-    return digest.hexdigest()

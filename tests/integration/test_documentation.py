@@ -30,7 +30,8 @@ def run(script, folder):
 @pytest.fixture
 def clone(tmp_path):
     """A folder with the demo's env.sh, whose installations go to this folder."""
-    subprocess.run(["make", "demo"], cwd=CHECKOUT, check=True, capture_output=True)
+    made = subprocess.run(["make", "demo"], cwd=CHECKOUT, check=False, capture_output=True, text=True)
+    assert made.returncode == 0, made.stdout[-3000:] + made.stderr[-3000:]
     (tmp_path / ".demo").mkdir()
     text = (CHECKOUT / ".demo" / "env.sh").read_text()
     modules = tmp_path / "eb" / "modules" / "all"

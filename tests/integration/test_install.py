@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import stat
 import subprocess
 import sys
@@ -75,10 +76,8 @@ def test_without_requirements_there_is_a_directory(installed_once):
 def test_pip_is_the_one_of_the_venv(installed_once):
     """S000-14: pip is `python -m pip` of the venv, and a look at where it lies comes before it."""
     log = log_of(installed_once.root(installed_once.SQUASHED))
-    check = log.index("/user-software/venv/pytorch/bin/python -m pip --version")
     install = log.index("/user-software/venv/pytorch/bin/python -m pip install")
-    assert check < install
-    assert "from /user-software/venv/pytorch/lib/python3.11/site-packages/pip" in log[check:install]
+    assert re.search(r'\["pip", "[0-9.]+", "/user-software/venv/pytorch/lib/python3.11/site-packages"\]', log[:install])
 
 
 def test_requirements_reach_pip_byte_for_byte(site, wheels):
@@ -340,66 +339,6 @@ def test_an_image_without_a_venv(site):
     assert {path.name for path in (root / "bin").iterdir()} == {"start-shell", "list-packages"}
     output = site.bash("module load Example/1.0 && start-shell -c 'echo $APPTAINER_NAME; type -P python3'").stdout
     assert output.split() == ["example.sif", "/usr/bin/python3"]
-
-
-# --- user software that was changed by hand
-
-
-def add_by_hand(site, wheels):
-    """Do what a user does to the module: add a package and pack it."""
-    site.bash(f"""
-        set -e
-        module load Example/1.0
-        singularity exec -B {wheels} $SIF pip install --no-index --find-links {wheels} byhand
-        make-squashfs
-        rm -r $CONTAINERROOT/user-software
-    """)
-
-
-def kept(site):
-    """What was set aside."""
-    return sorted(path.name for path in (site.prefix / "eb/software/Example").iterdir() if path.name != "1.0")
-
-
-def test_additions_survive_a_new_installation(site, wheels):
-    """S002-44: installed again with EasyBuild: the user's SquashFS or directory is backed up, a message says where."""
-    easyconfig = site.easyconfig(TEXT)
-    site.eb(easyconfig)
-    add_by_hand(site, wheels)
-    squashfs = site.prefix / "eb/software/Example/1.0/user-software.squashfs"
-    content = squashfs.read_bytes()
-    result = site.eb(easyconfig, "--rebuild")
-    (name,) = kept(site)
-    path = site.prefix / "eb/software/Example" / name
-    assert path.read_bytes() == content
-    assert str(path) in result.stdout
-    assert not squashfs.exists()
-
-    (site.prefix / "eb/software/Example/1.0/user-software/mine").write_text("mine")
-    site.eb(easyconfig, "--rebuild")
-    (directory,) = set(kept(site)) - {name}
-    assert (site.prefix / "eb/software/Example" / directory / "mine").read_text() == "mine"
-
-
-def test_nothing_is_kept_that_was_not_changed(site, wheels):
-    """S002-44: what is as it was installed, loaded and used in between, is simply installed again."""
-    easyconfig = site.easyconfig(TEXT)
-    site.eb(easyconfig)
-    site.bash("module load Example/1.0 && singularity exec $SIF python -c 'import pip._internal, venv'")
-    site.eb(easyconfig, "--rebuild")
-    easyconfig = site.easyconfig(TEXT + requirements("greeting"))
-    site.eb(easyconfig, "--rebuild", **wheel_settings(wheels))
-    site.eb(easyconfig, "--rebuild", **wheel_settings(wheels))
-    assert kept(site) == []
-
-
-def test_keeping_can_be_switched_off(site, wheels):
-    """S002-44: keep_user_software = False is EasyBuild's behaviour."""
-    easyconfig = site.easyconfig(TEXT + "keep_user_software = False\n")
-    site.eb(easyconfig)
-    add_by_hand(site, wheels)
-    site.eb(easyconfig, "--rebuild")
-    assert kept(site) == []
 
 
 # --- images of another build

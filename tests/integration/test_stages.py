@@ -1,17 +1,20 @@
 """Stages with the real pip in the real container: order, isolation, protection, checks, diagnosis."""
 
 import hashlib
+import http.server
 import io
 import json
 import re
 import subprocess
 import tarfile
+import threading
+import zipfile
 from pathlib import Path
 
 import pytest
 from conftest import Installed, wheel_settings
 from packaging.version import Version
-from support import CHECKOUT, make_wheel
+from support import CHECKOUT, EASYBLOCKS, make_wheel
 
 TEXT = Installed.TEXT
 
@@ -43,9 +46,14 @@ def project_files(name, needs):
 
 def make_sdist(folder, name, needs):
     """Write such a source distribution into a folder."""
-    with tarfile.open(folder / f"{name}-1.0.tar.gz", "w:gz") as archive:
-        for file, text in project_files(name, needs).items():
-            info = tarfile.TarInfo(f"{name}-1.0/{file}")
+    make_archive(folder / f"{name}-1.0.tar.gz", f"{name}-1.0", project_files(name, needs))
+
+
+def make_archive(path, top, files):
+    """Write texts by file name into an archive, below one directory."""
+    with tarfile.open(path, "w:gz") as archive:
+        for file, text in files.items():
+            info = tarfile.TarInfo(f"{top}/{file}")
             info.size = len(text.encode())
             archive.addfile(info, io.BytesIO(text.encode()))
 
@@ -67,7 +75,7 @@ def install(site, packages):
 
     def run(stages, check=True, extra="", **environment):
         text = TEXT + extra + f"requirements = {stages!r}\n"
-        return site.eb(site.easyconfig(text), check=check, **wheel_settings(packages), **environment)
+        return site.eb(site.easyconfig(text), check=check, **{**wheel_settings(packages), **environment})
 
     return run
 
@@ -82,10 +90,10 @@ def message(result):
     return " ".join((result.stdout + result.stderr).split())
 
 
-def failed(result, site):
-    """Check that eb failed in its build step and left no module; return what it printed."""
-    assert result.returncode == 16
-    assert not list(site.modules.rglob("1.0.lua"))
+def failed(result, site, suffix=""):
+    """Check that eb failed and left no module; return what it printed."""
+    assert result.returncode != 0
+    assert not list(site.modules.rglob(f"Example/1.0{suffix}.lua"))
     return message(result)
 
 
@@ -118,6 +126,12 @@ def test_a_failing_stage_stops_the_later_ones(site, install):
     ], check=False)
     assert "pip failed in stage 'first'" in failed(result, site)
     assert "second" not in result.stdout
+
+
+def test_a_stage_without_a_pip_of_its_own(site, install):
+    """S000-14: the pip of the venv is gone, that of the image would install elsewhere: refused before it runs."""
+    stages = [{"requirements": "plain", "pre": ["rm -r $VIRTUAL_ENV/lib/python3.11/site-packages/pip*"]}]
+    assert "The pip of the venv is not in /user-software but here: /opt/" in failed(install(stages, check=False), site)
 
 
 def test_variables_exist_in_their_stage_only(site, install):
@@ -230,7 +244,10 @@ def test_a_git_repository(site, install, tmp_path):
         subprocess.run(["git", *command], cwd=work, check=True)
     stages = [{"name": "git", "requirements": f"git+file://{bare}#egg=fromgit", "no_build_isolation": True}]
     stages[0]["env"] = {"PATH": "/user-software/venv/pytorch/bin"}
-    assert "git is missing in the image" in failed(install(stages, check=False), site)
+    result = install(stages, check=False)
+    text = failed(result, site)
+    assert "Stage 'git' has a requirement from a git repository, but git is missing in the image" in text
+    assert "-m pip install" not in result.stdout
     del stages[0]["env"]
     install(stages)
     assert "fromgit==1.0" in lock(site)["venv_packages"]
@@ -278,3 +295,257 @@ def test_the_same_installation_gives_the_same_bytes(site, install, packages):
     code = "import plain, importlib.util as u; print(plain.__cached__, u.cache_from_source(plain.__file__))"
     output = site.bash(f"module load Example/1.0 && singularity exec $SIF python -v -c '{code}' 2>&1").stdout
     assert re.search(r"__pycache__/plain.cpython-\d+.pyc matches /user-software/.*/plain.py", output)
+
+
+# --- compiled packages, patches, modules of the host
+
+# the few lines of the C interface of Python 3.11 that a module needs, so that a compiler without headers is enough
+EXTENSION = r"""
+typedef struct { long refcount; void *type; void *init; long index; void *copy; } Base;
+typedef struct { Base base; const char *name; const char *doc; long size; void *methods[5]; } Definition;
+extern void *PyModule_Create2(Definition *, int);
+extern int PyModule_AddIntConstant(void *, const char *, long);
+static Definition definition = {{1}, "compiled", "", -1};
+void *PyInit_compiled(void) {
+    void *module = PyModule_Create2(&definition, 1013);
+    PyModule_AddIntConstant(module, "answer", ANSWER);
+    return module;
+}
+"""
+
+COMPILING_BACKEND = """
+import os
+import subprocess
+import zipfile
+
+def build_wheel(folder, *_):
+    command = [os.environ["CC"], "-shared", "-nostdlib", "-DANSWER=" + os.environ["ANSWER"], "-o", "compiled.so"]
+    subprocess.run([*command, "compiled.c"], check=True)
+    name = "compiled-1.0-cp311-cp311-linux_x86_64.whl"
+    with zipfile.ZipFile(folder + "/" + name, "w") as wheel:
+        wheel.write("compiled.so", "compiled.cpython-311-x86_64-linux-gnu.so")
+        wheel.writestr("compiled-1.0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: compiled\\nVersion: 1.0\\n")
+        wheel.writestr("compiled-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: false\\n")
+        wheel.writestr("compiled-1.0.dist-info/RECORD", "")
+    return name
+"""
+
+
+def test_a_compiled_extension(site, install, packages):
+    """S000-05, S003-12: a package is compiled in the container with the compiler and flags of its stage."""
+    files = {**project_files("compiled", "json"), "backend.py": COMPILING_BACKEND, "compiled.c": EXTENSION}
+    make_archive(packages / "compiled-1.0.tar.gz", "compiled-1.0", files)
+    stages = [{"name": "extension", "requirements": "compiled", "no_build_isolation": True}]
+    text = failed(install(stages, check=False), site)
+    assert "pip failed in stage 'extension'" in text or "KeyError: 'CC'" in text
+    stages[0]["env"] = {"CC": "tcc", "ANSWER": "42"}
+    install([*stages, {"verify": ["python -c 'import compiled; assert compiled.answer == 42'"]}])
+    code = "import compiled; print(compiled.answer, compiled.__file__)"
+    output = site.bash(f"module load Example/1.0 && singularity exec $SIF python -c '{code}'").stdout.split()
+    assert output[0] == "42"
+    assert output[1].startswith("/user-software/venv/pytorch/lib")
+
+
+def patch(old, new):
+    """The text of a patch for backend.py of a project, which changes its only line that says what it's built with."""
+    return "--- a/marker.txt\n+++ b/marker.txt\n@@ -1 +1 @@\n-" + old + "\n+" + new + "\n"
+
+
+@pytest.fixture
+def patched(packages, site):
+    """A source distribution with a marker, and two patches for it that fit in the order of their names only."""
+    backend = BACKEND.format(name="marked", needs="json").replace(
+        '"built_with = \'json\'"', '"marker = " + repr(open("marker.txt").read().strip())')
+    files = {**project_files("marked", "json"), "backend.py": backend, "marker.txt": "original\n"}
+    make_archive(packages / "marked-1.0.tar.gz", "marked-1.0", files)
+    (site.prefix / "01-first.patch").write_text(patch("original", "first"))
+    (site.prefix / "02-second.patch").write_text(patch("first", "second"))
+    return {"requirements": "marked", "no_build_isolation": True, "patches": ["02-second.patch", "01-first.patch"]}
+
+
+def test_patches_are_applied_in_name_order(site, install, patched):
+    """S004-12: patches are applied to the source in name order; their checksums are in the lock."""
+    install([patched])
+    code = "import marked; print(marked.marker)"
+    output = site.bash(f"module load Example/1.0 && singularity exec $SIF python -c '{code}'").stdout
+    assert output == "second\n"
+    assert {Path(path).name for path in lock(site)["local_files"]} == {"01-first.patch", "02-second.patch"}
+
+
+def test_a_failing_patch_stops(site, install, patched):
+    """S004-12: a patch that does not fit stops the installation, naming it."""
+    (site.prefix / "02-second.patch").write_text(patch("something else", "second"))
+    assert "02-second.patch" in failed(install([patched], check=False), site)
+
+
+def test_a_source_tree_is_patched_as_a_copy(site, install, patched, packages, tmp_path):
+    """S004-12: the requirement is a source tree of this machine: a copy of it is patched."""
+    subprocess.run(["tar", "-xf", packages / "marked-1.0.tar.gz", "-C", tmp_path], check=True)
+    patched["requirements"] = str(tmp_path / "marked-1.0")
+    install([patched, {"verify": ["python -c 'import marked; assert marked.marker == \"second\"'"]}])
+    assert (tmp_path / "marked-1.0" / "marker.txt").read_text() == "original\n"
+
+
+def test_modules_of_the_host_are_loaded_for_a_stage(site, install):
+    """S003-11 (in part): modules of a stage are loaded for it and unloaded after; a missing one is named."""
+    folder = site.modules / "Tools"
+    folder.mkdir(parents=True)
+    (folder / "1.0.lua").write_text('setenv("TOOLS_FLAGS", "from the module")\n')
+    install([
+        {"modules": ["Tools/1.0"], "pre": ['test "$TOOLS_FLAGS" = "from the module"']},
+        {"pre": ['test -z "${TOOLS_FLAGS+set}"']},
+    ], MODULEPATH=site.modules)
+    result = install([{"modules": ["NoTools/1.0"], "pre": ["true"]}], check=False, extra="versionsuffix = '-x'\n")
+    assert "NoTools/1.0" in failed(result, site, suffix="-x")
+
+
+# --- what the machine and the index do
+
+
+@pytest.fixture
+def refusing_index():
+    """An index that answers 403 to everything."""
+
+    class Refuse(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_error(403)
+
+        def log_message(self, *_):
+            """Nothing on the terminal."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refuse) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/simple"
+        server.shutdown()
+
+
+def test_an_index_that_refuses(site, install, refusing_index):
+    """An index answers 403: the error says that it refuses, and what to check."""
+    settings = {"PIP_NO_INDEX": "0", "PIP_FIND_LINKS": "/nowhere", "PIP_INDEX_URL": refusing_index}
+    text = failed(install([{"requirements": "nothing"}], check=False, **settings), site)
+    assert "the index refuses (HTTP 403)" in text
+
+
+def test_no_network(site, install):
+    """Nothing answers at the address of the index: the error says there is no network, and what to do."""
+    settings = {"PIP_NO_INDEX": "0", "PIP_FIND_LINKS": "/nowhere", "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
+                "PIP_RETRIES": "0"}
+    text = failed(install([{"requirements": "nothing"}], check=False, **settings), site)
+    assert "there is no network here" in text
+
+
+def test_a_full_disk(site, packages, tmp_path):
+    """No space where user software is made: the error says that the disk is full; nothing is installed."""
+    make_wheel(packages, "big", module_text="data = '" + "x" * 40_000_000 + "'\n")
+    build = tmp_path / "build"
+    build.mkdir()
+    eb = ["eb", *site.eb_options, f"--buildpath={build}", site.easyconfig(TEXT + "requirements = ['big']\n")]
+    # a small file system in a mount namespace of its own: gone when the command ends
+    script = 'mount -t tmpfs -o size=40m none "$0" && exec "$@"'
+    command = ["unshare", "--mount", "--map-root-user", "sh", "-c", script, build, *eb]
+    text = failed(site.run(command, check=False, **wheel_settings(packages)), site)
+    assert "the disk is full" in text
+
+
+def test_the_settings_of_the_hosts_python_do_not_matter(site, install, tmp_path):
+    """S003-14: PYTHONPATH and PYTHONUSERBASE of the host: neither installation nor commands are affected."""
+    (tmp_path / "numpy.py").write_text("raise SystemExit('the wrong numpy')\n")
+    settings = {"PYTHONPATH": str(tmp_path), "PYTHONUSERBASE": str(tmp_path / "base")}
+    install([{"requirements": "plain", "verify": ["python -c 'import numpy, plain'"]}], **settings)
+    script = "module load Example/1.0 && start-shell -c 'python -c \"import numpy, plain\"' && list-packages"
+    assert "plain" in site.bash(script, **settings).stdout
+    assert not (tmp_path / "base").exists()
+
+
+def test_pip_keeps_its_files_where_the_user_says(site, install, tmp_path):
+    """S003-13: PIP_CACHE_DIR is where pip's cache is; without it, it's in the build directory and never in the home."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    stages = [{"name": "a", "requirements": "faketorch"}, {"requirements": "kernels", "no_build_isolation": True}]
+    install(stages, PIP_CACHE_DIR=cache)
+    assert list(cache.rglob("kernels-1.0-py3-none-any.whl"))
+    assert not (site.home / ".cache" / "pip").exists()
+
+
+# --- images that set PYTHONPATH; what is recorded
+
+
+def test_an_image_that_sets_pythonpath(site, install, packages, tmp_path):
+    """The image sets PYTHONPATH: what is there is seen and protected, and an upgrade that is allowed is used."""
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    wheel = make_wheel(packages, "shipped")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    make_wheel(packages, "shipped", version="2.0")
+    make_wheel(packages, "fresh", requires=["shipped"])
+    # as the image would: a script among those that the runtime reads when a container starts
+    script = tmp_path / "91-environment.sh"
+    script.write_text("export PYTHONPATH=/opt/modules\n")
+    script.chmod(0o755)
+    binds = f"binds = ['{folder}:/opt/modules', '{script}:/.singularity.d/env/91-environment.sh']\n"
+
+    assert "allow_replace" in failed(install([{"requirements": "shipped>=2"}], check=False, extra=binds), site)
+    install([{"requirements": "shipped>=2\nfresh", "allow_replace": ["shipped"]}], extra=binds)
+    record = lock(site)
+    assert "shipped==1.0" in record["image_packages"]
+    assert {"shipped==2.0", "fresh==1.0"} <= set(record["venv_packages"])
+    code = "import shipped, fresh; print(shipped.__version__)"
+    for options in ([], ["--module-only", "--force"]):
+        site.eb(site.prefix / "Example-1.0.eb", *options, **wheel_settings(packages))
+        output = site.bash(f"module load Example/1.0 && singularity exec $SIF python -c '{code}'").stdout
+        assert output == "2.0\n"
+    # without user software it's what the image says
+    (site.prefix / "eb/software/Example/1.0/user-software.squashfs").unlink()
+    code = "import shipped; print(shipped.__version__)"
+    assert site.bash(f"module load Example/1.0 && singularity exec $SIF python3 -c '{code}'").stdout == "1.0\n"
+
+
+def test_what_took_part_is_in_the_lock(site, install):
+    """S003-21, S000-18: versions of module and packages apart, of pip, runtime and ebsif; what pip installed from."""
+    install(["plain"], extra="version = '1.0'\n")
+    record = lock(site)
+    assert record["module"] == {"name": "Example", "version": "1.0", "versionsuffix": ""}
+    assert re.fullmatch(r"\d+\.\d+.*", record["versions"]["pip"])
+    assert "version" in record["versions"]["runtime"]
+    assert record["versions"]["ebsif"] == (EASYBLOCKS / "container_files/VERSION").read_text().strip()
+    assert record["artifacts"]["plain"]["file"] == "plain-1.0-py3-none-any.whl"
+    bill = json.loads((site.prefix / "eb/software/Example/1.0/share/ebsif/sbom.cdx.json").read_text())
+    assert "pkg:pypi/plain@1.0" in {component.get("purl") for component in bill["components"]}
+
+
+def test_findings_are_printed_before_anything_is_installed(site, install, packages):
+    """S000-02: a package that needs torch in an isolated stage: a warning by name, before pip runs."""
+    make_wheel(packages, "apex")
+    result = install([{"name": "kernels", "requirements": "apex"}])
+    output = result.stdout + result.stderr
+    assert "stage 'kernels': apex is built against torch" in " ".join(output.split())
+
+
+def test_packages_are_added_later(installed_once):
+    """S002-39, S002-40, S004-15: what is in /user-software is packed and mounted; pip says how to go on."""
+    root = installed_once.root(installed_once.SQUASHED)
+    for command in ("pip", "python -m pip", "pip3"):
+        result = installed_once.load(installed_once.SQUASHED, f"singularity exec $SIF {command} install byhand", False,
+                                     **wheel_settings(installed_once.wheels), APPTAINER_BIND=installed_once.wheels)
+        assert result.returncode != 0
+        assert "Read-only file system" in result.stderr
+        assert "run `unmake-squashfs`" in result.stderr, result.stderr
+    for command in ("pip list", "pip install --help", "python -c 'import sys; sys.exit(0)'"):
+        result = installed_once.load(installed_once.SQUASHED, f"singularity exec $SIF {command}")
+        assert "unmake-squashfs" not in result.stderr
+    assert not (installed_once.site.home / ".local").exists()
+    assert (root / "user-software.squashfs").exists()
+
+
+def test_nothing_depends_on_the_framework(site):
+    """S002-51: another framework is packaged: nothing but data changes."""
+    texts = []
+    for name in ("PyTorch", "jax"):
+        site.eb(site.easyconfig(TEXT.replace("venv_name = 'pytorch'\n", ""), name=name))
+        text = (site.modules / name / "1.0.lua").read_text().replace("envs/pytorch", "envs/E")
+        text = text.replace('CONDA_DEFAULT_ENV", "pytorch"', 'CONDA_DEFAULT_ENV", "E"')
+        texts.append(re.sub(name, "NAME", text, flags=re.IGNORECASE))
+        output = site.bash(f"module load {name}/1.0 && singularity exec $SIF python -c 'import sys; print(sys.prefix)'")
+        assert output.stdout.strip() == f"/user-software/venv/{name.lower()}"
+    assert texts[0] == texts[1]

@@ -250,3 +250,70 @@ def test_help_is_the_description_of_the_command(installation):
     assert result.returncode == 0
     assert "Usage: make-squashfs" in result.stdout
     assert "#" not in result.stdout
+
+
+def compression(installation):
+    """The compression of the SquashFS file that was made."""
+    shown = subprocess.run(
+        ["unsquashfs", "-s", installation / "user-software.squashfs"], capture_output=True, text=True, check=True
+    ).stdout
+    return next(line.split()[1] for line in shown.splitlines() if line.startswith("Compression"))
+
+
+def test_zstd_is_used_where_it_can_be_mounted(installation, tmp_path):
+    """Where the runtime mounts zstd, tried with the image, that is used; where it does not, or none is there, gzip."""
+    # the runtime can't mount anything from the other place: blank after comma, colon after comma
+    installation = installation.rename(tmp_path / "another:place,with odd characters")
+    image = installation / "an image.sif"
+    image.symlink_to(os.environ["EBSIF_TEST_BASE_IMAGE"])
+    assert run(installation, MAKE).returncode == 0
+    assert compression(installation) == "zstd"
+
+    (installation / "user-software.squashfs").unlink()
+    refuses = fake_program(tmp_path / "bin", "apptainer", "exit 255")
+    assert run(installation, MAKE, path=refuses).returncode == 0
+    assert compression(installation) == "gzip"
+
+    (installation / "user-software.squashfs").unlink()
+    image.unlink()
+    assert run(installation, MAKE).returncode == 0
+    assert compression(installation) == "gzip"
+
+
+def test_the_compression_can_be_chosen(installation):
+    """What follows -- goes to mksquashfs; what is not an option of either is refused."""
+    assert run(installation, MAKE, "-p", "1", "--", "-comp", "xz").returncode == 0
+    assert compression(installation) == "xz"
+    (installation / "user-software.squashfs").unlink()
+    before = listing(installation)
+    assert run(installation, MAKE, "xz").returncode == 64
+    assert run(installation, MAKE, "-x").returncode == 64
+    assert run(installation, MAKE, "--", "-comp", "no-such").returncode == 4
+    assert listing(installation) == before
+
+
+def test_the_same_bytes_whoever_packs(installation):
+    """With -r all belong to root: the same files give the same bytes."""
+    digests = []
+    for owner in (0, 12345):
+        if os.getuid() == 0:
+            os.chown(installation / "user-software" / "secret", owner, owner)
+        environment = dict(os.environ, SOURCE_DATE_EPOCH="315532800")
+        subprocess.run([installation / "bin" / MAKE, "-r"], check=True, capture_output=True, env=environment)
+        digests.append((installation / "user-software.squashfs").read_bytes())
+        (installation / "user-software.squashfs").unlink()
+    assert digests[0] == digests[1]
+
+
+def test_a_group_may_use_what_is_made(installation):
+    """S002-45: the group shares the installation: it may read and write what is packed, and what is unpacked."""
+    (installation / "user-software" / "secret").chmod(0o600)
+    (installation / "user-software" / "group").chmod(0o700)
+    installation.chmod(0o2775)
+    assert run(installation, MAKE).returncode == 0
+    shutil.rmtree(installation / "user-software")
+    assert run(installation, UNMAKE).returncode == 0
+    for path in [installation / "user-software", *(installation / "user-software").rglob("*")]:
+        if not path.is_symlink():
+            wanted = 0o2070 if path.is_dir() else 0o060
+            assert path.stat().st_mode & wanted == wanted, path

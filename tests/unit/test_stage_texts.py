@@ -1,10 +1,16 @@
 """Stages and diagnosis, as texts."""
 
+import re
+import subprocess
+
 import pytest
 from easybuild.easyblocks.generic.containerdiagnosis import ContainerDiagnosis
-from easybuild.easyblocks.generic.containerpackages import check_pip
+from easybuild.easyblocks.generic.containerlint import ContainerLint, package_name
+from easybuild.easyblocks.generic.containerpackages import ContainerPackages, gpu_label, pip_version
+from easybuild.easyblocks.generic.containerpip import by_name
 from easybuild.easyblocks.generic.containerstage import ContainerStage
 from easybuild.tools.build_log import EasyBuildError
+from support import CHECKOUT
 
 
 def stage(**properties):
@@ -28,7 +34,8 @@ def stage(**properties):
 )
 def test_properties_become_options_of_pip(properties, options):
     """Each property is one option, its value one word."""
-    assert stage(**properties).pip_options == options
+    made = stage(**properties)
+    assert made.pip_options + made.pip_places == options
 
 
 def test_the_recipe_for_mpi4py():
@@ -55,7 +62,8 @@ def test_the_recipe_for_horovod():
 def test_the_recipe_for_packages_beside_torch():
     """S003-08: no_deps and extra_index_url: torchaudio and torchvision can't bring a torch of their own."""
     made = stage(requirements="torchaudio\ntorchvision", no_deps=True, extra_index_url=["https://example.org/cpu"])
-    assert made.pip_options == ["--no-deps", "--extra-index-url", "https://example.org/cpu"]
+    assert made.pip_options == ["--no-deps"]
+    assert made.pip_places == ["--extra-index-url", "https://example.org/cpu"]
 
 
 def test_the_flags_of_a_source_build_are_variables_of_a_stage():
@@ -82,6 +90,8 @@ def test_the_order_is_that_of_the_list():
         ([{"name": "a"}, {"name": "a"}], "two stages are named 'a'"),
         ([{"name": "a"}, "b"], "should be a text or a list of texts"),
         (5, "should be a text or a list of texts"),
+        ([{"patches": ["a.patch"], "requirements": "a\nb"}], "'patches' are for the source of one package, but there"),
+        ([{"patches": ["a.patch"]}], "but there are 0 requirements"),
     ],
 )
 def test_wrong_stages_are_named(value, expected):
@@ -105,9 +115,10 @@ def test_files_of_this_machine_are_found():
 
 def test_the_pip_of_another_place_is_refused():
     """S000-14: a pip that is not the venv's would install elsewhere."""
-    check_pip("pip 23.0.1 from /user-software/venv/x/lib/python3.11/site-packages/pip (python 3.11)")
-    with pytest.raises(EasyBuildError, match="not in /user-software"):
-        check_pip("pip 23.0.1 from /usr/lib/python3/dist-packages/pip (python 3.11)")
+    assert pip_version(ContainerPackages(pip=("pip", "23.0.1", "/user-software/venv/x/lib"))) == "23.0.1"
+    for packages in ({"pip": ("pip", "23.0.1", "/usr/lib/python3/dist-packages")}, {}):
+        with pytest.raises(EasyBuildError, match="not in /user-software"):
+            pip_version(ContainerPackages(packages))
 
 
 @pytest.mark.parametrize(
@@ -121,6 +132,11 @@ def test_the_pip_of_another_place_is_refused():
         ("ERROR: x-1.0-cp39-win32.whl is not a supported wheel on this platform.", "wheel x-1.0-cp39-win32.whl"),
         ("ERROR: No matching distribution found for nothing==1", "no index or folder"),
         ("SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate", "EBSIF_INSTALL_BIND"),
+        (
+            "ERROR: Could not find a version that satisfies the requirement torchvision==0.22.1+rocm6.2\n"
+            "ERROR: No matching distribution found for torchvision==0.22.1+rocm6.2",
+            "a build for one kind of GPU software",
+        ),
         ("something nobody has seen before", ""),
     ],
 )
@@ -128,3 +144,158 @@ def test_what_pip_says_is_explained(output, expected):
     """S000-08 (git), and what else really happens: disk, quota, network, index, platform."""
     text = ContainerDiagnosis(output).text
     assert expected in text if expected else text == ""
+
+
+@pytest.mark.parametrize(
+    ("library", "kind"),
+    [
+        ("libcudart.so.12", "CUDA"), ("libnvrtc.so.12", "CUDA"), ("libamdhip64.so.6", "ROCm"), ("librccl.so.1", "ROCm"),
+        ("libz.so.1", None),
+    ],
+)
+def test_a_library_of_other_gpu_software_is_explained(library, kind):
+    """A wheel for another ROCm or CUDA: what its import says is put into words."""
+    output = f"ImportError: {library}: cannot open shared object file: No such file or directory"
+    text = ContainerDiagnosis(output).library
+    assert (f"a {kind} that the image does not have (it wants {library})" in text) if kind else text == ""
+
+
+@pytest.mark.parametrize(
+    ("version", "label"),
+    [
+        ("2.7.1+rocm6.2.4", ("rocm", "6.2")), ("2.7.1+cu126", ("cu", "12.6")), ("2.7.1+cpu", ("cpu", None)),
+        ("2.7.1", (None, None)), ("0.6.0+git123", (None, None)),
+    ],
+)
+def test_labels_of_gpu_software(version, label):
+    """Kind and version of GPU software are in the local label of a version."""
+    assert gpu_label(version) == label
+
+
+@pytest.mark.parametrize("torch", ["2.7.1+rocm6.2.4", "2.7.1+cu124", "2.7.1+cpu"])
+def test_protection_is_the_same_for_every_kind_of_gpu(torch):
+    """S000-15: ROCm, CUDA or none: the same stages, constraints and messages."""
+    image = ContainerPackages.from_output(f'{{"packages": [["torch", "{torch}", "/opt/x"]], "python_path": ""}}')
+    assert image.pins == [f"torch=={torch}"]
+    output = f"The user requested (constraint) torch=={torch}\n    x 1.0 depends on torch>=3\n"
+    assert f"torch=={torch} of the image can't be replaced, but: x 1.0 depends on torch>=3" in \
+        ContainerDiagnosis(output).text
+    made = stage(requirements="apex", no_build_isolation=True)
+    assert made.pip_options == ["--no-build-isolation"]
+
+
+@pytest.mark.parametrize(
+    ("torch", "name", "version", "wrong"),
+    [
+        ("2.7.1+rocm6.2.4", "torchvision", "0.22.1+rocm6.2.4", False),
+        ("2.7.1+rocm6.2.4", "torchvision", "0.22.1+rocm6.1", True),
+        ("2.7.1+rocm6.2.4", "torchvision", "0.22.1+cu126", True),
+        ("2.7.1+rocm6.2.4", "nvidia-cublas-cu12", "12.6.4.1", True),
+        ("2.7.1+cu124", "nvidia-cublas-cu12", "12.4.5.8", False),
+        ("2.7.1+cu124", "torchaudio", "2.7.1+cu126", True),
+        ("2.7.1", "torchaudio", "2.7.1+cu126", False),
+        ("2.7.1+cpu", "einops", "0.8", False),
+    ],
+)
+def test_packages_for_other_gpu_software_are_named(torch, name, version, wrong):
+    """A package for another ROCm or CUDA than the image's torch is named, with both versions."""
+    image = ContainerPackages({"torch": ("torch", torch, "/opt"), name: (name, version, "/user-software/x")})
+    texts = image.select(lambda other: other == name).for_other_gpu(image)
+    assert texts == ([f"{name} {version}, but the torch it is used with is {torch}"] if wrong else [])
+
+
+def findings(*properties, image=("torch", "setuptools", "wheel", "ninja", "packaging"), pip="23.0.1"):
+    """What the lint finds in stages."""
+    return ContainerLint(ContainerStage.from_parameter(list(properties)), image, pip).findings
+
+
+@pytest.mark.parametrize(
+    "line", ["apex", "flash-attn==2.8.3", "Flash_Attn", "deepspeed[ops]>=0.14 ; python_version > '3'",
+             "git+https://github.com/NVIDIA/apex.git@25.04#egg=apex", "apex @ git+https://github.com/ROCm/apex",
+             "git+https://github.com/ROCm/flash-attention.git#egg=flash_attn", "xformers"],
+)
+def test_packages_that_need_torch_to_build(line):
+    """S000-02: built against torch: reported by name if the stage is isolated or has torch itself."""
+    name = package_name(line)
+    (text,) = findings({"name": "kernels", "requirements": line})
+    assert f"stage 'kernels': {name} is built against torch, but builds of this stage are isolated" in text
+    (text,) = findings({"requirements": ["torch", line], "no_build_isolation": True})
+    assert f"{name} is built against torch, which is in the same stage" in text
+    assert findings({"requirements": line, "no_build_isolation": True}) == []
+
+
+def test_what_needs_no_torch_is_not_reported():
+    """S000-02: no alarm for other packages, for wheels, and for what may only be a wheel."""
+    assert findings({"requirements": "einops\ntorchmetrics\n/w/flash_attn-2.8-cp311-linux_x86_64.whl"}) == []
+    assert findings({"requirements": "flash-attn", "options": ["--only-binary=:all:"]}) == []
+
+
+def test_build_requirements_are_asked_for():
+    """S000-22: isolation is off: setuptools, wheel, ninja, packaging have to be in the image or an earlier stage."""
+    kernels = {"name": "kernels", "requirements": "mykernels", "no_build_isolation": True}
+    (text,) = findings(kernels, image=["setuptools"])
+    assert "stage 'kernels' builds without isolation" in text
+    assert "wheel, ninja, packaging" in text
+    assert findings({"requirements": "wheel\nninja>=1\npackaging"}, kernels, image=["setuptools"]) == []
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({"requirements": 'apex --global-option="--cpp_ext"'}, "deprecated since pip 24.2"),
+        ({"requirements": 'x --config-settings "--build-option=--cpp_ext"'}, "needs pip 23.1 or newer"),
+        ({"requirements": "x", "options": ["--install-option=--y"]}, "removed in pip 23.1"),
+        ({"requirements": "x @ git+file:///a/b"}, "spelling of a git address"),
+    ],
+)
+def test_options_that_depend_on_the_version_of_pip(properties, expected):
+    """S000-07: the meaning depends on the version of pip: a warning with the version that is there."""
+    texts = [text for text in findings(dict(properties, no_build_isolation=True)) if expected in text]
+    assert texts
+    assert "The pip here is 23.0.1" in texts[0]
+    # a stage that takes the pip it wants
+    assert not [text for text in findings(dict(properties, upgrade_pip=True)) if expected in text]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("plain==1.0", "plain==1.0"),
+        ("--pre", "--pre"),
+        ("# a comment", "# a comment"),
+        ("x[a,b] @ git+https://example.org/x.git@v1", "x[a,b]"),
+        ("git+file:///a/x.git#egg=x", "x"),
+        ("-e git+https://example.org/x.git#subdirectory=s&egg=x", "x"),
+        ("x @ file:///a/x-1.0-py3-none-any.whl ; python_version > '3'", "x ; python_version > '3'"),
+        ("/a b/x_y-1.0-py3-none-any.whl", "/a b/x_y-1.0-py3-none-any.whl"),
+        ("/a/x_y-1.0-py3-none-any.whl", "x_y"),
+    ],
+)
+def test_a_wheelhouse_is_asked_by_name(line, expected):
+    """S003-10: what came from a repository or a file has a wheel in the wheelhouse, found by its name."""
+    assert by_name(line, stage(requirements="x")) == expected
+
+
+def test_a_place_without_a_name_is_refused():
+    """From an address alone nothing can be found in a wheelhouse."""
+    with pytest.raises(EasyBuildError, match="Write 'name @ git"):
+        by_name("git+https://example.org/x.git", stage(requirements="x"))
+
+
+@pytest.mark.parametrize(
+    ("printed", "status"), [("    [X] PyTorch\n    [X] MPI", 0), ("    [ ] PyTorch\n    [X] MPI", 1)]
+)
+def test_the_check_of_horovod(tmp_path, printed, status):
+    """S003-07: horovodrun --check-build must show [X] PyTorch and [X] MPI, as the documented stage verifies."""
+    text = (CHECKOUT / "docs/easyconfigs.md").read_text()
+    (block,) = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "horovod" in block]
+    values = {}
+    exec(block, values)  # noqa: S102
+    checks = ContainerStage.from_parameter(values["requirements"])[-1].verify
+    (tmp_path / "horovodrun").write_text(f"#!/bin/sh\necho '{printed}'\n")
+    (tmp_path / "horovodrun").chmod(0o755)
+    results = [
+        subprocess.run(["bash", "-c", check], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=False).returncode
+        for check in checks
+    ]
+    assert max(results) == status

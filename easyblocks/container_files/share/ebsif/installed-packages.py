@@ -1,4 +1,4 @@
-"""Print the Python packages this interpreter sees, as JSON: [[name, version, directory], ...] in sys.path order."""
+"""What this interpreter sees, as JSON: packages [[name, version, directory], ...] in sys.path order, PYTHONPATH."""
 import json
 import os
 import sys
@@ -13,4 +13,4 @@ for distribution in distributions():
     name = distribution.metadata['Name']
     if name:  # a directory left behind by a broken installation has none
         packages.append([name, distribution.version, os.path.realpath(str(distribution.locate_file('')))])
-json.dump(packages, sys.stdout)
+json.dump({'packages': packages, 'python_path': os.environ.get('PYTHONPATH', '')}, sys.stdout)

@@ -44,3 +44,34 @@ show_progress() {
         chatter=/dev/stdout
     fi
 }
+
+# True if a group shares this installation: it may write here, and what is made here belongs to it (set-gid).
+is_shared() {
+    [[ -g "$root" && $(stat -c %A -- "$root") == ?????w* ]]
+}
+
+# Set `compressor`, options of mksquashfs: zstd, an order of magnitude faster than gzip at the same size, where
+# mksquashfs has it and the runtime here can mount it; else gzip, which all can.
+# shellcheck disable=SC2034  # it is for the command that sources this
+choose_compressor() {
+    compressor=(-comp gzip)
+    mkdir "$work/empty"
+    if mksquashfs "$work/empty" "$work/probe" -comp zstd -no-progress >/dev/null 2>&1 && is_mountable "$work/probe"; then
+        compressor=(-comp zstd -Xcompression-level 3)
+    fi
+}
+
+# is_mountable FILE: true if the runtime here can mount this SquashFS file, tried with the image of this installation.
+is_mountable() {
+    local runtime image=${SIF:-} found file=$1
+    runtime=$(type -P apptainer) || runtime=$(type -P singularity) || return 1
+    for found in "$root"/*.sif; do
+        image=${image:-$found}
+    done
+    file=${file//,/\\,}
+    file=${file//:/\\:}
+    (
+        unset {APPTAINER,SINGULARITY}_{BIND,BINDPATH,OVERLAY}
+        exec "$runtime" exec --bind "$file:/user-software:image-src=/,ro" "$image" true
+    ) >/dev/null 2>&1 </dev/null
+}

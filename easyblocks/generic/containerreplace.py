@@ -1,0 +1,167 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+EasyBuild support for installing again without taking away what works, implemented as an easyblock to derive from.
+"""
+import ctypes
+import os
+import time
+
+from easybuild.framework.easyblock import EasyBlock
+from easybuild.tools.build_log import print_msg, print_warning
+from easybuild.tools.filetools import read_file, remove_dir, remove_file, write_file
+from easybuild.tools.utilities import trace_msg
+
+RENAME_EXCHANGE = 2  # of renameat2(2)
+AT_FDCWD = -100
+
+
+class ContainerReplace(EasyBlock):
+    """
+    Support for replacing an installation only when the new one is complete.
+
+    EasyBuild empties the installation directory, then fills it. Here the new installation is made beside an earlier
+    one and checked there, then the two change places and the module is written. Whatever fails before, the earlier
+    image, user software and module are as they were; jobs that run from them go on with the files they have.
+    """
+
+    def __init__(self, *args, **kwargs):
+        """There is nothing to replace until an earlier installation is found."""
+        super().__init__(*args, **kwargs)
+        self.place = None
+
+    @property
+    def lock_path(self):
+        """Where the record of what was installed is; it's written last, so only a complete installation has one."""
+        return os.path.join(self.installdir, 'share', 'ebsif', 'lock.json')
+
+    def run_all_steps(self, *args, **kwargs):
+        """Run the steps; when they end without a new installation, nothing is left beside the earlier one."""
+        try:
+            return super().run_all_steps(*args, **kwargs)
+        finally:
+            if self.place:
+                remove_replaced(self.place.beside)
+                self.place = None
+
+    def remove_module_file(self):
+        """Leave the module of the earlier installation: it works until it's rewritten. One of another place goes."""
+        directory = self.module_generator.det_installdir(self.mod_filepath) if os.path.exists(self.mod_filepath) else ''
+        if directory is None or os.path.realpath(directory) != os.path.realpath(self.installdir):
+            super().remove_module_file()
+
+    def make_installdir(self, *args, **kwargs):
+        """Make the installation directory; beside an earlier installation, if there is one."""
+        place = Place(self.installdir)
+        if not self.dry_run:
+            place.recover()
+            for path in place.leftovers:
+                # a killed attempt: without a lock file it was not complete, with one it had been replaced already
+                self.keep_from(path)
+                remove_replaced(path)
+            earlier = os.path.exists(self.lock_path) or os.path.exists(self.mod_filepath)
+            if earlier and os.path.isdir(self.installdir) and not self.cfg['keeppreviousinstall']:
+                trace_msg("the earlier installation stays as it is until the new one is complete")
+                self.place = place
+                self.change_installdir(place.beside)
+        super().make_installdir(*args, **kwargs)
+
+    def change_installdir(self, path):
+        """Go on in another installation directory, templates included."""
+        self.installdir = path
+        self.update_config_template_run_step()
+
+    def make_module_step(self, fake=False):
+        """Write the module; before that a complete installation takes the place of the earlier one."""
+        if fake or not self.place:
+            return super().make_module_step(fake=fake)
+        place, self.place = self.place, None
+        earlier_module = read_file(self.mod_filepath, mode='rb') if os.path.exists(self.mod_filepath) else None
+        self.change_installdir(place.installdir)
+        place.exchange()
+        try:
+            modules_path = super().make_module_step()
+        except BaseException:
+            place.exchange()
+            remove_replaced(place.beside)
+            remove_file(self.mod_filepath)
+            if earlier_module is not None:
+                write_file(self.mod_filepath, earlier_module)
+            raise
+        self.keep_from(place.beside, merge=True)
+        if self.cfg['cleanupoldinstall']:
+            remove_replaced(place.beside)
+        else:
+            backup = '%s.%s' % (self.installdir, time.strftime('%Y%m%d-%H%M%S'))
+            os.rename(place.beside, backup)
+            print_msg("the earlier installation is kept at %s", backup, log=self.log)
+        return modules_path
+
+    def keep_from(self, earlier, merge=False):
+        """
+        Keep what people have put into an installation that is going to be removed; easyblocks that derive say what.
+
+        Parameters
+        ----------
+        earlier : str
+            Its directory.
+        merge : bool
+            Whether the new installation is complete, so that something could be put into it.
+        """
+
+
+class Place(object):
+    """
+    The place of an installation and the one beside it, in the same directory, so that renaming is enough.
+
+    Attributes
+    ----------
+    installdir : str
+        Where the installation is, or will be.
+    beside : str
+        Where its replacement is made; after ``exchange`` the replaced one is there.
+    spare : str
+        Needed in between where the two can't change places at once.
+    """
+
+    def __init__(self, installdir):
+        """Keep where the installation is."""
+        self.installdir = installdir
+        self.beside = installdir + '.replace'
+        self.spare = installdir + '.replaced'
+
+    def recover(self):
+        """Undo the first half of an exchange that was killed."""
+        if not os.path.lexists(self.installdir) and os.path.lexists(self.spare):
+            os.rename(self.spare, self.installdir)
+
+    @property
+    def leftovers(self):
+        """What killed attempts left beside the installation (list of str)."""
+        return [path for path in (self.beside, self.spare) if os.path.lexists(path)]
+
+    def exchange(self):
+        """
+        Let the installation and its replacement change places; done twice, everything is as it was.
+
+        At once where kernel and file system can (renameat2 with RENAME_EXCHANGE), else with three renames.
+        """
+        renameat2 = getattr(ctypes.CDLL(None), 'renameat2', None)
+        if renameat2 and renameat2(AT_FDCWD, os.fsencode(self.installdir), AT_FDCWD, os.fsencode(self.beside),
+                                   RENAME_EXCHANGE) == 0:
+            return
+        os.rename(self.installdir, self.spare)
+        os.rename(self.beside, self.installdir)
+        os.rename(self.spare, self.beside)
+
+
+def remove_replaced(path):
+    """Remove an installation that is no longer needed; what can't be removed is named, and nothing else is wrong."""
+    try:
+        remove_dir(path)
+    except Exception as err:  # EasyBuildError, or what a shared file system comes up with
+        print_warning("Can't remove %s, please do so: %s", path, err)

@@ -1,0 +1,168 @@
+"""Masks and libraries of the host: what the container sees of the image, with the image as it is."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import TOOLS, Installed
+from support import Site
+
+TEXT = Installed.TEXT
+LIBRARY = "/usr/lib/x86_64-linux-gnu"
+
+
+def lock(site):
+    """The record of the installation."""
+    return json.loads((site.prefix / "eb/software/Example/1.0/share/ebsif/lock.json").read_text())
+
+
+def in_container(site, command, **environment):
+    """Run a command in the container of the loaded module; return the CompletedProcess."""
+    return site.bash(f"module load Example/1.0 && singularity exec $SIF {command}", check=False, **environment)
+
+
+def masked(site, value, extra=""):
+    """Install with masks."""
+    site.eb(site.easyconfig(TEXT + f"masked_paths = {value!r}\n" + extra), "--rebuild")
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_files_are_hidden_and_replaced(tool, tmp_path, base_image):
+    """S000-10: named files are absent or replaced in the container; the SIF is unchanged; unloading undoes all."""
+    site = Site(tmp_path / "site", TOOLS[tool](), Path(sys.prefix))
+    (site.sources / "example.sif").symlink_to(base_image)
+    masked(site, {"/bin/to[ut]*": None, "/usr/bin/whoami": "/usr/bin/id"})
+    result = in_container(site, "sh -c 'command -v touch; whoami -u; ls /usr/bin/tty; ls -ld /usr/bin /bin'")
+    lines = result.stdout.splitlines()
+    assert lines[0].isdigit(), result
+    assert lines[1] == "/usr/bin/tty"
+    assert [line.split()[0] for line in lines[2:]] == ["lrwxrwxrwx", "drwxr-xr-x"]
+    assert not result.stderr
+    image = site.prefix / "eb/software/Example/1.0/example.sif"
+    assert image.read_bytes() == base_image.read_bytes()
+
+    script = "module load Example/1.0; echo $APPTAINER_OVERLAY; module unload Example/1.0; env"
+    output = site.bash(script, APPTAINER_OVERLAY="/a", SINGULARITY_OVERLAY="/a").stdout.splitlines()
+    assert output[0].endswith("/share/ebsif/masks.squashfs:ro,/a")
+    assert {"APPTAINER_OVERLAY=/a", "SINGULARITY_OVERLAY=/a"} <= set(output)
+
+
+def test_an_overlay_of_the_users_is_respected(site, tmp_path):
+    """A user has an overlay of their own: both are in use."""
+    masked(site, ["/usr/bin/touch"])
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/mine.txt").write_text("mine")
+    mine = tmp_path / "mine.squashfs"
+    subprocess.run(["mksquashfs", tmp_path / "mine", mine, "-no-progress"], check=True, capture_output=True)
+    overlay = f"{mine}:ro"
+    result = in_container(
+        site, "sh -c 'cat /mine.txt; command -v touch || echo none'", APPTAINER_OVERLAY=overlay,
+        SINGULARITY_OVERLAY=overlay,
+    )
+    assert result.stdout == "minenone\n"
+
+
+def test_the_loader_takes_the_other_library(site):
+    """S000-11: a library is masked: the loader resolves its name from the next place, seen with ldd and in the maps."""
+    program = "ldd /usr/bin/git"
+    site.eb(site.easyconfig(TEXT))
+    before = in_container(site, program).stdout
+    assert "libpcre2-8.so.0 => /lib/x86_64-linux-gnu/libpcre2-8.so.0" in before
+
+    masked(site, [f"{LIBRARY}/libpcre2-8.so*"])
+    assert "libpcre2-8.so.0 => not found" in in_container(site, program).stdout
+    masked(site, {f"{LIBRARY}/libpcre2-8.so.0": f"{LIBRARY}/libexpat.so.1"})
+    code = "import ctypes; ctypes.CDLL('libpcre2-8.so.0'); print(open('/proc/self/maps').read())"
+    maps = in_container(site, f'python3 -c "{code}"').stdout
+    assert "libexpat.so" in maps
+    assert "libpcre2" not in maps
+
+
+def test_masks_are_in_help_and_lock(site):
+    """S000-12: a mask is listed in the help of the module and in the lock, with what it matched."""
+    masked(site, {"/usr/bin/to[u]*": None, "/usr/bin/whoami": "/usr/bin/id"})
+    assert lock(site)["masks"] == {
+        "/usr/bin/to[u]*": {"paths": ["/usr/bin/touch"]},
+        "/usr/bin/whoami": {"paths": ["/usr/bin/whoami"], "replacement": "/usr/bin/id"},
+    }
+    result = site.bash("module help Example/1.0 2>&1")
+    assert " - /usr/bin/to[u]* (hidden)\n - /usr/bin/whoami (replaced by /usr/bin/id)\n" in result.stdout
+    # the same again from the installation alone
+    module = site.modules / "Example/1.0.lua"
+    text = module.read_text()
+    easyconfig = site.prefix / "Example-1.0.eb"
+    site.eb(easyconfig, "--module-only", "--force")
+    assert module.read_text() == text
+
+
+def test_commands_of_the_installation_see_the_masks(site):
+    """What a stage verifies is what people will have: masks are in force at install time."""
+    masked(site, ["/usr/bin/touch"], "requirements = [{'verify': ['! command -v touch']}]\n")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (["/opt/no/such/*.so"], "nothing in the image matches '/opt/no/such/*.so'"),
+        (["usr/bin/touch"], "'usr/bin/touch' can't be used: it should be a full path"),
+        (["/usr/../bin/touch"], "can't be used: it should be a full path"),
+        (["/user-software/venv/x"], "'post' of a stage"),
+        ("/usr/bin/touch", "should be a list of patterns"),
+        ({"/usr/bin/touch": 1}, "should be a list of patterns"),
+    ],
+)
+def test_wrong_masks_are_refused(site, value, expected):
+    """A mask that can't be, or that would do nothing: which, and why."""
+    result = site.eb(site.easyconfig(TEXT + f"masked_paths = {value!r}\n"), check=False)
+    assert result.returncode != 0
+    assert expected in " ".join((result.stdout + result.stderr).split())
+
+
+def test_names_are_no_program(site, tmp_path):
+    """Whatever a pattern holds, nothing of it is run."""
+    canary = tmp_path / "canary"
+    pattern = f"/usr/bin/$(touch {canary})`touch {canary}`;"
+    result = site.eb(site.easyconfig(TEXT + f"masked_paths = [{pattern!r}]\n"), check=False)
+    assert "nothing in the image matches" in result.stdout + result.stderr
+    assert not canary.exists()
+
+
+# --- libraries of the host
+
+
+def test_a_library_is_bound_only_if_the_image_lacks_it(site, tmp_path):
+    """S001-13, S002-15: if_missing: bound only if the image has none; decided by what its loader finds."""
+    for name in ("libjansson.so.4", "libz.so.1"):
+        (tmp_path / name).write_text("of the host")
+    value = {
+        f"{tmp_path}/libjansson.so.4:/usr/lib64/libjansson.so.4": "if_missing",
+        f"{tmp_path}/libz.so.1:/usr/lib64/libz.so.1": "if_missing",
+    }
+    easyconfig = site.easyconfig(TEXT + f"library_binds = {value!r}\n")
+    site.eb(easyconfig)
+    assert in_container(site, "cat /usr/lib64/libjansson.so.4").stdout == "of the host"
+    assert in_container(site, "cat /usr/lib64/libz.so.1").returncode != 0
+    # regenerated from the installation alone, and on a node that has no such library
+    site.eb(easyconfig, "--module-only", "--force")
+    assert in_container(site, "cat /usr/lib64/libjansson.so.4").stdout == "of the host"
+    (tmp_path / "libjansson.so.4").unlink()
+    assert in_container(site, "true").returncode == 0
+
+
+def test_a_library_is_bound_only_if_it_is_newer(site, tmp_path):
+    """S001-13: if_newer: bound only if the image has an older one, told by the version in the name of the file."""
+    for name, version in (("libz.so.1", "1.99.0"), ("libexpat.so.1", "1.0.0")):
+        (tmp_path / f"{name[:-2]}.{version}").write_text("of the host")
+        (tmp_path / name).symlink_to(f"{name[:-2]}.{version}")
+    value = {f"{tmp_path}/{name}:/mnt/{name}": "if_newer" for name in ("libz.so.1", "libexpat.so.1")}
+    site.eb(site.easyconfig(TEXT + f"library_binds = {value!r}\n"))
+    assert in_container(site, "cat /mnt/libz.so.1").stdout == "of the host"
+    assert in_container(site, "cat /mnt/libexpat.so.1").returncode != 0
+
+
+def test_a_wrong_condition_is_named(site):
+    """Which conditions there are."""
+    result = site.eb(site.easyconfig(TEXT + "library_binds = {'/a': 'sometimes'}\n"), check=False)
+    assert "'if_missing' or 'if_newer'" in " ".join((result.stdout + result.stderr).split())
