@@ -12,6 +12,7 @@ GROUPS = {"installed": "installed", "installed_once": "installed", "installation
           "clone": "demo"}
 
 
+@pytest.hookimpl(tryfirst=True)  # before the plugin that reads the marks
 def pytest_collection_modifyitems(items):
     """Keep tests together that share such a fixture."""
     for item in items:
