@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from ebsif import __version__, doctor, lock, wheelhouse
+from ebsif import __version__, directcommand, doctor, lock, wheelhouse
 
 EXIT_FAILURE = 1
 
@@ -25,6 +25,11 @@ examples:
 SBOM_EXAMPLES = """\
 examples:
   ebsif lock sbom $CONTAINERROOT                 print what is in an installed module, for a scanner
+"""
+
+COMMAND_EXAMPLES = """\
+examples:
+  ebsif command PyTorch/2.13.0-cpu-python-3.11-singularity-20261121     the line to put before a command
 """
 
 WHEELHOUSE_EXAMPLES = """\
@@ -80,6 +85,17 @@ def build_parser():
     sbom.add_argument("-o", "--output", metavar="FILE", type=Path, help="write to this file (default: print it)")
     sbom.set_defaults(run=run_lock_sbom)
 
+    direct = commands.add_parser(
+        "command",
+        help="the command line of the runtime that does the same as a module",
+        description="Print the command line of the runtime that does what the module of a container does, as it would "
+        "be loaded here and now.",
+        epilog=COMMAND_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    direct.add_argument("module", metavar="MODULE", help="name of the module, as for `module load`")
+    direct.set_defaults(run=run_command)
+
     house = commands.add_parser(
         "wheelhouse",
         help="fetch what an easyconfig needs, to install on nodes without network",
@@ -118,6 +134,12 @@ def run_lock_sbom(options):
         options.output.write_text(text, encoding="utf-8")
     else:
         print(text, end="")
+    return 0
+
+
+def run_command(options):
+    """Print the command line that does the same as a module; return 0."""
+    print(directcommand.of_module(options.module))
     return 0
 
 
@@ -194,7 +216,7 @@ def main(arguments=None):
         parser.error(f"unrecognized arguments: {' '.join(options.more)}")
     try:
         return options.run(options)
-    except (lock.LockError, wheelhouse.WheelhouseError, OSError) as error:
+    except (lock.LockError, wheelhouse.WheelhouseError, directcommand.ModuleError, OSError) as error:
         print(f"ebsif: {error}", file=sys.stderr)
         return EXIT_FAILURE
     except KeyboardInterrupt:

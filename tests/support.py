@@ -119,8 +119,8 @@ class Site:
         return path
 
 
-def make_wheel(folder, name, version="1.0", requires=(), module_text=""):
-    """Write a wheel of one module into a folder and return its path."""
+def make_wheel(folder, name, version="1.0", requires=(), module_text="", scripts=None):
+    """Write a wheel of one module, and programs (function by name), into a folder and return its path."""
     path = Path(folder) / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
     metadata = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"]
@@ -130,6 +130,9 @@ def make_wheel(folder, name, version="1.0", requires=(), module_text=""):
         f"{info}/METADATA": "".join(metadata),
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
+    if scripts:
+        lines = [f"{script} = {function}\n" for script, function in scripts.items()]
+        files[f"{info}/entry_points.txt"] = "".join(["[console_scripts]\n", *lines])
     record = [f"{file},sha256={wheel_digest(text)},{len(text.encode())}\n" for file, text in files.items()]
     files[f"{info}/RECORD"] = "".join([*record, f"{info}/RECORD,,\n"])
     with zipfile.ZipFile(path, "w") as wheel:

@@ -12,38 +12,19 @@ import os
 import re
 import sys
 
-from easybuild.easyblocks.generic.containerlock import ContainerLock
-from easybuild.easyblocks.generic.containermasks import ContainerMasks
-from easybuild.easyblocks.generic.containermodule import ContainerModule
-from easybuild.easyblocks.generic.containerreplace import ContainerReplace
+from easybuild.easyblocks.generic.containerload import IF_NEWER, IMAGE_OWN, INIT_NONE, MASKS, WRAPPERS_ALL
+from easybuild.easyblocks.generic.containerload import ContainerLoad
 from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, ContainerRuntime, bind_source, bind_target
 from easybuild.easyblocks.generic.containerruntime import escape_bind, escape_value, run_program, runtime_variables
-from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg
 from easybuild.tools.config import build_option
-from easybuild.tools.filetools import adjust_permissions, convert_name, copy_file, mkdir, which
+from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, compute_checksum, copy_file, mkdir
+from easybuild.tools.filetools import which
 from easybuild.tools.utilities import trace_msg
 from easybuild.tools.version import VERSION as EASYBUILD_VERSION
 
-# Who makes Python ready in the image; what the module has to add follows from it.
-INIT_IMAGE = 'image'
-INIT_CONDA_INJECTED = 'conda-injected'
-INIT_CONDA_MANUAL = 'conda-manual'
-INIT_VENV_IN_IMAGE = 'venv-in-image'
-INIT_NONE = 'none'
-INIT_KINDS = (INIT_IMAGE, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL, INIT_VENV_IN_IMAGE, INIT_NONE)
-# When a library of the host is bound into the container.
-IF_MISSING = 'if_missing'
-IF_NEWER = 'if_newer'
-LIBRARY_BINDS = (IF_MISSING, IF_NEWER)
-
-INIT_CONDA = (INIT_CONDA_INJECTED, INIT_CONDA_MANUAL)
-
 # Extra binds for this machine, at install time only (certificates, a pip configuration, a folder of wheels).
 INSTALL_BIND_VARIABLE = 'EBSIF_INSTALL_BIND'
-
-# The overlay with the masks, in an installation.
-MASKS = os.path.join('share', 'ebsif', 'masks.squashfs')
 
 # Prints the path of a library that the image has: in the cache of its loader, on its search path, or at the place
 # given. For sh; not every image has ldconfig.
@@ -59,10 +40,13 @@ done
 [ -z "$found" ] || readlink -f "$found"
 """
 
+# Prints those of its arguments that are no programs in the container. For sh.
+MISSING_PROGRAMS = 'for name; do command -v "$name" >/dev/null || echo "$name"; done'
+
 COPY_BLOCK = 4 * 1024 * 1024  # bytes
 
 
-class ContainerInstall(ContainerReplace):
+class ContainerInstall(ContainerLoad):
     """
     Support for installing one container image (a SIF file) as a module.
 
@@ -70,139 +54,15 @@ class ContainerInstall(ContainerReplace):
     (bin/) and run scripts (runscripts/) are installed beside it, with no value written into them; where the image
     came from and what it is goes to share/ebsif/lock.json.
 
-    At module load, on the node: the image is the own copy, or else that of the first of 'image_dirs' that has it, or
-    else loading fails. SIF, SIF<NAME>, CONTAINERROOT, RUNSCRIPTS, RUNSCRIPTS<NAME>, the binds and the environment of
-    the image are set, so that `singularity exec $SIF command` works as it is.
+    What the module does is in ContainerLoad.
     """
 
-    SCRIPTS = ['bin/start-shell', 'share/ebsif/common.bash']
-    PYTHON_SCRIPTS = ['bin/list-packages', 'runscripts/conda-python-simple', 'runscripts/init-conda-venv']
-
-    @staticmethod
-    def extra_options(extra_vars=None):
-        """Easyconfig parameters specific to container images."""
-        extra_vars = ContainerReplace.extra_options(extra_vars)
-        extra_vars.update({
-            'binds': [[], "Bind mounts that must exist where the module is loaded (source[:target[:options]])", CUSTOM],
-            'conda_env': [None, "Name of the Conda environment in the image (default: name in lower case)", CUSTOM],
-            'conda_root': ['/opt/miniconda3', "Where Conda is in the image", CUSTOM],
-            'container_env': [{}, "Environment variables to set in the container", CUSTOM],
-            'image_dirs': [[], "Directories with copies of the image, used in this order when the own copy is "
-                               "gone", CUSTOM],
-            'init': [INIT_IMAGE, "Who makes Python ready in the image: %s" % ', '.join(INIT_KINDS), CUSTOM],
-            'library_binds': [{}, "Bind mounts of libraries of the host, each with 'if_missing' (when the image has "
-                                  "none of that name) or 'if_newer' (or has an older one)", CUSTOM],
-            'masked_paths': [[], "Files of the image to hide in the container (list of patterns), or to replace "
-                                 "(dictionary of patterns and what replaces them)", CUSTOM],
-            'optional_binds': [[], "Bind mounts that are made only where their source exists", CUSTOM],
-        })
-        return extra_vars
-
     def __init__(self, *args, **kwargs):
-        """Check the parameters that can be checked without looking at the machine."""
+        """Nothing is known of the machine and the image yet."""
         super().__init__(*args, **kwargs)
         self.runtime = None
         self.source_image = None
         self.overlays = []
-        self.lock = ContainerLock()
-
-        if self.cfg['init'] not in INIT_KINDS:
-            raise EasyBuildError("Unknown value for easyconfig parameter 'init': '%s' (known: %s)",
-                                 self.cfg['init'], ', '.join(INIT_KINDS))
-        for param in ('binds', 'optional_binds', 'image_dirs'):
-            value = self.cfg.get_ref(param)
-            if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
-                raise EasyBuildError("Easyconfig parameter '%s' should be a list of strings, found: %s", param, value)
-        ContainerMasks(self.cfg.get_ref('masked_paths'))
-        library_binds = self.cfg.get_ref('library_binds')
-        if not isinstance(library_binds, dict) or not all(value in LIBRARY_BINDS for value in library_binds.values()):
-            raise EasyBuildError("Easyconfig parameter 'library_binds' should be a dictionary of bind mounts, each "
-                                 "with '%s', found: %s", "' or '".join(LIBRARY_BINDS), library_binds)
-        for name in self.cfg.get_ref('container_env'):
-            if not re.match(r'[A-Za-z_][A-Za-z0-9_]*\Z', name):
-                raise EasyBuildError("Easyconfig parameter 'container_env': '%s' can't be the name of an environment "
-                                     "variable (letters, digits and _ only)", name)
-
-        # nothing in an installation is there to be compiled against or linked with from outside the container
-        for variable in list(self.module_load_environment.as_dict):
-            if variable != 'PATH':
-                self.module_load_environment.remove(variable)
-        self.module_load_environment.PATH = ['bin']
-        self.masks = ContainerMasks(self.cfg['masked_paths'])
-
-    # --- what follows from the easyconfig alone, also with --module-only
-
-    @property
-    def image_name(self):
-        """File name of the image."""
-        sources = self.cfg['sources']
-        if not sources:
-            return '%s-%s.sif' % (self.name, self.version)
-        source = sources[0]
-        if isinstance(source, dict):
-            source = source.get('filename') or source.get('download_filename')
-        elif isinstance(source, (list, tuple)):
-            source = source[0]
-        return os.path.basename(source)
-
-    @property
-    def image_path(self):
-        """Path of the installation's own copy of the image."""
-        return os.path.join(self.installdir, self.image_name)
-
-    @property
-    def variable_suffix(self):
-        """The name of the software as EasyBuild spells it in variables (SIF<NAME>), always legal there."""
-        return re.sub(r'[^A-Z0-9_]', '_', convert_name(self.name, upper=True))
-
-    @property
-    def conda_env(self):
-        """Name of the Conda environment in the image."""
-        return self.cfg['conda_env'] or self.name.lower()
-
-    @property
-    def scripts(self):
-        """The commands and run scripts of this installation, relative to it."""
-        return self.SCRIPTS + ([] if self.cfg['init'] == INIT_NONE else self.PYTHON_SCRIPTS)
-
-    def image_search_path(self):
-        """Directories that go first on PATH in the container for the image's environment to be active."""
-        if self.cfg['init'] not in INIT_CONDA:
-            return []
-        root = self.cfg['conda_root']
-        return [os.path.join(root, 'envs', self.conda_env, 'bin'), os.path.join(root, 'condabin')]
-
-    def image_environment(self):
-        """Variables that activation of the image's environment would set, apart from PATH."""
-        if self.cfg['init'] not in INIT_CONDA:
-            return {}
-        root = self.cfg['conda_root']
-        return {
-            'CONDA_DEFAULT_ENV': self.conda_env,
-            'CONDA_EXE': os.path.join(root, 'bin', 'conda'),
-            'CONDA_PREFIX': os.path.join(root, 'envs', self.conda_env),
-            'CONDA_PYTHON_EXE': os.path.join(root, 'bin', 'python'),
-            'CONDA_SHLVL': '1',
-        }
-
-    def container_environment(self):
-        """Variables the module sets in the container, whatever it finds on the node."""
-        # nothing may leak from the user's ~/.local into the image, and nothing of pip's may land there
-        variables = {'PYTHONNOUSERSITE': '1', 'PIP_USER': '0'}
-        if self.cfg['init'] == INIT_CONDA_INJECTED:
-            variables.update(self.image_environment())
-        if self.cfg['init'] != INIT_CONDA_MANUAL:
-            # old job scripts run `$WITH_CONDA`; it has to stay a command, and there is nothing left to do for it
-            variables.update({'WITH_CONDA': 'true', 'WITH_VENV': 'true', 'WITH_CONDA_VENV': 'true'})
-        variables.update({name: str(value) for name, value in self.cfg['container_env'].items()})
-        return variables
-
-    def container_search_path(self):
-        """Directories the module puts first on PATH in the container, in order."""
-        path = ['/runscripts']
-        if self.cfg['init'] == INIT_CONDA_INJECTED:
-            path += self.image_search_path()
-        return path
 
     # --- steps
 
@@ -292,8 +152,12 @@ class ContainerInstall(ContainerReplace):
             dry_run_msg("Copying the image to %s\n" % self.image_path)
             return
         size = os.path.getsize(self.source_image)
-        trace_msg("copying %s (%.1f GB)" % (self.source_image, size / 1e9))
-        sha256 = copy_with_sha256(self.source_image, self.image_path)
+        if self.cfg['image'] == IMAGE_OWN:
+            trace_msg("copying %s (%.1f GB)" % (self.source_image, size / 1e9))
+            sha256 = copy_with_sha256(self.source_image, self.image_path)
+        else:
+            trace_msg("the image is not copied, the module uses the one in 'image_dirs'")
+            sha256 = compute_checksum(self.source_image, CHECKSUM_TYPE_SHA256)
         trace_msg("SHA256 %s" % sha256)
         self.lock['image'] = {
             'file': self.image_name,
@@ -309,14 +173,51 @@ class ContainerInstall(ContainerReplace):
 
     def install_additions(self):
         """What is installed besides image and scripts; easyblocks that derive from this one add to it."""
+        if self.dry_run:
+            return
         if self.masks:
             copy_file(os.path.join(self.builddir, os.path.basename(MASKS)), os.path.join(self.installdir, MASKS))
+        for name in self.cfg['definition_files']:
+            target = os.path.join(self.installdir, 'share', 'docker-defs', os.path.basename(name))
+            copy_file(self.obtain_file(name), target)
+        self.install_wrappers()
 
-    def recorded(self, key, default):
-        """Return what the lock says: that of this installation, or with --module-only that of the one that is there."""
-        if key not in self.lock and os.path.exists(self.lock_path):
-            return ContainerLock.from_file(self.lock_path).get(key, default)
-        return self.lock.get(key, default)
+    def install_wrappers(self):
+        """
+        Install a command for each program that is asked for, which runs it in the container.
+
+        Raises
+        ------
+        EasyBuildError
+            If the container has no such program.
+        """
+        wanted = self.cfg['wrappers']
+        names = [wanted] if isinstance(wanted, str) else list(wanted)
+        if WRAPPERS_ALL in names:
+            names = [name for name in names if name != WRAPPERS_ALL] + self.programs()
+        names = sorted(set(names))
+        if names:
+            missing = self.run_installed(['sh', '-c', MISSING_PROGRAMS, 'sh'] + names, hidden=True,
+                                         split_stderr=True).output.split()
+            if missing:
+                raise EasyBuildError("Easyconfig parameter 'wrappers': the container has no program named %s",
+                                     ' or '.join("'%s'" % name for name in missing))
+        for name in names:
+            if name in self.commands:
+                raise EasyBuildError("Easyconfig parameter 'wrappers': '%s' is a command of the module itself", name)
+            target = os.path.join(self.installdir, 'bin', name)
+            copy_file(os.path.join(container_files(), 'share', 'ebsif', 'wrapper'), target)
+            adjust_permissions(target, 0o755, relative=False)
+        self.lock['wrappers'] = names
+
+    def programs(self):
+        """Programs that 'all' stands for (list of str), for easyblocks that derive from this one."""
+        raise EasyBuildError("Easyconfig parameter 'wrappers': '%s' stands for the programs of a venv, and there is "
+                             "none. Name the programs of the image.", WRAPPERS_ALL)
+
+    def run_installed(self, command, **kwargs):
+        """Run a command in the container as it will be: for easyblocks that derive from this one."""
+        return self.run_in_container(command, image=self.source_image, **kwargs)
 
     def write_bill_of_materials(self):
         """Write the CycloneDX file beside the lock, where the command that makes it is installed with EasyBuild."""
@@ -330,6 +231,8 @@ class ContainerInstall(ContainerReplace):
 
     def install_scripts(self):
         """Copy the scripts from beside the easyblocks; readable and executable for all, whatever the umask."""
+        # bound by every module, whether there are any or not
+        mkdir(os.path.join(self.installdir, 'runscripts'), parents=True)
         for script in self.scripts:
             target = os.path.join(self.installdir, script)
             mkdir(os.path.dirname(target), parents=True)
@@ -416,9 +319,10 @@ class ContainerInstall(ContainerReplace):
         """Check the scripts, and that the loaded module starts a shell in the container."""
         # EasyBuild loads the module into the environment it started with; binds and variables that the caller has for
         # the runtime are no part of what is checked
-        for key in runtime_variables(self.initial_environ):
-            del self.initial_environ[key]
-        kwargs.setdefault('custom_paths', {'files': self.scripts + ['share/ebsif/lock.json'], 'dirs': ['bin']})
+        for key in runtime_variables(self.initial_environ) + ['CONTAINERROOT', 'CONTAINER_MODULE']:
+            self.initial_environ.pop(key, None)
+        kwargs.setdefault('custom_paths', {'files': self.scripts + ['share/ebsif/lock.json'] + [
+            os.path.join('bin', name) for name in self.wrappers], 'dirs': ['bin']})
         kwargs.setdefault('custom_commands', [self.sanity_check_command])
         super().sanity_check_step(*args, **kwargs)
 
@@ -428,93 +332,6 @@ class ContainerInstall(ContainerReplace):
         if self.cfg['init'] == INIT_NONE:
             return 'start-shell -c true'
         return 'start-shell /runscripts/conda-python-simple --version'
-
-    def make_module_description(self):
-        """The help text, with what is particular to this container."""
-        usage = self.cfg['usage']
-        if self.masks:
-            lines = ['Files of the image that are masked in the container:']
-            lines += [' - ' + line for line in self.masks.lines]
-            self.cfg['usage'] = '\n'.join(([usage, ''] if usage else []) + lines)
-        try:
-            return super().make_module_description()
-        finally:
-            self.cfg['usage'] = usage
-
-    def make_module_extra(self, *args, **kwargs):
-        """What the module does for the container, see the description of the class."""
-        module = ContainerModule.for_syntax(self.module_generator.SYNTAX, self.installdir)
-        return ''.join([
-            super().make_module_extra(*args, **kwargs), '\n',
-            self.module_image(module), '\n',
-            self.module_binds(module), '\n',
-            self.module_masks(module),
-            self.module_environment(module),
-        ])
-
-    def module_masks(self, module):
-        """Statements that mount the overlay with the masks; an overlay of the user's stays in use."""
-        overlay = os.path.join(self.installdir, MASKS)
-        if not self.masks:
-            return ''
-        mount = ''.join(module.prepend_list(prefix + '_OVERLAY', overlay + ':ro') for prefix in RUNTIME_PREFIXES)
-        return module.comment('Files of the image that are masked.') + mount + '\n'
-
-    def module_image(self, module):
-        """Statements that find the image and say where everything is."""
-        central = [os.path.join(path, self.image_name) for path in self.cfg['image_dirs']]
-        choose = module.fail_on_load(
-            "The image of this container is gone. None of these exists on this node: %s. If you removed your own copy, "
-            "the site has removed its copy as well, or it never had one: install the module again with eb."
-            % ', '.join([self.image_path] + central))
-        for path in reversed(central):
-            choose = module.when(module.is_file(path), module.assign('container_image', path), choose)
-        runscripts = os.path.join(self.installdir, 'runscripts')
-        suffix = self.variable_suffix
-        return ''.join([
-            module.comment('The image: the own copy, else a central one.'),
-            module.declare('container_image', self.image_path),
-            module.when(module.negate(module.is_file(self.image_path)), choose),
-            module.setenv_from('SIF', 'container_image'), module.setenv_from('SIF' + suffix, 'container_image'),
-            module.setenv('CONTAINERROOT', self.installdir),
-            module.setenv('RUNSCRIPTS', runscripts), module.setenv('RUNSCRIPTS' + suffix, runscripts),
-        ])
-
-    def module_binds(self, module):
-        """Statements that set the binds: one variable of the module file, added to by what is found."""
-        binds = [escape_bind(os.path.join(self.installdir, 'runscripts')) + ':/runscripts']
-        text = module.comment('The binds. SINGULARITY_BIND and APPTAINER_BIND are left to the user, and are merged.')
-        text += module.declare('container_binds', ','.join(binds + list(self.cfg['binds'])))
-        for bind in self.cfg['binds']:
-            source = bind_source(bind)
-            text += module.when(module.negate(module.exists(source)), module.fail_on_load(
-                "This container needs %s, which does not exist on this node. Is the file system mounted?" % source))
-        for bind in list(self.cfg['optional_binds']) + self.recorded('library_binds', []):
-            text += module.when(module.exists(bind_source(bind)), module.append('container_binds', ',' + bind))
-        text += self.module_more_binds(module)
-        for prefix in RUNTIME_PREFIXES:
-            text += module.setenv_from(prefix + '_BINDPATH', 'container_binds')
-        return text
-
-    def module_more_binds(self, module):
-        """Statements that add to container_binds, for easyblocks that derive from this one."""
-        return ''
-
-    def module_environment(self, module):
-        """Statements that set the environment in the container."""
-        text = module.comment('The environment in the container.')
-        for name, value in sorted(self.container_environment().items()):
-            text += module_container_variable(module, name, value)
-        # the modules tools put each in front, so the last one comes first
-        for path in reversed(self.container_search_path()):
-            for prefix in RUNTIME_PREFIXES:
-                text += module.prepend_path(prefix + 'ENV_PREPEND_PATH', path)
-        return text
-
-
-def module_container_variable(module, name, value):
-    """Statements that set one variable in the container, for both runtimes."""
-    return ''.join(module.setenv('%sENV_%s' % (prefix, name), escape_value(value)) for prefix in RUNTIME_PREFIXES)
 
 
 def library_version(path, name):

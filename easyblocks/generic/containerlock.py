@@ -36,18 +36,33 @@ class ContainerLock(dict):
         Raises
         ------
         EasyBuildError
-            If there is none, or it is no record of an installation with user software.
+            If there is none, or it is no record of an installation.
         """
         try:
             with open(path) as text:
                 record = json.load(text)
         except (OSError, ValueError) as err:
             raise EasyBuildError("The lock %s can't be read: %s", path, err)
-        if not isinstance(record, dict) or not isinstance(record.get('image'), dict) or \
-                not all(isinstance(record.get(key), list) for key in ('stages', 'image_packages', 'venv_packages')):
-            raise EasyBuildError("%s is not the lock of a container module with user software (share/ebsif/lock.json "
-                                 "of an installation)", path)
+        if not isinstance(record, dict) or not isinstance(record.get('image'), dict):
+            raise EasyBuildError("%s is not the lock of a container module (share/ebsif/lock.json of an installation)",
+                                 path)
         return cls(record)
+
+    @classmethod
+    def to_repeat(cls, path):
+        """
+        Read the record of an installation that should be repeated; as ``from_file``.
+
+        Raises
+        ------
+        EasyBuildError
+            Also if it has no user software.
+        """
+        record = cls.from_file(path)
+        if not all(isinstance(record.get(key), list) for key in ('stages', 'image_packages', 'venv_packages')):
+            raise EasyBuildError("%s is not the lock of a container module with user software, there is nothing to "
+                                 "repeat", path)
+        return record
 
     def write(self, path):
         """Write the record, the same text for the same content."""

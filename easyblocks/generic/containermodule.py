@@ -112,6 +112,73 @@ class LuaModule(ContainerModule):
         """Put an item in front of a list with commas."""
         return 'prepend_path("%s", %s, ",")\n' % (name, self.quote(item))
 
+    def default_env(self, names, text):
+        """Set variables to a constant, unless one of them has another value; what a person has set is left alone."""
+        value = self.quote(text)
+        own = ' and '.join('(os.getenv("%s") or %s) == %s' % (name, value, value) for name in names)
+        return ''.join(self.when(
+            '(mode() == "unload" and os.getenv("%s") == %s) or (mode() ~= "unload" and %s)' % (name, value, own),
+            self.setenv(name, text)) for name in names)
+
+    def conflict(self, name):
+        """Don't be loaded beside another module."""
+        return 'conflict(%s)\n' % self.quote(name)
+
+    def declare_from_environment(self, variable, name, default):
+        """Introduce a variable of the module file with the value of an environment variable, if it has one."""
+        return 'local %s = os.getenv("%s") or ""\n' % (variable, name) + \
+            (self.when('%s == ""' % variable, self.assign(variable, default)) if default else '')
+
+    def assign_below(self, variable, base, path):
+        """Give a declared variable a path below the directory in another one."""
+        return '%s = %s .. %s\n' % (variable, base, self.quote('/' + path))
+
+    def append_bind(self, variable, path_variable, text):
+        """Add a bind: the path in a variable, escaped for the runtime, and the rest of the bind."""
+        return '%s = %s .. "," .. (%s:gsub("([,:])", "\\\\%%1")) .. %s\n' % (
+            variable, variable, path_variable, self.quote(text))
+
+    def read_binds(self, variable, path):
+        """Add the binds that a file holds when the module is loaded, one in a line, '?' before optional ones."""
+        return (
+            'local bind_list = io.open(%(path)s)\n'
+            'if bind_list then\n'
+            '    for line in bind_list:lines() do\n'
+            '        local optional, bind = line:match("^%%s*(%%??)%%s*(.-)%%s*$")\n'
+            '        if bind ~= "" and bind:sub(1, 1) ~= "#" then\n'
+            '            local source = bind:gsub("\\\\:", "\\1"):match("^[^:]*"):gsub("\\1", ":"):gsub("\\\\,", ",")\n'
+            '            if isFile(source) or isDir(source) then\n'
+            '                %(variable)s = %(variable)s .. "," .. bind\n'
+            '            elseif optional == "" and mode() == "load" then\n'
+            '                LmodError("This container needs " .. source .. ", which does not exist on this node.")\n'
+            '            end\n'
+            '        end\n'
+            '    end\n'
+            '    bind_list:close()\n'
+            'elseif mode() == "load" then\n'
+            '    LmodError("The list of bind mounts can\'t be read: " .. %(path)s)\n'
+            'end\n') % {'path': self.quote(path), 'variable': variable}
+
+    def is_file_below(self, base, path):
+        """Condition: a regular file is there, below the directory in a variable, if that is set."""
+        return '%s ~= "" and isFile(%s .. %s)' % (base, base, self.quote('/' + path))
+
+    def is_dir_below(self, base, path):
+        """Condition: a directory is there, below the directory in a variable, if that is set."""
+        return '%s ~= "" and isDir(%s .. %s)' % (base, base, self.quote('/' + path))
+
+    def is_file_at(self, variable):
+        """Condition: a regular file is at the path in a variable."""
+        return 'isFile(%s)' % variable
+
+    def is_other_loaded(self, variable, text, module_variable):
+        """Condition: a variable of another module is set, to something else than text."""
+        return '%s ~= "" and %s ~= %s' % (variable, variable, self.quote(text))
+
+    def is_device(self, path):
+        """Condition: anything is there, a device for instance."""
+        return 'lfs.attributes(%s, "mode") ~= nil' % self.quote(path)
+
     def is_file(self, path):
         """Condition: a regular file, or a link to one, is there."""
         return 'isFile(%s)' % self.quote(path)
@@ -146,6 +213,10 @@ class LuaModule(ContainerModule):
     def fail_on_load(self, message):
         """Stop a load with a message; unload, show, spider and is-avail go on."""
         return self.when('mode() == "load"', 'LmodError(%s)\n' % self.quote(message))
+
+    def notice_on_load(self, message):
+        """Say something when the module is loaded."""
+        return self.when('mode() == "load"', 'LmodMessage(%s)\n' % self.quote(message))
 
 
 class TclModule(ContainerModule):
@@ -196,6 +267,79 @@ class TclModule(ContainerModule):
         """Put an item in front of a list with commas."""
         return 'prepend-path -d , %s %s\n' % (name, self.quote(item))
 
+    def default_env(self, names, text):
+        """Set variables to a constant, unless one of them has another value; what a person has set is left alone."""
+        value = self.quote(text)
+        unloading = '([module-info mode unload] || [module-info mode remove])'
+        same = {name: '([info exists env(%s)] && $env(%s) eq %s)' % (name, name, value) for name in names}
+        own = ' && '.join('(![info exists env(%s)] || $env(%s) eq %s)' % (name, name, value) for name in names)
+        return ''.join(self.when('%s ? %s : (%s)' % (unloading, same[name], own), self.setenv(name, text))
+                       for name in names)
+
+    def conflict(self, name):
+        """Don't be loaded beside another module."""
+        return 'conflict %s\n' % self.quote(name)
+
+    def declare_from_environment(self, variable, name, default):
+        """Introduce a variable of the module file with the value of an environment variable, if it has one."""
+        return self.declare(variable, default) + self.when(
+            '[info exists env(%s)] && $env(%s) ne ""' % (name, name), 'set %s $env(%s)\n' % (variable, name))
+
+    def assign_below(self, variable, base, path):
+        """Give a declared variable a path below the directory in another one."""
+        return 'set %s [join [list $%s %s] ""]\n' % (variable, base, self.quote('/' + path))
+
+    def append_bind(self, variable, path_variable, text):
+        """Add a bind: the path in a variable, escaped for the runtime, and the rest of the bind."""
+        return 'append %s "," [string map {, \\\\, : \\\\:} $%s] %s\n' % (variable, path_variable, self.quote(text))
+
+    def read_binds(self, variable, path):
+        """Add the binds that a file holds when the module is loaded, one in a line, '?' before optional ones."""
+        return (
+            'if {[file readable %(path)s]} {\n'
+            '    set bind_list [open %(path)s]\n'
+            '    while {[gets $bind_list line] >= 0} {\n'
+            '        regexp {^\\s*(\\??)\\s*(.*?)\\s*$} $line all optional bind\n'
+            '        if {$bind ne "" && ![string match "#*" $bind]} {\n'
+            '            regexp {^(?:\\\\[,:]|[^:])*} $bind source\n'
+            '            set source [string map {\\\\: : \\\\, ,} $source]\n'
+            '            if {[file exists $source]} {\n'
+            '                append %(variable)s "," $bind\n'
+            '            } elseif {$optional eq "" && [module-info mode load]} {\n'
+            '                error "This container needs $source, which does not exist on this node."\n'
+            '            }\n'
+            '        }\n'
+            '    }\n'
+            '    close $bind_list\n'
+            '} elseif {[module-info mode load]} {\n'
+            '    error [join [list "The list of bind mounts can\'t be read:" %(path)s]]\n'
+            '}\n') % {'path': self.quote(path), 'variable': variable}
+
+    def is_file_below(self, base, path):
+        """Condition: a regular file is there, below the directory in a variable, if that is set."""
+        return '$%s ne "" && [file isfile [join [list $%s %s] ""]]' % (base, base, self.quote('/' + path))
+
+    def is_dir_below(self, base, path):
+        """Condition: a directory is there, below the directory in a variable, if that is set."""
+        return '$%s ne "" && [file isdirectory [join [list $%s %s] ""]]' % (base, base, self.quote('/' + path))
+
+    def is_file_at(self, variable):
+        """Condition: a regular file is at the path in a variable."""
+        return '[file isfile $%s]' % variable
+
+    def is_other_loaded(self, variable, text, module_variable):
+        """
+        Condition: a variable of another module is set, to something else than text, and that module is loaded.
+
+        While it swaps, Environment Modules has the variables of the module that it has unloaded still.
+        """
+        loaded = '[info exists env(LOADEDMODULES)] && [lsearch -exact [split $env(LOADEDMODULES) :] $%s] >= 0'
+        return '$%s ne "" && $%s ne %s && %s' % (variable, variable, self.quote(text), loaded % module_variable)
+
+    def is_device(self, path):
+        """Condition: anything is there, a device for instance."""
+        return self.exists(path)
+
     def is_file(self, path):
         """Condition: a regular file, or a link to one, is there."""
         return '[file isfile %s]' % self.quote(path)
@@ -231,3 +375,7 @@ class TclModule(ContainerModule):
     def fail_on_load(self, message):
         """Stop a load with a message; unload, show, spider and is-avail go on."""
         return self.when('[module-info mode load]', 'error %s\n' % self.quote(message))
+
+    def notice_on_load(self, message):
+        """Say something when the module is loaded."""
+        return self.when('[module-info mode load]', 'puts stderr %s\n' % self.quote(message))

@@ -12,9 +12,9 @@ import glob
 import os
 import re
 
-from easybuild.easyblocks.generic.containerinstall import INIT_NONE, ContainerInstall
-from easybuild.easyblocks.generic.containerinstall import container_files, module_container_variable
+from easybuild.easyblocks.generic.containerinstall import ContainerInstall, container_files
 from easybuild.easyblocks.generic.containerlint import ContainerLint
+from easybuild.easyblocks.generic.containerload import INIT_NONE, module_container_variable
 from easybuild.easyblocks.generic.containerlock import ContainerLock
 from easybuild.easyblocks.generic.containerpackages import USER_SOFTWARE, ContainerPackages, normal_name, pip_version
 from easybuild.easyblocks.generic.containerpip import ContainerPip
@@ -31,6 +31,8 @@ from easybuild.tools.filetools import which, write_file
 from easybuild.tools.utilities import nub, trace_msg
 
 PROTECT_ALL = 'all'
+# where a user has user software of their own, for any container module
+PLACE_VARIABLE = 'EBSIF_USER_SOFTWARE'
 
 
 class ContainerVenv(ContainerInstall):
@@ -115,7 +117,7 @@ class ContainerVenv(ContainerInstall):
         if not isinstance(requirements, dict):
             return None
         # a relative path: beside the easyconfig
-        return ContainerLock.from_file(os.path.join(os.path.dirname(self.cfg.path), requirements['lock']))
+        return ContainerLock.to_repeat(os.path.join(os.path.dirname(self.cfg.path), requirements['lock']))
 
     @property
     def stages(self):
@@ -306,7 +308,6 @@ class ContainerVenv(ContainerInstall):
 
     def install_additions(self):
         """Install user software: as one SquashFS file if there are requirements, else a directory."""
-        super().install_additions()
         target = os.path.join(self.installdir, DIRECTORY)
         if self.dry_run:
             dry_run_msg("Installing user software as %s\n" % (
@@ -322,6 +323,16 @@ class ContainerVenv(ContainerInstall):
         self.lock['user_software'] = ContainerUserSoftware(self.installdir).fingerprints
         if self.repeated:
             self.repeated.check_after(self.lock)
+        super().install_additions()
+
+    def programs(self):
+        """The programs of the venv, those for activating it by hand left out (list of str)."""
+        folder = os.path.join(self.user_software, 'venv', self.venv_name, 'bin')
+        return [name for name in os.listdir(folder) if not name.lower().startswith('activate')]
+
+    def run_installed(self, command, **kwargs):
+        """Run a command in the container with the venv active."""
+        return self.run_with_user_software(command, environment=self.venv_activation(), **kwargs)
 
     def squash(self, squashfs):
         """Pack user software, then check that the container sees in the SquashFS file what it saw in the directory."""
@@ -331,8 +342,9 @@ class ContainerVenv(ContainerInstall):
         if self.cfg['squashfs_options']:
             command += ['--'] + list(self.cfg['squashfs_options'])
         # the image: to try whether the runtime here can mount what is made
-        result = run_program(
-            command, env=dict(self.install_environment(), SOURCE_DATE_EPOCH=str(FILE_TIME), SIF=self.source_image))
+        environment = dict(self.install_environment(), SOURCE_DATE_EPOCH=str(FILE_TIME), SIF=self.source_image)
+        environment.pop(PLACE_VARIABLE, None)
+        result = run_program(command, env=environment)
         for line in result.output.splitlines():
             if line.startswith('make-squashfs: made '):
                 trace_msg(line.replace(self.installdir + os.sep, '').split(': ', 1)[1])
@@ -388,14 +400,30 @@ class ContainerVenv(ContainerInstall):
         """User software, as it is found: the SquashFS file wins over the directory."""
         directory = os.path.join(self.installdir, DIRECTORY)
         squashfs = os.path.join(self.installdir, SQUASHFS)
-        mount = ',%s:%s:image-src=/,ro' % (escape_bind(squashfs), USER_SOFTWARE)
-        bind = ',%s:%s' % (escape_bind(directory), USER_SOFTWARE)
+        both = module.when(module.is_dir(directory), module.notice_on_load(
+            "There are user-software.squashfs and the directory user-software in %s: the file is used, changes in the "
+            "directory are not seen." % self.installdir))
+        choose = module.when(
+            module.is_file(squashfs), module.assign('user_software', squashfs) + both,
+            module.when(module.is_dir(directory), module.assign('user_software', directory)))
+        choose = module.when(
+            module.is_dir_below('own_place', DIRECTORY),
+            module.assign_below('user_software', 'own_place', DIRECTORY), choose)
+        choose = module.when(
+            module.is_file_below('own_place', SQUASHFS),
+            module.assign_below('user_software', 'own_place', SQUASHFS), choose)
         return ''.join([
-            module.comment('User software: the SquashFS file, read-only, else the directory, else none.'),
+            module.comment('User software: the SquashFS file, read-only, else the directory, else none; first that of'),
+            module.comment('the place that the user has named.'),
+            module.declare_from_environment('own_place', PLACE_VARIABLE, ''),
             module.declare('user_software', ''),
-            module.when(module.is_file(squashfs), module.assign('user_software', mount), module.when(
-                module.is_dir(directory), module.assign('user_software', bind))),
-            module.when(module.is_set('user_software'), module.append_variable('container_binds', 'user_software')),
+            choose,
+            module.when(
+                module.is_file_at('user_software'),
+                module.append_bind('container_binds', 'user_software', ':%s:image-src=/,ro' % USER_SOFTWARE),
+                module.when(module.is_set('user_software'),
+                            module.append_bind('container_binds', 'user_software', ':' + USER_SOFTWARE))),
+            module.setenv_from('CONTAINER_USER_SOFTWARE', 'user_software'),
         ])
 
     def module_environment(self, module):

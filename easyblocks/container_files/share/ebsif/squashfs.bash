@@ -2,16 +2,22 @@
 # Needs common.bash, and `root`, the installation directory.
 root=${root:?}
 
-# Make `work`, a directory in the installation that disappears however the command ends.
-# In the installation, so that the last step is a rename within one file system.
+# Set `place`, where user software is: the installation, or the directory that the user has named.
+find_place() {
+    place=${EBSIF_USER_SOFTWARE:-$root}
+    [[ -d "$place" ]] || refuse 2 "EBSIF_USER_SOFTWARE names no directory: $place; make it (mkdir), or unset the variable"
+}
+
+# Make `work`, a directory in that place that disappears however the command ends.
+# There, so that the last step is a rename within one file system.
 make_work_directory() {
     work=
     trap 'remove_work_directory' EXIT
     trap 'exit 129' HUP
     trap 'exit 130' INT
     trap 'exit 143' TERM
-    work=$(mktemp -d "$root/.${0##*/}.XXXXXXXX") ||
-        refuse 4 "can't write in $root: is it read-only, or is the disk or your quota full?"
+    work=$(mktemp -d "$place/.${0##*/}.XXXXXXXX") ||
+        refuse 4 "can't write in $place: is it read-only, or is the disk or your quota full?"
 }
 
 remove_work_directory() {
@@ -45,9 +51,9 @@ show_progress() {
     fi
 }
 
-# True if a group shares this installation: it may write here, and what is made here belongs to it (set-gid).
+# True if a group shares this place: it may write here, and what is made here belongs to it (set-gid).
 is_shared() {
-    [[ -g "$root" && $(stat -c %A -- "$root") == ?????w* ]]
+    [[ -g "$place" && $(stat -c %A -- "$place") == ?????w* ]]
 }
 
 # Set `compressor`, options of mksquashfs: zstd, an order of magnitude faster than gzip at the same size, where

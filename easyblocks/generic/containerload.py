@@ -1,0 +1,394 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+EasyBuild support for what the module of a container image does, implemented as an easyblock to derive from.
+"""
+import os
+import re
+
+from easybuild.easyblocks.generic.containerlock import ContainerLock
+from easybuild.easyblocks.generic.containermasks import ContainerMasks
+from easybuild.easyblocks.generic.containermodule import ContainerModule
+from easybuild.easyblocks.generic.containerreplace import ContainerReplace
+from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, bind_source, escape_bind, escape_value
+from easybuild.framework.easyconfig.default import CUSTOM
+from easybuild.tools.build_log import EasyBuildError
+from easybuild.tools.filetools import convert_name
+
+# Who makes Python ready in the image; what the module has to add follows from it.
+INIT_IMAGE = 'image'
+INIT_CONDA_INJECTED = 'conda-injected'
+INIT_CONDA_MANUAL = 'conda-manual'
+INIT_VENV_IN_IMAGE = 'venv-in-image'
+INIT_NONE = 'none'
+INIT_KINDS = (INIT_IMAGE, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL, INIT_VENV_IN_IMAGE, INIT_NONE)
+INIT_CONDA = (INIT_CONDA_INJECTED, INIT_CONDA_MANUAL)
+
+# When a library of the host is bound into the container.
+IF_MISSING = 'if_missing'
+IF_NEWER = 'if_newer'
+LIBRARY_BINDS = (IF_MISSING, IF_NEWER)
+
+# Where the image is.
+IMAGE_OWN = 'own'
+IMAGE_CENTRAL = 'central'
+IMAGE_KINDS = (IMAGE_OWN, IMAGE_CENTRAL)
+
+# The kinds of GPU that a runtime has an option for: the option, and the device that is there if the node has one.
+GPU_KINDS = {'rocm': ('ROCM', '/dev/kfd'), 'cuda': ('NV', '/dev/nvidiactl')}
+
+# For 'wrappers': every program of the venv.
+WRAPPERS_ALL = 'all'
+
+# The overlay with the masks, in an installation.
+MASKS = os.path.join('share', 'ebsif', 'masks.squashfs')
+
+LISTS_OF_TEXTS = ('binds', 'conflicts', 'definition_files', 'image_dirs', 'optional_binds')
+
+
+class ContainerLoad(ContainerReplace):
+    """
+    Support for the module of a container image: what is decided when it's loaded, on the node.
+
+    The image is the own copy, or else that of the first of 'image_dirs' that has it, or else loading fails. SIF,
+    SIF<NAME>, CONTAINERROOT, RUNSCRIPTS, RUNSCRIPTS<NAME>, the binds, masks and the environment of the image are set,
+    so that `singularity exec $SIF command` works as it is.
+    """
+
+    SCRIPTS = ['bin/start-shell', 'share/ebsif/common.bash']
+    PYTHON_SCRIPTS = ['bin/list-packages', 'runscripts/conda-python-simple', 'runscripts/init-conda-venv']
+
+    @staticmethod
+    def extra_options(extra_vars=None):
+        """Easyconfig parameters for what the module does."""
+        extra_vars = ContainerReplace.extra_options(extra_vars)
+        extra_vars.update({
+            'bind_file': [None, "File with more bind mounts, read when the module is loaded (one in a line, with '?' "
+                                "before it if it may be missing)", CUSTOM],
+            'binds': [[], "Bind mounts that must exist where the module is loaded (source[:target[:options]])", CUSTOM],
+            'conda_env': [None, "Name of the Conda environment in the image (default: name in lower case)", CUSTOM],
+            'conda_root': ['/opt/miniconda3', "Where Conda is in the image", CUSTOM],
+            'conflicts': [[], "Modules that can't be loaded beside this one", CUSTOM],
+            'container_env': [{}, "Environment variables to set in the container", CUSTOM],
+            'definition_files': [[], "Files the image was built from, kept in share/docker-defs", CUSTOM],
+            'gpu': [None, "Kind of GPU: %s" % ', '.join(sorted(GPU_KINDS)), CUSTOM],
+            'image': [IMAGE_OWN, "Where the image is: '%s' copy, or only in 'image_dirs' ('%s')" % IMAGE_KINDS, CUSTOM],
+            'image_dirs': [[], "Directories with copies of the image, used in this order when there is no own copy; "
+                               "below image_root if they are relative", CUSTOM],
+            'image_root': [None, "Directory that holds the relative 'image_dirs'", CUSTOM],
+            'image_root_variable': [None, "Environment variable that takes the place of 'image_root' when it's set",
+                                    CUSTOM],
+            'init': [INIT_IMAGE, "Who makes Python ready in the image: %s" % ', '.join(INIT_KINDS), CUSTOM],
+            'library_binds': [{}, "Bind mounts of libraries of the host, each with 'if_missing' (when the image has "
+                                  "none of that name) or 'if_newer' (or has an older one)", CUSTOM],
+            'masked_paths': [[], "Files of the image to hide in the container (list of patterns), or to replace "
+                                 "(dictionary of patterns and what replaces them)", CUSTOM],
+            'optional_binds': [[], "Bind mounts that are made only where their source exists", CUSTOM],
+            'support_level': [None, "How this container is supported, for the help text", CUSTOM],
+            'wrappers': [[], "Programs of the container that become commands of the module (list of names), '%s' for "
+                             "those of the venv" % WRAPPERS_ALL, CUSTOM],
+        })
+        return extra_vars
+
+    def __init__(self, *args, **kwargs):
+        """Check the parameters."""
+        super().__init__(*args, **kwargs)
+        self.lock = ContainerLock()
+        self.check_parameters()
+        self.masks = ContainerMasks(self.cfg['masked_paths'])
+        # nothing in an installation is there to be compiled against or linked with from outside the container
+        for variable in list(self.module_load_environment.as_dict):
+            if variable != 'PATH':
+                self.module_load_environment.remove(variable)
+        self.module_load_environment.PATH = ['bin']
+
+    def check_parameters(self):
+        """Stop for values that can't be; what holds templates can be checked, it only can't be used yet."""
+        for param, known in (('init', INIT_KINDS), ('image', IMAGE_KINDS), ('gpu', (None,) + tuple(GPU_KINDS))):
+            if self.cfg[param] not in known:
+                raise EasyBuildError("Unknown value for easyconfig parameter '%s': '%s' (known: %s)", param,
+                                     self.cfg[param], ', '.join(str(kind) for kind in known))
+        for param in LISTS_OF_TEXTS:
+            value = self.cfg.get_ref(param)
+            if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
+                raise EasyBuildError("Easyconfig parameter '%s' should be a list of strings, found: %s", param, value)
+        ContainerMasks(self.cfg.get_ref('masked_paths'))
+        library_binds = self.cfg.get_ref('library_binds')
+        if not isinstance(library_binds, dict) or not all(value in LIBRARY_BINDS for value in library_binds.values()):
+            raise EasyBuildError("Easyconfig parameter 'library_binds' should be a dictionary of bind mounts, each "
+                                 "with '%s', found: %s", "' or '".join(LIBRARY_BINDS), library_binds)
+        for name in list(self.cfg.get_ref('container_env')) + [self.cfg['image_root_variable'] or 'X']:
+            if not re.match(r'[A-Za-z_][A-Za-z0-9_]*\Z', name):
+                raise EasyBuildError("Easyconfig parameter 'container_env': '%s' can't be the name of an environment "
+                                     "variable (letters, digits and _ only)", name)
+        if self.cfg['image'] == IMAGE_CENTRAL and not self.cfg.get_ref('image_dirs'):
+            raise EasyBuildError("Easyconfig parameter 'image' is '%s', so 'image_dirs' should say where it is",
+                                 IMAGE_CENTRAL)
+        relative = [path for path in self.cfg.get_ref('image_dirs') if not path.startswith(('/', '%', '$', '~'))]
+        if relative and not self.cfg.get_ref('image_root'):
+            raise EasyBuildError("Easyconfig parameter 'image_dirs': '%s' is no full path, and there is no "
+                                 "'image_root'", relative[0])
+        wrappers = self.cfg.get_ref('wrappers')
+        names = wrappers if isinstance(wrappers, (list, tuple)) else [wrappers] if wrappers == WRAPPERS_ALL else [None]
+        if not all(isinstance(name, str) and re.match(r'[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z', name) for name in names):
+            raise EasyBuildError("Easyconfig parameter 'wrappers' should be '%s' or a list of names of programs, "
+                                 "found: %s", WRAPPERS_ALL, wrappers)
+
+    # --- what follows from the easyconfig alone, also with --module-only
+
+    @property
+    def image_name(self):
+        """File name of the image."""
+        sources = self.cfg['sources']
+        if not sources:
+            return '%s-%s.sif' % (self.name, self.version)
+        source = sources[0]
+        if isinstance(source, dict):
+            source = source.get('filename') or source.get('download_filename')
+        elif isinstance(source, (list, tuple)):
+            source = source[0]
+        return os.path.basename(source)
+
+    @property
+    def image_path(self):
+        """Path of the installation's own copy of the image."""
+        return os.path.join(self.installdir, self.image_name)
+
+    @property
+    def variable_suffix(self):
+        """The name of the software as EasyBuild spells it in variables (SIF<NAME>), always legal there."""
+        return re.sub(r'[^A-Z0-9_]', '_', convert_name(self.name, upper=True))
+
+    @property
+    def conda_env(self):
+        """Name of the Conda environment in the image."""
+        return self.cfg['conda_env'] or self.name.lower()
+
+    @property
+    def scripts(self):
+        """The commands and run scripts of this installation, relative to it."""
+        return self.SCRIPTS + ([] if self.cfg['init'] == INIT_NONE else self.PYTHON_SCRIPTS)
+
+    def image_search_path(self):
+        """Directories that go first on PATH in the container for the image's environment to be active."""
+        if self.cfg['init'] not in INIT_CONDA:
+            return []
+        root = self.cfg['conda_root']
+        return [os.path.join(root, 'envs', self.conda_env, 'bin'), os.path.join(root, 'condabin')]
+
+    def image_environment(self):
+        """Variables that activation of the image's environment would set, apart from PATH."""
+        if self.cfg['init'] not in INIT_CONDA:
+            return {}
+        root = self.cfg['conda_root']
+        return {
+            'CONDA_DEFAULT_ENV': self.conda_env,
+            'CONDA_EXE': os.path.join(root, 'bin', 'conda'),
+            'CONDA_PREFIX': os.path.join(root, 'envs', self.conda_env),
+            'CONDA_PYTHON_EXE': os.path.join(root, 'bin', 'python'),
+            'CONDA_SHLVL': '1',
+        }
+
+    def activation_environment(self):
+        """Variables the module sets in the container, whatever it finds on the node."""
+        # nothing may leak from the user's ~/.local into the image, and nothing of pip's may land there
+        variables = {'PYTHONNOUSERSITE': '1', 'PIP_USER': '0'}
+        if self.cfg['init'] == INIT_CONDA_INJECTED:
+            variables.update(self.image_environment())
+        if self.cfg['init'] != INIT_CONDA_MANUAL:
+            # old job scripts run `$WITH_CONDA`; it has to stay a command, and there is nothing left to do for it
+            variables.update({'WITH_CONDA': 'true', 'WITH_VENV': 'true', 'WITH_CONDA_VENV': 'true'})
+        return variables
+
+    def container_environment(self):
+        """Variables in the container: those of the module, and what the easyconfig has for 'container_env'."""
+        variables = self.activation_environment()
+        variables.update({name: str(value) for name, value in self.cfg['container_env'].items()})
+        return variables
+
+    def container_search_path(self):
+        """Directories the module puts first on PATH in the container, in order."""
+        path = ['/runscripts']
+        if self.cfg['init'] == INIT_CONDA_INJECTED:
+            path += self.image_search_path()
+        return path
+
+    def recorded(self, key, default):
+        """Return what the lock says: that of this installation, or with --module-only that of the one that is there."""
+        if key not in self.lock and os.path.exists(self.lock_path):
+            return ContainerLock.from_file(self.lock_path).get(key, default)
+        return self.lock.get(key, default)
+
+    # --- the description of the module
+
+    def make_module_description(self):
+        """The help text, with what is particular to this container."""
+        usage = self.cfg['usage']
+        self.cfg['usage'] = '\n\n'.join(([usage] if usage else []) + self.help_sections())
+        try:
+            return super().make_module_description()
+        finally:
+            self.cfg['usage'] = usage
+
+    def help_sections(self):
+        """What the help text says of this container (list of str)."""
+        sections = [
+            "The image is %s, $SIF. Run a command in it:\n\n    singularity exec $SIF COMMAND\n\n"
+            "Or use these commands: %s." % (self.image_name, ', '.join(sorted(self.commands)))]
+        if self.wrappers:
+            sections.append("These run in the container by themselves: %s." % ', '.join(self.wrappers))
+        if self.cfg['init'] == INIT_CONDA_MANUAL:
+            # in single quotes: the variable has its value in the container only
+            sections.append("Its Conda environment is activated in the container:\n\n"
+                            "    singularity exec $SIF bash -c '$WITH_CONDA; python --version'")
+        sections.append("Variables: SIF, SIF%s (the image), CONTAINERROOT (the installation), RUNSCRIPTS, RUNSCRIPTS%s "
+                        "(run scripts,\n/runscripts in the container). Binds of your own go to APPTAINER_BIND or "
+                        "SINGULARITY_BIND." % (self.variable_suffix, self.variable_suffix))
+        if self.masks:
+            sections.append('\n'.join(['Files of the image that are masked in the container:'] +
+                                      [' - ' + line for line in self.masks.lines]))
+        if self.cfg['support_level']:
+            sections.append("Support: %s" % self.cfg['support_level'])
+        return sections
+
+    @property
+    def commands(self):
+        """Names of the commands of this installation (list of str)."""
+        return [os.path.basename(script) for script in self.scripts if script.startswith('bin/')]
+
+    @property
+    def wrappers(self):
+        """Names of the programs of the container that are commands of this installation (list of str)."""
+        return self.recorded('wrappers', [])
+
+    def make_extension_list(self, *args, **kwargs):
+        """The packages in the container, so that `module spider PACKAGE` finds the module: (name, version) of each."""
+        pins = dict(line.split('==', 1) for key in ('image_packages', 'venv_packages')
+                    for line in self.recorded(key, []))
+        return super().make_extension_list(*args, **kwargs) + sorted(pins.items())
+
+    # --- what the module does
+
+    def make_module_dep(self, *args, **kwargs):
+        """Dependencies, and the modules that can't be loaded beside this one."""
+        module = ContainerModule.for_syntax(self.module_generator.SYNTAX, self.installdir)
+        conflicts = ''.join(module.conflict(name) for name in self.cfg['conflicts'])
+        return super().make_module_dep(*args, **kwargs) + conflicts
+
+    def make_module_extra(self, *args, **kwargs):
+        """What the module does for the container, see the description of the class."""
+        module = ContainerModule.for_syntax(self.module_generator.SYNTAX, self.installdir)
+        return ''.join([
+            super().make_module_extra(*args, **kwargs), '\n',
+            self.module_alone(module), '\n',
+            self.module_image(module), '\n',
+            self.module_binds(module), '\n',
+            self.module_masks(module),
+            self.module_environment(module),
+            self.module_gpu(module),
+        ])
+
+    def module_alone(self, module):
+        """Statements that refuse to be loaded beside another container module: both set the same variables."""
+        return ''.join([
+            module.comment('One container at a time.'),
+            module.declare_from_environment('other_container', 'CONTAINERROOT', ''),
+            module.declare_from_environment('other_module', 'CONTAINER_MODULE', ''),
+            module.when(module.is_other_loaded('other_container', self.installdir, 'other_module'), module.fail_on_load(
+                "The module of another container is loaded (CONTAINERROOT names another place): unload it first.")),
+            module.setenv('CONTAINER_MODULE', self.short_mod_name),
+        ])
+
+    def module_image(self, module):
+        """Statements that find the image and say where everything is."""
+        central = [os.path.join(path, self.image_name) for path in self.cfg['image_dirs']]
+        own = [self.image_path] if self.cfg['image'] == IMAGE_OWN else []
+        shown = own + [path if path.startswith('/') else os.path.join(self.cfg['image_root'], path) for path in central]
+        choose = module.fail_on_load(
+            "The image of this container is gone. None of these exists on this node: %s. If you removed your own copy, "
+            "the site has removed its copy as well, or it never had one: install the module again with eb."
+            % ', '.join(shown))
+        for path in reversed(own + central):
+            if path.startswith('/'):
+                choose = module.when(module.is_file(path), module.assign('container_image', path), choose)
+            else:
+                choose = module.when(module.is_file_below('image_root', path),
+                                     module.assign_below('container_image', 'image_root', path), choose)
+        runscripts = os.path.join(self.installdir, 'runscripts')
+        suffix = self.variable_suffix
+        root = ''
+        if self.cfg['image_root']:
+            root = module.declare('image_root', self.cfg['image_root'])
+            if self.cfg['image_root_variable']:
+                root = module.declare_from_environment(
+                    'image_root', self.cfg['image_root_variable'], self.cfg['image_root'])
+        return ''.join([
+            module.comment('The image: the own copy, else a central one.'), root,
+            module.declare('container_image', ''), choose,
+            module.setenv_from('SIF', 'container_image'), module.setenv_from('SIF' + suffix, 'container_image'),
+            module.setenv('CONTAINERROOT', self.installdir),
+            module.setenv('RUNSCRIPTS', runscripts), module.setenv('RUNSCRIPTS' + suffix, runscripts),
+        ])
+
+    def module_binds(self, module):
+        """Statements that set the binds: one variable of the module file, added to by what is found."""
+        binds = [escape_bind(os.path.join(self.installdir, 'runscripts')) + ':/runscripts']
+        text = module.comment('The binds. SINGULARITY_BIND and APPTAINER_BIND are left to the user, and are merged.')
+        text += module.declare('container_binds', ','.join(binds + list(self.cfg['binds'])))
+        for bind in self.cfg['binds']:
+            source = bind_source(bind)
+            text += module.when(module.negate(module.exists(source)), module.fail_on_load(
+                "This container needs %s, which does not exist on this node. Is the file system mounted?" % source))
+        for bind in list(self.cfg['optional_binds']) + self.recorded('library_binds', []):
+            text += module.when(module.exists(bind_source(bind)), module.append('container_binds', ',' + bind))
+        if self.cfg['bind_file']:
+            text += module.read_binds('container_binds', self.cfg['bind_file'])
+        text += self.module_more_binds(module)
+        for prefix in RUNTIME_PREFIXES:
+            text += module.setenv_from(prefix + '_BINDPATH', 'container_binds')
+        return text
+
+    def module_more_binds(self, module):
+        """Statements that add to container_binds, for easyblocks that derive from this one."""
+        return ''
+
+    def module_masks(self, module):
+        """Statements that mount the overlay with the masks; an overlay of the user's stays in use."""
+        overlay = os.path.join(self.installdir, MASKS)
+        if not self.masks:
+            return ''
+        mount = ''.join(module.prepend_list(prefix + '_OVERLAY', overlay + ':ro') for prefix in RUNTIME_PREFIXES)
+        return module.comment('Files of the image that are masked.') + mount + '\n'
+
+    def module_environment(self, module):
+        """Statements that set the environment in the container."""
+        text = module.comment('The environment in the container.')
+        for name, value in sorted(self.activation_environment().items()):
+            text += module_container_variable(module, name, value)
+        for name, value in sorted(self.cfg['container_env'].items()):
+            # a default: what a person has set goes into the container, and is there afterwards
+            names = ['%sENV_%s' % (prefix, name) for prefix in RUNTIME_PREFIXES]
+            text += module.default_env(names, escape_value(str(value)))
+        # the modules tools put each in front, so the last one comes first
+        for path in reversed(self.container_search_path()):
+            for prefix in RUNTIME_PREFIXES:
+                text += module.prepend_path(prefix + 'ENV_PREPEND_PATH', path)
+        return text
+
+    def module_gpu(self, module):
+        """Statements that make the GPU available in the container, where the node has one."""
+        if not self.cfg['gpu']:
+            return ''
+        option, device = GPU_KINDS[self.cfg['gpu']]
+        use = ''.join(module.setenv('%s_%s' % (prefix, option), '1') for prefix in RUNTIME_PREFIXES)
+        return '\n' + module.comment('The GPU, where there is one; the wrappers look again.') + \
+            module.setenv('CONTAINER_GPU', self.cfg['gpu']) + module.when_or_unloading(module.is_device(device), use)
+
+
+def module_container_variable(module, name, value):
+    """Statements that set one variable in the container, for both runtimes."""
+    return ''.join(module.setenv('%sENV_%s' % (prefix, name), escape_value(value)) for prefix in RUNTIME_PREFIXES)

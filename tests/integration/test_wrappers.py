@@ -1,0 +1,223 @@
+"""Wrappers: programs of the container as commands of the module, right in every way that programs are used."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import TOOLS, Installed, wheel_settings
+from support import Site, make_wheel
+
+TOOL_TEXT = """
+import os, sys
+
+def main():
+    print(os.environ.get("APPTAINER_NAME"), os.path.basename(sys.argv[0]), sys.argv[1:], os.getcwd())
+"""
+
+
+@pytest.fixture(scope="module")
+def wrapped(tmp_path_factory, base_image):
+    """A site, in a directory with a blank, whose module has wrappers of all in the venv and of two of the image."""
+    folder = tmp_path_factory.mktemp("wrapped") / "a place"
+    folder.mkdir()
+    site = Site(folder / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
+    (site.sources / "example.sif").symlink_to(base_image)
+    wheels = tmp_path_factory.mktemp("wheels")
+    make_wheel(wheels, "mytool", module_text=TOOL_TEXT, scripts={"mytool": "mytool:main"})
+    text = Installed.TEXT + "requirements = ['mytool']\nwrappers = ['all', 'git', 'sleep']\n"
+    text += "container_env = {'COLOUR': 'red'}\n"
+    site.eb(site.easyconfig(text), **wheel_settings(wheels))
+    return site
+
+
+def loaded(site, script, check=True, **options):
+    """Run a bash script with the module loaded; return the CompletedProcess."""
+    return site.bash(f"module load Example/1.0 || exit 99\n{script}", check, **options)
+
+
+def test_every_program_of_the_venv_has_a_wrapper(wrapped):
+    """S001-06: wrappers = all: every program of the venv and those named; none of those for activating it."""
+    root = wrapped.prefix / "eb/software/Example/1.0"
+    names = {path.name for path in (root / "bin").iterdir()}
+    ours = {"start-shell", "list-packages", "make-squashfs", "unmake-squashfs"}
+    assert {"python", "python3", "python3.11", "pip", "pip3", "mytool", "git", "sleep"} <= names
+    assert not [name for name in names - ours if name.lower().startswith("activate")]
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["a b", "", "*", "$HOME `id` $(id)", "--", "-x", "'\"\\", "line\nbreak", "ü"]]
+)
+def test_arguments_and_directory_pass_through(wrapped, arguments):
+    """S002-24: arguments, working directory and the name of the program are what they were."""
+    script = f"{wrapped.tool.init}\nmodule use '{wrapped.modules}'\nmodule load Example/1.0\nexec mytool \"$@\""
+    result = wrapped.run(["bash", "--noprofile", "--norc", "-c", script, "bash", *arguments])
+    assert result.stdout == f"example.sif mytool {arguments!r} {wrapped.work}\n"
+    assert result.stderr == ""
+
+
+def test_input_and_status_pass_through(wrapped):
+    """S002-24: standard input, standard error and exit status pass through unchanged; nothing is added."""
+    code = "import sys; sys.stderr.write(sys.stdin.read().upper()); sys.exit(37)"
+    result = loaded(wrapped, f"printf 'some text' | python -c '{code}'", check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (37, "", "SOME TEXT")
+
+
+def processes(marker):
+    """Processes with a word in their command line, other than this one."""
+    listed = subprocess.run(["pgrep", "-f", marker], capture_output=True, text=True, check=False).stdout.split()
+    return [pid for pid in listed if int(pid) != os.getpid()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_signals_leave_no_process(wrapped, number):
+    """S002-24: SIGTERM and SIGINT reach the program; after them, and after SIGKILL of all, nothing runs on."""
+    marker = f"99{number:03d}{os.getpid()}"
+    script = f"{wrapped.tool.init}\nmodule use '{wrapped.modules}'\nmodule load Example/1.0\nexec sleep {marker}"
+    job = subprocess.Popen(
+        ["bash", "--noprofile", "--norc", "-c", script], env=wrapped.environment, start_new_session=True
+    )
+    try:
+        assert eventually(lambda: processes(f"^(/usr/bin/)?sleep {marker}"))
+        # a scheduler kills all processes of a step
+        (os.killpg if number == signal.SIGKILL else os.kill)(job.pid, number)
+        assert job.wait(timeout=30) != 0
+        assert eventually(lambda: not processes(marker))
+    finally:
+        if processes(marker):
+            os.killpg(job.pid, signal.SIGKILL)
+        job.wait(timeout=30)
+
+
+def eventually(condition):
+    """Whether a condition is true within ten seconds."""
+    for _ in range(100):
+        if condition():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_python_works_as_a_program_does(wrapped):
+    """sys.executable, multiprocessing with spawn, python -m venv and child processes work through the wrapper."""
+    program = wrapped.work / "spawn.py"
+    program.write_text(
+        "import multiprocessing, subprocess, sys\n"
+        "def square(x):\n    return x * x\n"
+        "if __name__ == '__main__':\n"
+        "    with multiprocessing.get_context('spawn').Pool(2) as pool:\n"
+        "        print(pool.map(square, [1, 2, 3]))\n"
+        "    print(sys.executable)\n"
+        "    print(subprocess.run([sys.executable, '-c', 'import mytool; print(1)'], capture_output=True).stdout)\n"
+    )
+    output = loaded(wrapped, "python spawn.py && python -m venv made && ls made/bin/python").stdout.splitlines()
+    assert output == ["[1, 4, 9]", "/user-software/venv/pytorch/bin/python", "b'1\\n'", "made/bin/python"]
+
+
+def test_the_wrappers_in_the_container(wrapped):
+    """Inside the container a wrapper is the program; in another container it says so."""
+    root = wrapped.prefix / "eb/software/Example/1.0"
+    bind = f"singularity exec -B '{wrapped.prefix}' \"$SIF\""
+    output = loaded(wrapped, f"{bind} '{root}/bin/python' -c 'import sys; print(sys.prefix)'").stdout
+    assert output.strip() == "/user-software/venv/pytorch"
+    other = wrapped.sources / "other.sif"
+    if not other.exists():
+        other.symlink_to((wrapped.sources / "example.sif").resolve())
+    result = loaded(wrapped, f"singularity exec -B '{wrapped.prefix}' '{other}' '{root}/bin/python' -V", check=False)
+    assert result.returncode == 1
+    assert "this is another container" in result.stderr
+
+
+def test_binds_and_variables_of_the_users_are_respected(wrapped, tmp_path):
+    """S002-56: a user's binds and variables, set before the module or after it, are in force and beat its defaults."""
+    (tmp_path / "mine").write_text("mine")
+    show = "sh -c 'cat /opt/mine; echo $COLOUR'"
+    settings = {"APPTAINER_BIND": f"{tmp_path}:/opt", "SINGULARITY_BIND": f"{tmp_path}:/opt"}
+    # binds over /opt hide its Conda, sh is enough here
+    assert loaded(wrapped, f"singularity exec \"$SIF\" {show}", **settings).stdout == "minered\n"
+    for prefix in ("APPTAINER", "SINGULARITY"):
+        settings = {f"{prefix}ENV_COLOUR": "blue"}
+        script = f"singularity exec \"$SIF\" sh -c 'echo $COLOUR'; module unload Example; echo ${prefix}ENV_COLOUR"
+        assert loaded(wrapped, script, **settings).stdout == "blue\nblue\n"
+    show = "python -c 'import os; print(os.environ[\"COLOUR\"])'"
+    assert loaded(wrapped, f"export {{APPTAINER,SINGULARITY}}ENV_COLOUR=green; {show}").stdout == "green\n"
+
+
+def test_the_settings_of_the_hosts_python(wrapped, tmp_path):
+    """S003-14: PYTHONPATH and PYTHONUSERBASE of the host do not affect what a wrapper runs."""
+    (tmp_path / "mytool.py").write_text("raise SystemExit('the wrong one')\n")
+    settings = {"PYTHONPATH": tmp_path, "PYTHONUSERBASE": tmp_path, "PYTHONHOME": tmp_path}
+    assert loaded(wrapped, "python -c 'import mytool; print(mytool.__file__)'", **settings).stdout.startswith("/user-")
+
+
+@pytest.mark.parametrize("command", ["python -V", "start-shell -c true"])
+def test_what_changed_after_loading_is_said(wrapped, command):
+    """S002-37, S002-16: image or user software gone since the module was loaded: "reload", not the runtime's words."""
+    root = wrapped.prefix / "eb/software/Example/1.0"
+    for name in ("user-software.squashfs", "example.sif"):
+        script = f"mv '{root}/{name}' '{root}/away'; {command}; s=$?; mv '{root}/away' '{root}/{name}'; exit $s"
+        result = loaded(wrapped, script, check=False)
+        assert result.returncode == 1
+        assert "reload the module" in result.stderr
+        assert "FATAL" not in result.stderr
+    result = wrapped.bash(f"'{root}'/bin/{command}", check=False)
+    assert result.returncode == 1
+    assert "load the module of this container first" in result.stderr
+
+
+def test_a_wrapper_through_a_link(wrapped, tmp_path):
+    """A link to a wrapper finds the installation; a copied installation is its own."""
+    root = wrapped.prefix / "eb/software/Example/1.0"
+    (tmp_path / "python3").symlink_to(root / "bin" / "python3")
+    assert loaded(wrapped, f"'{tmp_path}/python3' -c 'import mytool; print(1)'").stdout == "1\n"
+    (tmp_path / "copy").mkdir()
+    subprocess.run(["cp", "-r", root / "bin", root / "share", tmp_path / "copy"], check=True)
+    result = loaded(wrapped, f"'{tmp_path}/copy/bin/python' -V", check=False)
+    assert result.returncode == 1
+    assert "the module that is loaded is that of" in result.stderr
+
+
+@pytest.mark.parametrize("kind", ["rocm", "cuda"])
+def test_the_gpu_is_used_where_there_is_one(site, kind, tmp_path):
+    """S004-18, S003-01: the runtime's option for this kind of GPU, only where the device exists; none otherwise."""
+    option, device = {"rocm": ("--rocm", "/dev/kfd"), "cuda": ("--nv", "/dev/nvidiactl")}[kind]
+    text = Installed.TEXT + "wrappers = ['python']\n"
+    site.eb(site.easyconfig(text + f"gpu = '{kind}'\n"), site.easyconfig(text, suffix="-cpu"))
+    fake = tmp_path / "bin"
+    fake.mkdir()
+    (fake / "apptainer").write_text('#!/bin/sh\necho "$@"\n')
+    (fake / "apptainer").chmod(0o755)
+    script = f"PATH={fake}:$PATH; python -V; env | grep -E '_(ROCM|NV)='"
+    before = site.bash(f"module load Example/1.0; {script}", check=False).stdout
+    assert option not in before
+    assert "=1" not in before
+    # a node with the device: that one file, in a mount namespace of its own
+    inside = f"{site.tool.init}\nmodule use '{site.modules}'\nmodule load Example/1.0{{suffix}}\n{script}"
+    devices = f"mount -t tmpfs none /dev && touch {device} && exec bash --noprofile --norc -c \"$1\""
+    for suffix, wanted in (("", True), ("-cpu", False)):
+        command = ["unshare", "--mount", "--map-root-user", "sh", "-c", devices, "sh", inside.format(suffix=suffix)]
+        output = site.run(command, check=False).stdout
+        assert (option in output.split()) == wanted, output
+        assert (f"APPTAINER_{option.strip('-').upper()}=1" in output) == wanted
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("['no-such-program']", "the container has no program named 'no-such-program'"),
+        ("['../escape']", "should be 'all' or a list of names"),
+        ("'python'", "should be 'all' or a list of names"),
+        ("['start-shell']", "'start-shell' is a command of the module itself"),
+    ],
+)
+def test_wrong_wrappers_are_named(site, value, expected):
+    """A wrapper that can't be: which, and why."""
+    text = Installed.TEXT + f"wrappers = {value}\n"
+    if "start-shell" in value:
+        text += "requirements = [{'post': ['ln -s /bin/bash $VIRTUAL_ENV/bin/start-shell']}]\n"
+    result = site.eb(site.easyconfig(text), check=False)
+    assert result.returncode != 0
+    assert expected in " ".join((result.stdout + result.stderr).split())
