@@ -60,7 +60,8 @@ class ContainerLoad(ContainerReplace):
     """
 
     SCRIPTS = ['bin/start-shell', 'share/ebsif/common.bash']
-    PYTHON_SCRIPTS = ['bin/list-packages', 'runscripts/conda-python-simple', 'runscripts/init-conda-venv']
+    PYTHON_SCRIPTS = ['bin/list-packages', 'bin/make-venv', 'bin/extend-venv-activate', 'share/ebsif/make-venv.py',
+                      'share/ebsif/venv-wrapper', 'runscripts/conda-python-simple', 'runscripts/init-conda-venv']
 
     @staticmethod
     def extra_options(extra_vars=None):

@@ -163,7 +163,8 @@ def test_scripts_are_readable_and_executable_for_all(tmp_path, base_image):
     root = site.prefix / "eb/software/Example/1.0"
     scripts = [*(root / "bin").iterdir(), *(root / "runscripts").iterdir()]
     assert {script.name for script in scripts} == {
-        "start-shell", "list-packages", "make-squashfs", "unmake-squashfs", "conda-python-simple", "init-conda-venv"
+        "start-shell", "list-packages", "make-squashfs", "unmake-squashfs", "make-venv", "extend-venv-activate",
+        "conda-python-simple", "init-conda-venv",
     }
     for script in scripts:
         assert stat.S_IMODE(script.stat().st_mode) & 0o555 == 0o555, script
@@ -336,7 +337,8 @@ def test_an_image_without_a_venv(site):
     easyconfig.write_text(easyconfig.read_text().replace("ContainerVenv", "ContainerInstall"))
     site.eb(easyconfig)
     root = site.prefix / "eb/software/Example/1.0"
-    assert {path.name for path in (root / "bin").iterdir()} == {"start-shell", "list-packages"}
+    names = {"start-shell", "list-packages", "make-venv", "extend-venv-activate"}
+    assert {path.name for path in (root / "bin").iterdir()} == names
     output = site.bash("module load Example/1.0 && start-shell -c 'echo $APPTAINER_NAME; type -P python3'").stdout
     assert output.split() == ["example.sif", "/usr/bin/python3"]
 

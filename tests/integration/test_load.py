@@ -1,6 +1,7 @@
 """What is decided when a module is loaded: image, binds, user software, other modules; in every modules tool."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -196,3 +197,62 @@ def test_variables_of_the_site_go_with_the_module(site):
     show = "singularity exec $SIF printenv NCCL_NET"
     script = f"module load Example/1.0; {show}; module unload Example; env | grep -c ENV_NCCL"
     assert site.bash(script, check=False).stdout == "AWS Libfabric\n0\n"
+
+
+def test_the_central_image_goes(site, base_image, tmp_path):
+    """S002-05: the site deletes the central image: a user with a copy of their own is unaffected."""
+    (tmp_path / "central").mkdir()
+    central = tmp_path / "central" / "example.sif"
+    central.symlink_to(base_image)
+    site.eb(site.easyconfig(TEXT + f"image_dirs = ['{tmp_path}/central']\n"))
+    central.unlink()
+    (site.sources / "example.sif").unlink()
+    assert site.bash("module load Example/1.0 && singularity exec $SIF echo fine").stdout == "fine\n"
+
+
+def test_an_image_that_prepares_its_environment_itself(site, tmp_path):
+    """S001-09: an image as cotainr builds it, which activates its Conda environment itself, works as any other."""
+    script = tmp_path / "92-conda.sh"
+    script.write_text("export CONDA_PREFIX=/opt/miniconda3/envs/pytorch\nexport PATH=$CONDA_PREFIX/bin:$PATH\n")
+    script.chmod(0o755)
+    text = f"sources = ['example.sif']\nbinds = ['{script}:/.singularity.d/env/92-conda.sh']\nvenv_name = 'mine'\n"
+    site.eb(site.easyconfig(text + "wrappers = ['python']\n"))
+    code = "import sys, numpy; print(sys.prefix, numpy.__file__)"
+    output = site.bash(f"module load Example/1.0 && python -c '{code}'").stdout
+    assert output.startswith("/user-software/venv/mine /opt/miniconda3/envs/pytorch/")
+
+
+def test_nothing_of_one_site_is_in_another(site):
+    """S001-21: no site is chosen: none of the names and paths of a site is in anything that is made."""
+    site.eb(site.easyconfig(TEXT + "wrappers = ['python']\n"))
+    root = site.prefix / "eb/software/Example/1.0"
+    made = [*root.glob("bin/*"), *root.glob("runscripts/*"), *root.glob("share/*/*"), site.modules / "Example/1.0.lua"]
+    assert len(made) > 10
+    for path in made:
+        text = path.read_text(errors="replace").lower()
+        for name in ("lumi", "archer2", "derecho", "/appl/", "/glade", "/work/y07"):
+            assert name not in text, (path, name)
+
+
+def test_either_name_of_the_runtime(site, tmp_path):
+    """S001-22 (in part): only `singularity` is on PATH: the same module is installed and used with that name."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for folder in ("/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"):
+        for program in Path(folder).iterdir() if Path(folder).is_dir() else ():
+            if program.name not in ("apptainer", "singularity") and not (tools / program.name).exists():
+                (tools / program.name).symlink_to(program)
+    (tools / "singularity").symlink_to(shutil.which("apptainer"))
+    path = f"{site.venv}/bin:{tools}"
+    site.run(["eb", *site.eb_options, site.easyconfig(TEXT + "wrappers = ['python']\n")], PATH=path)
+    script = "module load Example/1.0 && ! type apptainer 2>/dev/null && python -V && start-shell -c 'echo shell'"
+    assert site.bash(script, PATH=path).stdout.splitlines()[-1] == "shell"
+
+
+def test_settings_of_the_installation_stay_there(site):
+    """S004-07: what a stage needs to build is not needed, and not there, when the module is used."""
+    stages = [{"env": {"CC": "tcc", "MAX_JOBS": "4"}, "verify": ['test "$CC" = tcc']}]
+    site.eb(site.easyconfig(TEXT + f"requirements = {stages!r}\n"))
+    assert "MAX_JOBS" not in (site.modules / "Example/1.0.lua").read_text()
+    show = "sh -c 'echo ${MAX_JOBS-none} ${CC-none}'"
+    assert site.bash(f"module load Example/1.0 && singularity exec $SIF {show}").stdout == "none none\n"

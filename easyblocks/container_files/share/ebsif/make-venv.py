@@ -1,0 +1,24 @@
+"""Make a virtual environment that sees every package of this Python, also if that is one of an environment itself."""
+import os
+import subprocess
+import sys
+import venv
+
+directory = sys.argv[1]
+venv.EnvBuilder(system_site_packages=True, symlinks=True, with_pip=True).create(directory)
+program = os.path.join(directory, 'bin', 'python')
+
+
+def search_path(python):
+    """Return where a Python looks for packages."""
+    code = 'import sys; print("\\n".join(sys.path))'
+    return subprocess.run([python, '-c', code], stdout=subprocess.PIPE, check=True).stdout.decode().splitlines()
+
+
+seen = search_path(program)
+unseen = [path for path in search_path(sys.executable) if path.endswith('-packages') and path not in seen]
+if unseen:
+    folder = os.path.join(directory, 'lib', 'python%d.%d' % sys.version_info[:2], 'site-packages')
+    # a .pth file puts them behind the environment's own packages
+    with open(os.path.join(folder, 'container-packages.pth'), 'w') as pth:
+        pth.write(''.join(path + '\n' for path in unseen))
