@@ -2,6 +2,7 @@
 
 import base64
 import dataclasses
+import fcntl
 import hashlib
 import os
 import subprocess
@@ -117,6 +118,17 @@ class Site:
             f"{text}\nmoduleclass = 'ai'\n"
         )
         return path
+
+
+def make_demo():
+    """Run `make demo` in the checkout, one process at a time, and return the CompletedProcess; it has to succeed."""
+    with (CHECKOUT / ".demo" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made = subprocess.run(
+            ["make", "demo"], cwd=CHECKOUT, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        )
+    assert made.returncode == 0, made.stdout[-3000:] + made.stderr[-3000:]
+    return made
 
 
 def make_wheel(folder, name, version="1.0", requires=(), module_text="", scripts=None):

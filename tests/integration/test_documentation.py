@@ -8,7 +8,7 @@ import pytest
 from easybuild.easyblocks.generic.containerstage import ContainerStage
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.framework.easyblock import EasyBlock
-from support import CHECKOUT
+from support import CHECKOUT, make_demo
 
 
 def blocks(name):
@@ -30,8 +30,7 @@ def run(script, folder):
 @pytest.fixture
 def clone(tmp_path):
     """A folder with the demo's env.sh, whose installations go to this folder."""
-    made = subprocess.run(["make", "demo"], cwd=CHECKOUT, check=False, capture_output=True, text=True)
-    assert made.returncode == 0, made.stdout[-3000:] + made.stderr[-3000:]
+    make_demo()
     (tmp_path / ".demo").mkdir()
     text = (CHECKOUT / ".demo" / "env.sh").read_text()
     modules = tmp_path / "eb" / "modules" / "all"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import TOOLS, part
-from support import CHECKOUT, Site
+from support import CHECKOUT, Site, make_demo
 
 MODULE = "PyTorch/2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121"
 
@@ -17,11 +17,7 @@ MODULE = "PyTorch/2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121"
 @pytest.fixture(scope="module")
 def demo():
     """What `make demo` printed; it has left .demo/env.sh."""
-    result = subprocess.run(
-        ["make", "demo"], cwd=CHECKOUT, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-    )
-    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
-    return result
+    return make_demo()
 
 
 def by_hand(script, check=True):
@@ -135,3 +131,25 @@ def test_the_second_easyconfig_is_extended_by_hand(tool, prefix, wheels):
         "/user-software/venv/pytorch/lib/python3.11/site-packages/byhand.py",
         "/opt/miniconda3/envs/pytorch/lib/python3.11/site-packages/torch/__init__.py", "venv", "writable",
     ]
+
+
+ALL_REDUCE = """
+import sys, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+value = torch.tensor([float(dist.get_rank() + 1)])
+dist.all_reduce(value)
+# in one piece: two processes write to one pipe
+sys.stdout.write(f"sum {value.item()} of {dist.get_world_size()}\\n")
+dist.destroy_process_group()
+"""
+
+
+def test_torchrun_through_its_wrapper(tmp_path):
+    """torchrun, a program of the image, starts its processes in the container through the wrapper."""
+    site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
+    (site.sources / "torch.sif").symlink_to(part("EBSIF_TEST_PYTORCH_IMAGE"))
+    text = "sources = ['torch.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\nwrappers = ['torchrun']\n"
+    site.eb(site.easyconfig(text))
+    (site.work / "all_reduce.py").write_text(ALL_REDUCE)
+    script = "module load Example/1.0 && torchrun --standalone --nproc-per-node 2 all_reduce.py"
+    assert sorted(site.bash(script).stdout.splitlines()) == ["sum 3.0 of 2"] * 2
