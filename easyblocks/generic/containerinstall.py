@@ -12,8 +12,8 @@ import os
 import re
 import sys
 
-from easybuild.easyblocks.generic.containerload import IF_NEWER, IMAGE_OWN, INIT_NONE, MASKS, WRAPPERS_ALL
-from easybuild.easyblocks.generic.containerload import ContainerLoad
+from easybuild.easyblocks.generic.containerload import IF_NEWER, IMAGE_OWN, INIT_NONE, MASKS, MODULE_VARIABLES
+from easybuild.easyblocks.generic.containerload import WRAPPERS_ALL, ContainerLoad
 from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, ContainerRuntime, bind_source, bind_target
 from easybuild.easyblocks.generic.containerruntime import escape_bind, escape_value, run_program, runtime_variables
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg
@@ -319,7 +319,7 @@ class ContainerInstall(ContainerLoad):
         """Check the scripts, and that the loaded module starts a shell in the container."""
         # EasyBuild loads the module into the environment it started with; binds and variables that the caller has for
         # the runtime are no part of what is checked
-        for key in runtime_variables(self.initial_environ) + ['CONTAINERROOT', 'CONTAINER_MODULE']:
+        for key in runtime_variables(self.initial_environ) + list(MODULE_VARIABLES):
             self.initial_environ.pop(key, None)
         kwargs.setdefault('custom_paths', {'files': self.scripts + ['share/ebsif/lock.json'] + [
             os.path.join('bin', name) for name in self.wrappers], 'dirs': ['bin']})

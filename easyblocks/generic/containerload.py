@@ -44,6 +44,12 @@ GPU_KINDS = {'rocm': ('ROCM', '/dev/kfd'), 'cuda': ('NV', '/dev/nvidiactl')}
 # For 'wrappers': every program of the venv.
 WRAPPERS_ALL = 'all'
 
+# Where a user has user software of their own, for any container module.
+PLACE_VARIABLE = 'EBSIF_USER_SOFTWARE'
+
+# Variables of the module, and those that change what it does: another module's are no part of a check of this one.
+MODULE_VARIABLES = ('CONTAINERROOT', 'CONTAINER_MODULE', PLACE_VARIABLE)
+
 # The overlay with the masks, in an installation.
 MASKS = os.path.join('share', 'ebsif', 'masks.squashfs')
 
@@ -109,7 +115,7 @@ class ContainerLoad(ContainerReplace):
 
     def check_parameters(self):
         """Stop for values that can't be; what holds templates can be checked, it only can't be used yet."""
-        for param, known in (('init', INIT_KINDS), ('image', IMAGE_KINDS), ('gpu', (None,) + tuple(GPU_KINDS))):
+        for param, known in (('init', INIT_KINDS), ('image', IMAGE_KINDS), ('gpu', (None,) + tuple(sorted(GPU_KINDS)))):
             if self.cfg[param] not in known:
                 raise EasyBuildError("Unknown value for easyconfig parameter '%s': '%s' (known: %s)", param,
                                      self.cfg[param], ', '.join(str(kind) for kind in known))
@@ -122,10 +128,13 @@ class ContainerLoad(ContainerReplace):
         if not isinstance(library_binds, dict) or not all(value in LIBRARY_BINDS for value in library_binds.values()):
             raise EasyBuildError("Easyconfig parameter 'library_binds' should be a dictionary of bind mounts, each "
                                  "with '%s', found: %s", "' or '".join(LIBRARY_BINDS), library_binds)
-        for name in list(self.cfg.get_ref('container_env')) + [self.cfg['image_root_variable'] or 'X']:
-            if not re.match(r'[A-Za-z_][A-Za-z0-9_]*\Z', name):
-                raise EasyBuildError("Easyconfig parameter 'container_env': '%s' can't be the name of an environment "
-                                     "variable (letters, digits and _ only)", name)
+        root_variable = self.cfg['image_root_variable']
+        for param, names in (('container_env', list(self.cfg.get_ref('container_env'))),
+                             ('image_root_variable', [root_variable] if root_variable else [])):
+            for name in names:
+                if not re.match(r'[A-Za-z_][A-Za-z0-9_]*\Z', name):
+                    raise EasyBuildError("Easyconfig parameter '%s': '%s' can't be the name of an environment variable "
+                                         "(letters, digits and _ only)", param, name)
         if self.cfg['image'] == IMAGE_CENTRAL and not self.cfg.get_ref('image_dirs'):
             raise EasyBuildError("Easyconfig parameter 'image' is '%s', so 'image_dirs' should say where it is",
                                  IMAGE_CENTRAL)

@@ -14,7 +14,7 @@ import re
 
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall, container_files
 from easybuild.easyblocks.generic.containerlint import ContainerLint
-from easybuild.easyblocks.generic.containerload import INIT_NONE, module_container_variable
+from easybuild.easyblocks.generic.containerload import INIT_NONE, PLACE_VARIABLE, module_container_variable
 from easybuild.easyblocks.generic.containerlock import ContainerLock
 from easybuild.easyblocks.generic.containerpackages import USER_SOFTWARE, ContainerPackages, normal_name, pip_version
 from easybuild.easyblocks.generic.containerpip import ContainerPip
@@ -31,8 +31,6 @@ from easybuild.tools.filetools import which, write_file
 from easybuild.tools.utilities import nub, trace_msg
 
 PROTECT_ALL = 'all'
-# where a user has user software of their own, for any container module
-PLACE_VARIABLE = 'EBSIF_USER_SOFTWARE'
 
 
 class ContainerVenv(ContainerInstall):

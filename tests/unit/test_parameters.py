@@ -133,3 +133,23 @@ def test_the_environment_of_the_kinds_of_images(easyblock):
     for block in (injected, manual, image):
         assert block.container_environment()["PYTHONNOUSERSITE"] == "1"
         assert block.container_environment()["PIP_USER"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("image = 'central'", "'image' is 'central', so 'image_dirs' should say where it is"),
+        ("image = 'here'", "'image': 'here' (known: own, central)"),
+        ("image_dirs = ['sif-images']", "'sif-images' is no full path, and there is no 'image_root'"),
+        ("image_root_variable = 'A B'", "'image_root_variable': 'A B' can't be the name of an environment variable"),
+        ("gpu = 'cude'", "'gpu': 'cude' (known: None, cuda, rocm)"),
+        ("wrappers = ['a b']", "'wrappers' should be 'all' or a list of names of programs"),
+        ("squashfs_options = '-comp xz'", "'squashfs_options' should be a list of texts"),
+        ("conflicts = 'one'", "'conflicts' should be a list of strings"),
+    ],
+)
+def test_wrong_values_are_named(easyblock, text, expected):
+    """Which parameter, what was found, what is known."""
+    with pytest.raises(EasyBuildError) as error:
+        easyblock(text)
+    assert expected in str(error.value)
