@@ -155,7 +155,11 @@ class ContainerPip(object):
     def binds(self, stage):
         """Binds of a stage: pip's cache, and what of this machine its requirements name."""
         paths = list(stage.local_paths)
-        paths += [path for path in (self.wheelhouse, self.fill, os.environ.get('PIP_CACHE_DIR')) if path]
+        cache = os.environ.get('PIP_CACHE_DIR')
+        if cache:
+            # pip would make it, but in the container it could not be seen from outside
+            mkdir(cache, parents=True)
+        paths += [path for path in (self.wheelhouse, self.fill, cache) if path]
         folders = []
         for path in paths:
             folder = path if os.path.isdir(path) else os.path.dirname(path)

@@ -459,8 +459,7 @@ def test_the_settings_of_the_hosts_python_do_not_matter(site, install, tmp_path)
 
 def test_pip_keeps_its_files_where_the_user_says(site, install, tmp_path):
     """S003-13: PIP_CACHE_DIR is where pip's cache is; without it, it's in the build directory and never in the home."""
-    cache = tmp_path / "cache"
-    cache.mkdir()
+    cache = tmp_path / "not there" / "cache"
     stages = [{"name": "a", "requirements": "faketorch"}, {"requirements": "kernels", "no_build_isolation": True}]
     install(stages, PIP_CACHE_DIR=cache)
     assert list(cache.rglob("kernels-1.0-py3-none-any.whl"))
