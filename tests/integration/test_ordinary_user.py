@@ -26,10 +26,13 @@ def user_site(base_image, wheels):
     venv = prefix / "venv"
     # the account has to reach the virtual environment; the one of the checkout may lie where it can't
     subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", venv], check=True)
-    pip = [sys.executable, "-m", "pip", "--python", venv / "bin" / "python", "install", "--quiet", CHECKOUT]
+    # from a copy: building writes into the source, which other tests use
+    source = prefix / "source"
+    source.mkdir()
+    parts = ["setup.cfg", "pyproject.toml", "README.md", "LICENSE", "generator", "easyblocks", "easyconfigs"]
+    subprocess.run(["cp", "-r", *(CHECKOUT / name for name in parts), source], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", venv / "bin" / "python", "install", "--quiet", source]
     subprocess.run([str(word) for word in pip], check=True, capture_output=True)
-    shutil.rmtree(CHECKOUT / "build", ignore_errors=True)
-    shutil.rmtree(CHECKOUT / "ebsif.egg-info", ignore_errors=True)
     site = Site(prefix / "site", TOOLS["Lmod-Lua"](), venv, user)
     if user:
         account = pwd.getpwnam(user)

@@ -1,6 +1,7 @@
 """Wrappers: programs of the container as commands of the module, right in every way that programs are used."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -67,9 +68,16 @@ def test_input_and_status_pass_through(wrapped):
 
 
 def processes(marker):
-    """Processes with a word in their command line, other than this one."""
-    listed = subprocess.run(["pgrep", "-f", marker], capture_output=True, text=True, check=False).stdout.split()
-    return [pid for pid in listed if int(pid) != os.getpid()]
+    """Processes whose command line matches a pattern, other than this one."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_text(errors="replace").replace("\0", " ")
+        except OSError:  # it has ended
+            continue
+        if re.search(marker, words) and path.parent.name != str(os.getpid()):
+            found.append(path.parent.name)
+    return found
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])

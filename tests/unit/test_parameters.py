@@ -1,6 +1,8 @@
 """What the easyblocks make of their parameters, without installing anything."""
 
+import os
 import re
+import tempfile
 
 import pytest
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall, copy_with_sha256
@@ -18,7 +20,12 @@ def configuration(tmp_path_factory):
     """EasyBuild's configuration, as eb makes it at its start."""
     prefix = tmp_path_factory.mktemp("eb")
     options = [f"--prefix={prefix}", "--allow-use-as-root-and-accept-consequences"]
+    before, tempdir = dict(os.environ), tempfile.tempdir
     set_up_configuration(args=options, silent=True)
+    # it has made a private directory that of all temporary files: not for the tests that share this process
+    os.environ.clear()
+    os.environ.update(before)
+    tempfile.tempdir = tempdir
 
 
 @pytest.fixture
