@@ -38,7 +38,7 @@ class ContainerDiagnosis(object):
         (r"(?:CERTIFICATE_VERIFY_FAILED|certificate verify failed)",
          "the certificate of the index is not trusted in the image. If this machine has its own certificates, name "
          "their directory in EBSIF_INSTALL_BIND and the file in PIP_CERT"),
-        (r"\b(40[13])\b.*(?:Client Error|Forbidden|Unauthorized)",
+        (r"\b(40[13])(?= Client Error| while getting| Forbidden| Unauthorized)",
          "the index refuses (HTTP \\1). Check its address and whether it wants a password"),
         (r"ERROR: (\S+) is not a supported wheel on this platform",
          "the wheel \\1 is for another Python or another kind of machine than the image"),

@@ -127,6 +127,7 @@ def test_the_pip_of_another_place_is_refused():
         ("ERROR: Cannot find command 'git' - do you have 'git' installed and in your PATH?", "git is missing"),
         ("WARNING: Retrying ... NewConnectionError: Failed to establish a new connection: [Errno 111]", "no network"),
         ("ERROR: HTTP error 403 while getting https://x\nERROR: 403 Client Error: Forbidden", "refuses (HTTP 403)"),
+        ("2026-11-21T11:20:15,401 Could not fetch URL http://x/: 403 Client Error: Forbidden", "refuses (HTTP 403)"),
         ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device", "the disk is full"),
         ("OSError: [Errno 122] Disk quota exceeded", "quota is used up"),
         ("ERROR: x-1.0-cp39-win32.whl is not a supported wheel on this platform.", "wheel x-1.0-cp39-win32.whl"),
