@@ -7,9 +7,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-# read by the easyblock, which puts a wheel of everything it installs there
-FILL_VARIABLE = "EBSIF_FILL_WHEELHOUSE"
-
 
 class WheelhouseError(Exception):
     """A wheelhouse can't be made; the message says why and what to do."""
@@ -41,6 +38,9 @@ def fill(easyconfig, folder, options=()):
     WheelhouseError
         If eb fails; its output was shown.
     """
+    # the easyblock puts a wheel of everything it installs there; EasyBuild takes long to load for other commands
+    from easybuild.easyblocks.generic.containerpip import FILL_VARIABLE
+
     folder = Path(folder).resolve()
     eb = Path(sys.executable).parent / "eb"
     program = str(eb) if eb.exists() else shutil.which("eb")

@@ -135,10 +135,10 @@ class ContainerVenv(ContainerInstall):
         super().prepare_step(*args, **kwargs)
         if self.dry_run or build_option('module_only'):
             return
-        missing = [name for name in ('mksquashfs', 'unsquashfs') if not which(name, log_ok=False, on_error='ignore')]
         if any(stage.patches for stage in self.stages) and not which('patch', log_ok=False, on_error='ignore'):
             raise EasyBuildError("patch not found on PATH, a stage has 'patches': install it, or run eb on a node that "
                                  "has it.")
+        missing = [name for name in ('mksquashfs', 'unsquashfs') if not which(name, log_ok=False, on_error='ignore')]
         if missing:
             raise EasyBuildError("%s not found on PATH: install the package squashfs-tools, or run eb on a node that "
                                  "has it.", ' and '.join(missing))

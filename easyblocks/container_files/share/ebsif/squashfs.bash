@@ -5,7 +5,8 @@ root=${root:?}
 # Set `place`, where user software is: the installation, or the directory that the user has named.
 find_place() {
     place=${EBSIF_USER_SOFTWARE:-$root}
-    [[ -d "$place" ]] || refuse 2 "EBSIF_USER_SOFTWARE names no directory: $place; make it (mkdir), or unset the variable"
+    # in a container, where it may not be seen, the commands refuse for that reason
+    [[ -d "$place" ]] || in_container || refuse 2 "EBSIF_USER_SOFTWARE names no directory: $place; make it (mkdir), or unset the variable"
 }
 
 # Make `work`, a directory in that place that disappears however the command ends.
