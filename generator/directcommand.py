@@ -4,11 +4,13 @@ import os
 import shlex
 import subprocess
 
+from ebsif.errors import EbsifError
+
 # variables of the module that change what the runtime does, by the option that says the same
 PREFIXES = ("APPTAINER", "SINGULARITY")
 
 
-class ModuleError(Exception):
+class ModuleError(EbsifError):
     """A module can't be looked at; the message says why and what to do."""
 
 

@@ -4,10 +4,12 @@ import dataclasses
 import json
 from pathlib import Path
 
+from ebsif.errors import EbsifError
+
 LOCK_PATH = Path("share") / "ebsif" / "lock.json"
 
 
-class LockError(Exception):
+class LockError(EbsifError):
     """A record can't be read; the message says which, why, and what to do."""
 
 

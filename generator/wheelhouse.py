@@ -7,8 +7,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from ebsif.errors import EbsifError
 
-class WheelhouseError(Exception):
+
+class WheelhouseError(EbsifError):
     """A wheelhouse can't be made; the message says why and what to do."""
 
 
