@@ -12,6 +12,7 @@ import os
 import re
 import sys
 
+from easybuild.easyblocks.generic.containerdistributed import SETTINGS_FILE
 from easybuild.easyblocks.generic.containerload import IF_NEWER, IMAGE_OWN, INIT_NONE, MASKS, MODULE_VARIABLES
 from easybuild.easyblocks.generic.containerload import WRAPPERS_ALL, ContainerLoad
 from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, ContainerRuntime, bind_source, bind_target
@@ -19,7 +20,7 @@ from easybuild.easyblocks.generic.containerruntime import escape_bind, escape_va
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg
 from easybuild.tools.config import build_option
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, compute_checksum, copy_file, mkdir
-from easybuild.tools.filetools import which
+from easybuild.tools.filetools import which, write_file
 from easybuild.tools.utilities import trace_msg
 from easybuild.tools.version import VERSION as EASYBUILD_VERSION
 
@@ -239,6 +240,11 @@ class ContainerInstall(ContainerLoad):
             copy_file(os.path.join(container_files(), script), target)
             if not self.dry_run:
                 adjust_permissions(target, 0o755, relative=False)
+        if self.cfg['init'] != INIT_NONE:
+            target = os.path.join(self.installdir, SETTINGS_FILE)
+            write_file(target, self.distributed.settings)
+            if not self.dry_run:
+                adjust_permissions(target, 0o644, relative=False)
 
     # --- the container at install time
 

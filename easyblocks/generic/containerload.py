@@ -10,6 +10,8 @@ EasyBuild support for what the module of a container image does, implemented as 
 import os
 import re
 
+from easybuild.easyblocks.generic.containerdistributed import GPU_AWARE_VARIABLE, GPU_VISIBILITY, SCHEDULERS
+from easybuild.easyblocks.generic.containerdistributed import ContainerDistributed
 from easybuild.easyblocks.generic.containerlock import ContainerLock
 from easybuild.easyblocks.generic.containermasks import ContainerMasks
 from easybuild.easyblocks.generic.containermodule import ContainerModule
@@ -67,7 +69,8 @@ class ContainerLoad(ContainerReplace):
 
     SCRIPTS = ['bin/start-shell', 'share/ebsif/common.bash']
     PYTHON_SCRIPTS = ['bin/list-packages', 'bin/make-venv', 'bin/extend-venv-activate', 'share/ebsif/make-venv.py',
-                      'share/ebsif/venv-wrapper', 'runscripts/conda-python-simple', 'runscripts/init-conda-venv']
+                      'share/ebsif/venv-wrapper', 'runscripts/conda-python-simple', 'runscripts/init-conda-venv',
+                      'runscripts/conda-python-distributed', 'runscripts/get-master']
 
     @staticmethod
     def extra_options(extra_vars=None):
@@ -83,6 +86,10 @@ class ContainerLoad(ContainerReplace):
             'container_env': [{}, "Environment variables to set in the container", CUSTOM],
             'definition_files': [[], "Files the image was built from, kept in share/docker-defs", CUSTOM],
             'gpu': [None, "Kind of GPU: %s" % ', '.join(sorted(GPU_KINDS)), CUSTOM],
+            'gpu_mpi_library': [None, "Library by which MPI reads and writes the memory of the GPU (GTL), used where "
+                                      "it is there", CUSTOM],
+            'gpu_visibility': [None, "GPUs that each rank of a distributed run sees: %s (default: for ROCm its own)"
+                                     % ', '.join(GPU_VISIBILITY), CUSTOM],
             'image': [IMAGE_OWN, "Where the image is: '%s' copy, or only in 'image_dirs' ('%s')" % IMAGE_KINDS, CUSTOM],
             'image_dirs': [[], "Directories with copies of the image, used in this order when there is no own copy; "
                                "below image_root if they are relative", CUSTOM],
@@ -94,7 +101,11 @@ class ContainerLoad(ContainerReplace):
                                   "none of that name) or 'if_newer' (or has an older one)", CUSTOM],
             'masked_paths': [[], "Files of the image to hide in the container (list of patterns), or to replace "
                                  "(dictionary of patterns and what replaces them)", CUSTOM],
+            'network_env': [{}, "Environment variables the network of the site needs, None for those to unset in "
+                                "distributed runs", CUSTOM],
             'optional_binds': [[], "Bind mounts that are made only where their source exists", CUSTOM],
+            'scheduler': [None, "Scheduler whose variables distributed runs read: %s (default: those of any launcher)"
+                                % ', '.join(SCHEDULERS), CUSTOM],
             'support_level': [None, "How this container is supported, for the help text", CUSTOM],
             'wrappers': [[], "Programs of the container that become commands of the module (list of names), '%s' for "
                              "those of the venv" % WRAPPERS_ALL, CUSTOM],
@@ -105,6 +116,7 @@ class ContainerLoad(ContainerReplace):
         """Check the parameters."""
         super().__init__(*args, **kwargs)
         self.lock = ContainerLock()
+        self.distributed = ContainerDistributed(self.cfg)
         self.check_parameters()
         self.masks = ContainerMasks(self.cfg['masked_paths'])
         # nothing in an installation is there to be compiled against or linked with from outside the container
@@ -142,6 +154,7 @@ class ContainerLoad(ContainerReplace):
         if relative and not self.cfg.get_ref('image_root'):
             raise EasyBuildError("Easyconfig parameter 'image_dirs': '%s' is no full path, and there is no "
                                  "'image_root'", relative[0])
+        self.distributed.check()
         wrappers = self.cfg.get_ref('wrappers')
         names = wrappers if isinstance(wrappers, (list, tuple)) else [wrappers] if wrappers == WRAPPERS_ALL else [None]
         if not all(isinstance(name, str) and re.match(r'[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z', name) for name in names):
@@ -300,6 +313,7 @@ class ContainerLoad(ContainerReplace):
             self.module_masks(module),
             self.module_environment(module),
             self.module_gpu(module),
+            self.distributed.module(module),
         ])
 
     def module_alone(self, module):
@@ -395,8 +409,14 @@ class ContainerLoad(ContainerReplace):
             return ''
         option, device = GPU_KINDS[self.cfg['gpu']]
         use = ''.join(module.setenv('%s_%s' % (prefix, option), '1') for prefix in RUNTIME_PREFIXES)
-        return '\n' + module.comment('The GPU, where there is one; the wrappers look again.') + \
+        text = module.comment('The GPU, where there is one; the wrappers look again.') + \
             module.setenv('CONTAINER_GPU', self.cfg['gpu']) + module.when_or_unloading(module.is_device(device), use)
+        library = self.cfg['gpu_mpi_library']
+        if library:
+            # without the library MPI refuses to start when it's told to know of GPUs
+            aware = module.setenv(GPU_AWARE_VARIABLE, '1') + module_container_variable(module, 'LD_PRELOAD', library)
+            text += module.when_or_unloading(module.exists(library), aware)
+        return '\n' + text
 
 
 def module_container_variable(module, name, value):

@@ -42,6 +42,7 @@ class ContainerStage(object):
         'index_url': (TEXT, "package index to use instead of pip's own"),
         'extra_index_url': (TEXTS, "package indexes to use in addition"),
         'find_links': (TEXTS, "directories or pages with packages"),
+        'heavy': (FLAG, "too much work for a login node: install in a batch job"),
         'upgrade_pip': (FLAG, "upgrade the pip of the venv first"),
         'modules': (TEXTS, "environment modules of the host to load for this stage"),
         'patches': (TEXTS, "patch files for the source of the only requirement, applied in the order of their names"),

@@ -32,6 +32,11 @@ from easybuild.tools.utilities import nub, trace_msg
 
 PROTECT_ALL = 'all'
 
+# What says that this is a batch job, and by which command a job is submitted where it isn't.
+JOB_VARIABLES = ('SLURM_JOB_ID', 'PBS_JOBID')
+JOB_COMMANDS = ('sbatch', 'qsub')
+HEAVY_HERE_VARIABLE = 'EBSIF_HEAVY_HERE'
+
 
 class ContainerVenv(ContainerInstall):
     """
@@ -135,6 +140,7 @@ class ContainerVenv(ContainerInstall):
         super().prepare_step(*args, **kwargs)
         if self.dry_run or build_option('module_only'):
             return
+        self.check_heavy_stages()
         if any(stage.patches for stage in self.stages) and not which('patch', log_ok=False, on_error='ignore'):
             raise EasyBuildError("patch not found on PATH, a stage has 'patches': install it, or run eb on a node that "
                                  "has it.")
@@ -145,6 +151,16 @@ class ContainerVenv(ContainerInstall):
         if self.cfg['wheelhouse'] and not os.path.isdir(self.cfg['wheelhouse']):
             raise EasyBuildError("Easyconfig parameter 'wheelhouse': there is no directory %s. `ebsif wheelhouse` "
                                  "makes it, on a node with network.", self.cfg['wheelhouse'])
+
+    def check_heavy_stages(self):
+        """Stop on a login node if there are heavy stages (S003-02): where jobs can be submitted, outside of one."""
+        heavy = [stage.name for stage in self.stages if stage.heavy]
+        allowed = [name for name in JOB_VARIABLES + (HEAVY_HERE_VARIABLE,) if os.environ.get(name)]
+        submit = [name for name in JOB_COMMANDS if which(name, log_ok=False, on_error='ignore')]
+        if heavy and submit and not allowed:
+            raise EasyBuildError("Stage '%s' is heavy, and this is no batch job. Submit one: `eb --job "
+                                 "--job-backend=Slurm ...`, or `ebsif job --install EASYCONFIG`, which knows the "
+                                 "site. (On a machine of your own: %s=1 eb ...)", heavy[0], HEAVY_HERE_VARIABLE)
 
     @property
     def user_software(self):

@@ -149,6 +149,15 @@ def test_the_environment_of_the_kinds_of_images(easyblock):
         ("image = 'here'", "'image': 'here' (known: own, central)"),
         ("image_dirs = ['sif-images']", "'sif-images' is no full path, and there is no 'image_root'"),
         ("image_root_variable = 'A B'", "'image_root_variable': 'A B' can't be the name of an environment variable"),
+        ("scheduler = 'slrum'", "'scheduler': 'slrum' (known: slurm, pbs)"),
+        ("gpu_visibility = 'none'", "'gpu_visibility': 'none' (known: local_rank, all)"),
+        ("network_env = ['A=b']", "'network_env' should be a dictionary of variables"),
+        ("network_env = {'A B': 'c'}", "'A B' can't be the name of an environment variable"),
+        ("network_env = {'A': 'b\\nunset PATH'}", "the value of A should be one line"),
+        ("gpu_mpi_library = '/a/libmpi_gtl_hsa.so'", "so 'gpu' should say which kind of GPU (cuda, rocm)"),
+        ("gpu = 'cuda'; gpu_mpi_library = '/a/libmpi_gtl_hsa.so'", "'cuda' it should be the full path of"),
+        ("gpu = 'rocm'; gpu_mpi_library = '/a/libmpi_gtl_hsa.so'; container_env = {'LD_PRELOAD': 'x'}",
+         "is loaded with LD_PRELOAD, and 'container_env' has a value for that"),
         ("gpu = 'cude'", "'gpu': 'cude' (known: None, cuda, rocm)"),
         ("wrappers = ['a b']", "'wrappers' should be 'all' or a list of names of programs"),
         ("squashfs_options = '-comp xz'", "'squashfs_options' should be a list of texts"),
@@ -156,7 +165,7 @@ def test_the_environment_of_the_kinds_of_images(easyblock):
     ],
 )
 def test_wrong_values_are_named(easyblock, text, expected):
-    """Which parameter, what was found, what is known."""
+    """S001-15 (in part): which parameter, what was found, what is known."""
     with pytest.raises(EasyBuildError) as error:
         easyblock(text)
     assert expected in str(error.value)
