@@ -1,0 +1,176 @@
+"""YAML files of people, read into models: nothing in them is executed, and what is wrong is told with its line."""
+
+import difflib
+import re
+from typing import get_args
+
+import yaml
+from ebsif.errors import EbsifError
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+
+class DocumentError(EbsifError):
+    """A file is not what it should be; the message has a line for each error: file, line, field, remedy."""
+
+
+class Model(BaseModel):
+    """Base of everything that is read from YAML: unknown keys are errors, and nothing changes after reading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    """
+    A safe loader for which every scalar is text, but for true, false and null.
+
+    In plain YAML 2.10 is the number 2.1, 20260415_130625 a number as well, and `no` is false: versions and suffixes
+    would not be what a person wrote. Models turn text into numbers where they want some. A key that is there twice
+    is an error.
+    """
+
+    yaml_implicit_resolvers = {
+        **{first: [("tag:yaml.org,2002:bool", re.compile(r"(?:true|false)\Z"))] for first in "tf"},
+        **{first: [("tag:yaml.org,2002:null", re.compile(r"(?:~|null|)\Z"))] for first in ("~", "n", "")},
+    }
+
+    def construct_mapping(self, node, deep=False):
+        """Return the dict of a mapping, unless a key is in it twice."""
+        seen = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
+                raise yaml.constructor.ConstructorError(None, None, "a key should be text", key.start_mark)
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"'{key.value}' is there twice", key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def load(path):
+    """
+    Return what a YAML file holds.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    dict, list, str, bool or None
+        All scalars are str, but for true, false and null.
+
+    Raises
+    ------
+    DocumentError
+        If it can't be read, is no YAML in UTF-8, or uses anchors (which could make a small file a huge one).
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DocumentError(f"{path}: {error}") from None
+    try:
+        # looked for in the text first, because parsing twice takes twice the time
+        if re.search(r"(^|[\s\[{,:-])&\S", text):
+            for event in yaml.parse(text, Loader):
+                if getattr(event, "anchor", None):
+                    line = event.start_mark.line + 1
+                    raise DocumentError(f"{path}:{line}: anchors and aliases (&, *) can't be used here: write it out")
+        return yaml.load(text, Loader)  # noqa: S506 a safe loader, see there
+    except RecursionError:
+        raise DocumentError(f"{path}: nested too deeply") from None
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise DocumentError(f"{path}:{line}: {error.problem}") from None
+    except yaml.YAMLError as error:
+        raise DocumentError(f"{path}: {error}") from None
+
+
+def validate(model, content, path, where=()):
+    """
+    Return a model of what a file holds.
+
+    Parameters
+    ----------
+    model : type
+        A subclass of Model.
+    content : object
+        What `load` returned, or a part of it.
+    path : Path
+        The file, for messages.
+    where : tuple of str and int
+        The keys and indexes that lead to the part.
+
+    Raises
+    ------
+    DocumentError
+        With a line for each error: where it is, what is wrong, what is allowed.
+    """
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        node = yaml.compose(path.read_text(encoding="utf-8"), Loader)
+        lines = [explain(model, item, path, node, where) for item in error.errors(include_url=False)]
+        raise DocumentError("\n".join(dict.fromkeys(lines))) from None
+
+
+def explain(model, error, path, node, where=()):
+    """Return a line that says what is wrong and where (str), for one error of pydantic."""
+    keys = [*where, *(key for key in error["loc"] if key != "[key]")]
+    line = line_of(node, keys)
+    field = ".".join(str(key) for key in error["loc"] if key != "[key]") or "the document"
+    kind, value, context = error["type"], error["input"], error.get("ctx", {})
+    if kind == "extra_forbidden":
+        known = fields_at(model, error["loc"][:-1])
+        close = difflib.get_close_matches(str(error["loc"][-1]), known, n=1)
+        hint = f", did you mean '{close[0]}'?" if close else ""
+        text = f"unknown key{hint} (known: {', '.join(known)})"
+    elif kind == "missing":
+        text = "is missing"
+    elif kind == "literal_error":
+        text = f"'{value}' is not known (known: {context['expected'].replace(chr(39), '')})"
+    else:
+        message = error["msg"].removeprefix("Value error, ")
+        shown = repr(value) if isinstance(value, (str, bool)) else type(value).__name__
+        text = f"{message[0].lower()}{message[1:]}" + ("" if kind == "value_error" else f", found {shown}")
+    return f"{path}:{line}: {field}: {text}"
+
+
+def line_of(node, keys):
+    """Return the line (from 1) of the part of a composed document that keys lead to, or of what holds it."""
+    if node is None:
+        return 1
+    line = node.start_mark.line
+    for key in keys:
+        if isinstance(node, yaml.MappingNode):
+            found = [(name, value) for name, value in node.value if name.value == str(key)]
+            if not found:
+                break
+            name, node = found[0]
+            line = name.start_mark.line
+        elif isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
+            node = node.value[key]
+            line = node.start_mark.line
+        else:
+            # a part of a type that can be several things
+            continue
+    return line + 1
+
+
+def fields_at(model, keys):
+    """Return the names of the fields (list of str) of the model that keys lead to from another one."""
+    models = [model]
+    for key in keys:
+        if isinstance(key, int):
+            continue
+        named = [field.annotation for one in models for name, field in one.model_fields.items()
+                 if key in (name, field.alias)]
+        found = [part for annotation in named for part in models_in(annotation)]
+        models = found or models
+    return sorted({field.alias or name for one in models for name, field in one.model_fields.items()})
+
+
+def models_in(annotation):
+    """Return the models (list of type) that a type annotation names, at any depth."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in models_in(part)]

@@ -1,0 +1,217 @@
+"""The profile of a site: what is known about a machine, read from ``<directory>/<site>/site.yaml``."""
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Literal, Optional
+
+from ebsif.document import DocumentError, Model, load, validate
+from ebsif.errors import EbsifError
+from pydantic import AfterValidator, Field, model_validator
+
+# The profiles of this project.
+SITES = Path(__file__).parent / "sites"
+
+# The site of a person who does not name one.
+SITE_VARIABLE = "EBSIF_SITE"
+DEFAULT_SITE = "local"
+
+GpuKind = Literal["none", "rocm", "cuda"]
+
+
+def is_line(text):
+    """Return a text if it is one line without blanks at its ends."""
+    if not re.fullmatch(r"\S(.*\S)?", text):
+        raise ValueError("should be one line, without blanks at its ends")
+    return text
+
+
+def is_variable(text):
+    """Return a text if it can be the name of an environment variable."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
+        raise ValueError("can't be the name of an environment variable (letters, digits and _ only)")
+    return text
+
+
+def is_duration(text):
+    """Return a text if it is a duration as schedulers write it."""
+    if not re.fullmatch(r"\d{1,3}:[0-5]\d:[0-5]\d", text):
+        raise ValueError("should be a duration, hours:minutes:seconds, as in 00:30:00")
+    return text
+
+
+Line = Annotated[str, AfterValidator(is_line)]
+Variable = Annotated[str, AfterValidator(is_variable)]
+Duration = Annotated[str, AfterValidator(is_duration)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class ImageDirectory(Model):
+    """A directory with images of containers."""
+
+    path: Line = Field(description="full path, or relative to the root")
+    stability: Literal["stable", "short-lived", "moving"] = Field(
+        "stable", description="stable: stays; short-lived: is removed; moving: links that change without warning")
+
+
+class Images(Model):
+    """Where the site keeps images."""
+
+    root: Optional[Line] = Field(None, description="directory of the relative paths")
+    root_variable: Optional[Variable] = Field(None, description="environment variable that takes the place of root")
+    directories: list[ImageDirectory] = Field([], description="in the order in which they are searched")
+
+
+class Binds(Model):
+    """Bind mounts: source[:target[:options]]."""
+
+    required: list[Line] = Field([], description="must exist where a module is loaded")
+    optional: list[Line] = Field([], description="made only where the source exists")
+    libraries: dict[Line, Literal["if_missing", "if_newer"]] = Field({}, description="libraries of the host")
+    file: Optional[Line] = Field(None, description="file with more binds, read when a module is loaded")
+
+
+class Partition(Model):
+    """A partition (queue) of the scheduler, and how a node of it is divided among ranks."""
+
+    tasks: Count = Field(1, description="ranks per node: one for each GPU where there are GPUs")
+    cpus_per_task: Count = Field(1, description="CPUs of each rank")
+    gpus: Annotated[int, Field(ge=0)] = Field(0, description="GPUs per node")
+    memory: Optional[Line] = Field(None, description="memory per node, as the scheduler writes it")
+    qos: Optional[Line] = Field(None, description="quality of service to ask for")
+    exclusive: bool = Field(False, description="jobs get whole nodes, so CPUs can be named")
+    cpu_masks: list[Annotated[str, Field(pattern="^0x[0-9a-f]+$")]] = Field(
+        [], description="CPUs beside the GPU of each local rank, in the order of ranks")
+
+    @model_validator(mode="after")
+    def check_masks(self):
+        """Masks are for whole nodes, one for each rank."""
+        if self.cpu_masks and not self.exclusive:
+            raise ValueError("cpu_masks name CPUs of a whole node, so exclusive should be true")
+        if self.cpu_masks and len(self.cpu_masks) != self.tasks:
+            raise ValueError(f"there should be one of cpu_masks for each of the {self.tasks} tasks")
+        return self
+
+
+class Account(Model):
+    """Who pays for jobs."""
+
+    required: bool = Field(False, description="jobs without account are refused")
+    variables: list[Variable] = Field([], description="environment variables that name it, the first one set wins")
+    groups: Optional[Line] = Field(None, description="pattern of Unix groups that are accounts; the only one counts")
+
+
+class Install(Model):
+    """Jobs that install."""
+
+    partition: Optional[Line] = Field(None, description="name of a partition")
+    cpus: Count = Field(4, description="CPUs")
+    memory: Optional[Line] = Field(None, description="memory, as the scheduler writes it")
+    time: Duration = Field("02:00:00", description="time limit")
+    modules: list[Line] = Field([], description="modules to load for eb")
+
+
+class Scheduler(Model):
+    """How jobs are submitted and started."""
+
+    kind: Literal["slurm", "pbs"] = Field("slurm", description="which scheduler")
+    options: list[Line] = Field([], description="more lines of the header of every job")
+    launch_options: list[Line] = Field([], description="options of srun or mpiexec, one rank for each task")
+    modules: list[Line] = Field([], description="modules to load before the container's")
+    time: Duration = Field("00:30:00", description="time limit of a job that does not name one")
+    account: Account = Field(default_factory=Account)
+    default_partition: Optional[str] = Field(None, description="name of a partition")
+    partitions: dict[Line, Partition] = Field({}, description="partitions by name")
+    install: Install = Field(default_factory=Install)
+
+    @model_validator(mode="after")
+    def check_partitions(self):
+        """Partitions that are named exist."""
+        for name in (self.default_partition, self.install.partition):
+            if name is not None and name not in self.partitions:
+                raise ValueError(f"there is no partition '{name}' (known: {', '.join(self.partitions) or 'none'})")
+        return self
+
+    def partition(self, name):
+        """
+        Return name and Partition for a name (None: the default one).
+
+        Raises
+        ------
+        SiteError
+            If there is none of that name.
+        """
+        name = name or self.default_partition
+        if name is None or (name not in self.partitions and not self.partitions):
+            return name, Partition()
+        if name not in self.partitions:
+            raise SiteError(f"unknown partition '{name}' (known: {', '.join(self.partitions)})")
+        return name, self.partitions[name]
+
+
+class Site(Model):
+    """What is known about a machine."""
+
+    name: Annotated[str, Field(pattern="^[a-z0-9][a-z0-9_-]*$")]
+    description: Line
+    images: Images = Field(default_factory=Images)
+    binds: Binds = Field(default_factory=Binds)
+    gpu: GpuKind = Field("none", description="kind of GPU of the nodes")
+    gpu_visibility: Optional[Literal["local_rank", "all"]] = Field(
+        None, description="GPUs that a rank sees (default: for ROCm its own)")
+    gpu_mpi_library: Optional[Line] = Field(None, description="library by which MPI knows of GPUs (GTL)")
+    network_env: dict[Variable, Optional[Line]] = Field({}, description="variables of the network; null: to be unset")
+    container_env: dict[Variable, str] = Field({}, description="variables in every container")
+    conflicts: list[Line] = Field([], description="modules that can't be loaded beside a container's")
+    scheduler: Scheduler = Field(default_factory=Scheduler)
+
+    @model_validator(mode="after")
+    def check_gpu(self):
+        """Nothing of a GPU where there is none (S003-01)."""
+        if self.gpu == "none" and (self.gpu_visibility or self.gpu_mpi_library):
+            raise ValueError("gpu is none, so there should be no gpu_visibility and no gpu_mpi_library")
+        return self
+
+
+class SiteError(EbsifError):
+    """A site or a part of it is not there; the message says what is."""
+
+
+def directories():
+    """Return the directories with site profiles (list of Path), in the order in which they are searched."""
+    return [SITES]
+
+
+def names():
+    """Return the names of the sites there are (list of str)."""
+    return sorted({path.parent.name for directory in directories() for path in directory.glob("*/site.yaml")})
+
+
+def read(name=None):
+    """
+    Return the profile of a site.
+
+    Parameters
+    ----------
+    name : str, optional
+        Name of the site; by default what EBSIF_SITE says, else ``local``.
+
+    Returns
+    -------
+    Site
+
+    Raises
+    ------
+    SiteError
+        If there is no such site.
+    DocumentError
+        If its profile is not as it should be.
+    """
+    name = name or os.environ.get(SITE_VARIABLE) or DEFAULT_SITE
+    if name not in names():
+        raise SiteError(f"unknown site '{name}' (known: {', '.join(names())}; --site and {SITE_VARIABLE} name one)")
+    path = next(path for path in (directory / name / "site.yaml" for directory in directories()) if path.is_file())
+    site = validate(Site, load(path), path)
+    if site.name != name:
+        raise DocumentError(f"{path}:1: name: '{site.name}' should be that of its directory, {name}")
+    return site

@@ -1,0 +1,213 @@
+"""Batch scripts: what `ebsif job` writes for each site."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ebsif import job, site
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+EBSIF = Path(sys.prefix) / "bin" / "ebsif"
+ACCOUNTS = {"SBATCH_ACCOUNT": "project_465000001", "PBS_ACCOUNT": "NCAR0001"}
+
+
+def run(*arguments, **environment):
+    """Run the installed command, with nothing of the caller's environment."""
+    return subprocess.run([EBSIF, "job", *map(str, arguments)], env={"PATH": "/usr/bin:/bin", **environment},
+                          capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+
+
+def script(name, *arguments, program=("train.py",)):
+    """The script for a site."""
+    result = run("PyTorch/2.7.1-x", "--site", name, *arguments, "--", *program, **ACCOUNTS)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def header(text):
+    """The options in the header of a script."""
+    return re.findall(r"^#(?:SBATCH|PBS) (.*)$", text, re.MULTILINE)
+
+
+def commands(text):
+    """The script without comments."""
+    return "".join(line + "\n" for line in text.splitlines() if not line.startswith("#"))
+
+
+def shellcheck(path):
+    """Run shellcheck, without what it can't know: files of the machine the script is for."""
+    command = ["shellcheck", "--exclude=SC1090,SC1091,SC2016", path]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize("launcher", job.LAUNCHERS)
+@pytest.mark.parametrize("name", site.names())
+def test_every_script_is_clean(name, launcher, tmp_path):
+    """The scripts of all sites and launchers pass shellcheck, end in one newline and have no long lines."""
+    text = script(name, "--nodes", 2, "--launcher", launcher, "--data", "a b", "--report", "--nccl-debug")
+    path = tmp_path / "job.sh"
+    path.write_text(text)
+    # files of the machine the script is for
+    shellcheck(path)
+    assert not text.endswith("\n\n")
+    assert max(map(len, text.splitlines())) <= 160
+    assert "{" not in re.sub(r"\$\{\w+[^}]*\}|rank\(\) \{", "", commands(text))
+
+
+def test_lumi():
+    """S002-68, S001-16: LUMI: whole nodes, masks in the order of ranks, GPUs that are not isolated from each other."""
+    text = script("lumi", "--nodes", 4)
+    assert header(text)[1:] == [
+        "--account=project_465000001", "--partition=standard-g", "--nodes=4", "--ntasks-per-node=8",
+        "--cpus-per-task=7", "--gpus-per-node=8", "--mem=480G", "--time=00:30:00", "--output=%x-%j.out"]
+    masks = "0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,0xfe,0xfe00,0xfe00000000,0xfe0000000000"
+    assert f"cpu_masks={masks}\n" in text
+    assert "srun --export=ALL --kill-on-bad-exit=1 --cpu-bind=mask_cpu:\"$cpu_masks\"" in text
+    assert not re.search("gpus-per-task|gpu-bind", text)
+    # where nodes are shared the CPUs are not ours to name
+    assert "mask_cpu" not in script("lumi", "--partition", "small-g")
+    # half the ranks: the masks of their GPUs
+    assert "cpu_masks=0xfe000000000000,0xfe00000000000000\n" in script("lumi", "--tasks-per-node", 2)
+
+
+def test_archer2():
+    """S003-01, S003-25: ARCHER2: no GPU in the script; srun with its options; the environment is passed on to ranks."""
+    text = script("archer2", "--nodes", 2)
+    assert header(text)[1:] == [
+        "--account=project_465000001", "--partition=standard", "--qos=standard", "--nodes=2", "--ntasks-per-node=8",
+        "--cpus-per-task=16", "--time=00:30:00", "--output=%x-%j.out", "--export=none"]
+    assert "srun --export=ALL --kill-on-bad-exit=1 --hint=nomultithread --distribution=block:block" in text
+    assert "SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK" in text
+    assert not re.search("gpu|nccl|rocm|cuda", text, re.IGNORECASE)
+
+
+def test_derecho():
+    """S004-01, S004-02, S004-03: Derecho: headers of PBS, mpiexec, the master from the node list, no Slurm."""
+    text = script("derecho", "--nodes", 2)
+    assert header(text) == [
+        "-N train", "-A NCAR0001", "-q main", "-l select=2:ncpus=64:mpiprocs=4:ngpus=4", "-l walltime=00:30:00",
+        "-j oe"]
+    assert "mpiexec -n 8 -ppn 4 --cpu-bind numa \\\n" in text
+    assert 'get-master" --hostfile "$PBS_NODEFILE"' in text
+    assert not re.search("SLURM|SBATCH|srun", text)
+
+
+@pytest.mark.parametrize("name", site.names())
+def test_nothing_of_one_site_in_the_script_of_another(name):
+    """S001-21, S004-01: what only one site has is in no other site's script."""
+    own = {
+        "lumi": ["LUMI", "standard-g", "mask_cpu", "480G"],
+        "archer2": ["ARCHER2", "nomultithread", "--qos"],
+        "derecho": ["Derecho", "PBS", "mpiexec", "numa"],
+        "local": [],
+    }
+    text = script(name, "--nodes", 2)
+    for other, marks in own.items():
+        for mark in marks:
+            assert (mark in text) == (other == name), mark
+
+
+def test_torchrun():
+    """The other launcher: one task per node with all its CPUs, no masks for ranks that srun does not start."""
+    text = script("lumi", "--nodes", 2, "--launcher", "torchrun", program=["-u", "train.py"])
+    assert "--ntasks-per-node=1" in header(text)
+    assert "--cpus-per-task=56" in header(text)
+    assert "-m torch.distributed.run --nproc-per-node=8 \\\n    train.py" in text
+    assert "mask_cpu" not in text
+    result = run("M", "--launcher", "torchrun", "--", "-W", "error", "train.py")
+    assert "torchrun takes a program, no option of python: -W error train.py" in result.stderr
+
+
+def test_data_is_fetched_before_the_job(tmp_path):
+    """S002-70: the job stops at once, before any rank starts, if data is missing, and says where to fetch it."""
+    text = script("local", "--data", tmp_path / "da ta", "--data", "/")
+    start, end = text.index("# What the run reads"), text.index("# Slurm ends the other")
+    check = ["bash", "-c", text[start:end]]
+    result = subprocess.run(check, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert f"{tmp_path}/da ta is missing: fetch it on a login node" in result.stderr
+    (tmp_path / "da ta").touch()
+    subprocess.run(check, check=True)
+
+
+def test_nccl_debug():
+    """S002-71: a switch that shows the network plugin in use; off, it is there to be uncommented; not without GPUs."""
+    on = "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET"
+    assert on not in commands(script("lumi"))
+    assert f"# {on}" in script("lumi")
+    assert on in commands(script("lumi", "--nccl-debug"))
+    assert "NCCL" not in script("archer2", "--nccl-debug")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), min_size=1), min_size=1))
+def test_the_program_is_what_was_typed(words):
+    """Whatever its arguments hold, each reaches the program as it is, and nothing of it is run by the shell."""
+    request = job.Request(module="M", command=("train.py", *words))
+    text = job.script(request, site.read("local"))
+    line = text[text.index("singularity exec") :].removeprefix('singularity exec "$SIF" ')
+    result = subprocess.run(["bash", "-c", f"set -- {line}\nprintf '%s\\0' \"$@\""], capture_output=True, check=True)
+    assert result.stdout.decode().split("\0")[:-1] == ["conda-python-distributed", "train.py", *words]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "expected"),
+    [
+        (["M", "--site", "lumi", "--", "a"], 1, "jobs at the site lumi need an account: name it with --account or SB"),
+        (["M", "--site", "lumy", "--", "a"], 1, "unknown site 'lumy' (known: archer2, derecho, local, lumi"),
+        (["M", "--site", "lumi", "--partition", "x", "--", "a"], 1, "unknown partition 'x' (known: standard-g, small"),
+        (["M", "--site", "archer2", "--gpus-per-node", "1", "--", "a"], 1, "the site archer2 has no GPUs"),
+        (["M", "--site", "lumi", "--tasks-per-node", "9", "--", "a"], 1, "9 ranks on a node with 8 GPUs"),
+        (["M", "--account", "a;b", "--", "a"], 1, "'a;b' can't be the account of a job"),
+        (["M"], 2, "say what to run: ebsif job MODULE ... -- train.py"),
+        (["--", "a"], 2, "name a module, or --install EASYCONFIG"),
+        (["M", "--nodes", "0", "--", "a"], 2, "'0' is no number from 1 on"),
+        (["M", "--time", "30", "--", "a"], 2, "'30' should be a duration"),
+        (["M", "--submit", "--", "a"], 1, "sbatch is not on PATH: submit on a login node of local"),
+    ],
+)
+def test_what_is_wrong_is_named(arguments, status, expected):
+    """What is wrong, what is known, what to do; status 2 for wrong use."""
+    result = run(*arguments, PATH="/nowhere")
+    assert (result.returncode, result.stdout) == (status, "")
+    assert expected in result.stderr
+
+
+def test_the_account(monkeypatch):
+    """S004-10: the option wins over the variable, the variable over the group; sane defaults for all else."""
+    lumi = site.read("lumi")
+    monkeypatch.delenv("SBATCH_ACCOUNT", raising=False)
+    monkeypatch.setattr(job.os, "getgroups", lambda: [1, 2, 3])
+    groups = {1: "users", 2: "project_465000002", 3: "other"}
+    monkeypatch.setattr(job, "group_name", groups.get)
+    assert job.account(None, lumi) == "project_465000002"
+    groups[3] = "project_465000003"
+    with pytest.raises(job.JobError, match="need an account"):
+        job.account(None, lumi)
+    monkeypatch.setenv("SBATCH_ACCOUNT", "from_variable")
+    assert job.account(None, lumi) == "from_variable"
+    assert job.account("named", lumi) == "named"
+    monkeypatch.delenv("SBATCH_ACCOUNT")
+    assert job.account(None, site.read("local")) is None
+
+
+@pytest.mark.parametrize(("name", "expected"), [
+    ("archer2", ["--job-name=install-mine", "--account=A", "--partition=standard", "--qos=standard", "--nodes=1",
+                 "--ntasks=1", "--cpus-per-task=128", "--time=01:00:00", "--output=%x-%j.out", "--export=none"]),
+    ("derecho", ["-N install-mine", "-A A", "-q main", "-l select=1:ncpus=64", "-l walltime=06:00:00", "-j oe"]),
+])
+def test_installing_on_a_compute_node(name, expected, tmp_path):
+    """S003-02, S003-11, S004-17: one node, time, account, partition, qos, export none; the modules of the site; eb."""
+    path = tmp_path / "install.sh"
+    result = run("--install", "mine.eb", "--site", name, "--account", "A", "-o", path, "--", "--robot", "a b")
+    assert (result.returncode, result.stdout) == (0, "")
+    text = path.read_text()
+    assert header(text) == expected
+    assert text.endswith("\neb mine.eb --robot 'a b'\n")
+    modules = re.findall("^module load (.*)$", text, re.MULTILINE)
+    assert modules == list(site.read(name).scheduler.install.modules)
+    shellcheck(path)

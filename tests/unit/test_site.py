@@ -1,0 +1,118 @@
+"""Site profiles, and what is told of YAML files that are not as they should be."""
+
+import re
+
+import pytest
+from ebsif import document, site
+
+WRONG = """\
+name: bad
+descriptin: x
+gpu: rocmm
+binds:
+  required: /x
+  optionl: [a]
+scheduler:
+  default_partition: b
+  partitions:
+    a: {tasks: x, cpu_masks: ["0xg"]}
+network_env: {"A-B": 1, C: " x"}
+"""
+
+
+def messages(text, tmp_path):
+    """What is said of the text of a profile, by line."""
+    path = tmp_path / "site.yaml"
+    path.write_text(text)
+    with pytest.raises(document.DocumentError) as error:
+        document.validate(site.Site, document.load(path), path)
+    return [line.removeprefix(str(path)) for line in str(error.value).splitlines()]
+
+
+def test_what_is_wrong_is_told_with_its_line(tmp_path):
+    """File, line, field, what is wrong, what is allowed, with a suggestion for a misspelt key; all of it at once."""
+    found = messages(WRONG, tmp_path)
+    for expected in (
+        ":1: description: is missing",
+        ":2: descriptin: unknown key, did you mean 'description'? (known: binds, conflicts,",
+        ":3: gpu: 'rocmm' is not known (known: none, rocm or cuda)",
+        ":5: binds.required: input should be a valid list, found '/x'",
+        ":6: binds.optionl: unknown key, did you mean 'optional'? (known: file, libraries, optional, required)",
+        ":10: scheduler.partitions.a.tasks: input should be a valid integer",
+        ":10: scheduler.partitions.a.cpu_masks.0: string should match pattern '^0x[0-9a-f]+$', found '0xg'",
+        ":11: network_env.A-B: can't be the name of an environment variable",
+        ":11: network_env.C: should be one line, without blanks at its ends",
+    ):
+        assert any(line.startswith(expected) for line in found), (expected, found)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: b: c", ":1: mapping values are not allowed in this context"),
+        ("a: 1\nb: 2\na: 3\n", ":3: 'a' is there twice"),
+        ("a: &x [1]\nb: *x\n", ":1: anchors and aliases (&, *) can't be used here"),
+        ("a: !!python/object/apply:os.system ['true']\n", ":1: could not determine a constructor for the tag"),
+        ("[a]: 1\n", ":1: a key should be text"),
+        ("a: " + "[" * 5000, ""),
+        ("a: \x01\n", ""),
+        ("- a\n", ":1: the document: input should be a valid dictionary"),
+        ("", ":1: the document: input should be a valid dictionary"),
+    ],
+)
+def test_what_is_no_document(text, expected, tmp_path):
+    """A file that is no YAML, or more than data: a message, nothing executed, no traceback."""
+    assert messages(text, tmp_path)[0].startswith(expected)
+
+
+def test_scalars_are_what_was_written(tmp_path):
+    """2.10 stays 2.10 and a time stamp a text: versions and suffixes are no numbers."""
+    path = tmp_path / "a.yaml"
+    path.write_text("a: 2.10\nb: 20260415_130625\nc: no\nd: true\ne: null\nf: 0x10\ng:\nh: ''\ni: 2024-01-01\n")
+    assert document.load(path) == {"a": "2.10", "b": "20260415_130625", "c": "no", "d": True, "e": None, "f": "0x10",
+                                   "g": None, "h": "", "i": "2024-01-01"}
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("partitions: {a: {tasks: 2, exclusive: true, cpu_masks: ['0xf']}}", "one of cpu_masks for each of the 2 tasks"),
+    ("partitions: {a: {cpu_masks: ['0xf']}}", "exclusive should be true"),
+    ("default_partition: b\n  partitions: {a: {}}", "there is no partition 'b' (known: a)"),
+])
+def test_a_scheduler_that_can_not_be(text, expected, tmp_path):
+    """What does not fit together is named."""
+    (line,) = messages(f"name: a\ndescription: a\nscheduler:\n  {text}\n", tmp_path)
+    assert expected in line
+
+
+def test_every_profile_is_valid():
+    """lumi, archer2, derecho and local."""
+    assert site.names() == ["archer2", "derecho", "local", "lumi"]
+    for name in site.names():
+        assert site.read(name).name == name
+
+
+def test_rccl_comes_from_the_image_and_the_provider_from_the_host():
+    """S001-10: with a GPU and Slingshot the CXI library is bound from the host, and no RCCL, NCCL or plugin."""
+    lumi = site.read("lumi")
+    assert (lumi.gpu, lumi.network_env["NCCL_SOCKET_IFNAME"]) == ("rocm", "hsn")
+    binds = [*lumi.binds.required, *lumi.binds.optional, *lumi.binds.libraries]
+    assert "/usr/lib64/libcxi.so.1" in binds
+    assert not [bind for bind in binds if re.search("rccl|nccl|ofi|libfabric", bind)]
+
+
+def test_a_site_without_gpu_has_nothing_of_one(tmp_path):
+    """S003-01: no bind, variable or option of ROCm or CUDA; a profile that says otherwise is refused."""
+    for name in ("archer2", "local"):
+        profile = site.read(name)
+        assert profile.gpu == "none"
+        assert not re.search("rocm|cuda|nccl|gtl|/dev/kfd|nvidia", profile.model_dump_json(), re.IGNORECASE)
+    (line,) = messages("name: a\ndescription: a\ngpu_visibility: all\n", tmp_path)
+    assert "gpu is none, so there should be no gpu_visibility" in line
+
+
+def test_the_network_of_derecho():
+    """S004-04 (in part), S004-18: the plugin is named, so NCCL stops without it; the framework chooses the GPU."""
+    derecho = site.read("derecho")
+    assert derecho.network_env["NCCL_NET"] == "AWS Libfabric"
+    assert derecho.network_env["CUDA_VISIBLE_DEVICES"] is None
+    assert derecho.gpu_mpi_library.endswith("libmpi_gtl_cuda.so")
