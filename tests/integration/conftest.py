@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from slurm import Cluster
 from support import ModulesTool, Site, make_wheel
 
 
@@ -130,3 +131,16 @@ def site(tmp_path, base_image):
     site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
     (site.sources / "example.sif").symlink_to(base_image)
     return site
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """A Slurm cluster of two nodes."""
+    place = Path(tempfile.mkdtemp(prefix="ebsif-slurm-"))
+    place.chmod(0o755)
+    started = Cluster(place)
+    try:
+        started.start()
+        yield started
+    finally:
+        started.stop()

@@ -61,6 +61,15 @@ def test_the_commands_for_extending_by_hand(clone):
     assert re.search(r"^rich +\d", output, re.MULTILINE)
 
 
+def test_the_commands_for_running(clone):
+    """S003-24: the training of the documentation, as one rank and as two; the job script."""
+    (clone / "docs").symlink_to(CHECKOUT / "docs")
+    (script,) = blocks("docs/running.md")
+    output = run(f"source .demo/env.sh\nexport APPTAINER_BIND+=,{CHECKOUT}\n{script}", clone)
+    assert re.findall(r"^(\d) ranks, equal weights: True", output, re.MULTILINE) == ["1", "2"]
+    subprocess.run(["bash", "-n", clone / "train.sh"], check=True)
+
+
 def test_the_easyconfig_of_the_documentation(clone):
     """The easyconfig in docs/easyconfigs.md is one that eb accepts."""
     text = re.search(r"^```python\n(.*?)^```", (CHECKOUT / "docs/easyconfigs.md").read_text(), re.MULTILINE | re.DOTALL)

@@ -1,0 +1,655 @@
+"""Distributed runs: the run script under real launchers, on a real Slurm of two nodes and under a real mpiexec."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import TOOLS, part
+from ebsif import site as profiles
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from slurm import NODES
+from support import CHECKOUT, CONTAINER_FILES, Site
+
+TRAIN = CHECKOUT / "docs/examples/train.py"
+MODULE = "Training/1.0"
+
+# What a rank is told, as JSON in one line (one write: ranks share the output).
+SHOW = """
+import json, os, sys
+names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SLURMD_NODENAME",
+         "MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "NCCL_NET",
+         "NCCL_DEBUG", "PET_NNODES", "PET_NODE_RANK")
+found = {name: os.environ[name] for name in names if name in os.environ}
+found["cache"] = os.path.isdir(os.environ.get("MIOPEN_USER_DB_PATH", ""))
+sys.stdout.write(json.dumps(found) + "\\n")
+"""
+
+
+class Training:
+    """A module with PyTorch on a site, to be run on the cluster."""
+
+    def __init__(self, site, cluster):
+        self.site = site
+        self.cluster = cluster
+
+    def run(self, script, check=True, **environment):
+        """Run a bash script with the module loaded."""
+        # PATH: the cluster's nodes are to find the runtime, and not the programs of the tests
+        return self.site.bash(
+            f"module load {MODULE} || exit 99\n{script}", check, **self.cluster.environment, **environment)
+
+    def batch(self, name, script, *options):
+        """Submit a batch script, wait for its end, return (exit status, output)."""
+        path = self.site.work / f"{name}.sh"
+        path.write_text(script)
+        output = self.site.work / f"{name}.out"
+        result = self.site.bash(
+            f"sbatch --wait --output={output} {' '.join(options)} {path}", check=False, **self.cluster.environment)
+        return result.returncode, output.read_text() if output.exists() else result.stderr
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory, cluster):
+    """The module, installed with eb from the image with PyTorch, which stays where it is."""
+    image = Path(part("EBSIF_TEST_PYTORCH_IMAGE"))
+    site = Site(tmp_path_factory.mktemp("training"), TOOLS["Lmod-Lua"](), Path(sys.prefix))
+    easyconfig = site.easyconfig(
+        f"sources = ['{image}']\nimage = 'central'\nimage_dirs = ['{image.parent}']\ninit = 'conda-injected'\n"
+        "conda_env = 'pytorch'\n", name="Training")
+    site.eb(easyconfig)
+    (site.work / "train.py").write_text(TRAIN.read_text())
+    (site.work / "show.py").write_text(SHOW)
+    return Training(site, cluster)
+
+
+def trained(output, ranks):
+    """Whether the training of the documentation has done its work."""
+    return re.search(rf"^{ranks} ranks, equal weights: True, loss [\d.]+ -> [\d.]+$", output, re.MULTILINE)
+
+
+def shown(output):
+    """What ranks have shown, by rank."""
+    found = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    return sorted(found, key=lambda one: int(one["RANK"]))
+
+
+# --- Slurm
+
+
+def test_four_ranks_on_two_nodes_train(training):
+    """S002-69 (in part: gloo), S002-64: four ranks on two nodes; the loss goes down, the weights are equal."""
+    script = "srun -N2 -n4 --ntasks-per-node=2 singularity exec $SIF conda-python-distributed -u train.py"
+    assert trained(training.run(script).stdout, 4)
+
+
+def test_every_rank_knows_its_place(training):
+    """S002-64, S002-62: rank, size, local rank and size, of uneven nodes as well; the same master for all."""
+    script = "srun -N2 -n3 --distribution=block -m plane=2 singularity exec $SIF conda-python-distributed show.py"
+    ranks = shown(training.run(script.replace("--distribution=block ", "")).stdout)
+    assert [one["RANK"] for one in ranks] == ["0", "1", "2"]
+    assert {one["WORLD_SIZE"] for one in ranks} == {"3"}
+    for node in NODES:
+        local = [one for one in ranks if one["SLURMD_NODENAME"] == node]
+        assert [one["LOCAL_RANK"] for one in local] == [str(index) for index in range(len(local))]
+        assert {one["LOCAL_WORLD_SIZE"] for one in local} == {str(len(local))}
+    assert {one["MASTER_ADDR"] for one in ranks} == {ranks[0]["SLURMD_NODENAME"]}
+    assert len({one["MASTER_PORT"] for one in ranks}) == 1
+
+
+def test_the_master_is_of_the_step_not_of_the_job(training):
+    """S002-62: a step on the second node only has its master there."""
+    step = f"srun -N1 -n2 -w {NODES[1]} singularity exec $SIF conda-python-distributed show.py"
+    script = f"salloc -Q -N2 --ntasks-per-node=2 {step}"
+    assert {one["MASTER_ADDR"] for one in shown(training.run(script).stdout)} == {NODES[1]}
+
+
+def test_two_jobs_on_one_node_both_finish(training):
+    """S002-63, S002-59: two half-node jobs at once, on one node: other ports, other caches, both train."""
+    script = f"""
+        for job in a b; do
+            srun -N1 -n2 -w {NODES[0]} --job-name=$job singularity exec $SIF conda-python-distributed -u train.py \\
+                > $job.out 2>&1 &
+        done
+        wait -n || exit 1; wait -n || exit 1
+        cat a.out b.out
+        for job in a b; do
+            srun -N1 -n2 -w {NODES[0]} singularity exec $SIF conda-python-distributed show.py &
+        done
+        wait
+    """
+    output = training.run(script).stdout
+    assert len(re.findall(r"^2 ranks, equal weights: True", output, re.MULTILINE)) == 2
+    assert len({one["MASTER_PORT"] for one in shown(output)}) == 2
+
+
+def test_two_steps_of_a_job_both_finish(training):
+    """S002-63: two steps of one job at once, on the same node."""
+    script = f"""#!/bin/bash
+        set -e
+        source {training.site.tool.environment[0][1].rsplit('/libexec', 1)[0]}/init/bash
+        module use {training.site.modules}
+        module load {MODULE}
+        for step in a b; do
+            srun --exact -N1 -n2 singularity exec $SIF conda-python-distributed -u train.py &
+            steps+=($!)
+        done
+        for step in ${{steps[@]}}; do wait $step; done
+        srun -N1 -n2 singularity exec $SIF conda-python-distributed show.py
+    """
+    status, output = training.batch("steps", script, "-N1", "-n4")
+    assert status == 0, output
+    assert len(re.findall(r"^2 ranks, equal weights: True", output, re.MULTILINE)) == 2
+
+
+def test_a_rank_that_dies_ends_the_job_with_its_status(training):
+    """S003-25: the script that `ebsif job` writes starts with srun; a rank that dies ends the job, with its status."""
+    (training.site.work / "die.py").write_text(
+        "import os, sys, time\nsys.exit(7) if os.environ['RANK'] == '1' else time.sleep(300)\n")
+    script = training.run(f"ebsif job {MODULE} --nodes 2 --site local -- die.py").stdout
+    status, output = training.batch("die", script)
+    assert status == 7, output
+
+
+def test_torchrun_starts_the_ranks_of_each_node(training):
+    """S002-64: the other launcher: srun starts torchrun once on each node, which finds its place by itself."""
+    script = training.run(
+        f"ebsif job {MODULE} --nodes 2 --tasks-per-node 2 --launcher torchrun -- -u train.py").stdout
+    status, output = training.batch("torchrun", script)
+    assert status == 0, output
+    assert trained(output, 4)
+
+
+def test_the_job_script_of_lumi_runs(training):
+    """S002-68, S001-16: Slurm takes the script for LUMI: 2 nodes of 8 ranks; the module LUMI is a stand-in."""
+    (training.site.modules / "LUMI.lua").write_text("")
+    script = training.run(
+        f"ebsif job {MODULE} --nodes 2 --site lumi --report -- show.py", SBATCH_ACCOUNT="project_1").stdout
+    status, output = training.batch("lumi", script)
+    assert status == 0, output
+    assert len(shown(output)) == 16
+    reports = re.findall(r"^rank \d+ of 16, local rank \d of 8 on nid00100[12] \(Slurm\): CPUs ", output, re.MULTILINE)
+    assert len(reports) == 16
+
+
+def test_nothing_has_started_the_ranks(training):
+    """S003-25: in a job of several tasks, python without srun is a mistake that is named; one rank can be asked for."""
+    script = "salloc -Q -n4 singularity exec $SIF conda-python-distributed show.py"
+    result = training.run(script, check=False)
+    assert result.returncode == 1
+    assert "this job is for 4 tasks, and nothing has started them: put srun before singularity" in result.stderr
+    result = training.run(script.replace("singularity", "srun -n 1 singularity"))
+    assert [one["WORLD_SIZE"] for one in shown(result.stdout)] == ["1"]
+
+
+def test_a_failing_helper_stops_every_rank(training):
+    """S002-65: a node list that is none: every rank says so and stops; nothing runs with an empty MASTER_ADDR."""
+    script = "srun -n 3 env SLURM_STEP_NODELIST='nid[1-' singularity exec $SIF conda-python-distributed show.py"
+    result = training.run(script, check=False)
+    assert result.returncode == 1
+    assert not shown(result.stdout)
+    lines = re.findall(r"^conda-python-distributed: rank (\d): no first host for MASTER_ADDR: this is no list of nodes",
+                       result.stderr, re.MULTILINE)
+    assert sorted(lines) == ["0", "1", "2"]
+
+
+# --- node lists
+
+NUMBERS = st.builds(lambda number, width: str(number).zfill(width), st.integers(0, 130), st.integers(0, 4))
+
+
+@st.composite
+def ranges(draw):
+    """What is in brackets: numbers and ranges, with padding."""
+    parts = []
+    for _ in range(draw(st.integers(1, 3))):
+        first = draw(NUMBERS)
+        if draw(st.booleans()):
+            last = str(int(first) + draw(st.integers(0, 20)))
+            parts.append(f"{first}-{last.zfill(len(first))}")
+        else:
+            parts.append(first)
+    return f"[{','.join(parts)}]"
+
+
+@st.composite
+def node_lists(draw):
+    """Legal node lists: several names, several brackets in a name, hyphens, dots, text behind a number."""
+    names = []
+    for _ in range(draw(st.integers(1, 4))):
+        name = draw(st.sampled_from(["nid", "n", "rack", "x1000c0s", "gpu-a", "a.b", "login"]))
+        for _ in range(draw(st.integers(0, 2))):
+            name += draw(ranges()) + draw(st.sampled_from(["", "b", "node", "-x", "n"]))
+        if "[" not in name:
+            name += draw(st.sampled_from(["", "1", "007", "-ib", "3-ib"]))
+        # nothing may follow the last bracket
+        names.append(name if not re.search(r"\][^]]+$", name) else name[: name.rindex("]") + 1])
+    return ",".join(names)
+
+
+GET_MASTER = 'source "$1"; shift; for list; do first_host "$list" && echo "$host" || echo "refused"; done'
+SCONTROL = """
+for list; do
+    read -r host < <(scontrol show hostnames "$list" 2>/dev/null) && echo "$host" || echo refused
+done
+"""
+
+
+def first_hosts(script, *arguments, **environment):
+    """What a bash loop says of each of its arguments."""
+    result = subprocess.run(["bash", "-c", script, "bash", *arguments], env={**os.environ, **environment},
+                            capture_output=True, text=True, check=True, timeout=300)
+    return result.stdout.splitlines()
+
+
+def test_get_master_agrees_with_slurm(cluster):
+    """S002-62: thousands of legal lists: the first host is what `scontrol show hostnames` prints first."""
+    lists = []
+
+    @settings(max_examples=2500, deadline=None, database=None, phases=[Phase.generate],
+              suppress_health_check=list(HealthCheck))
+    @given(node_lists())
+    def collect(one):
+        lists.append(one)
+
+    collect()
+    lists = sorted(set(lists))
+    assert len(lists) > 1500
+    judge = first_hosts(SCONTROL, *lists, **cluster.environment)
+    ours = first_hosts(GET_MASTER, str(CONTAINER_FILES / "runscripts/get-master"), *lists)
+    differing = [(one, theirs, own) for one, theirs, own in zip(lists, judge, ours) if theirs != own]
+    assert not differing
+    assert judge.count("refused") == 0
+
+
+@pytest.mark.parametrize("wrong", [
+    "", ",", "n[", "n[1", "n1]", "n[]", "n[1-]", "n[-1]", "n[5-3]", "n[1,,2]", "n[1,]", "n[a-b]", "n[[1-2]]",
+    "n[1-2]-ib", "a,n[2-1]", "a b", "$(id)", "n[1-2-3]", "a;b", "n[1-2]]"])
+def test_a_malformed_list_is_an_error(wrong):
+    """S002-62, S002-65: empty or malformed: status 1, a message, and no host."""
+    script = CONTAINER_FILES / "runscripts/get-master"
+    result = subprocess.run([script, wrong], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("get-master: ")
+    assert "empty" in result.stderr or wrong in result.stderr
+
+
+def test_get_master_reads_a_host_file(tmp_path):
+    """S002-62: the first host of $PBS_NODEFILE or a host file; an empty, malformed or missing one is an error."""
+    script = CONTAINER_FILES / "runscripts/get-master"
+
+    def get(text, *arguments, **variables):
+        path = tmp_path / "hosts"
+        path.write_text(text)
+        result = subprocess.run([script, *arguments], env={"PATH": os.environ["PATH"], **variables}, text=True,
+                                capture_output=True, check=False)
+        return result.stdout.strip() or result.stderr.strip()
+
+    file = str(tmp_path / "hosts")
+    assert get("# nodes\n\n  dec0001.hsn slots=4\ndec0002\n", "--hostfile", file) == "dec0001.hsn"
+    assert get("dec0003", PBS_NODEFILE=file) == "dec0003"
+    assert "there is no host in the file" in get("\n# x\n", "--hostfile", file)
+    assert "can't be the name of a host" in get("a;b\n", "--hostfile", file)
+    assert "can't be read" in get("", "--hostfile", file + ".not")
+    assert get("x", SLURM_STEP_NODELIST="n[7-9]", SLURM_JOB_NODELIST="n[1-9]") == "n7"
+    assert "no scheduler says which nodes" in get("x")
+    assert "wrong use" in get("x", "a", "b", "c")
+
+
+# --- mpiexec and nobody
+
+
+@pytest.fixture
+def pals(training, tmp_path):
+    """
+    A directory with an mpiexec as PBS with PALS has it, and a list of nodes.
+
+    A real mpiexec starts the ranks, for two hosts that are this machine; only the names of the variables that say who
+    is who, and the option for CPUs, are those of PALS.
+    """
+    (tmp_path / "rank").write_text(
+        "#!/bin/bash\nexport PALS_RANKID=$PMI_RANK PALS_LOCAL_RANKID=$MPI_LOCALRANKID\n"
+        "export PALS_LOCAL_SIZE=$MPI_LOCALNRANKS PALS_APID=11111111-2222\n"
+        "unset PMI_RANK MPI_LOCALRANKID MPI_LOCALNRANKS\nexec \"$@\"\n")
+    (tmp_path / "mpiexec").write_text(
+        "#!/bin/bash\n[[ \"$1 $3\" == '-n -ppn' ]] || exit 64\nn=$2 ppn=$4\nshift 4\n"
+        "[[ $1 != --cpu-bind ]] || shift 2\n"
+        f"exec mpiexec.hydra -launcher fork -hosts {','.join(NODES)} -n $n -ppn $ppn {tmp_path}/rank \"$@\"\n")
+    for name in ("rank", "mpiexec"):
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "nodes").write_text("".join(f"{node}\n" * 2 for node in NODES))
+    return tmp_path
+
+
+def in_pbs(training, pals, script, check=True):
+    """Run a bash script as PBS would, with the module loaded."""
+    return training.run(
+        f"export PATH={pals}:$PATH\n{script}", check, PBS_JOBID="4711.server", PBS_NODEFILE=pals / "nodes",
+        PBS_O_WORKDIR=training.site.work, SLURM_JOB_ID="1", SLURM_STEP_ID="1", SLURM_PROCID="0")
+
+
+def test_four_ranks_train_under_pbs(training, pals):
+    """S004-16 (in part: gloo), S004-01, S004-03: the script for PBS, mpiexec and PALS; nothing of Slurm is read."""
+    script = training.run(
+        f"ebsif job {MODULE} --nodes 2 --tasks-per-node 2 --site derecho --account A -- -u train.py").stdout
+    assert "mpiexec -n 4 -ppn 2 --cpu-bind numa" in script
+    # a module of that site: its run script reads variables of PBS only
+    data = Path(training.run("echo $RUNSCRIPTS").stdout.strip()) / "distributed.conf"
+    before = data.read_text()
+    data.write_text(before + "scheduler pbs\n")
+    try:
+        assert trained(in_pbs(training, pals, script).stdout, 4)
+    finally:
+        data.write_text(before)
+
+
+def test_mpiexec_alone_is_enough(training):
+    """S002-64: a launcher without a scheduler: PMI; all ranks are on this machine."""
+    script = "mpiexec.hydra -n 2 singularity exec $SIF conda-python-distributed -u train.py"
+    assert trained(training.run(script).stdout, 2)
+
+
+def test_a_single_rank_trains(training):
+    """Without scheduler and launcher the same script is a single rank; two at once do not meet."""
+    script = "singularity exec $SIF conda-python-distributed -u train.py"
+    assert trained(training.run(script).stdout, 1)
+    both = training.run(f"{script} & {script} & wait").stdout
+    assert len(re.findall("equal weights: True", both)) == 2
+
+
+# --- one rank at a time: what the variables say, without a launcher
+
+
+@pytest.fixture
+def rank(base_image, tmp_path):
+    """A function that runs the script in the image, with variables and a data file, and returns what it shows."""
+    scripts = tmp_path / "runscripts"
+    scripts.mkdir()
+    for script in (CONTAINER_FILES / "runscripts").iterdir():
+        (scripts / script.name).write_bytes(script.read_bytes())
+        (scripts / script.name).chmod(0o755)
+    (tmp_path / "show.py").write_text(SHOW)
+
+    def run(data="", binds=(), **variables):
+        (scripts / "distributed.conf").write_text(data)
+        environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "APPTAINER_BIND": ",".join(
+            [f"{scripts}:/runscripts", str(tmp_path), *binds]), "EBSIF_NODE_LOCAL": str(tmp_path),
+            "APPTAINERENV_VIRTUAL_ENV": "", **variables}
+        result = subprocess.run(
+            ["apptainer", "exec", base_image, "/runscripts/conda-python-distributed", tmp_path / "show.py"],
+            env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=60)
+        found = shown(result.stdout)
+        return (found[0] if found else None), result.stderr
+
+    return run
+
+
+def slurm(rank=0, local=0, local_size=2, job=100, step=0, nodes="nid[1-2]", size=4):
+    """The variables of one rank of a step."""
+    return {"SLURM_JOB_ID": str(job), "SLURM_STEP_ID": str(step), "SLURM_PROCID": str(rank),
+            "SLURM_LOCALID": str(local), "SLURM_STEP_NUM_TASKS": str(size), "SLURM_NODEID": "0",
+            "SLURM_STEP_TASKS_PER_NODE": f"{local_size}(x2)", "SLURM_STEP_NODELIST": nodes}
+
+
+@pytest.mark.parametrize(
+    ("data", "variables", "expected"),
+    [
+        ("gpu rocm", {}, "1"),
+        # Slurm has given the job these
+        ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "4,5,6,7"}, "5"),
+        # and here it has given them to the task
+        ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "6"}, "6"),
+        ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "2,3", "SLURM_GPUS_PER_TASK": "2"}, "2,3"),
+        ("gpu rocm", {"EBSIF_GPU_VISIBILITY": "all"}, None),
+        ("gpu rocm\ngpu_visibility all", {}, None),
+        ("gpu rocm\ngpu_visibility all", {"EBSIF_GPU_VISIBILITY": "local_rank"}, "1"),
+        ("gpu cuda", {}, None),
+        ("gpu cuda\ngpu_visibility local_rank", {}, "1"),
+        ("", {}, None),
+    ],
+)
+def test_each_rank_sees_its_gpu(rank, data, variables, expected):
+    """S002-61, S004-18 (in part): the GPU follows from the local rank, unless the scheduler has restricted it."""
+    found, errors = rank(data, **slurm(rank=1, local=1), **variables)
+    assert found, errors
+    name = "CUDA_VISIBLE_DEVICES" if "cuda" in data else "ROCR_VISIBLE_DEVICES"
+    assert found.get(name) == expected
+
+
+def test_one_rank_on_a_node_sees_all_gpus(rank):
+    """S002-61: torchrun on the node needs all of them, and so does a program with one process."""
+    found, _ = rank("gpu rocm", **slurm(local_size=1, size=2))
+    assert "ROCR_VISIBLE_DEVICES" not in found
+    assert (found["PET_NNODES"], found["PET_NODE_RANK"]) == ("2", "0")
+
+
+def test_the_gpu_state_is_shown_once_per_node(rank, tmp_path):
+    """S002-57: local rank 0 shows it; a tool that fails or is missing does not end the job."""
+    tool = tmp_path / "rocm-smi"
+    bind = f"{tool}:/usr/bin/rocm-smi"
+    tool.write_text("#!/bin/sh\necho GPU is fine\nexit 3\n")
+    tool.chmod(0o755)
+    found, errors = rank("gpu rocm", binds=[bind], **slurm())
+    assert found
+    assert "GPU is fine" in errors
+    assert "rocm-smi failed, going on without" in errors
+    found, errors = rank("gpu rocm", binds=[bind], **slurm(rank=1, local=1))
+    assert found
+    assert "GPU is fine" not in errors
+    assert rank("gpu rocm", **slurm())[0]
+
+
+def test_the_cache_of_miopen_is_of_job_and_step(rank, tmp_path):
+    """S002-58, S002-59, S002-66: on the node, made before any rank needs it, whichever comes first; none shared."""
+    places = set()
+    for job, step, local in ((100, 0, 1), (100, 0, 0), (100, 1, 0), (101, 0, 0)):
+        found, errors = rank("gpu rocm", **slurm(rank=local, local=local, job=job, step=step))
+        assert found, errors
+        # the second local rank, alone: it has not waited for the first
+        assert found["cache"]
+        place = Path(found["MIOPEN_USER_DB_PATH"])
+        assert place.parent == tmp_path
+        assert place.stat().st_mode & 0o777 == 0o700
+        assert found["MIOPEN_CUSTOM_CACHE_DIR"] == str(place)
+        places.add(place)
+    assert len(places) == 3
+    assert "MIOPEN_USER_DB_PATH" not in rank("", **slurm())[0]
+    assert rank("gpu rocm", MIOPEN_USER_DB_PATH="/mine", **slurm())[0]["MIOPEN_USER_DB_PATH"] == "/mine"
+
+
+def test_a_cache_of_somebody_else_is_not_used(rank, tmp_path):
+    """S002-65: a directory that another account has made there, or a link to somewhere else: no run with it."""
+    place = tmp_path / f"miopen-{os.getuid()}-100.0"
+    place.mkdir()
+    os.chown(place, 12345, 12345)
+    found, errors = rank("gpu rocm", **slurm())
+    assert found is None
+    assert "for MIOpen's cache, belongs to somebody else" in errors
+    place.rmdir()
+    place.symlink_to(tmp_path)
+    assert rank("gpu rocm", **slurm())[0] is None
+
+
+def test_the_run_script_never_sleeps():
+    """S002-66: nothing waits for a time."""
+    text = (CONTAINER_FILES / "runscripts/conda-python-distributed").read_text()
+    assert "sleep" not in text
+
+
+def test_the_network_of_a_run(rank):
+    """S002-60, S004-04 (in part), S002-71: variables from the site's data, blanks and all; a person's value wins."""
+    data = "set NCCL_NET AWS Libfabric\nset NCCL_DEBUG WARN\nunset CUDA_VISIBLE_DEVICES\n"
+    found, _ = rank(data, CUDA_VISIBLE_DEVICES="0", **slurm())
+    assert (found["NCCL_NET"], found["NCCL_DEBUG"]) == ("AWS Libfabric", "WARN")
+    assert "CUDA_VISIBLE_DEVICES" not in found
+    found, _ = rank(data, APPTAINERENV_NCCL_DEBUG="INFO", SINGULARITYENV_NCCL_DEBUG="INFO", **slurm())
+    assert found["NCCL_DEBUG"] == "INFO"
+    found, errors = rank("nonsense 1\n", **slurm())
+    assert found is None
+    assert "unknown word 'nonsense' in /runscripts/distributed.conf" in errors
+
+
+def test_the_port_follows_from_job_and_step(rank):
+    """S002-63: other jobs and other steps have other ports, outside the range the system gives to connections."""
+    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports = {}
+    for job, step in ((100, 0), (100, 1), (100, 15), (101, 0), (102, 15), (1522, 0)):
+        ports[job, step] = int(rank("", **slurm(rank=1, local=1, job=job, step=step))[0]["MASTER_PORT"])
+    assert len(set(ports.values())) == len(ports)
+    assert all(1024 <= port < low for port in ports.values())
+    found, _ = rank("", MASTER_PORT="12345", MASTER_ADDR="here", **slurm())
+    assert (found["MASTER_ADDR"], found["MASTER_PORT"]) == ("here", "12345")
+    found, errors = rank("", MASTER_PORT="70000", **slurm())
+    assert found is None
+    assert "MASTER_PORT is '70000', which is no port" in errors
+
+
+def test_a_port_in_use_is_not_taken_over(rank):
+    """S002-63: the first rank stops with a message if another program has the port: ranks would join that."""
+    port = int(rank("", **slurm(rank=1, local=1))[0]["MASTER_PORT"])
+    code = f"import socket, sys; s = socket.create_server(('127.0.0.1', {port})); print(flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        server.stdout.readline()
+        found, errors = rank("", **slurm())
+        server.stdin.close()
+    assert found is None
+    assert f"port {port}, the one of job 100, step 0, is in use on this node: set MASTER_PORT" in errors
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"PALS_RANKID": "3", "PMI_SIZE": "8", "PALS_LOCAL_RANKID": "1", "PALS_LOCAL_SIZE": "8"}, ("3", "8", "1", "8")),
+        ({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}, ("1", "2", "1", "2")),
+        ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+          "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, ("0", "2", "0", "2")),
+        # torchrun under srun: the inner one counts
+        ({**slurm(local_size=1, size=2), "TORCHELASTIC_RUN_ID": "x", "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1",
+          "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "a", "MASTER_PORT": "2000"}, ("5", "8", "1", "4")),
+        ({}, ("0", "1", "0", "1")),
+    ],
+)
+def test_the_rank_of_every_launcher(rank, variables, expected):
+    """S002-64, S004-01: Slurm, PALS, PMI, Open MPI, torchrun, nobody: rank, size, local rank, local size."""
+    found, errors = rank("", **variables)
+    assert found, errors
+    assert tuple(found[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")) == expected
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"SLURM_LOCALID": ""}, "started by Slurm, but SLURM_LOCALID says no local rank"),
+        ({"SLURM_LOCALID": "x[$(id)]"}, "started by Slurm, but SLURM_LOCALID says no local rank"),
+        ({"SLURM_STEP_TASKS_PER_NODE": ""}, "says no local size"),
+        ({"SLURM_PROCID": "4"}, "what Slurm says can't be: rank 4 of 4"),
+        ({"SLURM_STEP_NODELIST": ""}, "the list of nodes is empty"),
+    ],
+)
+def test_what_a_launcher_leaves_out_is_named(rank, variables, expected):
+    """S002-65: a variable that is missing or wrong stops the rank; nothing is guessed."""
+    found, errors = rank("", **{**slurm(), **variables})
+    assert found is None
+    assert expected in errors
+
+
+def test_outside_a_container(training):
+    """The script says where it belongs."""
+    result = training.run("$RUNSCRIPTS/conda-python-distributed train.py", check=False)
+    assert result.returncode == 1
+    assert "this runs in the container: singularity exec $SIF conda-python-distributed" in result.stderr
+
+
+# --- what the module has
+
+
+def test_the_network_variables_of_a_module(site):
+    """S004-06, S002-60, S001-15: set on load, where a person has none; gone after unload; MPI knows of the GPU."""
+    library = site.prefix / "libmpi_gtl_cuda.so"
+    library.touch()
+    easyconfig = site.easyconfig(
+        "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\ngpu = 'cuda'\nscheduler = 'pbs'\n"
+        f"gpu_mpi_library = '{library}'\n"
+        "network_env = {'NCCL_NET': 'AWS Libfabric', 'NCCL_DEBUG': 'WARN', 'CUDA_VISIBLE_DEVICES': None}\n")
+    site.eb(easyconfig)
+    names = "NCCL_NET NCCL_DEBUG MPICH_GPU_SUPPORT_ENABLED APPTAINERENV_LD_PRELOAD"
+    script = f"export NCCL_DEBUG=INFO\nmodule load Example\nprintenv {names}\nmodule unload Example\nprintenv {names}"
+    lines = site.bash(script, check=False).stdout.splitlines()
+    assert lines == ["AWS Libfabric", "INFO", "1", str(library), "INFO"]
+    data = (site.prefix / "eb/software/Example/1.0/runscripts/distributed.conf").read_text().splitlines()
+    assert data[1:] == [
+        "scheduler pbs", "gpu cuda", "unset CUDA_VISIBLE_DEVICES", "set NCCL_DEBUG WARN", "set NCCL_NET AWS Libfabric"]
+    # MPI refuses to start if it is told to know of GPUs and has no library for it
+    library.unlink()
+    lines = site.bash(f"module load Example\nprintenv {names}", check=False).stdout.splitlines()
+    assert lines == ["AWS Libfabric", "WARN"]
+
+
+def test_nothing_of_a_gpu_where_there_is_none(installed_once):
+    """S003-01: no bind, option or variable of ROCm or CUDA."""
+    root = installed_once.root(installed_once.SQUASHED)
+    texts = [(root / "runscripts/distributed.conf").read_text(),
+             (installed_once.site.modules / f"{installed_once.SQUASHED}.lua").read_text()]
+    for text in texts:
+        assert not re.search(r"rocm|cuda|nvidia|NCCL|ROCR|HIP_|MIOPEN|GTL", text, re.IGNORECASE)
+
+
+# --- installing on a compute node
+
+
+def heavy(site, wheels):
+    """An easyconfig with a heavy stage."""
+    return site.easyconfig(
+        "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\n"
+        "requirements = [{'requirements': ['greeting'], 'heavy': True}]\n")
+
+
+def settings_of(wheels):
+    """Variables that make pip take the tiny wheels."""
+    return {"EBSIF_INSTALL_BIND": str(wheels), "PIP_FIND_LINKS": str(wheels), "PIP_NO_INDEX": "1"}
+
+
+def test_a_heavy_stage_is_not_for_a_login_node(site, cluster, wheels):
+    """S003-02: where jobs can be submitted, eb outside a job stops before anything is done, and says how to go on."""
+    easyconfig = heavy(site, wheels)
+    result = site.eb(easyconfig, check=False, **settings_of(wheels), **cluster.environment)
+    assert result.returncode != 0
+    assert "is heavy, and this is no batch job" in result.stdout + result.stderr
+    assert "ebsif job --install" in result.stdout + result.stderr
+    assert not list(site.prefix.glob("eb/software/Example/1.0/*"))
+    site.eb(easyconfig, EBSIF_HEAVY_HERE="1", **settings_of(wheels), **cluster.environment)
+
+
+def wait_for_jobs(site, cluster):
+    """Wait until no job is left."""
+    site.bash("while [[ -n $(squeue -h -u root -n Example-1.0,install-Example-1.0) ]]; do sleep 0.2; done",
+              **cluster.environment)
+
+
+def test_one_command_installs_on_a_compute_node(site, cluster, wheels):
+    """S004-17, S003-02, S003-11: `ebsif job --install --submit`, the site's modules loaded in the job."""
+    easyconfig = heavy(site, wheels)
+    command = ["ebsif", "job", "--install", easyconfig, "--submit", "--", *site.eb_options]
+    result = site.run(command, **settings_of(wheels), **cluster.environment)
+    assert "Submitted batch job" in result.stdout
+    wait_for_jobs(site, cluster)
+    output = "".join(path.read_text() for path in site.work.glob("install-*.out"))
+    assert (site.prefix / "eb/modules/all/Example/1.0.lua").is_file(), output
+
+
+def test_eb_job_installs_on_a_compute_node(site, cluster, wheels):
+    """S004-17: EasyBuild's own `eb --job` with its backend for Slurm."""
+    easyconfig = heavy(site, wheels)
+    site.eb(easyconfig, "--job", "--job-backend=Slurm", "--job-cores=1", **settings_of(wheels), **cluster.environment)
+    wait_for_jobs(site, cluster)
+    output = "".join(path.read_text() for path in site.prefix.rglob("*.out"))
+    assert (site.prefix / "eb/modules/all/Example/1.0.lua").is_file(), output
+
+
+def test_every_site_has_a_scheduler_that_is_tested():
+    """Slurm and PBS, nothing else."""
+    assert {profiles.read(name).scheduler.kind for name in profiles.names()} == {"slurm", "pbs"}
