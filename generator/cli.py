@@ -13,6 +13,11 @@ EXIT_INTERRUPTED = 130
 # Each is a module in commands/, loaded only when it is used: some libraries take longer to load than commands to run.
 COMMANDS = {
     "doctor": "check that this machine has what installing a container module needs",
+    "list": "the containers of the catalogue, in a table",
+    "show": "what is known about a container",
+    "render": "write the easyconfigs of the catalogue",
+    "check": "check catalogue and easyconfigs",
+    "schema": "the JSON Schema of catalogue and site, for an editor",
     "job": "write a batch script: run on many nodes, or install on a compute node",
     "command": "the command line of the runtime that does the same as a module",
     "wheelhouse": "fetch what an easyconfig needs, to install on nodes without network",

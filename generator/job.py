@@ -4,13 +4,12 @@ import fnmatch
 import grp
 import os
 import re
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
 from ebsif.errors import EbsifError
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from ebsif.templating import environment
 
 # What srun and mpiexec start: one rank for each task, or torchrun once for each node.
 LAUNCHERS = ("native", "torchrun")
@@ -168,14 +167,4 @@ def group_name(gid):
 
 def render(template, site, **values):
     """Return the text of a template; values reach the shell as quoted words (the filter `sh`)."""
-    environment = Environment(
-        loader=PackageLoader("ebsif"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        keep_trailing_newline=True, autoescape=False,  # noqa: S701 no HTML
-    )
-    environment.filters["sh"] = quoted
-    return environment.get_template(f"{template}.j2").render(site=site, scheduler=site.scheduler, **values)
-
-
-def quoted(value):
-    """Return a text, or a list of texts, as words for a shell."""
-    return shlex.quote(value) if isinstance(value, str) else " ".join(shlex.quote(word) for word in value)
+    return environment().get_template(f"{template}.j2").render(site=site, scheduler=site.scheduler, **values)

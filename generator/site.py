@@ -164,6 +164,11 @@ class Site(Model):
     container_env: dict[Variable, str] = Field({}, description="variables in every container")
     conflicts: list[Line] = Field([], description="modules that can't be loaded beside a container's")
     scheduler: Scheduler = Field(default_factory=Scheduler)
+    moduleclass: Line = Field("ai", description="EasyBuild's class of the modules")
+    support: Optional[Line] = Field(None, description="how containers are supported, for the help of their modules")
+    doc_prefix: Optional[Line] = Field(None, description="begins the line of an easyconfig for the list of software")
+    driver_rocm: Optional[list[Line]] = Field(
+        None, min_length=2, max_length=2, description="oldest and newest ROCm that the driver supports")
 
     @model_validator(mode="after")
     def check_gpu(self):
@@ -177,17 +182,17 @@ class SiteError(EbsifError):
     """A site or a part of it is not there; the message says what is."""
 
 
-def directories():
-    """Return the directories with site profiles (list of Path), in the order in which they are searched."""
-    return [SITES]
-
-
-def names():
+def names(directories=(SITES,)):
     """Return the names of the sites there are (list of str)."""
-    return sorted({path.parent.name for directory in directories() for path in directory.glob("*/site.yaml")})
+    return sorted({path.parent.name for directory in directories for path in directory.glob("*/site.yaml")})
 
 
-def read(name=None):
+def directory_of(name, directories=(SITES,)):
+    """Return the directory of a site (Path): the first of that name, so that a site's own wins over the project's."""
+    return next(directory / name for directory in directories if (directory / name).is_dir())
+
+
+def read(name=None, directories=(SITES,)):
     """
     Return the profile of a site.
 
@@ -195,6 +200,8 @@ def read(name=None):
     ----------
     name : str, optional
         Name of the site; by default what EBSIF_SITE says, else ``local``.
+    directories : sequence of Path
+        Where sites are looked for; the first ``<name>/site.yaml`` is taken.
 
     Returns
     -------
@@ -208,9 +215,10 @@ def read(name=None):
         If its profile is not as it should be.
     """
     name = name or os.environ.get(SITE_VARIABLE) or DEFAULT_SITE
-    if name not in names():
-        raise SiteError(f"unknown site '{name}' (known: {', '.join(names())}; --site and {SITE_VARIABLE} name one)")
-    path = next(path for path in (directory / name / "site.yaml" for directory in directories()) if path.is_file())
+    known = names(directories)
+    if name not in known:
+        raise SiteError(f"unknown site '{name}' (known: {', '.join(known)}; --site and {SITE_VARIABLE} name one)")
+    path = next(path for path in (directory / name / "site.yaml" for directory in directories) if path.is_file())
     site = validate(Site, load(path), path)
     if site.name != name:
         raise DocumentError(f"{path}:1: name: '{site.name}' should be that of its directory, {name}")

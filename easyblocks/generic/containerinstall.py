@@ -17,7 +17,7 @@ from easybuild.easyblocks.generic.containerload import IF_NEWER, IMAGE_OWN, INIT
 from easybuild.easyblocks.generic.containerload import WRAPPERS_ALL, ContainerLoad
 from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, ContainerRuntime, bind_source, bind_target
 from easybuild.easyblocks.generic.containerruntime import escape_bind, escape_value, run_program, runtime_variables
-from easybuild.tools.build_log import EasyBuildError, dry_run_msg
+from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_warning
 from easybuild.tools.config import build_option
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, compute_checksum, copy_file, mkdir
 from easybuild.tools.filetools import which, write_file
@@ -84,6 +84,8 @@ class ContainerInstall(ContainerLoad):
     def prepare_step(self, *args, **kwargs):
         """Check that the programs that are needed are there, before anything is done."""
         super().prepare_step(*args, **kwargs)
+        for text in self.cfg['warnings']:
+            print_warning(text, log=self.log)
         if self.dry_run or build_option('module_only'):
             return
         self.runtime = ContainerRuntime()
@@ -234,8 +236,8 @@ class ContainerInstall(ContainerLoad):
         """Copy the scripts from beside the easyblocks; readable and executable for all, whatever the umask."""
         # bound by every module, whether there are any or not
         mkdir(os.path.join(self.installdir, 'runscripts'), parents=True)
-        for script in self.scripts:
-            target = os.path.join(self.installdir, script)
+        for name, script in self.scripts.items():
+            target = os.path.join(self.installdir, name)
             mkdir(os.path.dirname(target), parents=True)
             copy_file(os.path.join(container_files(), script), target)
             if not self.dry_run:
@@ -327,7 +329,7 @@ class ContainerInstall(ContainerLoad):
         # the runtime are no part of what is checked
         for key in runtime_variables(self.initial_environ) + list(MODULE_VARIABLES):
             self.initial_environ.pop(key, None)
-        kwargs.setdefault('custom_paths', {'files': self.scripts + ['share/ebsif/lock.json'] + [
+        kwargs.setdefault('custom_paths', {'files': list(self.scripts) + ['share/ebsif/lock.json'] + [
             os.path.join('bin', name) for name in self.wrappers], 'dirs': ['bin']})
         kwargs.setdefault('custom_commands', [self.sanity_check_command])
         super().sanity_check_step(*args, **kwargs)

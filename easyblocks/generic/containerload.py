@@ -55,7 +55,7 @@ MODULE_VARIABLES = ('CONTAINERROOT', 'CONTAINER_MODULE', PLACE_VARIABLE)
 # The overlay with the masks, in an installation.
 MASKS = os.path.join('share', 'ebsif', 'masks.squashfs')
 
-LISTS_OF_TEXTS = ('binds', 'conflicts', 'definition_files', 'image_dirs', 'optional_binds')
+LISTS_OF_TEXTS = ('binds', 'conflicts', 'definition_files', 'image_dirs', 'optional_binds', 'warnings')
 
 
 class ContainerLoad(ContainerReplace):
@@ -70,7 +70,10 @@ class ContainerLoad(ContainerReplace):
     SCRIPTS = ['bin/start-shell', 'share/ebsif/common.bash']
     PYTHON_SCRIPTS = ['bin/list-packages', 'bin/make-venv', 'bin/extend-venv-activate', 'share/ebsif/make-venv.py',
                       'share/ebsif/venv-wrapper', 'runscripts/conda-python-simple', 'runscripts/init-conda-venv',
-                      'runscripts/conda-python-distributed', 'runscripts/get-master']
+                      'runscripts/conda-python-distributed', 'runscripts/get-master',
+                      'runscripts/list-packages']
+    # installed under the names that 'script_names' has for them
+    NAMED_SCRIPTS = ['bin/container-exec', 'bin/container-run', 'bin/container-runtime']
 
     @staticmethod
     def extra_options(extra_vars=None):
@@ -106,7 +109,10 @@ class ContainerLoad(ContainerReplace):
             'optional_binds': [[], "Bind mounts that are made only where their source exists", CUSTOM],
             'scheduler': [None, "Scheduler whose variables distributed runs read: %s (default: those of any launcher)"
                                 % ', '.join(SCHEDULERS), CUSTOM],
+            'script_names': [{}, "More names of commands and run scripts (new name and name, both as bin/NAME or "
+                                 "runscripts/NAME)", CUSTOM],
             'support_level': [None, "How this container is supported, for the help text", CUSTOM],
+            'warnings': [[], "Texts to show at installation and in the help of the module", CUSTOM],
             'wrappers': [[], "Programs of the container that become commands of the module (list of names), '%s' for "
                              "those of the venv" % WRAPPERS_ALL, CUSTOM],
         })
@@ -155,11 +161,25 @@ class ContainerLoad(ContainerReplace):
             raise EasyBuildError("Easyconfig parameter 'image_dirs': '%s' is no full path, and there is no "
                                  "'image_root'", relative[0])
         self.distributed.check()
+        self.check_script_names()
         wrappers = self.cfg.get_ref('wrappers')
         names = wrappers if isinstance(wrappers, (list, tuple)) else [wrappers] if wrappers == WRAPPERS_ALL else [None]
         if not all(isinstance(name, str) and re.match(r'[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z', name) for name in names):
             raise EasyBuildError("Easyconfig parameter 'wrappers' should be '%s' or a list of names of programs, "
                                  "found: %s", WRAPPERS_ALL, wrappers)
+
+    def check_script_names(self):
+        """More names are for scripts that there are, in the directory where these are."""
+        names = self.cfg.get_ref('script_names')
+        known = self.SCRIPTS + self.PYTHON_SCRIPTS + self.NAMED_SCRIPTS
+        known = [script for script in known if script.startswith(('bin/', 'runscripts/'))]
+        if not isinstance(names, dict):
+            raise EasyBuildError("Easyconfig parameter 'script_names' should be a dictionary of new names and names, "
+                                 "found: %s", names)
+        for new, script in names.items():
+            if script not in known or not re.match(r'%s/[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z' % os.path.dirname(script), new):
+                raise EasyBuildError("Easyconfig parameter 'script_names': '%s' can't be another name of '%s' (known, "
+                                     "in the same directory: %s)", new, script, ', '.join(known))
 
     # --- what follows from the easyconfig alone, also with --module-only
 
@@ -193,8 +213,9 @@ class ContainerLoad(ContainerReplace):
 
     @property
     def scripts(self):
-        """The commands and run scripts of this installation, relative to it."""
-        return self.SCRIPTS + ([] if self.cfg['init'] == INIT_NONE else self.PYTHON_SCRIPTS)
+        """The commands and run scripts of this installation, relative to it: the name of each, and which file it is."""
+        names = self.SCRIPTS + ([] if self.cfg['init'] == INIT_NONE else self.PYTHON_SCRIPTS)
+        return dict({name: name for name in names}, **self.cfg['script_names'])
 
     def image_search_path(self):
         """Directories that go first on PATH in the container for the image's environment to be active."""
@@ -274,6 +295,7 @@ class ContainerLoad(ContainerReplace):
         if self.masks:
             sections.append('\n'.join(['Files of the image that are masked in the container:'] +
                                       [' - ' + line for line in self.masks.lines]))
+        sections += ["Warning: %s" % text for text in self.cfg['warnings']]
         if self.cfg['support_level']:
             sections.append("Support: %s" % self.cfg['support_level'])
         return sections

@@ -19,7 +19,7 @@ from easybuild.easyblocks.generic.containerlock import ContainerLock
 from easybuild.easyblocks.generic.containerpackages import USER_SOFTWARE, ContainerPackages, normal_name, pip_version
 from easybuild.easyblocks.generic.containerpip import ContainerPip
 from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, escape_bind, escape_value, run_program
-from easybuild.easyblocks.generic.containerstage import TEXTS, ContainerStage, is_of_kind
+from easybuild.easyblocks.generic.containerstage import TEXTS, VARIABLES, ContainerStage, is_of_kind
 from easybuild.easyblocks.generic.containerusersoftware import DIRECTORY, FILE_TIME, SQUASHFS, ContainerUserSoftware
 from easybuild.easyblocks.generic.containerusersoftware import set_file_times, share_files
 from easybuild.framework.easyconfig.default import CUSTOM
@@ -58,6 +58,7 @@ class ContainerVenv(ContainerInstall):
         """Easyconfig parameters specific to container images with user software."""
         extra_vars = ContainerInstall.extra_options(extra_vars)
         extra_vars.update({
+            'image_packages': [{}, "Packages that the image should have, each with its exact version", CUSTOM],
             'keep_user_software': [True, "When the module is installed again, keep user software that was changed by "
                                          "hand since", CUSTOM],
             'protect': [PROTECT_ALL, "Packages of the image that requirements may not replace: '%s', or a list of "
@@ -89,6 +90,9 @@ class ContainerVenv(ContainerInstall):
         if protect != PROTECT_ALL and not is_of_kind(protect, TEXTS):
             raise EasyBuildError("Easyconfig parameter 'protect' should be '%s' or a list of names of packages, "
                                  "found: %s", PROTECT_ALL, protect)
+        if not is_of_kind(self.cfg.get_ref('image_packages'), VARIABLES):
+            raise EasyBuildError("Easyconfig parameter 'image_packages' should be a dictionary of names and versions, "
+                                 "found: %s", self.cfg.get_ref('image_packages'))
         if not is_of_kind(self.cfg.get_ref('squashfs_options'), TEXTS):
             raise EasyBuildError("Easyconfig parameter 'squashfs_options' should be a list of texts, found: %s",
                                  self.cfg.get_ref('squashfs_options'))
@@ -178,6 +182,7 @@ class ContainerVenv(ContainerInstall):
             return
         mkdir(self.user_software, parents=True)
         image_packages = self.packages('python3', venv=False)
+        self.check_image_packages(image_packages)
         if repeated:
             repeated.check_before(image_packages.pins)
         packages = self.make_venv(image_packages)
@@ -199,6 +204,19 @@ class ContainerVenv(ContainerInstall):
         self.lock['local_files'] = {
             path: compute_checksum(path, CHECKSUM_TYPE_SHA256)
             for stage in stages for path in stage.local_paths + self.patch_files(stage) if os.path.isfile(path)}
+
+    def check_image_packages(self, packages):
+        """
+        Stop if the image is not what the easyconfig says is in it (parameter 'image_packages').
+
+        Versions are compared as a whole: 2.7.10 is not 2.7.1. A local label (+rocm6.2) counts only if one is named.
+        """
+        for name, wanted in sorted(self.cfg['image_packages'].items()):
+            found = packages[normal_name(name)][1] if normal_name(name) in packages else None
+            if found is None or wanted not in (found, found.split('+')[0]):
+                raise EasyBuildError("Easyconfig parameter 'image_packages': the image %s has %s, not %s %s. Is it the "
+                                     "image that is meant?", self.image_name,
+                                     '%s %s' % (name, found) if found else 'no %s' % name, name, wanted)
 
     def is_protected(self, name):
         """Whether a package of the image may not be replaced (easyconfig parameter 'protect')."""

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ebsif import job, site
+from ebsif import job, settings, site
 
 EXAMPLES = """\
   ebsif job PyTorch/2.7.1-... --nodes 4 --site lumi -o train.sh -- train.py --epochs 10
@@ -26,7 +26,7 @@ def configure(parser):
     """Add the arguments."""
     parser.add_argument("module", metavar="MODULE", nargs="?", help="name of the module, as for `module load`")
     parser.add_argument("--install", metavar="EASYCONFIG", help="install this; what follows -- goes to eb")
-    parser.add_argument("--site", help="name of the site (default: $EBSIF_SITE, else local)")
+    settings.add_arguments(parser)
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write to this file (default: print it)")
     parser.add_argument("--submit", action="store_true", help="submit it as well")
     parser.add_argument("--nodes", type=count, default=1, help="number of nodes (default: 1)")
@@ -49,7 +49,7 @@ def configure(parser):
 
 def run(options):
     """Write a batch script, and submit it if asked to; return the exit status."""
-    profile = site.read(options.site)
+    profile = settings.read(options).site()
     text = write(options, profile)
     if options.output:
         options.output.write_text(text, encoding="utf-8")

@@ -43,10 +43,11 @@ def clone(tmp_path):
 
 def test_the_commands_of_the_readme(clone):
     """S003-24, S002-72 (in part): every command of the README works, in the order given."""
-    first, use, extend, install = blocks("README.md")
+    first, use, extend, catalogue, install = blocks("README.md")
     assert re.findall(r"^make (\w+)", first, re.MULTILINE) == ["demo", "test"]
     output = run(use + extend, clone)
-    run(f"source .demo/env.sh\n{install}", clone)
+    run(f"source .demo/env.sh\n{catalogue}\n{install}", clone)
+    assert list(clone.glob("my-easyconfigs/p/PyTorch/PyTorch-2.7.0-*.eb"))
     assert "torchmetrics" in output
     module = clone / "eb/modules/all/PyTorch"
     assert (module / "2.13.0-cpu-python-3.11-singularity-mine-20261121.lua").is_file()
@@ -59,6 +60,18 @@ def test_the_commands_for_extending_by_hand(clone):
     output = run(f"source .demo/env.sh\n{first}\nlist-packages\n{second}\nlist-packages", clone)
     assert re.search(r"^einops +\d", output, re.MULTILINE)
     assert re.search(r"^rich +\d", output, re.MULTILINE)
+
+
+def test_the_commands_of_the_catalogue(clone):
+    """S003-24: list, show, render, check, schema as they stand in the documentation; its record is one."""
+    (script,) = blocks("docs/catalogue.md")
+    output = run(f"source .demo/env.sh\n{script}", clone)
+    assert "PyTorch/2.7.0-rocm-6.2.4" in output
+    text = re.search(r"^```yaml\n(name: .*?)^```", (CHECKOUT / "docs/catalogue.md").read_text(), re.MULTILINE | re.DOTALL)
+    (clone / "sites/lumi/containers").mkdir(parents=True)
+    (clone / "sites/lumi/containers/PyTorch.yaml").write_text(text.group(1))
+    output = run("source .demo/env.sh\nebsif show --site lumi --catalogue sites PyTorch/2.7.0", clone)
+    assert "PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-20250527" in output
 
 
 def test_the_commands_for_running(clone):

@@ -161,10 +161,11 @@ def test_scripts_are_readable_and_executable_for_all(tmp_path, base_image):
     command = ["eb", *site.eb_options, site.easyconfig(TEXT)]
     site.run(["bash", "-c", 'umask 077; exec "$@"', "bash", *command])
     root = site.prefix / "eb/software/Example/1.0"
-    scripts = [*(root / "bin").iterdir(), *(root / "runscripts").iterdir()]
+    assert stat.S_IMODE((root / "runscripts/distributed.conf").stat().st_mode) == 0o644
+    scripts = [path for folder in ("bin", "runscripts") for path in (root / folder).iterdir() if not path.suffix]
     assert {script.name for script in scripts} == {
         "start-shell", "list-packages", "make-squashfs", "unmake-squashfs", "make-venv", "extend-venv-activate",
-        "conda-python-simple", "init-conda-venv",
+        "conda-python-simple", "init-conda-venv", "conda-python-distributed", "get-master",
     }
     for script in scripts:
         assert stat.S_IMODE(script.stat().st_mode) & 0o555 == 0o555, script

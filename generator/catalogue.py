@@ -1,0 +1,400 @@
+"""The catalogue: what is known about each container of a site, read from ``<site>/containers/<Name>.yaml``.
+
+A file has the records of one name and the families they belong to. What a record leaves out comes from its family, then
+from the families that one extends, then from the site.
+"""
+
+import re
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, Optional, Union
+
+from ebsif.document import DocumentError, Model, load, validate
+from ebsif.errors import EbsifError
+from ebsif.site import Binds, GpuKind, Images, Line, Site, Variable
+from pydantic import AfterValidator, Field, model_validator
+
+# What joins a family with what it extends, and a record with its family.
+ADDED = ("conflicts", "definition_files")
+MERGED = ("components", "container_env", "variables", "image_packages", "script_names")
+
+PLACEHOLDER = re.compile(r"\{([\w-]+)(!dotless)?\}")
+
+
+class CatalogueError(EbsifError):
+    """A container is not in the catalogue, or a record can't be completed; the message says what there is."""
+
+
+def is_component(text):
+    """Return a text if it can be a version, or another value in the name of a file or module."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", text):
+        raise ValueError("should be letters, digits and _ . + - only")
+    return text
+
+
+Component = Annotated[str, AfterValidator(is_component)]
+Text = Annotated[str, Field(min_length=1)]
+Command = Union[str, list[str]]
+
+
+class Stage(Model):
+    """One call of pip; see the easyconfig parameter ``requirements``."""
+
+    name: Optional[Line] = None
+    requirements: Union[str, list[str]] = ""
+    options: list[str] = []
+    env: dict[Variable, str] = {}
+    no_build_isolation: bool = False
+    no_deps: bool = False
+    no_binary: list[str] = []
+    index_url: Optional[Line] = None
+    extra_index_url: list[Line] = []
+    find_links: list[Line] = []
+    heavy: bool = False
+    upgrade_pip: bool = False
+    modules: list[Line] = []
+    patches: list[Line] = []
+    allow_replace: list[str] = []
+    pre: list[Command] = []
+    post: list[Command] = []
+    verify: list[Command] = []
+
+
+class Defaults(Model):
+    """What a family may say for its containers, and a record for itself."""
+
+    extends: Optional[Line] = Field(None, description="name of another family of the file")
+    homepage: Optional[Line] = None
+    description: Optional[Text] = Field(None, description="what it is, with placeholders; the components are added")
+    suffix: Optional[Line] = Field(None, description="version suffix, with placeholders: -rocm-{rocm}-{date}")
+    file: Optional[Line] = Field(None, description="file name of the image, with placeholders")
+    package: Optional[Component] = Field(None, description="name of its Python package, where it is another one")
+    python: Optional[Component] = Field(None, description="version of Python in the image")
+    init: Optional[Literal["image", "conda-injected", "conda-manual", "venv-in-image", "none"]] = Field(
+        None, description="who makes Python ready in the image")
+    conda_root: Optional[Line] = None
+    conda_env: Optional[Line] = Field(None, description="Conda environment in the image")
+    venv: Optional[bool] = Field(None, description="whether there is user software, with a venv")
+    venv_name: Optional[Component] = None
+    image: Optional[Literal["own", "central"]] = Field(None, description="whether the image is copied")
+    images: Optional[Images] = Field(None, description="where the image is, instead of where the site has images")
+    binds: Optional[Binds] = Field(None, description="binds in addition to those of the site")
+    gpu: Optional[GpuKind] = Field(None, description="kind of GPU, where it is not that of the site")
+    components: dict[Component, Component] = Field({}, description="what is in the image, by name, with versions")
+    image_packages: dict[Component, Component] = Field({}, description="packages to be checked at installation")
+    container_env: dict[Variable, str] = Field({}, description="variables in the container")
+    variables: dict[Variable, str] = Field({}, description="variables that the module sets")
+    wrappers: Union[list[Line], Literal["all"], None] = Field(None, description="programs that become commands")
+    script_names: dict[Line, Line] = Field({}, description="more names of commands and run scripts")
+    masked_paths: Union[list[Line], dict[Line, Optional[Line]], None] = None
+    definition_files: list[Line] = Field([], description="files the image was built from")
+    conflicts: list[Line] = Field([], description="modules, in addition to those of the site")
+    requirements: Union[str, list[Line], list[Stage], None] = Field(None, description="Python packages to install")
+    support: Optional[Line] = Field(None, description="how it is supported, for the help")
+    usage: Optional[Text] = Field(None, description="how it is used, for the help")
+    moduleclass: Optional[Component] = None
+    doc: Optional[Line] = Field(None, description="a line for the site's list of software")
+
+
+class Record(Defaults):
+    """One container."""
+
+    family: Line = Field(description="name of a family of the file")
+    version: Component
+    date: Optional[Component] = None
+    hash: Optional[Component] = Field(None, description="what tells builds of the image apart in its file name")
+    variant: Optional[Component] = Field(None, description="part of the suffix after the versions")
+    label: Optional[Component] = Field(None, description="part of the suffix that tells modules of one image apart")
+    sha256: Optional[Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = None
+    archived: bool = Field(False, description="no longer recommended")
+    history: Optional[Text] = Field(None, description="what happened to it")
+
+
+class Document(Model):
+    """A file of the catalogue."""
+
+    name: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
+    families: dict[Line, Defaults]
+    containers: list[Record]
+
+    @model_validator(mode="after")
+    def check_families(self):
+        """Families that are named exist, and none extends itself."""
+        for name, family in self.families.items():
+            seen = [name]
+            while family.extends:
+                if family.extends in seen:
+                    raise ValueError(f"the family '{name}' extends itself")
+                if family.extends not in self.families:
+                    raise ValueError(f"the family '{seen[-1]}' extends '{family.extends}', which is not there "
+                                     f"(known: {', '.join(self.families)})")
+                seen.append(family.extends)
+                family = self.families[family.extends]
+        for record in self.containers:
+            if record.family not in self.families:
+                raise ValueError(f"unknown family '{record.family}' (known: {', '.join(self.families)})")
+        return self
+
+
+class Container:
+    """
+    A container: a record completed by its family and its site.
+
+    Parameters
+    ----------
+    name : str
+        Name of the software.
+    values : dict
+        The fields of record and families, joined.
+    site : Site
+        Where it is.
+    path : Path
+        The file with the record.
+    index : int
+        Its place among the records of the file, from 0.
+    """
+
+    def __init__(self, name, values, site, path, index):
+        """Keep what is known."""
+        self.name = name
+        self.site = site
+        self.path = path
+        self.index = index
+        self._values = values
+
+    def __getattr__(self, field):
+        """A field of record or family."""
+        try:
+            return self._values[field]
+        except KeyError:
+            raise AttributeError(field) from None
+
+    @cached_property
+    def fields(self):
+        """What placeholders stand for (dict of str)."""
+        fields = dict(self.components)
+        fields.update(name=self.name, version=self.version)
+        for field in ("date", "hash", "python"):
+            if self._values[field]:
+                fields[field] = self._values[field]
+        for field in ("variant", "label"):
+            fields[field] = f"-{self._values[field]}" if self._values[field] else ""
+        return fields
+
+    def fill(self, text):
+        """
+        Return a text with its placeholders filled: {rocm} is 6.2.4, {rocm!dotless} is 624.
+
+        Raises
+        ------
+        CatalogueError
+            If there is no value for one.
+        """
+        def value(match):
+            name, dotless = match.groups()
+            if name not in self.fields:
+                raise CatalogueError(f"{self.path}: {self.name} {self.version}: nothing stands for {{{name}}} in "
+                                     f"'{text}' (known: {', '.join(sorted(self.fields))})")
+            return self.fields[name].replace(".", "") if dotless else self.fields[name]
+
+        return PLACEHOLDER.sub(value, text)
+
+    @cached_property
+    def versionsuffix(self):
+        """The version suffix (str)."""
+        return self.fill(self.suffix or "")
+
+    @cached_property
+    def file_name(self):
+        """File name of the image (str)."""
+        if not self.file:
+            raise CatalogueError(f"{self.path}: {self.name} {self.version}: file is missing, in record and family")
+        return self.fill(self.file)
+
+    @property
+    def full_version(self):
+        """Version and suffix, which is the second part of the name of the module (str)."""
+        return self.version + self.versionsuffix
+
+    @property
+    def module(self):
+        """Name of the module (str)."""
+        return f"{self.name}/{self.full_version}"
+
+    @property
+    def module_or_version(self):
+        """Name of the module, or what is known of it if the suffix can't be completed (str)."""
+        try:
+            return self.module
+        except CatalogueError:
+            return f"{self.name}/{self.version}"
+
+    @property
+    def easyconfig_name(self):
+        """File name of the easyconfig (str)."""
+        return f"{self.name}-{self.full_version}.eb"
+
+    @cached_property
+    def all_binds(self):
+        """The binds of the site and its own (Binds)."""
+        site, own = self.site.binds, self.binds or Binds()
+        return Binds(
+            required=[*site.required, *own.required], optional=[*site.optional, *own.optional],
+            libraries={**site.libraries, **own.libraries}, file=own.file or site.file)
+
+    @property
+    def gpu_kind(self):
+        """Kind of GPU (str), 'none' if there is none."""
+        return self.gpu or self.site.gpu
+
+    @property
+    def stages(self):
+        """The stages of requirements (list of dict), as the easyconfig parameter has them; empty for a plain block."""
+        if is_stages(self.requirements):
+            return [stage.model_dump(exclude_defaults=True) for stage in self.requirements]
+        return []
+
+
+def join(defaults, more):
+    """Return the fields of two levels joined (dict): the more particular one wins, lists and tables are added to."""
+    joined = dict(defaults)
+    for field, value in more.items():
+        if field in MERGED:
+            joined[field] = {**joined.get(field, {}), **value}
+        elif field in ADDED:
+            joined[field] = [*joined.get(field, []), *value]
+        elif field == "binds" and joined.get("binds"):
+            before = joined["binds"]
+            joined[field] = Binds(
+                required=[*before.required, *value.required], optional=[*before.optional, *value.optional],
+                libraries={**before.libraries, **value.libraries}, file=value.file or before.file)
+        elif field == "requirements" and is_stages(value) and is_stages(joined.get(field)):
+            joined[field] = join_stages(joined[field], value)
+        else:
+            joined[field] = value
+    return joined
+
+
+def is_stages(requirements):
+    """Tell whether requirements are stages."""
+    return isinstance(requirements, list) and bool(requirements) and isinstance(requirements[0], Stage)
+
+
+def join_stages(stages, more):
+    """Return stages (list of Stage) in which those of the same name are completed, and others follow."""
+    joined = {stage.name or number: stage for number, stage in enumerate(stages)}
+    for number, stage in enumerate(more, len(stages)):
+        name = stage.name or number
+        joined[name] = joined[name].model_copy(update=said(stage)) if name in joined else stage
+    return list(joined.values())
+
+
+# what every container has a value for
+EMPTY: dict[str, Any] = {
+    **dict.fromkeys(Record.model_fields), **dict.fromkeys(MERGED, {}), **dict.fromkeys(ADDED, [])}
+
+
+def said(model):
+    """Return the fields of a model that its file has (dict)."""
+    return {field: getattr(model, field) for field in model.model_fields_set}
+
+
+def family_values(document, name):
+    """Return the fields of a family, joined with what it extends (dict)."""
+    family = document.families[name]
+    base = family_values(document, family.extends) if family.extends else EMPTY
+    return join(base, said(family))
+
+
+def read_file(path, site):
+    """
+    Return the containers of a file of the catalogue.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    site : Site
+        Where they are.
+
+    Returns
+    -------
+    list of Container
+        In the order of the file.
+
+    Raises
+    ------
+    DocumentError
+        If it is not as it should be.
+    """
+    document = validate(Document, load(path), path)
+    if document.name != path.stem:
+        raise DocumentError(f"{path}:1: name: '{document.name}' should be the name of the file, {path.stem}")
+    families = {name: family_values(document, name) for name in document.families}
+    return [Container(document.name, join(families[record.family], said(record)), site, path, index)
+            for index, record in enumerate(document.containers)]
+
+
+def files(directory):
+    """Return the files of the catalogue in the directory of a site (list of Path), sorted."""
+    return sorted(Path(directory).glob("containers/*.yaml"))
+
+
+def read(site: Site, directory):
+    """
+    Return all containers of a site.
+
+    Parameters
+    ----------
+    site : Site
+        The site.
+    directory : Path
+        Its directory, with ``containers/``.
+
+    Returns
+    -------
+    list of Container
+        Sorted by name; of one name in the order of the file.
+    """
+    return [container for path in files(directory) for container in read_file(path, site)]
+
+
+def find(containers, wanted):
+    """
+    Return the containers that a person means.
+
+    Parameters
+    ----------
+    containers : list of Container
+        Where to look.
+    wanted : str
+        ``PyTorch``, ``PyTorch/2.7.0`` (or v2.7.0), ``PyTorch/2.7.0-rocm-...``, the name of an easyconfig.
+
+    Returns
+    -------
+    list of Container
+        At least one.
+
+    Raises
+    ------
+    CatalogueError
+        If there is none; the known ones are listed (S004-11).
+    """
+    name, _, version = wanted.partition("/")
+    named = [one for one in containers if one.name.lower() == name.lower()]
+    if not named:
+        exact = [one for one in containers if wanted in (one.easyconfig_name, one.easyconfig_name[: -len(".eb")])]
+        if exact:
+            return exact
+        known = sorted({one.name for one in containers})
+        raise CatalogueError(f"no container is named '{name}' (known: {', '.join(known) or 'none'})")
+    if not version:
+        return named
+    version = version.removeprefix("v")
+    found = [one for one in named if one.full_version == version] or [one for one in named if one.version == version]
+    if not found:
+        known = "\n  ".join(one.full_version for one in named)
+        raise CatalogueError(f"{named[0].name} has no version '{version}'; there are:\n  {known}")
+    return found
+
+

@@ -1,0 +1,73 @@
+"""Write the easyconfigs of the catalogue of a site. Only those that changed are written."""
+
+import difflib
+import sys
+
+from ebsif import catalogue, rendering, settings, site
+
+EXAMPLES = """\
+  ebsif render --site lumi                   write all easyconfigs below easyconfigs/
+  ebsif render --site lumi PyTorch/2.7.0     those of one version
+  ebsif render --site lumi --diff            what would change
+  ebsif render --stdout PyTorch/2.13.0       print instead of writing
+"""
+
+
+def configure(parser):
+    """Add the arguments."""
+    settings.add_arguments(parser, output=True)
+    parser.add_argument("names", metavar="NAME", nargs="*", help="NAME or NAME/VERSION (default: all)")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--diff", action="store_true", help="show what would change, write nothing; status 1 if anything")
+    how.add_argument("--stdout", action="store_true", help="print the easyconfigs, write nothing")
+
+
+def run(options):
+    """Render; return the exit status."""
+    settled = settings.read(options)
+    profile = settled.site()
+    directory = site.directory_of(profile.name, settled.directories)
+    everything = not (options.names or options.diff or options.stdout)
+    inputs = [*catalogue.files(directory), *(path for path in [directory / "site.yaml"] if path.is_file())]
+    memory = rendering.Memory(profile.name, inputs, settled.output)
+    current = memory.number_if_current() if everything else None
+    if current is not None:
+        print(f"{current} easyconfigs of the site {profile.name} are as they should be")
+        return 0
+    containers = settled.containers(profile)
+    chosen = containers
+    if options.names:
+        found = [one for name in options.names for one in catalogue.find(containers, name)]
+        chosen = list(dict.fromkeys(found))
+    if options.stdout:
+        for one in chosen:
+            print(rendering.easyconfig.render(one), end="")
+        return 0
+    states = {"new": 0, "changed": 0, "unchanged": 0}
+    paths = []
+    for rendered in rendering.render(chosen, settled.output):
+        states[rendered.state] += 1
+        paths.append(rendered.path)
+        if options.diff:
+            show_difference(rendered)
+        else:
+            rendering.write(rendered)
+            if rendered.state != "unchanged":
+                print(f"{rendered.state:8} {rendered.path}")
+    if everything:
+        memory.keep(paths)
+        for path in rendering.left_over(paths, settled.output, profile):
+            print(f"ebsif: {path} is in the catalogue no more: remove it, or make it your own (first line)",
+                  file=sys.stderr)
+    if not options.diff:
+        print(f"{len(paths)} easyconfigs of the site {profile.name}: {states['new']} new, {states['changed']} changed, "
+              f"{states['unchanged']} as they should be")
+    return 1 if options.diff and len(paths) > states["unchanged"] else 0
+
+
+def show_difference(rendered):
+    """Print what would change in a file."""
+    before = (rendered.before or "").splitlines(keepends=True)
+    lines = difflib.unified_diff(before, rendered.text.splitlines(keepends=True),
+                                 "/dev/null" if rendered.before is None else str(rendered.path), str(rendered.path))
+    sys.stdout.writelines(lines)

@@ -1,0 +1,128 @@
+"""Writing easyconfigs: only what changed, and nothing at all is read again where nothing changed."""
+
+import hashlib
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ebsif import easyconfig
+
+# The first line of a rendered easyconfig says for which site it was.
+RENDERED = re.compile(r"# Rendered by ebsif from the catalogue of the site (\S+):")
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """An easyconfig as it should be: container, path, text, and the text that is there (None: not there)."""
+
+    container: object
+    path: Path
+    text: str
+    before: object
+
+    @property
+    def state(self):
+        """'new', 'changed' or 'unchanged'."""
+        return "new" if self.before is None else "changed" if self.before != self.text else "unchanged"
+
+
+def place(container, output):
+    """Return the path of an easyconfig (Path) below a directory, where EasyBuild looks for it."""
+    return output / container.name[0].lower() / container.name / container.easyconfig_name
+
+
+def render(containers, output):
+    """Yield what each easyconfig should be (Rendered), one at a time: a large catalogue needs no more memory."""
+    for container in containers:
+        path = place(container, output)
+        try:
+            before = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            before = None
+        yield Rendered(container, path, easyconfig.render(container), before)
+
+
+def write(rendered):
+    """Write an easyconfig if it is not as it should be: a new file and a rename, because eb may be reading it."""
+    if rendered.state == "unchanged":
+        return
+    rendered.path.parent.mkdir(parents=True, exist_ok=True)
+    new = rendered.path.with_name(f".{rendered.path.name}.new")
+    new.write_text(rendered.text, encoding="utf-8")
+    new.replace(rendered.path)
+
+
+def left_over(wanted, output, site):
+    """Return easyconfigs that were rendered for a site and are none of the wanted paths any more (list of Path)."""
+    wanted = set(wanted)
+    found = []
+    for folder in sorted({path.parent for path in wanted} | set(output.glob("?/*"))):
+        for path in sorted(folder.glob("*.eb")):
+            if path not in wanted:
+                with path.open(encoding="utf-8", errors="replace") as text:
+                    match = RENDERED.match(text.readline())
+                if match and match.group(1) == site.name:
+                    found.append(path)
+    return found
+
+
+class Memory:
+    """
+    What the last complete run has read and written, to see at a glance that there is nothing to do.
+
+    Parameters
+    ----------
+    site_name : str
+        The site.
+    inputs : list of Path
+        What easyconfigs are made from.
+    output : Path
+        Their directory.
+    """
+
+    def __init__(self, site_name, inputs, output):
+        """Look at the inputs."""
+        code = sorted(Path(__file__).parent.glob("*.py")) + sorted(Path(__file__).parent.glob("templates/*"))
+        self.inputs = fingerprint([*inputs, *code])
+        key = hashlib.sha256(f"{site_name}\0{output.resolve()}".encode()).hexdigest()[:24]
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        self.path = Path(cache) / "ebsif" / "render" / f"{key}.json"
+
+    def number_if_current(self):
+        """Return how many easyconfigs there are (int) if nothing has changed since they were written, else None."""
+        try:
+            known = json.loads(self.path.read_text())
+            if known["inputs"] != self.inputs:
+                return None
+            for name, stamp in known["outputs"].items():
+                status = Path(name).stat()
+                if [status.st_size, status.st_mtime_ns] != stamp:
+                    return None
+            return len(known["outputs"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def keep(self, paths):
+        """Remember a complete run; a place that can't be written to costs time only."""
+        outputs = {str(path.absolute()): stamp_of(path) for path in paths}
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            new = self.path.with_suffix(f".{os.getpid()}")
+            new.write_text(json.dumps({"inputs": self.inputs, "outputs": outputs}))
+            new.replace(self.path)
+        except OSError:
+            pass
+
+
+def stamp_of(path):
+    """Return size and time of a file (list of int)."""
+    status = path.stat()
+    return [status.st_size, status.st_mtime_ns]
+
+
+def fingerprint(paths):
+    """Return a digest of names, sizes and times of files (str)."""
+    stamps = [f"{path}\0{stamp_of(path)}" for path in paths]
+    return hashlib.sha256("\n".join(stamps).encode()).hexdigest()

@@ -1,0 +1,34 @@
+"""Tables: with lines and colours for a person at a terminal, plain columns for everything else."""
+
+import sys
+
+
+def print_table(headings, rows):
+    """
+    Print rows below headings.
+
+    Parameters
+    ----------
+    headings : list of str
+        Names of the columns.
+    rows : list of list of str
+        The cells.
+    """
+    if sys.stdout.isatty():
+        # takes longer to load than a plain table takes to print
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=box.SIMPLE_HEAD)
+        for heading in headings:
+            table.add_column(heading, overflow="fold")
+        for row in rows:
+            # as it is: brackets are no markup
+            table.add_row(*map(Text, row))
+        Console().print(table)
+        return
+    widths = [max(map(len, column)) for column in zip(headings, *rows)]
+    for row in [headings, *rows]:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())

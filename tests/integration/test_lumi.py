@@ -1,0 +1,190 @@
+"""The catalogue of LUMI beside what its modules are known to do: the facts are in tests/data/lumi-containers.json."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import TOOLS
+from ebsif import catalogue, easyconfig, rendering, selection, site
+from packaging.utils import canonicalize_name
+from support import CHECKOUT, Site
+
+FACTS = json.loads((CHECKOUT / "tests/data/lumi-containers.json").read_text())
+LUMI = CHECKOUT / "generator/sites/lumi"
+
+# How the facts spell packages.
+PACKAGES = {"flashattention": "flash-attn", "pytorch": "torch"}
+NO_PACKAGES = ("dockerhash", "date", "rocm_major_minor", "vllm_commit")
+
+
+@pytest.fixture(scope="module")
+def containers():
+    """The containers of the catalogue, by the name of their easyconfig."""
+    return {one.easyconfig_name: one for one in catalogue.read(site.read("lumi"), LUMI)}
+
+
+class Modules:
+    """The modules of all containers, made with eb --module-only."""
+
+    def __init__(self, place, containers):
+        self.site = Site(place, TOOLS["Lmod-Lua"](), Path(sys.prefix))
+        paths = []
+        for rendered in rendering.render(containers.values(), place / "easyconfigs"):
+            rendering.write(rendered)
+            paths.append(rendered.path)
+        self.images = place / "images"
+        (self.images / "easybuild-sif-images").mkdir(parents=True)
+        for container in containers.values():
+            (self.images / "easybuild-sif-images" / container.file_name).touch()
+        # nothing is installed: --force, and no sanity check; the images of the AI Factory are not below the root
+        mine = [path for path in paths if "multitorch" not in path.name]
+        options = ["--module-only", "--force", "--skip-sanity-check"]
+        self.site.eb(*mine, *options, LUMI_CONTAINER_REPOSITORY_ROOT=self.images)
+
+    def root(self, container):
+        """Installation directory of a container (Path)."""
+        return self.site.prefix / "eb/software" / container.module
+
+    def text(self, container):
+        """The module file."""
+        return (self.site.modules / f"{container.module}.lua").read_text()
+
+    def environment(self, container):
+        """The environment after loading the module of a container, with its image and user software in place."""
+        if container.venv:
+            (self.root(container) / "user-software").mkdir(parents=True, exist_ok=True)
+        output = self.site.bash(f"module load {container.module} || exit\nenv -0",
+                                LUMI_CONTAINER_REPOSITORY_ROOT=self.images).stdout
+        return dict(entry.split("=", 1) for entry in output.split("\0") if "=" in entry)
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory, containers):
+    """The modules of all containers."""
+    return Modules(tmp_path_factory.mktemp("lumi"), containers)
+
+
+def by_name(fact):
+    """The name of a test."""
+    return fact["easyconfig"][: -len(".eb")]
+
+
+def test_all_containers_of_lumi_are_there(containers):
+    """S002-51: 58 containers, and the images of the AI Factory: another framework is data only."""
+    assert len(FACTS) == 58
+    assert {fact["easyconfig"] for fact in FACTS} <= set(containers)
+    assert {one.name for one in containers.values()} - {fact["name"] for fact in FACTS} == {"lumi-multitorch"}
+
+
+@pytest.mark.parametrize("fact", FACTS, ids=by_name)
+def test_the_record(fact, containers):
+    """Image, components, requirements and what is archived are those of the facts."""
+    container = containers[fact["easyconfig"]]
+    assert [container.file_name, *container.definition_files] == fact["sif"]
+    assert bool(container.archived) == fact["archived"]
+    assert bool(container.venv) == fact["user_software_venv"]
+    assert container.requirements == fact["requirements"]
+    assert set(fact["conflicts"]) <= set(container.site.conflicts)
+    inside = selection.inside(container)
+    inside.update(torch=inside.get("pytorch"), python_mm=container.python)
+    for name, version in fact["components"].items():
+        if name not in NO_PACKAGES:
+            key = PACKAGES.get(name.lower(), name if name == "python_mm" else canonicalize_name(name))
+            assert inside[key] == version, name
+
+
+@pytest.mark.parametrize("fact", FACTS, ids=by_name)
+def test_the_module(fact, containers, modules):
+    """S001-04, S002-54: every variable has the same meaning; activation is injected as the image needs it."""
+    container = containers[fact["easyconfig"]]
+    environment = modules.environment(container)
+    root = str(modules.root(container))
+    assert environment["SIF"].endswith(f"/{container.file_name}")
+    assert environment["RUNSCRIPTS"] == f"{root}/runscripts"
+    for name, value in fact["module_vars"].items():
+        wanted = value.replace("%(installdir)s", root)
+        if name.startswith("SIF"):
+            assert Path(environment[name]).name == Path(wanted).name
+        elif name.startswith("SINGULARITYENV_"):
+            bare = name[len("SINGULARITYENV_") :]
+            found = environment[f"APPTAINERENV_{bare}"]
+            assert environment[name] == found
+            if bare == "PREPEND_PATH":
+                assert found.split(":") == [part for part in wanted.split(":") if part]
+            elif bare.startswith("WITH_"):
+                # nothing is left to do, and scripts that do it still work
+                assert found == "true"
+            elif bare == "PS1":
+                # in the facts as Lua writes it, in ours as the runtime reads it
+                assert unescaped(found) == wanted.replace("\\\\", "\\")
+            else:
+                assert found == wanted, name
+        else:
+            assert environment[name] == wanted, name
+
+
+def unescaped(value):
+    """What the runtime's shell makes of a value."""
+    script = f'value="{value}"; printf %s "$value"'
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("fact", [fact for fact in FACTS if fact["binds"] is not None], ids=by_name)
+def test_the_binds(fact, containers, modules):
+    """S002-15, S002-14 (in part): every bind, and libjansson only for the images that lack it."""
+    text = modules.text(containers[fact["easyconfig"]])
+    ours = set(re.findall(r'container_binds \.\. ",(/[^"]+)"', text))
+    wanted = {bind.split(":")[0] if len(set(bind.split(":"))) == 1 else bind for bind in fact["binds"]}
+    assert ours == wanted - {"%(installdir)s/runscripts:/runscripts"}
+    assert '/runscripts:/runscripts"' in text
+
+
+@pytest.mark.parametrize("fact", FACTS, ids=by_name)
+def test_the_scripts(fact, containers, modules):
+    """S002-55: every command, run script and wrapper is there; the help has $WITH_CONDA in single quotes."""
+    container = containers[fact["easyconfig"]]
+    text = modules.text(container)
+    known = {f"bin/{name}" for name in easyconfig.wrappers(container) or []}
+    # the help lists the commands; run scripts are the easyblock's for images with Python
+    known |= {f"bin/{name}" for name in re.findall(r"[\w-]+", re.search(r"Or use these commands: (.*)\.", text)[1])}
+    known |= set(container.script_names)
+    if container.init != "none":
+        known |= {f"runscripts/{name}" for name in (
+            "conda-python-simple", "conda-python-distributed", "get-master", "init-conda-venv", "list-packages")}
+    assert set(fact["scripts"]) | set(fact["wrapper_links"]) <= known
+    if container.init == "conda-manual":
+        assert "bash -c '$WITH_CONDA; python --version'" in text
+
+
+def test_the_old_name_of_a_run_script_works(tmp_path, base_image):
+    """S002-54: python-conda-simple, as it was called once, and the commands of another kind of container."""
+    place = Site(tmp_path, TOOLS["Lmod-Lua"](), Path(sys.prefix))
+    (place.sources / "example.sif").symlink_to(base_image)
+    path = place.easyconfig(
+        "sources = ['example.sif']\ninit = 'conda-manual'\nconda_env = 'pytorch'\nscript_names = {\n"
+        "    'runscripts/python-conda-simple': 'runscripts/conda-python-simple', 'bin/my-exec': 'bin/container-exec',\n"
+        "    'bin/my-shell': 'bin/start-shell', 'bin/my-run': 'bin/container-run',\n"
+        "    'bin/my-singularity': 'bin/container-runtime'}\n")
+    path.write_text(path.read_text().replace("ContainerVenv", "ContainerInstall"))
+    place.eb(path)
+    load = "module load Example/1.0\n"
+    assert place.bash(load + "singularity exec $SIF python-conda-simple -c 'print(6 * 7)'").stdout == "42\n"
+    assert place.bash(load + "my-exec python -c 'print(6 * 7)'").stdout == "42\n"
+    assert place.bash(load + "my-shell -c 'echo $CONDA_DEFAULT_ENV'").stdout == "pytorch\n"
+    # this image has nothing that it runs by itself
+    assert "no runscript" in place.bash(load + "my-run", check=False).stdout
+    assert place.bash(load + "my-singularity exec $SIF cat /runscripts/get-master").stdout.startswith("#!")
+    assert place.bash(load + "my-exec", check=False).returncode == 64
+
+
+def test_a_module_file_of_each_generation_is_short(containers):
+    """The easyconfigs are under 80 lines, the catalogue under 1,500, each record of a known family at most ten."""
+    assert max(len(easyconfig.render(one).splitlines()) for one in containers.values()) < 80
+    files = [LUMI / "site.yaml", *catalogue.files(LUMI)]
+    assert sum(len(path.read_text().splitlines()) for path in files) < 1500
+    for path in files[1:]:
+        records = re.split(r"^  - ", path.read_text().split("\ncontainers:\n")[1], flags=re.MULTILINE)[1:]
+        assert max(len(record.splitlines()) for record in records) <= 10, path

@@ -1,0 +1,365 @@
+"""The catalogue: models, families, rendering, what is chosen by what is inside."""
+
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+from ebsif import catalogue, checking, document, easyconfig, rendering, schema, selection, site
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+HEAD = """\
+name: PyTorch
+families:
+  base:
+    homepage: https://pytorch.org/
+    file: lumi-{version}-{hash}.sif
+    suffix: -rocm-{rocm}{variant}-singularity{label}-{date}
+    components: {rocm: 6.0, numpy: 1.26.0}
+    binds: {optional: [/a]}
+    venv: true
+  newer:
+    extends: base
+    components: {rocm: 6.2.4}
+    binds: {optional: [/b]}
+    wrappers: [python]
+containers:
+"""
+
+RECORD = """\
+  - family: newer
+    version: 2.10
+    date: 20250101
+    hash: abc
+"""
+
+
+@pytest.fixture
+def read(tmp_path):
+    """A function that reads a catalogue of one file for a site."""
+
+    def read(text, profile=None, name="PyTorch"):
+        folder = tmp_path / "containers"
+        folder.mkdir(exist_ok=True)
+        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+        return catalogue.read(profile or site.read("local"), tmp_path)
+
+    return read
+
+
+def test_a_record_says_what_differs_only(read):
+    """S002-51: family, families it extends, site: tables are joined, the more particular value wins."""
+    (one,) = read(HEAD + RECORD, site.read("lumi"))
+    assert one.module == "PyTorch/2.10-rocm-6.2.4-singularity-20250101"
+    assert one.file_name == "lumi-2.10-abc.sif"
+    assert one.components == {"rocm": "6.2.4", "numpy": "1.26.0"}
+    assert one.all_binds.optional[-2:] == ["/a", "/b"]
+    assert one.all_binds.optional[0] == "/var/spool/slurmd"
+    assert len(RECORD.splitlines()) <= 10
+
+
+def test_variants_have_suffixes_of_their_own(read):
+    """What tells builds apart goes into the suffix."""
+    more = RECORD + "    label: mine\n    variant: debug\n"
+    first, second = read(HEAD + RECORD + more)
+    assert second.versionsuffix == "-rocm-6.2.4-debug-singularity-mine-20250101"
+    assert first.module != second.module
+
+
+def test_the_names_of_the_ai_factory():
+    """The name of the image has the versions without dots, that of the module with them."""
+    lumi = site.read("lumi")
+    (one,) = [one for one in catalogue.read(lumi, site.SITES / "lumi") if one.name == "lumi-multitorch"]
+    assert one.file_name == "lumi-multitorch-full-u24r70f21m50t210-20260415_130625.sif"
+    values = {name: value for group in easyconfig.parameters(one) for name, value in group.items()}
+    assert values["image_dirs"] == [
+        "/appl/local/laifs/containers/lumi-multitorch-u24r70f21m50t210-20260415_130625"]
+    assert values["init"] == "venv-in-image"
+    assert values["conflicts"] == ["singularity-AI-bindings", "lumi-aif-singularity-bindings"]
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    (HEAD + "  - family: newr\n    version: 1\n", "unknown family 'newr' (known: base, newer)"),
+    (HEAD.replace("extends: base", "extends: newer") + RECORD, "the family 'newer' extends itself"),
+    (HEAD.replace("extends: base", "extends: none") + RECORD, "extends 'none', which is not there"),
+    (HEAD + RECORD + "    hsh: a\n", ":20: containers.0.hsh: unknown key, did you mean 'hash'?"),
+    (HEAD + RECORD + "    sha256: abc\n", ":20: containers.0.sha256: string should match pattern"),
+    (HEAD + RECORD + "    version: 2\n", ":20: 'version' is there twice"),
+    (HEAD.replace("name: PyTorch", "name: Pytorch") + RECORD, "'Pytorch' should be the name of the file, PyTorch"),
+    (HEAD + RECORD + "    requirements: [{reqirements: a}]\n", "did you mean 'requirements'?"),
+])
+def test_what_is_wrong_is_told_with_its_line(read, text, expected):
+    """File, line, field, what is wrong, what is allowed."""
+    with pytest.raises(document.DocumentError) as error:
+        read(text)
+    assert expected in str(error.value)
+    assert "PyTorch.yaml:" in str(error.value)
+
+
+def test_a_placeholder_without_value(read):
+    """What a placeholder can stand for is listed."""
+    (one,) = read(HEAD.replace("{version}", "{vers}") + RECORD)
+    with pytest.raises(catalogue.CatalogueError, match=r"nothing stands for \{vers\} in 'lumi-.*known: date, hash, "):
+        one.file_name  # noqa: B018
+
+
+def test_the_versions_that_are_known_are_listed(read):
+    """S004-11: an unknown version lists the known ones; with and without v; the whole name; the easyconfig."""
+    containers = read(HEAD + RECORD + RECORD.replace("2.10", "2.4.0"))
+    for wanted in ("PyTorch/2.4.0", "pytorch/v2.4.0", "PyTorch/2.4.0-rocm-6.2.4-singularity-20250101",
+                   "PyTorch-2.4.0-rocm-6.2.4-singularity-20250101.eb"):
+        assert [one.version for one in catalogue.find(containers, wanted)] == ["2.4.0"], wanted
+    assert len(catalogue.find(containers, "PyTorch")) == 2
+    with pytest.raises(catalogue.CatalogueError, match=r"no version '9'; there are:\n  2.10-rocm.*\n  2.4.0-rocm"):
+        catalogue.find(containers, "PyTorch/v9")
+    with pytest.raises(catalogue.CatalogueError, match=r"no container is named 'Torch' \(known: PyTorch\)"):
+        catalogue.find(containers, "Torch")
+
+
+@pytest.mark.parametrize(("wanted", "found"), [
+    ("rocm>=6.2", True), ("rocm>=6.10", False), ("numpy==1.26", True), ("Num_Py", False), ("NumPy<2", True),
+    ("PyTorch>=2.9", True), ("pytorch<2.9", False), ("vllm", False),
+])
+def test_choosing_by_what_is_inside(read, wanted, found):
+    """Versions are compared as versions: 2.10 is newer than 2.9."""
+    (one,) = read(HEAD + RECORD)
+    assert selection.has(one, selection.wish(wanted)) == found
+
+
+def test_a_wish_that_is_none():
+    """How a wish is written."""
+    with pytest.raises(selection.SelectionError, match="like vllm>=0.8"):
+        selection.wish("vllm >>= 1")
+
+
+# --- rendering
+
+HOSTILE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), min_size=1, max_size=40)
+NASTY = ['"""', "'''", "\\", "%(name)s", "%%(version)s", "%", "100% of %(x)s", "$HOME `id`", "{{ 7 * 7 }}",
+         "{% raw %}", "line\nbreak", '"', "'", "ünïcode ☃ \U0001f600", "\\n", "ends with \\", 'ends with "', "#DOC",
+         "\t", "]]", "a\n\n  b", "long words " * 30, "x" * 300, "\\" * 200]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.one_of(HOSTILE, st.sampled_from(NASTY)), min_size=1, max_size=3))
+def test_every_string_survives(read, texts):
+    """What a record says is what EasyBuild reads: quotes, newlines, %, backslash, Unicode; none is executed."""
+    (one,) = read(HEAD + RECORD)
+    one._values.update(
+        usage="\n".join(texts), container_env={"A": texts[0]}, requirements=texts, support=texts[-1],
+        masked_paths=dict.fromkeys(texts))
+    assert list(checking.differences(one, easyconfig.render(one))) == []
+
+
+@pytest.mark.parametrize("name", site.names())
+def test_every_container_is_read_back_as_it_is(name):
+    """Rendered, parsed with EasyBuild, compared with the record: equal, for every container of every site."""
+    profile = site.read(name)
+    for one in catalogue.read(profile, site.SITES / name):
+        text = easyconfig.render(one)
+        assert list(checking.differences(one, text)) == []
+        assert len(text.splitlines()) < (80 if not one.stages else 140)
+        assert max(map(len, text.splitlines())) <= 120
+        assert text == easyconfig.render(one)
+
+
+def test_a_difference_is_found(read):
+    """The comparison can fail."""
+    (one,) = read(HEAD + RECORD)
+    text = easyconfig.render(one).replace("version = '2.10'", "version = '2.1'")
+    assert any(line.startswith("version is '2.1'") for line in checking.differences(one, text))
+
+
+def test_only_what_says_something(read):
+    """No parameter that is empty or the default."""
+    (one,) = read(HEAD + RECORD)
+    text = easyconfig.render(one)
+    assert "conda_root" not in text
+    assert "[]" not in text
+    assert "None" not in text
+    assert "cuda" not in text
+
+
+def test_nothing_of_lumi_without_its_profile():
+    """S001-21, S000-15: no path or name of one site in the easyconfigs of another; CUDA takes the same ways."""
+    for name in site.names():
+        if name != "lumi":
+            for one in catalogue.read(site.read(name), site.SITES / name):
+                assert not re.search("lumi|/appl/|/pfs|gpu = 'rocm'|NCCL_NET_GDR_LEVEL': '3'", easyconfig.render(one))
+
+
+def test_archer2_and_derecho():
+    """S003-04, S003-05, S003-08, S003-11, S003-12, S003-21, S004-12: their whole recipes are stages."""
+    (one,) = catalogue.read(site.read("archer2"), site.SITES / "archer2")
+    stages = {stage["name"]: stage for stage in one.stages}
+    assert list(stages) == ["build tools", "mpi4py", "torch", "horovod", "tensorboard", "torch packages"]
+    assert stages["mpi4py"]["env"] == {"MPICC": "cc"}
+    assert (stages["mpi4py"]["no_binary"], stages["mpi4py"]["options"]) == (["mpi4py"], ["--upgrade"])
+    assert stages["torch"]["env"]["MKL_THREADING"] == "SEQ"
+    assert stages["torch"]["modules"] == ["PrgEnv-gnu", "cray-fftw", "mkl/2023.0.0", "cmake/3.21.3"]
+    assert stages["torch"]["heavy"]
+    assert stages["horovod"]["requirements"] == ["horovod[pytorch]==0.28.1"]
+    assert stages["horovod"]["no_build_isolation"]
+    assert stages["torch packages"]["no_deps"]
+    assert one.components["torch-source"] == "1.13.0a0"
+    older, newer = catalogue.read(site.read("derecho"), site.SITES / "derecho")
+    assert [stage["name"] for stage in newer.stages] == ["build tools", "nccl", "aws-ofi-nccl", "torch"]
+    assert newer.stages[-1]["patches"] == ["pytorch-2.4.0-01-cuda-aware-mpi.patch"]
+    assert older.stages[-1]["env"] == newer.stages[-1]["env"]
+    values = {name: value for group in easyconfig.parameters(newer) for name, value in group.items()}
+    assert (values["scheduler"], values["network_env"]["NCCL_NET"]) == ("pbs", "AWS Libfabric")
+
+
+# --- writing
+
+def test_only_what_changed_is_written(read, tmp_path):
+    """A second run touches nothing; a changed record one file."""
+    output = tmp_path / "easyconfigs"
+    more = RECORD.replace("2.10", "2.4.0")
+    for one in rendering.render(read(HEAD + RECORD + more), output):
+        assert one.state == "new"
+        rendering.write(one)
+    before = {path: path.stat().st_mtime_ns for path in output.rglob("*.eb")}
+    assert len(before) == 2
+    changed = read(HEAD + RECORD + more + "    support: none\n")
+    for one in rendering.render(changed, output):
+        rendering.write(one)
+    after = {path: path.stat().st_mtime_ns for path in output.rglob("*.eb")}
+    assert [path.name for path in before if before[path] != after[path]] == [
+        "PyTorch-2.4.0-rocm-6.2.4-singularity-20250101.eb"]
+    wanted = [rendering.place(one, output) for one in read(HEAD + RECORD)]
+    assert rendering.left_over(wanted, output, site.read("local")) == [
+        output / "p/PyTorch/PyTorch-2.4.0-rocm-6.2.4-singularity-20250101.eb"]
+    assert not [path for path in output.rglob("*") if path.name.startswith(".")]
+
+
+def test_ten_thousand_records_take_linear_time(read):
+    """Ten times the records take about ten times as long, not a hundred."""
+    def seconds(number):
+        text = HEAD + "".join(RECORD.replace("2.10", f"2.{index}") for index in range(number))
+        start = time.process_time()
+        count = sum(1 for one in rendering.render(read(text), Path("/nowhere")) if one.text)
+        assert count == number
+        return time.process_time() - start
+
+    seconds(100)
+    # generous: what grows with the square would take a hundred times as long
+    assert seconds(10_000) < 30 * seconds(1_000)
+
+
+def test_the_schemas_are_those_of_the_models():
+    """The schemas that are shipped: `ebsif schema NAME > generator/schemas/NAME.json` makes them."""
+    for name, text in schema.texts().items():
+        assert (schema.FOLDER / f"{name}.json").read_text() == text
+        assert json.loads(text)["properties"]
+    for path in site.SITES.rglob("containers/*.yaml"):
+        target = re.match(r"# yaml-language-server: \$schema=(.*)", path.read_text())[1]
+        assert (path.parent / target).resolve() == schema.FOLDER.resolve() / "containers.json"
+
+
+# --- checking
+
+def found(read, tmp_path, text, profile=None):
+    """What is wrong with a catalogue, apart from easyconfigs that are not there."""
+    containers = read(text, profile)
+    findings = checking.check(containers, tmp_path / "none", profile or site.read("local"), deep=False)
+    return [(one.level, one.line, one.text) for one in findings if "is not there" not in one.text]
+
+
+@pytest.mark.parametrize(("lines", "level", "expected"), [
+    ("requirements: [flash-attn==2.8.3]", "error", "flash-attn is built against torch, but builds of this stage"),
+    ("requirements: [{requirements: [torch==2.0, apex==1], no_build_isolation: true}]", "error", "apex is built"),
+    ("requirements: [{requirements: [apex==1], no_build_isolation: true}]", "warning", "builds without isolation, and"),
+    ("requirements: [rich]", "warning", "rich is not pinned (==)"),
+    ("requirements: [x==1 --global-option=a]", "warning", "'--global-option' is deprecated since pip 24.2"),
+    ("requirements: [torchvision==0.16+rocm6.1]", "warning", "is for rocm 6.1, the image has rocm 6.2.4"),
+    ("requirements: [torchvision==0.16+cu124]", "error", "is for cuda, and this is a site with rocm"),
+    ("components: {rocm: 6.0.3}\n    requirements: [bitsandbytes==1]", "error", "bitsandbytes works from ROCm 6.1 on"),
+    ("requirements: [{name: a, requirements: [a==1]}, {name: a, requirements: [b==1]}]", "error", "two stages are"),
+    ("suffix: -{nothing}", "error", "nothing stands for {nothing}"),
+    ("suffix: -a/b", "error", "can't be the name of an easyconfig"),
+    ("file: image.tar", "warning", "the image image.tar does not end in .sif"),
+])
+def test_findings(read, tmp_path, lines, level, expected):
+    """S000-02, S000-07, S000-20, S000-22: what is likely to go wrong is named before anything is installed."""
+    findings = found(read, tmp_path, f"{HEAD}{RECORD}    {lines}\n", site.read("lumi"))
+    assert any(one[0] == level and expected in one[2] and one[1] == 16 for one in findings), findings
+
+
+def test_nothing_is_wrong_with_a_good_record(read, tmp_path):
+    """The checks can be passed."""
+    assert found(read, tmp_path, HEAD + RECORD + "    requirements: [rich==14.0.0]\n", site.read("lumi")) == []
+
+
+def test_names_that_are_there_twice(read, tmp_path):
+    """Two records of one name and suffix: installing one would replace the other's module."""
+    ((level, line, text),) = found(read, tmp_path, HEAD + RECORD + RECORD)
+    assert (level, line) == ("error", 20)
+    assert "another container has this name and suffix (line 16)" in text
+
+
+def test_drift_is_found(read, tmp_path):
+    """An easyconfig that is missing, one that was changed, one that is left over."""
+    output = tmp_path / "out"
+    local = site.read("local")
+    containers = read(HEAD + RECORD)
+
+    def texts():
+        return [one.text for one in checking.check(containers, output, local, deep=True)]
+
+    assert "is not there: ebsif render --site local" in texts()[0]
+    (one,) = rendering.render(containers, output)
+    rendering.write(one)
+    assert texts() == []
+    one.path.write_text(one.text.replace("2.10", "2.1"))
+    assert "is not what the catalogue says" in texts()[0]
+    one.path.write_text(one.text)
+    other = one.path.with_name("PyTorch-1.eb")
+    other.write_text(one.text)
+    assert "is in the catalogue no more" in texts()[0]
+    # one that a person has made their own stays
+    other.write_text("# mine\n")
+    assert texts() == []
+
+
+def test_images_that_can_be_reached(read, tmp_path):
+    """S001-02, S002-17: without checksum: a warning; only behind a link that moves: an error; a stable copy is fine."""
+    lumi = site.read("lumi")
+    images = lumi.images.model_copy(update={"root": str(tmp_path / "images")})
+    profile = lumi.model_copy(update={"images": images})
+    for name in ("sif-images", "easybuild-sif-images"):
+        (tmp_path / "images" / name).mkdir(parents=True)
+    (tmp_path / "images/real.sif").touch()
+    (tmp_path / "images/sif-images/lumi-2.10-abc.sif").symlink_to(tmp_path / "images/real.sif")
+    findings = found(read, tmp_path, HEAD + RECORD, profile)
+    assert [level for level, _, _ in findings] == ["warning", "error"]
+    assert "no sha256" in findings[0][2]
+    assert "only in a directory whose links move" in findings[1][2]
+    assert "images/real.sif" in findings[1][2]
+    (tmp_path / "images/easybuild-sif-images/lumi-2.10-abc.sif").touch()
+    assert [level for level, _, _ in found(read, tmp_path, HEAD + RECORD, profile)] == ["warning"]
+    assert found(read, tmp_path, f"{HEAD}{RECORD}    sha256: {'0' * 64}\n", profile) == []
+
+
+def test_a_rocm_that_the_driver_does_not_support(read, tmp_path):
+    """S001-17: outside the range of the driver: a finding, a warning at installation; inside: nothing."""
+    profile = site.read("lumi").model_copy(update={"driver_rocm": ["5.6", "6.1"]})
+    ((level, _, text),) = found(read, tmp_path, HEAD + RECORD, profile)
+    assert level == "warning"
+    assert "ROCm 6.2.4 of this image is outside the range that the driver of lumi supports (5.6 to 6.1)" in text
+    (one,) = read(HEAD + RECORD, profile)
+    assert {"warnings": [text]}.items() <= easyconfig.parameters(one)[-2].items()
+    assert "\nwarnings = [" in easyconfig.render(one)
+    profile = profile.model_copy(update={"driver_rocm": ["5.6", "6.2"]})
+    assert found(read, tmp_path, HEAD + RECORD, profile) == []
+
+
+def test_formats(read, tmp_path):
+    """For a person, for a program, for a workflow."""
+    (one,) = [one for one in checking.check(read(HEAD + RECORD + RECORD), tmp_path, site.read("local"), deep=False)
+              if "twice" in one.text or "another" in one.text]
+    assert str(one).startswith(f"{one.path}:20: error: PyTorch/2.10-rocm-6.2.4-singularity-20250101: another")
+    assert one.github.startswith(f"::error file={one.path},line=20::PyTorch/")
+    assert one.data["line"] == 20

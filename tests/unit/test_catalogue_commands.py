@@ -1,0 +1,206 @@
+"""The commands around the catalogue: render, check, list, show; catalogues and settings of a site's own."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from support import CHECKOUT
+
+EBSIF = Path(sys.prefix) / "bin" / "ebsif"
+
+SITE = "name: mine\ndescription: a machine of ours\ngpu: cuda\n"
+CONTAINERS = """\
+name: JAX
+families:
+  jax: {homepage: https://docs.jax.dev/, file: "jax-{version}.sif", suffix: "-{date}", init: image, python: 3.12}
+containers:
+  - {family: jax, version: 0.5.0, date: 20250101, components: {cuda: 12.4}}
+  - {family: jax, version: 0.10.0, date: 20250601, components: {cuda: 12.6}}
+  - {family: jax, version: 0.4.0, date: 20240101, archived: true}
+"""
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A directory with a catalogue of a site's own."""
+    folder = tmp_path / "sites/mine/containers"
+    folder.mkdir(parents=True)
+    (folder.parent / "site.yaml").write_text(SITE)
+    (folder / "JAX.yaml").write_text(CONTAINERS)
+    return tmp_path
+
+
+def run(place, *arguments, status=0, **environment):
+    """Run the command in a directory, with nothing of the caller's settings; return the CompletedProcess."""
+    result = subprocess.run(
+        [EBSIF, *map(str, arguments)], cwd=place, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(place), **environment})
+    assert result.returncode == status, result.stdout + result.stderr
+    return result
+
+
+MINE = ("--catalogue", "sites", "--site", "mine")
+
+
+def test_render_says_what_it_does(place):
+    """Files are written where EasyBuild looks for them; a second run has nothing to do and says so."""
+    output = run(place, "render", *MINE).stdout
+    assert "new      easyconfigs/j/JAX/JAX-0.10.0-20250601.eb" in output
+    assert "3 easyconfigs of the site mine: 3 new, 0 changed, 0 as they should be" in output
+    path = place / "easyconfigs/j/JAX/JAX-0.10.0-20250601.eb"
+    before = path.stat().st_mtime_ns
+    assert run(place, "render", *MINE).stdout == "3 easyconfigs of the site mine are as they should be\n"
+    # by hand: found, and put right
+    path.write_text("x")
+    assert "changed  easyconfigs/j/JAX/JAX-0.10.0" in run(place, "render", *MINE).stdout
+    assert path.stat().st_mtime_ns > before
+    (place / "sites/mine/containers/JAX.yaml").write_text(CONTAINERS.replace("12.6", "12.8"))
+    assert "0 new, 1 changed, 2 as they should be" in run(place, "render", *MINE).stdout
+    # the memory can be anything
+    for memory in place.rglob(".cache/ebsif/render/*.json"):
+        memory.write_text("[1")
+    assert "0 new, 0 changed, 3 as they should be" in run(place, "render", *MINE).stdout
+
+
+def test_render_shows_without_writing(place):
+    """--diff with a status for scripts, --stdout; one container by its name."""
+    text = run(place, "render", *MINE, "--stdout", "JAX/v0.10.0").stdout
+    assert "versionsuffix = '-20250601'" in text
+    assert text.count("easyblock = ") == 1
+    difference = run(place, "render", *MINE, "--diff", "JAX/0.10.0", status=1).stdout
+    assert "--- /dev/null\n+++ easyconfigs/j/JAX/JAX-0.10.0-20250601.eb\n" in difference
+    assert not (place / "easyconfigs").exists()
+    run(place, "render", *MINE)
+    assert run(place, "render", *MINE, "--diff").stdout == ""
+
+
+def test_a_record_that_is_gone(place):
+    """Its easyconfig stays, and is named."""
+    run(place, "render", *MINE)
+    (place / "sites/mine/containers/JAX.yaml").write_text("".join(CONTAINERS.splitlines(keepends=True)[:-1]))
+    result = run(place, "render", *MINE)
+    assert "JAX-0.4.0-20240101.eb is in the catalogue no more" in result.stderr
+    assert (place / "easyconfigs/j/JAX/JAX-0.4.0-20240101.eb").exists()
+
+
+def test_check(place):
+    """Status 1 while something is wrong; text, JSON, annotations; strict."""
+    found = run(place, "check", *MINE, status=1)
+    assert "3 containers: 3 errors, 0 warnings" in found.stderr
+    data = json.loads(run(place, "check", *MINE, "--format", "json", status=1).stdout)
+    assert [one["level"] for one in data] == ["error"] * 3
+    assert [one["line"] for one in data] == [5, 6, 7]
+    text = run(place, "check", *MINE, "--format", "github", status=1).stdout
+    assert text.startswith("::error file=sites/mine/containers/JAX.yaml,line=5::JAX/0.5.0-20250101: ")
+    run(place, "render", *MINE)
+    assert run(place, "check", *MINE).stdout == ""
+    text = CONTAINERS.replace("image, python", "image, venv: true, python")
+    text = text.replace("cuda: 12.4}}", "cuda: 12.4}, requirements: [rich]}")
+    (place / "sites/mine/containers/JAX.yaml").write_text(text)
+    run(place, "render", *MINE)
+    assert "rich is not pinned" in run(place, "check", *MINE).stdout
+    run(place, "check", *MINE, "--strict", status=1)
+
+
+def test_the_catalogue_of_the_project_is_in_order():
+    """Every site of the project: nothing is wrong, and what is checked in is what the catalogue says."""
+    result = subprocess.run([EBSIF, "check", "--all-sites", "--catalogue", "generator/sites"], cwd=CHECKOUT, text=True,
+                            capture_output=True, check=False)
+    assert result.returncode == 0, result.stdout
+    assert "64 containers: 0 errors" in result.stderr
+    (hook,) = yaml.safe_load((CHECKOUT / ".pre-commit-hooks.yaml").read_text())
+    assert hook["entry"].startswith("ebsif check --all-sites")
+
+
+def test_every_easyconfig_is_installed_with_the_project():
+    """EasyBuild finds them without an option: setup.cfg names every directory."""
+    setup = (CHECKOUT / "setup.cfg").read_text()
+    for folder in (CHECKOUT / "easyconfigs").glob("?/*"):
+        name = f"{folder.parent.name}/{folder.name}"
+        assert f"easybuild/easyconfigs/{name} = easyconfigs/{name}/*.eb\n" in setup
+
+
+def test_list(place):
+    """A table of plain columns in a file; filters by name and component; archived ones on request; JSON."""
+    output = run(place, "list", *MINE).stdout
+    assert output.splitlines() == [
+        "container            python  in the image", "JAX/0.5.0-20250101   3.12    cuda 12.4",
+        "JAX/0.10.0-20250601  3.12    cuda 12.6", "1 more are archived: --archived shows them"]
+    assert "\x1b" not in output
+    assert "0.10.0" not in run(place, "list", *MINE, "--has", "jax<0.10").stdout
+    assert "0.5.0" not in run(place, "list", *MINE, "--has", "cuda>=12.6").stdout
+    assert run(place, "list", *MINE, "--has", "vllm").stdout.startswith("no container is like that")
+    assert "0.4.0" in run(place, "list", *MINE, "--archived").stdout
+    data = json.loads(run(place, "list", *MINE, "--json", "jax/0.10.0").stdout)
+    assert data[0]["module"] == "JAX/0.10.0-20250601"
+    assert data[0]["components"] == {"cuda": "12.6", "jax": "0.10.0", "python": "3.12"}
+    everywhere = json.loads(run(place, "list", "--all-sites", "--json", "--catalogue", "sites").stdout)
+    assert {one["site"] for one in everywhere} == {"archer2", "derecho", "local", "lumi", "mine"}
+
+
+def test_list_at_a_terminal(place):
+    """With a terminal: a table with lines; NO_COLOR is respected."""
+    def at_terminal(**environment):
+        main, other = pty.openpty()
+        variables = {"PATH": "/usr/bin:/bin", "HOME": str(place), "TERM": "xterm-256color", **environment}
+        with subprocess.Popen([EBSIF, "list", *MINE], cwd=place, stdout=other, stderr=other, stdin=subprocess.DEVNULL,
+                              env=variables):
+            os.close(other)
+            text = b""
+            try:
+                while data := os.read(main, 4096):
+                    text += data
+            except OSError:
+                pass
+        os.close(main)
+        return text.decode()
+
+    assert "─" in at_terminal()
+    assert "\x1b[" in at_terminal()
+    assert "JAX/0.10.0-20250601" in at_terminal(NO_COLOR="1")
+    assert "\x1b[3" not in at_terminal(NO_COLOR="1")
+
+
+def test_show(place):
+    """What a person wants to know, how it is installed; JSON; the versions there are."""
+    output = run(place, "show", *MINE, "JAX/v0.10.0").stdout
+    for name, value in (("in the image", "cuda 12.6"), ("image", "jax-0.10.0.sif"),
+                        ("install", "eb JAX-0.10.0-20250601.eb")):
+        assert f"{name:16}{value}\n" in output
+    data = json.loads(run(place, "show", *MINE, "JAX/0.10.0", "--json").stdout)
+    assert data[0]["parameters"]["gpu"] == "cuda"
+    assert "there are:\n  0.5.0-20250101\n  0.10.0" in run(place, "show", *MINE, "JAX/9", status=1).stderr
+
+
+def test_a_configuration_file(place):
+    """S001-05 (in part): site and catalogues of a site's own, relative to the file; options and variables win."""
+    configuration = place / "etc/ebsif.yaml"
+    configuration.parent.mkdir()
+    configuration.write_text("site: mine\ncatalogues: [../sites]\noutput: ../out\n")
+    where = {"EBSIF_CONFIG": str(configuration)}
+    assert "JAX/0.10.0" in run(place, "list", **where).stdout
+    run(place, "render", **where)
+    assert (place / "out/j/JAX/JAX-0.5.0-20250101.eb").is_file()
+    assert "PyTorch/2.13.0" in run(place, "list", EBSIF_SITE="local", **where).stdout
+    assert "rocm" in run(place, "list", "--site", "lumi", EBSIF_SITE="local", **where).stdout
+    configuration.write_text("sites: mine\n")
+    assert "ebsif.yaml:1: sites: unknown key, did you mean 'site'?" in run(place, "list", status=1, **where).stderr
+    configuration.write_text("catalogues: [nowhere]\n")
+    assert "nowhere is no directory" in run(place, "list", status=1, **where).stderr
+
+
+def test_a_site_may_replace_the_catalogue_of_the_project(place):
+    """A directory of the same name wins: its containers, and its profile if it has one."""
+    folder = place / "sites/lumi/containers"
+    folder.mkdir(parents=True)
+    (folder / "JAX.yaml").write_text(CONTAINERS)
+    output = run(place, "list", "--catalogue", "sites", "--site", "lumi").stdout
+    assert "JAX/0.10.0" in output
+    assert "PyTorch" not in output
+    assert "standard-g" in run(place, "job", "M", "--catalogue", "sites", "--site", "lumi", "--account", "a", "--",
+                               "x").stdout
