@@ -165,7 +165,7 @@ def test_torchrun_starts_the_ranks_of_each_node(training):
 
 
 def test_the_job_script_of_lumi_runs(training):
-    """S002-68, S001-16: Slurm takes the script for LUMI: 2 nodes of 8 ranks; the module LUMI is a stand-in."""
+    """S002-67, S002-68, S001-16: Slurm takes the script for LUMI, each rank reports; the module LUMI is a stand-in."""
     (training.site.modules / "LUMI.lua").write_text("")
     script = training.run(
         f"ebsif job {MODULE} --nodes 2 --site lumi --report -- show.py", SBATCH_ACCOUNT="project_1").stdout

@@ -1,0 +1,145 @@
+"""The recipes of ARCHER2 and Derecho from the catalogue, with tiny packages that stand in for large ones."""
+
+import json
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from ebsif import catalogue, easyconfig, site
+from ebsif import rendering as render
+from support import make_wheel
+
+DISTRIBUTED = """\
+import sys, types
+distributed = types.ModuleType("torch.distributed")
+distributed.is_mpi_available = distributed.is_nccl_available = lambda: True
+sys.modules["torch.distributed"] = distributed
+__path__ = []
+
+
+def main():
+    print("torchrun")
+"""
+
+CHECK_BUILD = """\
+def main():
+    print("    [X] PyTorch")
+    print("    [X] MPI")
+"""
+
+
+def make_source(folder, name, version):
+    """Write a source distribution of one module, which has to be built."""
+    tree = folder / f"{name}-{version}"
+    (tree / name).mkdir(parents=True)
+    (tree / name / "__init__.py").write_text("MPI = None\n")
+    # what the stage says has to reach the build
+    (tree / "setup.py").write_text(
+        "import os\nfrom setuptools import setup\nassert os.environ['MPICC'] == 'cc', 'MPICC'\n"
+        f"setup(name={name!r}, version={version!r}, packages=[{name!r}])\n")
+    (tree / "PKG-INFO").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    with tarfile.open(folder / f"{tree.name}.tar.gz", "w:gz") as archive:
+        archive.add(tree, tree.name)
+
+
+@pytest.fixture
+def packages(tmp_path):
+    """A folder with stand-ins."""
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    for name in ("cmake", "ninja", "pyyaml", "typing_extensions", "packaging"):
+        make_wheel(folder, name)
+    make_wheel(folder, "torch", "1.13.1", module_text=DISTRIBUTED, scripts={"torchrun": "torch:main"})
+    make_wheel(folder, "horovod", "0.28.1", requires=["torch"], module_text=CHECK_BUILD,
+               scripts={"horovodrun": "horovod:main"})
+    make_wheel(folder, "tensorboard", "2.11.2")
+    # what these ask for would replace torch; nothing here has it
+    for name, version in (("torchaudio", "0.13.1"), ("torchvision", "0.14.1"), ("torchtext", "0.14.1"),
+                          ("torchmetrics", "0.11.4")):
+        make_wheel(folder, name, version, requires=["torch==9"])
+    make_source(folder, "mpi4py", "4.0")
+    return folder
+
+
+def test_archer2_with_stand_ins(site_with_modules, packages, tmp_path):
+    """S003-04, S003-05, S003-07 (in part), S003-08: all stages of the recipe, in order, with their environment."""
+    (container,) = catalogue.read(site.read("archer2"), site.SITES / "archer2")
+    text = easyconfig.render(container)
+    # the one thing that can't be fetched here is the source of PyTorch
+    text = text.replace("'torch @ git+https://github.com/pytorch/pytorch.git@v1.13.1'", "'torch==1.13.1'")
+    text = text.replace(container.file_name, "example.sif").replace("['https://download.pytorch.org/whl/cpu']", "[]")
+    # MPI of the host is not here either; the example image is activated by hand
+    text = text.replace("wrappers", "init = 'conda-injected'\nconda_env = 'pytorch'\nwrappers", 1)
+    path = tmp_path / container.easyconfig_name
+    path.write_text(text)
+    place = site_with_modules
+    place.eb(path, EBSIF_HEAVY_HERE="1", EBSIF_INSTALL_BIND=packages, PIP_FIND_LINKS=packages, PIP_NO_INDEX="1")
+    lock = json.loads((place.prefix / "eb/software" / container.module / "share/ebsif/lock.json").read_text())
+    assert [stage["name"] for stage in lock["stages"]] == [stage["name"] for stage in container.stages]
+    assert {"torch==1.13.1", "horovod==0.28.1", "tensorboard==2.11.2", "mpi4py==4.0", "torchvision==0.14.1"} <= set(
+        lock["venv_packages"])
+    code = "import torch.distributed as d; print(d.is_mpi_available())"
+    assert place.bash(f"module load {container.module}\nsingularity exec $SIF python -c '{code}'").stdout == "True\n"
+
+
+@pytest.fixture
+def site_with_modules(site):
+    """A site with empty modules of the names the recipe loads."""
+    for name in ("PrgEnv-gnu", "cray-fftw", "mkl/2023.0.0", "cmake/3.21.3"):
+        path = site.modules / f"{name}.lua"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text('setenv("STAND_IN", "1")\n')
+    return site
+
+
+def test_derecho_is_one_job(tmp_path):
+    """S003-02, S004-17: the heavy stages of Derecho are installed by one job that loads the site's modules."""
+    _, container = catalogue.read(site.read("derecho"), site.SITES / "derecho")
+    (rendered,) = render.render([container], tmp_path)
+    render.write(rendered)
+    assert [stage["name"] for stage in container.stages if stage.get("heavy")] == ["nccl", "aws-ofi-nccl", "torch"]
+    ebsif = Path(sys.prefix) / "bin/ebsif"
+    job = subprocess.run([ebsif, "job", "--install", rendered.path, "--site", "derecho", "--account", "A"],
+                         capture_output=True, text=True, check=True).stdout
+    assert "#PBS -l select=1:ncpus=64\n" in job
+    assert "module load cray-mpich/8.1.27\n" in job
+    assert job.endswith(f"\neb {rendered.path}\n")
+
+
+LITTLE = """\
+name: Mine
+families:
+  mine: {homepage: https://example.org/, file: example.sif, venv: true}
+containers:
+  - {family: mine, version: 1.0, requirements: [byhand]}
+"""
+
+
+def test_name_version_image_and_requirements_are_enough(site, wheels, tmp_path):
+    """S001-05: a name, a version, the SIF file and requirements are enough for a module that works."""
+    folder = tmp_path / "sites/local/containers"
+    folder.mkdir(parents=True)
+    (folder / "Mine.yaml").write_text(LITTLE)
+    site.run(["ebsif", "render", "--catalogue", tmp_path / "sites", "-o", tmp_path / "easyconfigs"])
+    site.eb(tmp_path / "easyconfigs/m/Mine/Mine-1.0.eb", EBSIF_INSTALL_BIND=wheels, PIP_FIND_LINKS=wheels,
+            PIP_NO_INDEX="1")
+    command = "singularity exec $SIF python -c 'import byhand; print(byhand.__version__)'"
+    assert site.bash(f"module load Mine/1.0\n{command}").stdout == "1.0\n"
+
+
+TEXT = "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\n"
+
+
+def test_an_image_that_is_another_one(site):
+    """Versions of the image are compared as a whole: 2.4.60 is not 2.4.6; a package that is missing is named."""
+    python = ["apptainer", "exec", site.sources / "example.sif", "/opt/miniconda3/envs/pytorch/bin/python"]
+    version = site.run([*python, "-c", "import numpy; print(numpy.__version__)"]).stdout.strip()
+    for wanted, expected in ((f"{{'numpy': '{version}0'}}", f"has numpy {version}, not numpy {version}0"),
+                             ("{'NoSuch': '1'}", "has no NoSuch, not NoSuch 1")):
+        result = site.eb(site.easyconfig(f"{TEXT}image_packages = {wanted}\n"), check=False)
+        assert result.returncode != 0
+        assert expected in result.stdout + result.stderr
+    site.eb(site.easyconfig(f"{TEXT}image_packages = {{'NumPy': '{version}'}}\nwarnings = ['ROCm is too new']\n"))
+    assert "Warning: ROCm is too new" in site.bash("module help Example/1.0 2>&1").stdout
