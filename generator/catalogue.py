@@ -107,6 +107,7 @@ class Record(Defaults):
     label: Optional[Component] = Field(None, description="part of the suffix that tells modules of one image apart")
     sha256: Optional[Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = None
     archived: bool = Field(False, description="no longer recommended")
+    moving: bool = Field(False, description="meant to be taken from a directory whose links move")
     history: Optional[Text] = Field(None, description="what happened to it")
 
 
@@ -335,12 +336,20 @@ def read_file(path, site):
             for index, record in enumerate(document.containers)]
 
 
-def files(directory):
-    """Return the files of the catalogue in the directory of a site (list of Path), sorted."""
-    return sorted(Path(directory).glob("containers/*.yaml"))
+def files(*directories):
+    """
+    Return the files of the catalogue in the directories of a site (list of Path), sorted by name.
+
+    Of files of the same name the one in the first directory counts.
+    """
+    found = {}
+    for directory in directories:
+        for path in Path(directory).glob("containers/*.yaml"):
+            found.setdefault(path.name, path)
+    return [found[name] for name in sorted(found)]
 
 
-def read(site: Site, directory):
+def read(site: Site, *directories):
     """
     Return all containers of a site.
 
@@ -348,15 +357,15 @@ def read(site: Site, directory):
     ----------
     site : Site
         The site.
-    directory : Path
-        Its directory, with ``containers/``.
+    directories : Path
+        Its directories, with ``containers/``.
 
     Returns
     -------
     list of Container
         Sorted by name; of one name in the order of the file.
     """
-    return [container for path in files(directory) for container in read_file(path, site)]
+    return [container for path in files(*directories) for container in read_file(path, site)]
 
 
 def find(containers, wanted):

@@ -119,9 +119,10 @@ def check_image(container, finding):
             places.append((directory.stability, path))
     if places and not container.sha256:
         yield finding(WARNING, f"{places[0][1]} can be reached, and the record has no sha256 of it")
-    if places and all(stability == "moving" for stability, _ in places):
+    if places and not container.moving and all(stability == "moving" for stability, _ in places):
         yield finding(ERROR, f"the image is only in a directory whose links move, {places[0][1]}"
-                             f" (now {os.path.realpath(places[0][1])}): name the file in a stable one")
+                             f" (now {os.path.realpath(places[0][1])}): name the file in a stable one, or say "
+                             "'moving: true'")
 
 
 def check_rocm(container, finding):

@@ -34,7 +34,7 @@ class Settings:
 
     def containers(self, profile):
         """Return all containers of a site (list of Container)."""
-        return catalogue.read(profile, site.directory_of(profile.name, self.directories))
+        return catalogue.read(profile, *site.directories_of(profile.name, self.directories))
 
     def site_names(self):
         """Return the names of all sites (list of str)."""

@@ -187,9 +187,9 @@ def names(directories=(SITES,)):
     return sorted({path.parent.name for directory in directories for path in directory.glob("*/site.yaml")})
 
 
-def directory_of(name, directories=(SITES,)):
-    """Return the directory of a site (Path): the first of that name, so that a site's own wins over the project's."""
-    return next(directory / name for directory in directories if (directory / name).is_dir())
+def directories_of(name, directories=(SITES,)):
+    """Return the directories of a site (list of Path), its own before that of the project."""
+    return [directory / name for directory in directories if (directory / name).is_dir()]
 
 
 def read(name=None, directories=(SITES,)):

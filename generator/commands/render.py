@@ -26,9 +26,10 @@ def run(options):
     """Render; return the exit status."""
     settled = settings.read(options)
     profile = settled.site()
-    directory = site.directory_of(profile.name, settled.directories)
+    directories = site.directories_of(profile.name, settled.directories)
     everything = not (options.names or options.diff or options.stdout)
-    inputs = [*catalogue.files(directory), *(path for path in [directory / "site.yaml"] if path.is_file())]
+    profiles = [directory / "site.yaml" for directory in directories]
+    inputs = [*catalogue.files(*directories), *(path for path in profiles if path.is_file())]
     memory = rendering.Memory(profile.name, inputs, settled.output)
     current = memory.number_if_current() if everything else None
     if current is not None:

@@ -338,6 +338,8 @@ def test_images_that_can_be_reached(read, tmp_path):
     assert "no sha256" in findings[0][2]
     assert "only in a directory whose links move" in findings[1][2]
     assert "images/real.sif" in findings[1][2]
+    meant = found(read, tmp_path, HEAD + RECORD + "    moving: true\n", profile)
+    assert [level for level, _, _ in meant] == ["warning"]
     (tmp_path / "images/easybuild-sif-images/lumi-2.10-abc.sif").touch()
     assert [level for level, _, _ in found(read, tmp_path, HEAD + RECORD, profile)] == ["warning"]
     assert found(read, tmp_path, f"{HEAD}{RECORD}    sha256: {'0' * 64}\n", profile) == []

@@ -194,13 +194,17 @@ def test_a_configuration_file(place):
     assert "nowhere is no directory" in run(place, "list", status=1, **where).stderr
 
 
-def test_a_site_may_replace_the_catalogue_of_the_project(place):
-    """A directory of the same name wins: its containers, and its profile if it has one."""
+def test_a_site_may_replace_parts_of_the_catalogue_of_the_project(place):
+    """A file of the same name wins, the others stay; so does the profile if there is no other."""
     folder = place / "sites/lumi/containers"
     folder.mkdir(parents=True)
     (folder / "JAX.yaml").write_text(CONTAINERS)
     output = run(place, "list", "--catalogue", "sites", "--site", "lumi").stdout
     assert "JAX/0.10.0" in output
-    assert "PyTorch" not in output
+    assert "PyTorch/2.7.0" in output
+    (folder / "PyTorch.yaml").write_text(CONTAINERS.replace("JAX", "PyTorch"))
+    output = run(place, "list", "--catalogue", "sites", "--site", "lumi").stdout
+    assert "PyTorch/0.10.0" in output
+    assert "PyTorch/2.7.0" not in output
     assert "standard-g" in run(place, "job", "M", "--catalogue", "sites", "--site", "lumi", "--account", "a", "--",
                                "x").stdout

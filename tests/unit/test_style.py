@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ebsif.cli import COMMANDS
 from support import CHECKOUT
 
 BIN = Path(sys.prefix) / "bin"
@@ -72,6 +73,20 @@ def test_a_fresh_clone_is_complete():
     assert not tracked(".gitmodules")
     for script in re.findall(r"@(scripts/[\w-]+)", (CHECKOUT / "Makefile").read_text()):
         assert CHECKOUT / script in tracked()
+
+
+def test_the_documentation_names_only_commands_that_exist():
+    """S002-72: every command of ebsif, every command and run script of a module that a document names is there."""
+    files = CHECKOUT / "easyblocks/container_files"
+    scripts = {path.name for folder in ("bin", "runscripts") for path in (files / folder).iterdir()}
+    for path in [CHECKOUT / "README.md", *(CHECKOUT / "docs").glob("*.md")]:
+        text = path.read_text()
+        commands = re.findall(r"(?:`|^|\()ebsif ([a-z]+)", text, re.MULTILINE)
+        assert set(commands) <= set(COMMANDS), path
+        named = re.findall(r"\b(?:conda-python|start|make|unmake|init-conda|get|container)-(?:\w+)\b", text)
+        known = {"make-wheel", "container-environment"}
+        assert {name for name in named if name not in known} <= scripts | {"init-conda-venv"}, path
+        assert not re.search("conda-python-single|RCONTAINERROOT", text)
 
 
 def test_readme_names_only_what_exists():
