@@ -170,6 +170,10 @@ class Container:
         except KeyError:
             raise AttributeError(field) from None
 
+    def but(self, **changes):
+        """Return the same container with other values (Container)."""
+        return Container(self.name, {**self._values, **changes}, self.site, self.path, self.index)
+
     @cached_property
     def fields(self):
         """What placeholders stand for (dict of str)."""

@@ -13,6 +13,9 @@ EXIT_INTERRUPTED = 130
 # Each is a module in commands/, loaded only when it is used: some libraries take longer to load than commands to run.
 COMMANDS = {
     "doctor": "check that this machine has what installing a container module needs",
+    "extend": "a container with packages of your own: from a requirements.txt to a module",
+    "add": "add an image to the catalogue",
+    "inspect": "look at an image: what is in it",
     "list": "the containers of the catalogue, in a table",
     "show": "what is known about a container",
     "render": "write the easyconfigs of the catalogue",

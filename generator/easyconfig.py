@@ -9,6 +9,9 @@ from ebsif.templating import environment
 WIDTH = 120
 
 
+HEADER = "# Rendered by ebsif from the catalogue of the site {site}: change it there, or copy it (eb --copy-ec)."
+
+
 def parameters(container):
     """
     Return the parameters of an easyconfig that say something: {name: value}, in groups that belong together.
@@ -65,7 +68,8 @@ def description(container):
     """Return what a container is, with its components (str)."""
     text = container.fill(container.description or f"{container.name} in a container.").strip()
     # what placeholders stand for may be longer than these
-    if max(map(len, text.splitlines())) >= WIDTH - 17:
+    first, *others = text.splitlines()
+    if len(f'description = """{first}') >= WIDTH or max(map(len, others), default=0) > WIDTH:
         text = textwrap.fill(text, WIDTH - 20, break_long_words=False, break_on_hyphens=False)
     inside = ", ".join(f"{name} {version}" for name, version in container.components.items())
     if inside:
@@ -103,7 +107,7 @@ def requirements(container):
     return container.stages or value
 
 
-def render(container):
+def render(container, header=None):
     """
     Return the text of the easyconfig of a container.
 
@@ -111,6 +115,8 @@ def render(container):
     ----------
     container : Container
         What to install.
+    header : str, optional
+        The first line, a comment; by default it says where the text comes from.
 
     Returns
     -------
@@ -120,7 +126,8 @@ def render(container):
     prefix = container.site.doc_prefix
     doc = f"{prefix} {container.fill(container.doc)}" if prefix and container.doc else None
     return environment().get_template("easyconfig.eb.j2").render(
-        groups=parameters(container), doc=doc, site=container.site, literal=literal)
+        groups=parameters(container), doc=doc, literal=literal,
+        header=header or HEADER.format(site=container.site.name))
 
 
 def literal(value, indent=0, used=0):

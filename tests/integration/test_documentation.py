@@ -43,13 +43,14 @@ def clone(tmp_path):
 
 def test_the_commands_of_the_readme(clone):
     """S003-24, S002-72 (in part): every command of the README works, in the order given."""
-    first, use, extend, catalogue, install = blocks("README.md")
+    first, use, two, extend, catalogue, install = blocks("README.md")
     assert re.findall(r"^make (\w+)", first, re.MULTILINE) == ["demo", "test"]
-    output = run(use + extend, clone)
+    output = run(use + two + "module unload PyTorch\n" + extend, clone)
     run(f"source .demo/env.sh\n{catalogue}\n{install}", clone)
     assert list(clone.glob("my-easyconfigs/p/PyTorch/PyTorch-2.7.0-*.eb"))
     assert "torchmetrics" in output
     module = clone / "eb/modules/all/PyTorch"
+    assert (module / "2.13.0-cpu-python-3.11-singularity-20261121-mine-20261122.lua").is_file()
     assert (module / "2.13.0-cpu-python-3.11-singularity-mine-20261121.lua").is_file()
     assert (module / "2.13.0-cpu-python-3.11-singularity-20261121.lua").is_file()
 

@@ -1,0 +1,101 @@
+"""Put packages of your own on top of a container: write an easyconfig, look ahead, install.
+
+The module has a name of its own, so it never replaces that of the plain container. Packages of the image (torch, mpi4py
+and all others) stay as they are. Packages that are built against torch are put into a stage of their own.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from ebsif import catalogue, easyconfig, extending, settings
+
+EXAMPLES = """\
+  ebsif extend PyTorch/2.7.0 -r requirements.txt --name mine --check       would it work? nothing is installed
+  ebsif extend PyTorch/2.7.0 -r requirements.txt --name mine --install     write it, install it
+  ebsif extend PyTorch/2.7.0 -r environment.yml --name mine                write it
+  ebsif extend PyTorch/2.7.0 --stage first=a.txt --stage second=b.txt --name mine
+"""
+
+MORE = "OPTION_OF_eb"
+HEADER = "# Written by `ebsif extend`: yours to change."
+
+
+def configure(parser):
+    """Add the arguments."""
+    settings.add_arguments(parser)
+    parser.add_argument("module", metavar="NAME/VERSION", help="a container of the catalogue (ebsif list)")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("-r", "--requirements", metavar="FILE",
+                      help="requirements.txt, pyproject.toml, or the pip part of an environment.yml")
+    what.add_argument("--stage", metavar="NAME=FILE", action="append", default=[],
+                      help="one call of pip for each, in this order; may be repeated")
+    parser.add_argument("--name", required=True, help="for the suffix of the module")
+    parser.add_argument("--date", default=time.strftime("%Y%m%d"), help="for the suffix (default: today)")
+    parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path, default=Path(),
+                        help="where the easyconfig goes (default: here)")
+    parser.add_argument("--image", metavar="FILE", help="the image, for --check, where it is not where the site has it")
+    parser.add_argument("--check", action="store_true", help="look ahead with pip in the image, install nothing")
+    parser.add_argument("--install", action="store_true", help="install it, with eb in a clean directory")
+
+
+def run(options):
+    """Write an easyconfig; return the exit status."""
+    settled = settings.read(options)
+    containers = catalogue.find(settled.containers(settled.site()), options.module)
+    # of containers of one image the plain one is meant
+    containers = [one for one in containers if not one.label] or containers
+    if len(containers) > 1:
+        names = "\n  ".join(one.module for one in containers)
+        raise extending.ExtendingError(f"'{options.module}' is more than one container, name one of:\n  {names}")
+    stages, impossible = extending.stages_from(options.requirements, [named(text) for text in options.stage])
+    for text in impossible:
+        print(f"ebsif: {text}", file=sys.stderr)
+    extended = extending.extend(containers[0], stages, options.name, options.date)
+    if options.check:
+        show(extending.check(extending.image_of(containers[0], options.image), stages))
+        if not options.install:
+            return 0
+    path = options.output / extended.easyconfig_name
+    text = easyconfig.render(extended, HEADER)
+    if path.exists() and path.read_text(encoding="utf-8") != text:
+        raise extending.ExtendingError(f"{path} is there already, with other content: choose another --name or --date, "
+                                       "or remove it")
+    options.output.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    print(path)
+    if not options.install:
+        print(f"install it with: eb {path}")
+        print(f"then: module load {extended.module}")
+        return 0
+    # eb looks into the directory it runs in, which may hold a lot
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            command = [shutil.which("eb") or "eb", str(path.resolve()), *options.more]
+            status = subprocess.run(command, cwd=folder, check=False).returncode
+        except FileNotFoundError:
+            raise extending.ExtendingError("eb is not on PATH: load the site's module of EasyBuild") from None
+    if status == 0:
+        print(f"now: module load {extended.module}")
+    return status
+
+
+def named(text):
+    """Return name and file of --stage NAME=FILE."""
+    name, sign, file = text.partition("=")
+    if not (name and sign and file):
+        raise extending.ExtendingError(f"--stage {text}: should be NAME=FILE")
+    return name, file
+
+
+def show(plan):
+    """Print what pip would do."""
+    for name, version in plan.added:
+        print(f"+ {name} {version}")
+    for name, version in plan.there:
+        print(f"= {name} {version} is in the image")
+    print(f"{len(plan.added)} packages would be added, {len(plan.there)} are there; download: "
+          f"{extending.size_of_download(plan)}")

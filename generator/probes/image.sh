@@ -1,0 +1,27 @@
+# shellcheck shell=sh
+# Run in an image by `ebsif inspect`: one line for each thing found, a name, a tab, a value. Reads nothing but files.
+say() {
+    [ -z "$2" ] || printf '%s\t%s\n' "$1" "$2"
+}
+
+for name in PATH WITH_CONDA CONDA_PREFIX VIRTUAL_ENV PYTHONPATH LD_LIBRARY_PATH LD_PRELOAD; do
+    eval "say environment.$name \"\${$name:-}\""
+done
+say python "$(command -v python || command -v python3)"
+say bash "$(command -v bash)"
+for file in /opt/rocm/.info/version /opt/rocm-*/.info/version; do
+    [ ! -r "$file" ] || { say rocm "$(head -n 1 "$file" | cut -d - -f 1)"; break; }
+done
+if [ -r /usr/local/cuda/version.json ]; then
+    say cuda "$(sed -n '/"cuda" *:/,/}/s/.*"version" *: *"\([0-9.]*\)".*/\1/p' /usr/local/cuda/version.json | head -n 1)"
+else
+    say cuda "${CUDA_VERSION:-}"
+fi
+say mpich "$(mpichversion 2>/dev/null | sed -n 's/^MPICH Version:[[:space:]]*//p')"
+say openmpi "$(ompi_info --version 2>/dev/null | sed -n 's/^Open MPI v//p')"
+say libfabric "$(fi_info --version 2>/dev/null | sed -n 's/^libfabric:[[:space:]]*//p')"
+find /opt /usr/lib /usr/lib64 /usr/local -maxdepth 5 \( -name 'librccl-net*.so*' -o -name 'libnccl-net*.so*' \) 2>/dev/null |
+    while read -r file; do say network-plugin "$file"; done
+say system "$(sed -n 's/^PRETTY_NAME="\{0,1\}\([^"]*\).*/\1/p' /etc/os-release 2>/dev/null)"
+# the last line, to tell a whole answer from a part of one
+say end yes

@@ -1,0 +1,221 @@
+"""Looking at images and adding them to the catalogue, with real images."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from ebsif import adding, catalogue, document, inspection, site
+
+LUMI_NAME = "lumi-pytorch-rocm-6.4.4-python-3.11-pytorch-v2.8.0-dockerhash-0123456789ab.sif"
+
+
+@pytest.fixture
+def ebsif(tmp_path):
+    """A function that runs the command in a directory of its own."""
+
+    def run(*arguments, status=0):
+        result = subprocess.run([Path(sys.prefix) / "bin/ebsif", *map(str, arguments)], cwd=tmp_path, text=True,
+                                capture_output=True, check=False, stdin=subprocess.DEVNULL)
+        assert result.returncode == status, result.stdout + result.stderr
+        return result
+
+    return run
+
+
+@pytest.fixture
+def image(tmp_path, base_image):
+    """A function that gives the small image another name."""
+
+    def named(name, folder="images"):
+        path = tmp_path / folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.hardlink_to(base_image) if path.parent.stat().st_dev == base_image.stat().st_dev else path.write_bytes(
+            base_image.read_bytes())
+        return path
+
+    return named
+
+
+def test_looking_at_an_image(ebsif, base_image):
+    """What is in it, who makes Python ready; for a person and for a program."""
+    text = ebsif("inspect", base_image).stdout
+    assert re.search(r"^python +3\.11\.\d+ in /opt/miniconda3/envs/pytorch$", text, re.MULTILINE)
+    assert re.search(r"^made ready by +conda-injected$", text, re.MULTILINE)
+    data = json.loads(ebsif("inspect", base_image, "--json").stdout)
+    assert data["size"] == base_image.stat().st_size
+    digest = subprocess.run(["sha256sum", base_image], capture_output=True, text=True, check=True).stdout.split()[0]
+    assert data["sha256"] == digest
+    assert "numpy" in data["python"]["packages"]
+    assert (data["conda_root"], data["conda_env"]) == ("/opt/miniconda3", "pytorch")
+    assert data["system"].startswith("Debian")
+
+
+def test_what_is_no_image(ebsif, tmp_path, base_image):
+    """Not there, a directory, text, half an image: a message that names it."""
+    (tmp_path / "text.sif").write_text("text")
+    with base_image.open("rb") as whole:
+        (tmp_path / "half.sif").write_bytes(whole.read(1_000_000))
+    assert "there is no file nothing.sif" in ebsif("inspect", "nothing.sif", status=1).stderr
+    assert "is no file" in ebsif("inspect", ".", status=1).stderr
+    for name in ("text.sif", "half.sif"):
+        assert f"{name} can't be started as a container" in ebsif("inspect", name, status=1).stderr
+
+
+def test_a_new_image_in_two_commands(ebsif, image, site, tmp_path):
+    """S001-09: an image of a known family is in the catalogue and installed in two commands."""
+    path = image("pytorch-2.14.0-cpu-python-3.11.sif")
+    said = ebsif("add", path, "--site", "local", "--catalogue", ".").stdout
+    (command,) = re.findall(r"^install it with: eb (.*)$", said, re.MULTILINE)
+    site.run(["eb", *site.eb_options, *command.split()], cwd=tmp_path)
+    module = Path(command.split()[0]).stem.replace("-", "/", 1)
+    assert module.startswith("PyTorch/2.14.0-cpu-python-3.11-singularity-")
+    load = f"module load {module}\nsingularity exec $SIF python -c 'import numpy; print(numpy.__name__)'"
+    assert site.bash(load).stdout == "numpy\n"
+    # and again: nothing changes
+    before = (tmp_path / "local/containers/PyTorch.yaml").read_text()
+    again = ebsif("add", path, "--site", "local", "--catalogue", ".").stdout
+    assert "is in the catalogue already: PyTorch/2.14.0" in again
+    assert "unchanged" in again
+    assert (tmp_path / "local/containers/PyTorch.yaml").read_text() == before
+    # what was there is as it was, comments included
+    assert "# built on this machine by `make image`" in before
+    assert before.count("  - family:") == 3
+
+
+def test_what_is_a_guess_is_marked(ebsif, image, tmp_path):
+    """The name says nothing of the date, so that is marked; a dry run writes nothing."""
+    path = image(LUMI_NAME)
+    text = ebsif("add", path, "--site", "lumi", "--catalogue", ".", "--dry-run").stdout
+    (record,) = yaml.load(text, document.Loader)  # noqa: S506 a safe loader
+    assert record["version"] == "2.8.0"
+    assert (record["hash"], record["components"], record["python"]) == ("0123456789ab", {"rocm": "6.4.4"}, "3.11")
+    assert record["family"] == "injected-jansson"
+    assert re.search(r"^    date: \d{8}  # review: the day the file was written$", text, re.MULTILINE)
+    assert not (tmp_path / "lumi").exists()
+    assert len(text.splitlines()) <= 10
+
+
+def test_a_link_in_a_directory_whose_links_move(ebsif, image, tmp_path):
+    """S001-02, S002-17: the link is resolved, the record is for the file, and that is said."""
+    image("pytorch-2.14.0-cpu-python-3.11.sif")
+    directories = f"[{{path: {tmp_path}/moving, stability: moving}}]"
+    profile = f"name: mine\ndescription: x\nimages:\n  directories: {directories}\n"
+    (tmp_path / "mine/containers").mkdir(parents=True)
+    (tmp_path / "mine/site.yaml").write_text(profile)
+    (tmp_path / "moving").mkdir()
+    (tmp_path / "moving/latest.sif").symlink_to("../images/pytorch-2.14.0-cpu-python-3.11.sif")
+    result = ebsif("add", "moving/latest.sif", "--site", "mine", "--catalogue", ".", "--name", "PyTorch")
+    assert "moving/latest.sif is a link in a directory whose links move: the record is for" in result.stderr
+    text = (tmp_path / "mine/containers/PyTorch.yaml").read_text()
+    assert "file: 'pytorch-{version}-cpu-python-3.11.sif'" in text
+
+
+def test_the_first_image_of_its_kind(ebsif, image, tmp_path):
+    """A name is needed; what the image does not say is marked; the catalogue of the project is not changed."""
+    path = image("thing-1.2.3.sif")
+    assert "give a --name" in ebsif("add", path, "--catalogue", ".", status=1).stderr
+    assert "name one of your own, --catalogue" in ebsif("add", path, "--name", "Thing", status=1).stderr
+    ebsif("add", path, "--name", "Thing", "--catalogue", ".")
+    text = (tmp_path / "local/containers/Thing.yaml").read_text()
+    assert "    version: 1.2.3  # review: from the file name\n" in text
+    assert "  # review: nothing in the image says it\n" in text
+    assert "install" not in ebsif("check", "--site", "local", "--catalogue", ".", "--quick", status=1).stderr
+    # a second version goes into the same family
+    other = image("thing-1.3.0.sif")
+    ebsif("add", other, "--catalogue", ".")
+    (_, second) = catalogue.read_file(tmp_path / "local/containers/Thing.yaml", site_of("local"))
+    assert second.version == "1.3.0"
+    # a file that a person has arranged otherwise is not touched
+    (tmp_path / "local/containers/Thing.yaml").write_text("containers: []\nname: Thing\nfamilies: {}\n")
+    third = image("thing-1.4.0.sif")
+    assert "add this record by hand" in ebsif("add", third, "--name", "Thing", "--catalogue", ".", status=1).stderr
+
+
+def site_of(name):
+    """The profile of a site."""
+    return site.read(name)
+
+
+# --- what names and content say, without an image
+
+def found(name, init="image", packages=None, **values):
+    """An inspection of an image of that name, which is this file."""
+    python = None if init == "none" else {
+        "version": "3.12.1", "prefix": "/opt/x", "base_prefix": "/opt/x", "packages": packages or {}}
+    inspected = inspection.Inspection(path=f"/images/{name}", resolved=str(Path(__file__)), size=1, python=python,
+                                      init=init, **values)
+    inspected.resolved = f"/images/{name}"
+    return inspected
+
+
+@pytest.fixture
+def lumi(monkeypatch):
+    """The files of LUMI; every image was written on one day."""
+    monkeypatch.setattr(adding.time, "strftime", lambda *_: "20260101")
+    monkeypatch.setattr(Path, "stat", lambda self, **_: type("Status", (), {"st_mtime": 0})())
+    return None
+
+
+def documents():
+    """The files of LUMI's catalogue."""
+    folder = site.SITES / "lumi/containers"
+    return [document.validate(catalogue.Document, document.load(path), path) for path in sorted(folder.glob("*.yaml"))]
+
+
+LUMI_DOCUMENTS = documents()
+
+
+def test_the_generation_follows_from_who_makes_python_ready(lumi):
+    """The same name in another generation: the family is told by what is in the image."""
+    name = "lumi-pytorch-rocm-6.4.4-python-3.12-pytorch-v2.8.0-dockerhash-0123456789ab.sif"
+    for init, family in (("image", "image"), ("conda-injected", "injected-jansson")):
+        assert adding.propose(found(name, init), LUMI_DOCUMENTS).family == family
+    packages = {"vllm": "0.9", "flash_attn": "2.8", "left-pad": "1", "torch": "2.8.0+rocm6.4"}
+    proposal = adding.propose(found(name, packages=packages), LUMI_DOCUMENTS)
+    assert proposal.values["components"] == {"rocm": "6.4.4", "flash-attn": "2.8", "vllm": "0.9"}
+    assert "python" not in proposal.values
+    assert list(proposal.reviews) == ["date"]
+
+
+def test_name_and_image_disagree(lumi):
+    """Both are told; nothing is invented."""
+    name = "lumi-pytorch-rocm-6.4.4-python-3.11-pytorch-v2.8.0-dockerhash-0123456789ab.sif"
+    proposal = adding.propose(
+        found(name, packages={"torch": "2.7.1"}, components={"rocm": "6.3.0"}), LUMI_DOCUMENTS)
+    assert proposal.reviews["version"] == "the file name says so, the package in the image is 2.7.1"
+    assert proposal.reviews["python"] == "the file name says so, in the image it is 3.12.1"
+    assert "rocm is 6.4.4 by the file name, 6.3.0 in the image" in proposal.reviews["components"]
+
+
+def test_names_of_the_ai_factory_are_decoded():
+    """Versions without dots: u24r70f21m50t210."""
+    name = "lumi-multitorch-full-u24r71f22m50t211-20260601_120000.sif"
+    proposal = adding.propose(found(name, "venv-in-image", {"torch": "2.11.0"}), LUMI_DOCUMENTS)
+    assert proposal.name == "lumi-multitorch"
+    assert proposal.values["components"] == {
+        "flavour": "full", "ubuntu": "24", "rocm": "7.1", "libfabric": "2.2", "mpich": "5.0", "torch": "2.11"}
+    assert proposal.values["date"] == "20260601_120000"
+
+
+def test_an_image_without_python():
+    """S001-12 (in part): no venv, nothing of Python."""
+    proposal = adding.propose(found("julia-1.11.2.sif", "none"), LUMI_DOCUMENTS, name="Julia")
+    assert proposal.new_family["init"] == "none"
+    assert "venv" not in proposal.new_family
+    assert proposal.values["version"] == "1.11.2"
+
+
+def test_every_name_of_lumi_is_read_back():
+    """The template of a family reads what it has written, for all containers."""
+    for one in catalogue.read(site.read("lumi"), site.SITES / "lumi"):
+        template = one.file
+        # a hyphen in a value can't be told from one between values
+        if "{" in template and "-" not in one.components.get("release", ""):
+            fields = adding.fields_in(template, one.file_name)
+            assert fields is not None, one.file_name
+            for name, value in fields.items():
+                assert one.fields[name].lstrip("-") == value

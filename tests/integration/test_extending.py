@@ -1,0 +1,118 @@
+"""From a requirements.txt to a module: ebsif extend."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import wheel_settings
+from support import make_wheel
+
+MODULE = "Base/1.0-20250101-mine-20260101"
+CATALOGUE = """\
+name: Base
+families:
+  base:
+    homepage: https://example.org/
+    file: example.sif
+    suffix: -{date}
+    python: 3.11
+    init: conda-injected
+    conda_env: pytorch
+    venv: true
+  none: {homepage: https://example.org/, file: none.sif, suffix: -none, init: none}
+containers:
+  - {family: base, version: 1.0, date: 20250101}
+  - {family: none, version: 2.0}
+"""
+
+
+@pytest.fixture
+def place(site, wheels, tmp_path):
+    """A site with a catalogue of one container; returns a function that runs ebsif extend there."""
+    folder = tmp_path / "sites/local/containers"
+    folder.mkdir(parents=True)
+    (folder / "Base.yaml").write_text(CATALOGUE)
+    (site.work / "requirements.txt").write_text("greeting\nnumpy  # the image has it\n")
+
+    def extend(*arguments, status=0):
+        command = ["ebsif", "extend", "Base/1.0", "--catalogue", tmp_path / "sites", "--name", "mine",
+                   "--date", "20260101", *arguments]
+        result = site.run(command, check=False, **wheel_settings(wheels))
+        assert result.returncode == status, result.stdout + result.stderr
+        return result
+
+    return extend
+
+
+def test_from_requirements_to_a_module_in_two_commands(place, site):
+    """S001-05, S002-52: extend with --install, then module load; eb runs in an empty directory."""
+    said = place("-r", "requirements.txt", "--install", "--", *site.eb_options).stdout
+    assert said.endswith(f"now: module load {MODULE}\n")
+    code = "import greeting, numpy; print(greeting.__file__, numpy.__file__)"
+    own, image = site.bash(f"module load {MODULE}\nsingularity exec $SIF python -c '{code}'").stdout.split()
+    assert own.startswith("/user-software/")
+    assert image.startswith("/opt/miniconda3/")
+
+
+def test_the_easyconfig_is_complete_and_one_s_own(place, site):
+    """S002-53: written, styled, readable by eb; a suffix of its own; one that was changed is not overwritten."""
+    said = place("-r", "requirements.txt").stdout
+    path = site.work / "Base-1.0-20250101-mine-20260101.eb"
+    assert said.splitlines() == [path.name, f"install it with: eb {path.name}", f"then: module load {MODULE}"]
+    text = path.read_text()
+    assert text.startswith("# Written by `ebsif extend`: yours to change.\n")
+    assert "requirements = ['greeting', 'numpy']\n" in text
+    site.eb(path, "--check-style")
+    place("-r", "requirements.txt")
+    path.write_text(text + "# mine\n")
+    assert "is there already, with other content" in place("-r", "requirements.txt", status=1).stderr
+    assert path.read_text().endswith("# mine\n")
+
+
+def test_looking_ahead(place, site, wheels, base_image):
+    """What would be added, what is there; a conflict with the image is named; nothing is installed or written."""
+    result = place("-r", "requirements.txt", "--check", "--image", base_image)
+    lines = result.stdout.splitlines()
+    assert lines[:2] == ["+ greeting 1.0", "+ hello 1.0"]
+    assert lines[2].startswith("= numpy 2.")
+    assert lines[3].startswith("2 packages would be added, 1 are there; download: ")
+    make_wheel(wheels, "numpy", "1.0")
+    try:
+        (site.work / "bad.txt").write_text("numpy<2\n")
+        error = place("-r", "bad.txt", "--check", "--image", base_image, status=1).stderr
+    finally:
+        (wheels / "numpy-1.0-py3-none-any.whl").unlink()
+    assert "the image has numpy 2." in error
+    assert "which stays as it is" in error
+    assert not list(site.work.glob("*.eb"))
+    assert "the image of Base/1.0-20250101 is not here" in place("-r", "requirements.txt", "--check", status=1).stderr
+
+
+def test_stages_of_one_s_own(place, site):
+    """In the order in which they are named."""
+    for name in ("a", "b"):
+        (site.work / f"{name}.txt").write_text(f"{name}==1\n")
+    place("--stage", "second=b.txt", "--stage", "first=a.txt")
+    text = (site.work / "Base-1.0-20250101-mine-20260101.eb").read_text()
+    assert "{'name': 'second', 'requirements': ['b==1']}, {'name': 'first', 'requirements': ['a==1']}" in text
+
+
+@pytest.mark.parametrize(("arguments", "status", "expected"), [
+    (["-r", "none.txt"], 1, "there is no file none.txt"),
+    (["--stage", "a"], 1, "--stage a: should be NAME=FILE"),
+    (["-r", "requirements.txt", "--name", "a/b"], 1, "'a/b' can't be part of a version suffix"),
+    ([], 2, "one of the arguments -r/--requirements --stage is required"),
+])
+def test_what_is_wrong_is_named(place, arguments, status, expected):
+    """What is wrong and what to do; nothing is written."""
+    assert expected in place(*arguments, status=status).stderr
+
+
+def test_a_container_that_can_not_be_extended(place, site, tmp_path):
+    """No Python, no packages on top."""
+    command = [Path(sys.prefix) / "bin/ebsif", "extend", "Base/2.0", "--catalogue", tmp_path / "sites", "--name", "x",
+               "-r", site.work / "requirements.txt"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert result.returncode == 1
+    assert "Base/2.0-none has no user software" in result.stderr
