@@ -567,8 +567,11 @@ def test_outside_a_container(training):
 # --- what the module has
 
 
-def test_the_network_variables_of_a_module(site):
+@pytest.mark.parametrize("tool", ["Lmod-Lua", "EnvironmentModules-Tcl"])
+def test_the_network_variables_of_a_module(tool, tmp_path, base_image):
     """S004-06, S002-60, S001-15: set on load, where a person has none; gone after unload; MPI knows of the GPU."""
+    site = Site(tmp_path, TOOLS[tool](), Path(sys.prefix))
+    (site.sources / "example.sif").symlink_to(base_image)
     library = site.prefix / "libmpi_gtl_cuda.so"
     library.touch()
     easyconfig = site.easyconfig(

@@ -5,7 +5,9 @@ import re
 import time
 from pathlib import Path
 
+import jsonschema
 import pytest
+import yaml
 from ebsif import catalogue, checking, document, easyconfig, rendering, schema, selection, site
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -257,6 +259,17 @@ def test_the_schemas_are_those_of_the_models():
     for path in site.SITES.rglob("containers/*.yaml"):
         target = re.match(r"# yaml-language-server: \$schema=(.*)", path.read_text())[1]
         assert (path.parent / target).resolve() == schema.FOLDER.resolve() / "containers.json"
+
+
+@pytest.mark.parametrize("path", sorted(site.SITES.rglob("*.yaml")), ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_editors_find_nothing_wrong(path):
+    """An editor reads YAML's numbers as numbers and checks with the schema: every file of the project passes."""
+    name = "site" if path.name == "site.yaml" else "containers"
+    content = yaml.safe_load(path.read_text())
+    errors = list(jsonschema.Draft202012Validator(json.loads(schema.texts()[name])).iter_errors(content))
+    assert not errors, errors[0].message
+    content["nonsense"] = 1
+    assert list(jsonschema.Draft202012Validator(json.loads(schema.texts()[name])).iter_errors(content))
 
 
 # --- checking
