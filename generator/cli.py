@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import sys
 
 from ebsif import __version__
@@ -14,6 +15,8 @@ EXIT_INTERRUPTED = 130
 COMMANDS = {
     "doctor": "check that this machine has what installing a container module needs",
     "extend": "a container with packages of your own: from a requirements.txt to a module",
+    "upgrade": "move an extension to a newer container",
+    "diff": "compare two containers",
     "add": "add an image to the catalogue",
     "inspect": "look at an image: what is in it",
     "list": "the containers of the catalogue, in a table",
@@ -24,12 +27,13 @@ COMMANDS = {
     "job": "write a batch script: run on many nodes, or install on a compute node",
     "command": "the command line of the runtime that does the same as a module",
     "wheelhouse": "fetch what an easyconfig needs, to install on nodes without network",
+    "completion": "let a shell complete the command line",
     "lock": "what was installed: compare two installations, bill of materials",
 }
 
 
 def build_parser(arguments):
-    """Return the parser (argparse.ArgumentParser), complete for the subcommand that the arguments name."""
+    """Return the parser (argparse.ArgumentParser), complete for the subcommands that the arguments name."""
     parser = argparse.ArgumentParser(
         prog="ebsif",
         description="Container images as environment modules, with EasyBuild.",
@@ -49,6 +53,14 @@ def build_parser(arguments):
                 subparser.usage = f"{subparser.format_usage()[len('usage: ') :].rstrip()} [-- {more}...]"
             subparser.set_defaults(run=module.run, takes_more=bool(more))
     return parser
+
+
+def complete():
+    """Print how the command line that a shell has may go on, and end."""
+    # nothing else needs it
+    import argcomplete
+
+    argcomplete.autocomplete(build_parser(COMMANDS))
 
 
 def check_python(version):
@@ -80,6 +92,8 @@ def main(arguments=None):
         The exit status: 0, 1 for a failure, 2 for wrong use (argparse exits with it), 130 after Ctrl-C.
     """
     check_python(sys.version_info[:2])
+    if "_ARGCOMPLETE" in os.environ:
+        complete()
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     # what follows -- is for the program that a command runs
     end = arguments.index("--") if "--" in arguments else len(arguments)

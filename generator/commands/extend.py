@@ -35,6 +35,11 @@ def configure(parser):
                       help="one call of pip for each, in this order; may be repeated")
     parser.add_argument("--name", required=True, help="for the suffix of the module")
     parser.add_argument("--date", default=time.strftime("%Y%m%d"), help="for the suffix (default: today)")
+    add_outcome(parser)
+
+
+def add_outcome(parser):
+    """Add the arguments for what comes of it."""
     parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path, default=Path(),
                         help="where the easyconfig goes (default: here)")
     parser.add_argument("--image", metavar="FILE", help="the image, for --check, where it is not where the site has it")
@@ -44,6 +49,14 @@ def configure(parser):
 
 def run(options):
     """Write an easyconfig; return the exit status."""
+    stages, impossible = extending.stages_from(options.requirements, [named(text) for text in options.stage])
+    for text in impossible:
+        print(f"ebsif: {text}", file=sys.stderr)
+    return write(options, stages, options.name)
+
+
+def write(options, stages, name):
+    """Write the easyconfig of a container with packages on top, look ahead, install; return the exit status."""
     settled = settings.read(options)
     containers = catalogue.find(settled.containers(settled.site()), options.module)
     # of containers of one image the plain one is meant
@@ -51,10 +64,7 @@ def run(options):
     if len(containers) > 1:
         names = "\n  ".join(one.module for one in containers)
         raise extending.ExtendingError(f"'{options.module}' is more than one container, name one of:\n  {names}")
-    stages, impossible = extending.stages_from(options.requirements, [named(text) for text in options.stage])
-    for text in impossible:
-        print(f"ebsif: {text}", file=sys.stderr)
-    extended = extending.extend(containers[0], stages, options.name, options.date)
+    extended = extending.extend(containers[0], stages, name, options.date)
     if options.check:
         show(extending.check(extending.image_of(containers[0], options.image), stages))
         if not options.install:

@@ -1,0 +1,20 @@
+"""Print what lets a shell complete the command line of ebsif with the Tab key."""
+
+EXAMPLES = """\
+  source <(ebsif completion bash)                                          in ~/.bashrc
+  source <(ebsif completion zsh)                                           in ~/.zshrc, after compinit
+  ebsif completion fish > ~/.config/fish/completions/ebsif.fish
+"""
+
+
+def configure(parser):
+    """Add the arguments."""
+    parser.add_argument("shell", choices=["bash", "zsh", "fish"], help="which shell")
+
+
+def run(options):
+    """Print the script; return 0."""
+    import argcomplete
+
+    print(argcomplete.shellcode(["ebsif"], shell=options.shell))
+    return 0

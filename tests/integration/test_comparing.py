@@ -1,0 +1,96 @@
+"""Comparing containers, and moving an extension to a newer one."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import wheel_settings
+from support import CHECKOUT
+
+EBSIF = Path(sys.prefix) / "bin/ebsif"
+OLDER, NEWER = "PyTorch/2.6.0-rocm-6.2.4-python-3.12-singularity-20250410", "PyTorch/2.7.0"
+
+
+def run(*arguments, status=0, cwd=CHECKOUT, **environment):
+    """Run the command."""
+    result = subprocess.run([EBSIF, *map(str, arguments)], capture_output=True, text=True, check=False, cwd=cwd,
+                            stdin=subprocess.DEVNULL, env={"PATH": "/usr/bin:/bin", "HOME": str(cwd), **environment})
+    assert result.returncode == status, result.stdout + result.stderr
+    return result
+
+
+def test_two_containers_of_the_catalogue():
+    """Components that changed, binds that came; status 1 if they differ; JSON."""
+    lines = run("diff", "--site", "lumi", OLDER, NEWER, status=1).stdout.splitlines()
+    assert "~ component vllm 0.7.2+rocm624 -> 0.8.5+rocm624" in lines
+    assert not [line for line in lines if line.startswith(("~ bind", "+ bind"))]
+    older = "PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240209"
+    lines = run("diff", "--site", "lumi", older, NEWER, status=1).stdout.splitlines()
+    assert "- bind /usr/lib64/libjansson.so.4 optional" in lines
+    assert "+ wrapper torchrun yes" in lines
+    assert run("diff", "--site", "lumi", NEWER, NEWER).stdout == "no differences\n"
+    changes = json.loads(run("diff", "--site", "lumi", OLDER, NEWER, "--json", status=1).stdout)
+    assert {"kind": "component", "name": "vllm", "before": "0.7.2+rocm624", "after": "0.8.5+rocm624"} in changes
+    assert "is more than one container" in run("diff", "--site", "lumi", "PyTorch/2.6.0", NEWER, status=1).stderr
+
+
+def test_two_installations(installed_once):
+    """Packages of the lock, and what the easyconfig beside it says."""
+    squashed, writable = (installed_once.root(name) for name in (installed_once.SQUASHED, installed_once.WRITABLE))
+    lines = run("diff", writable, squashed, status=1).stdout.splitlines()
+    assert "+ package greeting 1.0" in lines
+    assert not [line for line in lines if " image " in line]
+    assert run("diff", squashed, squashed).stdout == "no differences\n"
+    assert "no installation of a container module" in run("diff", squashed, CHECKOUT, status=1).stderr
+
+
+CATALOGUE = """\
+name: Base
+families:
+  base: {homepage: https://example.org/, file: example.sif, init: conda-injected, conda_env: pytorch, venv: true}
+containers:
+  - {family: base, version: 1.0}
+  - {family: base, version: 2.0}
+"""
+
+
+@pytest.mark.parametrize("stages", [["greeting"], ["greeting", "flash-attn==2.8"]])
+def test_an_extension_is_moved(stages, tmp_path, wheels, base_image):
+    """The same packages and stages on the newer container, under the same name; looked at before if asked to."""
+    (tmp_path / "sites/local/containers").mkdir(parents=True)
+    (tmp_path / "sites/local/containers/Base.yaml").write_text(CATALOGUE)
+    (tmp_path / "requirements.txt").write_text("\n".join(stages))
+    common = ["--catalogue", "sites", "--date", "20260101"]
+    run("extend", "Base/1.0", "-r", "requirements.txt", "--name", "mine", *common, cwd=tmp_path)
+    said = run("upgrade", "Base-1.0-mine-20260101.eb", "Base/2.0", *common, cwd=tmp_path).stdout
+    assert said.startswith("Base-2.0-mine-20260101.eb\n")
+    before, after = ((tmp_path / f"Base-{version}-mine-20260101.eb").read_text() for version in ("1.0", "2.0"))
+    assert after == before.replace("version = '1.0'", "version = '2.0'")
+    if len(stages) == 1:
+        settings = {name: str(value) for name, value in wheel_settings(wheels).items()}
+        ahead = run("upgrade", "Base-1.0-mine-20260101.eb", "Base/2.0", *common, "--check", "--image", base_image,
+                    cwd=tmp_path, **settings)
+        assert "+ greeting 1.0" in ahead.stdout
+    plain = tmp_path / "Plain-1.0.eb"
+    plain.write_text(before.replace("-mine-20260101", ""))
+    for file, expected in ((plain, "does not end in a name and a date"), ("none.eb", "there is no file none.eb")):
+        assert expected in run("upgrade", file, "Base/2.0", *common, cwd=tmp_path, status=1).stderr
+
+
+@pytest.mark.parametrize(("typed", "expected"), [
+    ("ebsif ren", {"render"}), ("ebsif job --laun", {"--launcher"}), ("ebsif job --launcher ", {"native", "torchrun"})])
+def test_the_shell_completes(typed, expected):
+    """The Tab key in bash: commands, options, their values; scripts for zsh and fish as well."""
+    script = (
+        'source <("$1" completion bash)\n'
+        'COMP_LINE=$2 COMP_POINT=${#2} COMP_TYPE=9\nread -r -a COMP_WORDS <<<"$2"\n'
+        '[[ $2 != *" " ]] || COMP_WORDS+=("")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n'
+        'PATH=${1%/*}:$PATH\n_python_argcomplete ebsif "${COMP_WORDS[COMP_CWORD]}" ""\n'
+        'printf "%s\\n" "${COMPREPLY[@]}"\n')
+    result = subprocess.run(["bash", "-c", script, "bash", EBSIF, typed], capture_output=True, text=True, check=True,
+                            stdin=subprocess.DEVNULL)
+    assert {line.strip() for line in result.stdout.splitlines()} - {"--help", "-h"} == expected
+    for shell in ("zsh", "fish"):
+        assert "ebsif" in run("completion", shell).stdout
