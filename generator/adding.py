@@ -43,6 +43,8 @@ def as_yaml(value):
     """Return a text, a table of texts, or True, as YAML in a line."""
     if value is True:
         return "true"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(as_yaml, value)) + "]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {as_yaml(item)}" for key, item in value.items()) + "}"
     plain = re.fullmatch(r"[A-Za-z0-9/][A-Za-z0-9_./+-]*", value) and value not in ("true", "false", "null")

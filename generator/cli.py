@@ -15,6 +15,7 @@ EXIT_INTERRUPTED = 130
 COMMANDS = {
     "doctor": "check that this machine has what installing a container module needs",
     "extend": "a container with packages of your own: from a requirements.txt to a module",
+    "import": "easyconfigs of the style in use today become records of the catalogue",
     "upgrade": "move an extension to a newer container",
     "diff": "compare two containers",
     "add": "add an image to the catalogue",
@@ -32,6 +33,10 @@ COMMANDS = {
 }
 
 
+# Those that can't have the name of their command.
+MODULES = {"import": "import_"}
+
+
 def build_parser(arguments):
     """Return the parser (argparse.ArgumentParser), complete for the subcommands that the arguments name."""
     parser = argparse.ArgumentParser(
@@ -44,7 +49,7 @@ def build_parser(arguments):
     for name, summary in COMMANDS.items():
         subparser = commands.add_parser(name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
         if name in arguments:
-            module = importlib.import_module(f"ebsif.commands.{name}")
+            module = importlib.import_module(f"ebsif.commands.{MODULES.get(name, name)}")
             subparser.description = module.__doc__
             subparser.epilog = f"examples:\n{module.EXAMPLES}"
             module.configure(subparser)
