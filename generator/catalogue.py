@@ -60,10 +60,9 @@ class Stage(Model):
     verify: list[Command] = []
 
 
-class Defaults(Model):
+class Fields(Model):
     """What a family may say for its containers, and a record for itself."""
 
-    extends: Optional[Line] = Field(None, description="name of another family of the file")
     homepage: Optional[Line] = None
     description: Optional[Text] = Field(None, description="what it is, with placeholders; the components are added")
     suffix: Optional[Line] = Field(None, description="version suffix, with placeholders: -rocm-{rocm}-{date}")
@@ -96,7 +95,13 @@ class Defaults(Model):
     doc: Optional[Line] = Field(None, description="a line for the site's list of software")
 
 
-class Record(Defaults):
+class Family(Fields):
+    """What containers have in common."""
+
+    extends: Optional[Line] = Field(None, description="name of another family of the file")
+
+
+class Record(Fields):
     """One container."""
 
     family: Line = Field(description="name of a family of the file")
@@ -115,7 +120,7 @@ class Document(Model):
     """A file of the catalogue."""
 
     name: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
-    families: dict[Line, Defaults]
+    families: dict[Line, Family]
     containers: list[Record]
 
     @model_validator(mode="after")
@@ -165,6 +170,8 @@ class Container:
 
     def __getattr__(self, field):
         """A field of record or family."""
+        if field.startswith("_"):
+            raise AttributeError(field)
         try:
             return self._values[field]
         except KeyError:
@@ -296,7 +303,8 @@ def join_stages(stages, more):
 
 # what every container has a value for
 EMPTY: dict[str, Any] = {
-    **dict.fromkeys(Record.model_fields), **dict.fromkeys(MERGED, {}), **dict.fromkeys(ADDED, [])}
+    **dict.fromkeys([*Family.model_fields, *Record.model_fields]), **dict.fromkeys(MERGED, {}),
+    **dict.fromkeys(ADDED, [])}
 
 
 def said(model):

@@ -61,6 +61,14 @@ class Images(Model):
     root_variable: Optional[Variable] = Field(None, description="environment variable that takes the place of root")
     directories: list[ImageDirectory] = Field([], description="in the order in which they are searched")
 
+    @model_validator(mode="after")
+    def check_root(self):
+        """Relative paths are below something."""
+        relative = [one.path for one in self.directories if not one.path.startswith("/")]
+        if relative and not self.root:
+            raise ValueError(f"'{relative[0]}' is no full path, and there is no root")
+        return self
+
 
 class Binds(Model):
     """Bind mounts: source[:target[:options]]."""

@@ -87,6 +87,8 @@ def test_the_names_of_the_ai_factory():
     (HEAD.replace("extends: base", "extends: newer") + RECORD, "the family 'newer' extends itself"),
     (HEAD.replace("extends: base", "extends: none") + RECORD, "extends 'none', which is not there"),
     (HEAD + RECORD + "    hsh: a\n", ":20: containers.0.hsh: unknown key, did you mean 'hash'?"),
+    (HEAD + RECORD + "    extends: base\n", ":20: containers.0.extends: unknown key"),
+    (HEAD + RECORD + "    images: {directories: [{path: a}]}\n", "'a' is no full path, and there is no root"),
     (HEAD + RECORD + "    sha256: abc\n", ":20: containers.0.sha256: string should match pattern"),
     (HEAD + RECORD + "    version: 2\n", ":20: 'version' is there twice"),
     (HEAD.replace("name: PyTorch", "name: Pytorch") + RECORD, "'Pytorch' should be the name of the file, PyTorch"),
