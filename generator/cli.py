@@ -5,7 +5,7 @@ import importlib
 import os
 import sys
 
-from ebsif import __version__
+from ebsif import __version__, output
 from ebsif.errors import EbsifError
 
 EXIT_FAILURE = 1
@@ -45,9 +45,15 @@ def build_parser(arguments):
         epilog="Containers are installed with `eb`; this command helps around it.",
     )
     parser.add_argument("--version", action="version", version=f"ebsif {__version__}")
+    common = argparse.ArgumentParser(add_help=False)
+    telling = common.add_argument_group("what is told")
+    telling.add_argument("-q", "--quiet", action="store_true", help="results and errors only")
+    telling.add_argument("-v", "--verbose", action="store_true", help="also the programs that are run")
+    telling.add_argument("--no-color", action="store_true", help="no colours (NO_COLOR says the same)")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
     for name, summary in COMMANDS.items():
-        subparser = commands.add_parser(name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
+        subparser = commands.add_parser(
+            name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter, parents=[common])
         if name in arguments:
             module = importlib.import_module(f"ebsif.commands.{MODULES.get(name, name)}")
             subparser.description = module.__doc__
@@ -108,6 +114,9 @@ def main(arguments=None):
         options.more = arguments[end + 1 :]
         if options.more and not options.takes_more:
             parser.error(f"unrecognized arguments: {' '.join(options.more)}")
+        output.set_level(output.VERBOSE if options.verbose else output.QUIET if options.quiet else output.NORMAL)
+        if options.no_color:
+            os.environ["NO_COLOR"] = "1"
         return options.run(options)
     except (EbsifError, OSError) as error:
         print(f"ebsif: {error}", file=sys.stderr)

@@ -9,7 +9,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from ebsif import inspection, requirements
+from ebsif import inspection, output, requirements
 from ebsif.catalogue import Stage
 from ebsif.errors import EbsifError
 from packaging.utils import canonicalize_name
@@ -138,9 +138,11 @@ def run_pip(image, found, command, place):
                    if not name.startswith(("APPTAINER", "SINGULARITY", "PYTHON", "CONDA", "VIRTUAL_ENV"))}
     environment["APPTAINERENV_PYTHONNOUSERSITE"] = environment["SINGULARITYENV_PYTHONNOUSERSITE"] = "1"
     binds = [str(place), *([os.environ["EBSIF_INSTALL_BIND"]] if os.environ.get("EBSIF_INSTALL_BIND") else [])]
+    words = [runtime, "--silent", "exec", "--no-home", "--pwd", "/",
+             *[word for bind in binds for word in ("--bind", bind)], found.resolved, *command]
+    output.command(words)
     return subprocess.run(
-        [runtime, "--silent", "exec", "--no-home", "--pwd", "/", *[word for bind in binds for word in ("--bind", bind)],
-         found.resolved, *command], capture_output=True, text=True, env=environment, check=False,
+        words, capture_output=True, text=True, env=environment, check=False,
         stdin=subprocess.DEVNULL)
 
 

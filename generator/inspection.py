@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Optional
 
+from ebsif import output
 from ebsif.errors import EbsifError
 
 PROBES = Path(__file__).parent / "probes"
@@ -97,8 +98,10 @@ def inspect(path, checksum=True):
 def run(runtime, image, command, text=None):
     """Run a command in an image, with nothing of the caller's environment; return the CompletedProcess."""
     environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    words = [runtime, "--silent", "exec", "--cleanenv", "--no-home", "--pwd", "/", image, *command]
+    output.command(words)
     return subprocess.run(
-        [runtime, "--silent", "exec", "--cleanenv", "--no-home", "--pwd", "/", image, *command], input=text or "",
+        words, input=text or "",
         capture_output=True, text=True, errors="replace", env=environment, check=False)
 
 

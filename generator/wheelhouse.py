@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from ebsif import output
 from ebsif.errors import EbsifError
 
 
@@ -58,6 +59,7 @@ def fill(easyconfig, folder, options=()):
         # a clean directory to run in: eb looks through the one it's in
         command = [program, str(easyconfig), f"--buildpath={work}/build", f"--installpath={work}/install",
                    "--stop=build", "--rebuild", *options]
+        output.command(command)
         result = subprocess.run(command, cwd=work, env={**os.environ, FILL_VARIABLE: str(folder)}, check=False)
     if result.returncode:
         raise WheelhouseError("eb failed, see its output above; the folder may hold some of the wheels")

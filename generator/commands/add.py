@@ -7,7 +7,7 @@ The family is the one whose images are named like it. What neither the name nor 
 import sys
 from pathlib import Path
 
-from ebsif import adding, catalogue, easyconfig, inspection, rendering, settings, site
+from ebsif import adding, catalogue, easyconfig, inspection, output, rendering, settings, site
 from ebsif.document import load, validate
 
 EXAMPLES = """\
@@ -64,8 +64,8 @@ def finish(container, settled, options):
         return 0
     (rendered,) = rendering.render([container], settled.output)
     rendering.write(rendered)
-    print(f"{rendered.path}: {rendered.state}")
-    print(f"install it with: eb {rendered.path} --sourcepath={options.image.resolve().parent}")
+    output.hint(f"{rendered.path}: {rendered.state}")
+    output.hint(f"install it with: eb {rendered.path} --sourcepath={options.image.resolve().parent}")
     return 0
 
 

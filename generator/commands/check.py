@@ -40,6 +40,6 @@ def run(options):
         for finding in findings:
             print(finding.github if options.format == "github" else finding)
     errors = sum(finding.level == checking.ERROR for finding in findings)
-    if options.format == "text":
+    if options.format == "text" and not options.quiet:
         print(f"{number} containers: {errors} errors, {len(findings) - errors} warnings", file=sys.stderr)
     return 1 if errors or options.strict and findings else 0

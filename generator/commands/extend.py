@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ebsif import catalogue, easyconfig, extending, settings
+from ebsif import catalogue, easyconfig, extending, output, settings
 
 EXAMPLES = """\
   ebsif extend PyTorch/2.7.0 -r requirements.txt --name mine --check       would it work? nothing is installed
@@ -78,18 +78,19 @@ def write(options, stages, name):
     path.write_text(text, encoding="utf-8")
     print(path)
     if not options.install:
-        print(f"install it with: eb {path}")
-        print(f"then: module load {extended.module}")
+        output.hint(f"install it with: eb {path}")
+        output.hint(f"then: module load {extended.module}")
         return 0
     # eb looks into the directory it runs in, which may hold a lot
     with tempfile.TemporaryDirectory() as folder:
         try:
             command = [shutil.which("eb") or "eb", str(path.resolve()), *options.more]
+            output.command(command)
             status = subprocess.run(command, cwd=folder, check=False).returncode
         except FileNotFoundError:
             raise extending.ExtendingError("eb is not on PATH: load the site's module of EasyBuild") from None
     if status == 0:
-        print(f"now: module load {extended.module}")
+        output.hint(f"now: module load {extended.module}")
     return status
 
 

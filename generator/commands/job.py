@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ebsif import job, settings, site
+from ebsif import job, output, settings, site
 
 EXAMPLES = """\
   ebsif job PyTorch/2.7.1-... --nodes 4 --site lumi -o train.sh -- train.py --epochs 10
@@ -59,6 +59,7 @@ def run(options):
         return 0
     submit = {"slurm": "sbatch", "pbs": "qsub"}[profile.scheduler.kind]
     try:
+        output.command([submit])
         return subprocess.run([submit], input=text, text=True, check=False).returncode
     except FileNotFoundError:
         raise job.JobError(f"{submit} is not on PATH: submit on a login node of {profile.name}") from None

@@ -2,7 +2,7 @@
 
 import json
 
-from ebsif import catalogue, selection, settings
+from ebsif import catalogue, output, selection, settings
 from ebsif.table import print_table
 
 EXAMPLES = """\
@@ -47,7 +47,7 @@ def run(options):
     else:
         print("no container is like that")
     if hidden:
-        print(f"{hidden} more are archived: --archived shows them")
+        output.hint(f"{hidden} more are archived: --archived shows them")
     return 0
 
 

@@ -3,7 +3,7 @@
 import difflib
 import sys
 
-from ebsif import catalogue, rendering, settings, site
+from ebsif import catalogue, output, rendering, settings, site
 
 EXAMPLES = """\
   ebsif render --site lumi                   write all easyconfigs below easyconfigs/
@@ -33,7 +33,7 @@ def run(options):
     memory = rendering.Memory(profile.name, inputs, settled.output)
     current = memory.number_if_current() if everything else None
     if current is not None:
-        print(f"{current} easyconfigs of the site {profile.name} are as they should be")
+        output.hint(f"{current} easyconfigs of the site {profile.name} are as they should be")
         return 0
     containers = settled.containers(profile)
     chosen = containers
@@ -54,15 +54,15 @@ def run(options):
         else:
             rendering.write(rendered)
             if rendered.state != "unchanged":
-                print(f"{rendered.state:8} {rendered.path}")
+                output.hint(f"{rendered.state:8} {rendered.path}")
     if everything:
         memory.keep(paths)
         for path in rendering.left_over(paths, settled.output, profile):
             print(f"ebsif: {path} is in the catalogue no more: remove it, or make it your own (first line)",
                   file=sys.stderr)
     if not options.diff:
-        print(f"{len(paths)} easyconfigs of the site {profile.name}: {states['new']} new, {states['changed']} changed, "
-              f"{states['unchanged']} as they should be")
+        output.hint(f"{len(paths)} easyconfigs of the site {profile.name}: {states['new']} new, "
+                    f"{states['changed']} changed, {states['unchanged']} as they should be")
     return 1 if options.diff and len(paths) > states["unchanged"] else 0
 
 

@@ -5,7 +5,7 @@ Nothing is installed. Name the folder in the easyconfig parameter 'wheelhouse' t
 
 from pathlib import Path
 
-from ebsif import wheelhouse
+from ebsif import output, wheelhouse
 
 EXAMPLES = """\
   ebsif wheelhouse PyTorch-mine.eb -o ~/wheels   on a node with network
@@ -26,6 +26,6 @@ def run(options):
     wheels = wheelhouse.fill(options.easyconfig, options.output, options.more)
     for wheel in wheels:
         print(wheel.name)
-    print(f"{len(wheels)} wheels in {options.output.resolve()}; install from there with: "
-          f"wheelhouse = '{options.output.resolve()}'")
+    output.hint(f"{len(wheels)} wheels in {options.output.resolve()}; install from there with: "
+                f"wheelhouse = '{options.output.resolve()}'")
     return 0

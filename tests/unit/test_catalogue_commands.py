@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -145,11 +146,11 @@ def test_list(place):
 
 def test_list_at_a_terminal(place):
     """With a terminal: a table with lines; NO_COLOR is respected."""
-    def at_terminal(**environment):
+    def at_terminal(*more, **environment):
         main, other = pty.openpty()
         variables = {"PATH": "/usr/bin:/bin", "HOME": str(place), "TERM": "xterm-256color", **environment}
-        with subprocess.Popen([EBSIF, "list", *MINE], cwd=place, stdout=other, stderr=other, stdin=subprocess.DEVNULL,
-                              env=variables):
+        with subprocess.Popen([EBSIF, "list", *MINE, *more], cwd=place, stdout=other, stderr=other,
+                              stdin=subprocess.DEVNULL, env=variables):
             os.close(other)
             text = b""
             try:
@@ -164,6 +165,19 @@ def test_list_at_a_terminal(place):
     assert "\x1b[" in at_terminal()
     assert "JAX/0.10.0-20250601" in at_terminal(NO_COLOR="1")
     assert "\x1b[3" not in at_terminal(NO_COLOR="1")
+    assert at_terminal("--no-color") == at_terminal(NO_COLOR="1")
+
+
+def test_how_much_is_told(place):
+    """Results and errors with --quiet; commands with --verbose; no colours at a terminal with --no-color."""
+    assert run(place, "render", *MINE, "--quiet").stdout == ""
+    assert "archived" not in run(place, "list", *MINE, "-q").stdout
+    assert "JAX/0.10.0" in run(place, "list", *MINE, "-q").stdout
+    assert run(place, "check", *MINE, "-q").stderr == ""
+    (place / "text.sif").write_text("text")
+    path = f"{Path(shutil.which('apptainer')).parent}:/usr/bin:/bin"
+    said = run(place, "inspect", "text.sif", "-v", "--no-checksum", status=1, PATH=path).stderr
+    assert said.startswith(f"+ {shutil.which('apptainer')} --silent exec --cleanenv")
 
 
 def test_show(place):

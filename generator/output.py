@@ -1,0 +1,26 @@
+"""What is told besides results: hints and commands, as much of it as a person wants."""
+
+import shlex
+import sys
+
+QUIET, NORMAL, VERBOSE = -1, 0, 1
+
+_level = NORMAL
+
+
+def set_level(level):
+    """Say how much is told from now on: QUIET, NORMAL or VERBOSE."""
+    global _level  # noqa: PLW0603 one process, one command line
+    _level = level
+
+
+def hint(text):
+    """Tell a person how to go on, or what was done; not with --quiet. For standard output."""
+    if _level > QUIET:
+        print(text)
+
+
+def command(words):
+    """Tell which program is going to be run, with --verbose. For standard error."""
+    if _level >= VERBOSE:
+        print("+ " + " ".join(shlex.quote(str(word)) for word in words), file=sys.stderr)
