@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import re
+import shutil
 import tempfile
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -199,15 +200,25 @@ def differences(container, text):
 
 @lru_cache(maxsize=1)
 def set_up_easybuild():
-    """Configure EasyBuild in this process, once, for reading easyconfigs: without a modules tool."""
+    """
+    Configure EasyBuild in this process, once, for reading easyconfigs: without a modules tool.
+
+    It would make a private directory that of all temporary files of the process; that is undone.
+    """
     from easybuild.tools import config, options
 
     # somebody else has, which can't be repeated
     if config.BuildOptions in type(config.BuildOptions)._instances:
         return
+    environment, folder = dict(os.environ), tempfile.gettempdir()
     with contextlib.redirect_stderr(io.StringIO()):
         # it misses its own command on PATH, which is not needed
         parsed = options.parse_options(args=["--ignore-osdeps"], with_include=False)
+    if tempfile.gettempdir() != folder:
+        shutil.rmtree(tempfile.gettempdir(), ignore_errors=True)
+    tempfile.tempdir = folder
+    os.environ.clear()
+    os.environ.update(environment)
     values = parsed.get_options_by_section("config")
     # eb would refuse to go on without the program of a modules tool; no module is loaded here
     values["modules_tool"] = None

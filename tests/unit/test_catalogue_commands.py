@@ -108,6 +108,14 @@ def test_check(place):
     run(place, "check", *MINE, "--strict", status=1)
 
 
+def test_nothing_temporary_is_left(place):
+    """What EasyBuild makes for itself when easyconfigs are read is gone afterwards."""
+    (place / "tmp").mkdir()
+    run(place, "render", *MINE)
+    run(place, "check", *MINE, TMPDIR=str(place / "tmp"))
+    assert list((place / "tmp").iterdir()) == []
+
+
 def test_the_catalogue_of_the_project_is_in_order():
     """Every site of the project: nothing is wrong, and what is checked in is what the catalogue says."""
     result = subprocess.run([EBSIF, "check", "--all-sites", "--catalogue", "generator/sites"], cwd=CHECKOUT, text=True,
