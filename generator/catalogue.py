@@ -255,6 +255,13 @@ class Container:
             libraries={**site.libraries, **own.libraries}, file=own.file or site.file)
 
     @property
+    def image_places(self):
+        """Where its image is looked for (list of (stability, Path)), in order."""
+        images = self.images or self.site.images
+        return [(one.stability, Path(images.root or "/") / self.fill(one.path) / self.file_name)
+                for one in images.directories]
+
+    @property
     def gpu_kind(self):
         """Kind of GPU (str), 'none' if there is none."""
         return self.gpu or self.site.gpu
@@ -419,3 +426,18 @@ def find(containers, wanted):
     return found
 
 
+def find_one(containers, wanted):
+    """
+    Return the one container that a person means (Container); of several of one image the plain one.
+
+    Raises
+    ------
+    CatalogueError
+        If there is none, or more than one; they are listed.
+    """
+    found = find(containers, wanted)
+    found = [one for one in found if not one.label] or found
+    if len(found) > 1:
+        names = "\n  ".join(one.module for one in found)
+        raise CatalogueError(f"'{wanted}' is more than one container, name one of:\n  {names}")
+    return found[0]

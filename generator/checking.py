@@ -112,12 +112,7 @@ def check(containers, output, profile, deep=True):
 
 def check_image(container, finding):
     """Yield findings on the image where it can be reached: a checksum, no moving link."""
-    images = container.images or container.site.images
-    places = []
-    for directory in images.directories:
-        path = Path(images.root or "/") / container.fill(directory.path) / container.file_name
-        if path.exists():
-            places.append((directory.stability, path))
+    places = [(stability, path) for stability, path in container.image_places if path.exists()]
     if places and not container.sha256:
         yield finding(WARNING, f"{places[0][1]} can be reached, and the record has no sha256 of it")
     if places and not container.moving and all(stability == "moving" for stability, _ in places):

@@ -35,15 +35,11 @@ def facts(text, containers):
         return of_parameters(parameters_of(path))
     if path.exists():
         return of_installation(path)
-    found = catalogue.find(containers, text)
-    found = [one for one in found if not one.label] or found
-    if len(found) > 1:
-        names = "\n  ".join(one.module for one in found)
-        raise ComparingError(f"'{text}' is more than one container, name one of:\n  {names}")
-    known = of_parameters({name: value for group in easyconfig.parameters(found[0]) for name, value in group.items()})
-    known["component"] = dict(found[0].components)
-    if found[0].python:
-        known["component"]["python"] = found[0].python
+    found = catalogue.find_one(containers, text)
+    known = of_parameters({name: value for group in easyconfig.parameters(found) for name, value in group.items()})
+    known["component"] = dict(found.components)
+    if found.python:
+        known["component"]["python"] = found.python
     return known
 
 
@@ -123,6 +119,8 @@ def extension_of(path):
     values = parameters_of(path)
     if not values.get("requirements"):
         raise ComparingError(f"{path} has no requirements: there is nothing to move")
+    if isinstance(values["requirements"], dict):
+        raise ComparingError(f"{path} repeats an installation exactly, by its lock, which is for its own image only")
     named = re.search(r"-([A-Za-z0-9_.]+)-([A-Za-z0-9_.]+)\Z", values["versionsuffix"])
     if not named:
         raise ComparingError(f"{path}: the version suffix {values['versionsuffix']} does not end in a name and a date: "

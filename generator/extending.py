@@ -13,6 +13,7 @@ from ebsif import inspection, output, requirements
 from ebsif.catalogue import Stage
 from ebsif.errors import EbsifError
 from packaging.utils import canonicalize_name
+from pydantic import ValidationError
 
 
 class ExtendingError(EbsifError):
@@ -54,7 +55,12 @@ def extend(container, wanted, name, date):
             raise ExtendingError(f"'{text}' can't be part of a version suffix (letters, digits, _ and . only)")
     lines = list(wanted)
     if wanted and isinstance(wanted[0], dict):
-        lines = [Stage.model_validate(stage) for stage in wanted]
+        try:
+            lines = [Stage.model_validate(stage) for stage in wanted]
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ExtendingError(f"a stage is not as it should be: {'.'.join(map(str, first['loc']))}: {first['msg']} "
+                                 "(docs/easyconfigs.md lists its properties)") from None
     description = container.fill(container.description or container.name).strip()
     # what the image is called does not change with the module
     return container.but(
@@ -73,8 +79,7 @@ def image_of(container, named=None):
     """
     if named:
         return Path(named)
-    images = container.images or container.site.images
-    places = [Path(images.root or "/") / container.fill(one.path) / container.file_name for one in images.directories]
+    places = [path for _, path in container.image_places]
     for path in places:
         if path.is_file():
             return path

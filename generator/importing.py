@@ -14,9 +14,9 @@ from packaging.utils import canonicalize_name
 
 # Parameters that say nothing of the container: the easyblock does the same in its own way.
 OURS = ("easyblock", "toolchain", "skipsteps", "files_to_copy", "sanity_check_paths", "sanity_check_commands", "skip",
-        "start_dir", "unpack_options", "modloadmsg", "buildininstalldir", "checksums")
+        "start_dir", "unpack_options", "buildininstalldir")
 TAKEN = ("name", "version", "versionsuffix", "homepage", "description", "sources", "moduleclass", "modextravars",
-         "modluafooter", "postinstallcmds")
+         "modluafooter", "postinstallcmds", "checksums")
 
 # Scripts and commands that every container has, and words of commands that only prepare for them.
 SCRIPTS = {"start-shell", "make-squashfs", "unmake-squashfs", "list-packages", "conda-python-simple",
@@ -26,6 +26,9 @@ PREPARING = ("mkdir", "chmod", "cd", "rm", "touch", "echo", "popd", "pushd", "se
 
 # Variables that activation would set, which follow from how Python is made ready.
 ACTIVATION = re.compile(r"(CONDA_\w+|VIRTUAL_ENV|PREPEND_PATH|WITH_CONDA|WITH_VENV|WITH_CONDA_VENV)\Z")
+
+# Directories on PATH that follow from the same.
+KNOWN_PATH = re.compile(r"/runscripts\Z|/user-software/venv/[^/]+/bin\Z|.*/(envs/[^/]+/bin|condabin)\Z")
 
 INSTALLATION = "%(installdir)s"
 
@@ -119,6 +122,12 @@ def read_sources(values, found, record):
     others = [Path(name).name for name in names if Path(name).name not in images[:1]]
     if others:
         record["definition_files"] = others
+    checksums = values.get("checksums") or []
+    if checksums and re.fullmatch("[0-9a-f]{64}", str(checksums[0])):
+        record["sha256"] = checksums[0]
+        found.data.append(f"checksum {checksums[0]}")
+    elif any(checksums):
+        found.not_understood.append(f"parameter checksums = {shortened(checksums)}")
     found.data += [f"image {images[0]}", *(f"definition file {name}" for name in others)]
 
 
@@ -152,6 +161,9 @@ def read_variables(values, found, record, site):
             kind = "variables" if bare == name else "container_env"
             record.setdefault(kind, {})[bare] = value
             found.data.append(f"variable {name} = {value}")
+        if bare == "PREPEND_PATH":
+            others = [part for part in value.split(":") if part and not KNOWN_PATH.match(part)]
+            found.not_understood += [f"directory {part} in {name}" for part in others]
 
 
 def read_binds(value, found, record, site):
@@ -218,6 +230,8 @@ def read_requirements(part, values, found, record):
     if lines:
         record["requirements"] = lines
         found.data.append(f"requirements {', '.join(lines)}")
+    else:
+        found.not_understood.append(f"requirements of: {shortened(part)}")
 
 
 def read_local(values, found):
@@ -284,7 +298,8 @@ def with_family(values, record, components, documents, found):
     inside = {key: value for key, value in fields.items()
               if key not in ("hash", "variant", "version", "python", "date", "label")}
     result["components"] = {**inside, **components}
-    found.recognised.append(f"family {family}")
+    found.recognised += [f"family {family}", *(f"parameter {name}, which is the family's or the site's" for name in (
+        "homepage", "description", "moduleclass") if values.get(name))]
     return proposal_of(values, record, result, defaults)
 
 
@@ -295,7 +310,7 @@ def proposal_of(values, record, result, defaults):
     if binds:
         result["binds"] = {"optional": binds}
     for key in ("definition_files", "requirements", "wrappers", "container_env", "variables", "script_names",
-                "conda_env"):
+                "conda_env", "sha256"):
         value = record.get(key)
         if key == "wrappers" and value:
             python = result.get("python") or defaults["python"] or ""

@@ -22,7 +22,7 @@ BLOCK = 4 * 1024 * 1024  # bytes
 # Activation as images with Conda have it, in WITH_CONDA.
 CONDA = re.compile(r"(?:source|\.) (\S+)/bin/activate (\S+)\s*\Z")
 
-# What of a definition file is worth keeping apart from it.
+# Labels that the build of an image sets by itself.
 UNIMPORTANT_LABELS = ("org.label-schema.", "org.opencontainers.image.ref")
 
 
@@ -133,7 +133,7 @@ def read_system(found, runtime):
             found.plugins.append(value)
         elif name == "system":
             found.system = value
-        elif name not in ("python", "bash", "end"):
+        elif name != "end":
             found.components[name] = value
 
 

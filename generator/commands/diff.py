@@ -4,11 +4,8 @@ Exit status 0 if they are alike, 1 if they differ. What is known of only one of 
 know every package, an installation does.
 """
 
-import dataclasses
-import json
-
 from ebsif import comparing, settings
-from ebsif.commands.lock import describe
+from ebsif.commands.lock import tell
 
 EXAMPLES = """\
   ebsif diff --site lumi PyTorch/2.6.0-rocm-6.2.4-python-3.12-singularity-20250410 PyTorch/2.7.0
@@ -29,12 +26,5 @@ def run(options):
     """Print how two containers differ; return 1 if they do, else 0."""
     settled = settings.read(options)
     containers = settled.containers(settled.site())
-    changes = comparing.compare(*(comparing.facts(text, containers) for text in (options.before, options.after)))
-    if options.json:
-        print(json.dumps([dataclasses.asdict(change) for change in changes], indent=2))
-    elif not changes:
-        print("no differences")
-    else:
-        for change in changes:
-            print(describe(change))
-    return 1 if changes else 0
+    before, after = (comparing.facts(text, containers) for text in (options.before, options.after))
+    return tell(comparing.compare(before, after), options.json)

@@ -58,15 +58,10 @@ def run(options):
 def write(options, stages, name):
     """Write the easyconfig of a container with packages on top, look ahead, install; return the exit status."""
     settled = settings.read(options)
-    containers = catalogue.find(settled.containers(settled.site()), options.module)
-    # of containers of one image the plain one is meant
-    containers = [one for one in containers if not one.label] or containers
-    if len(containers) > 1:
-        names = "\n  ".join(one.module for one in containers)
-        raise extending.ExtendingError(f"'{options.module}' is more than one container, name one of:\n  {names}")
-    extended = extending.extend(containers[0], stages, name, options.date)
+    container = catalogue.find_one(settled.containers(settled.site()), options.module)
+    extended = extending.extend(container, stages, name, options.date)
     if options.check:
-        show(extending.check(extending.image_of(containers[0], options.image), stages))
+        show(extending.check(extending.image_of(container, options.image), stages))
         if not options.install:
             return 0
     path = options.output / extended.easyconfig_name

@@ -44,8 +44,12 @@ def run(options):
 
 def run_diff(options):
     """Print how two installations differ; return 1 if they do, else 0."""
-    changes = lock.compare(lock.read(options.before), lock.read(options.after))
-    if options.json:
+    return tell(lock.compare(lock.read(options.before), lock.read(options.after)), options.json)
+
+
+def tell(changes, as_json):
+    """Print differences; return 1 if there are any, else 0."""
+    if as_json:
         print(json.dumps([dataclasses.asdict(change) for change in changes], indent=2))
     elif not changes:
         print("no differences")

@@ -42,15 +42,13 @@ def complete(container):
 
 def lines(container):
     """Yield (name, value) of each line that a person wants to read."""
-    images = container.images or container.site.images
     binds = container.all_binds
     yield container.module, ""
     yield "in the image", shown(container) or "not said"
     yield "python", container.python or "none"
     yield "image", container.file_name
-    for directory in images.directories:
-        path = container.fill(directory.path)
-        yield "  looked for in", f"{path if path.startswith('/') else f'{images.root}/{path}'} ({directory.stability})"
+    for stability, path in container.image_places:
+        yield "  looked for in", f"{path.parent} ({stability})"
     yield "binds", ", ".join([*binds.required, *(f"{bind} (optional)" for bind in binds.optional)]) or "none"
     yield "user software", "yes, in a venv" if container.venv else "no"
     if container.wrappers:

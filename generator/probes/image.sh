@@ -7,8 +7,6 @@ say() {
 for name in PATH WITH_CONDA CONDA_PREFIX VIRTUAL_ENV PYTHONPATH LD_LIBRARY_PATH LD_PRELOAD; do
     eval "say environment.$name \"\${$name:-}\""
 done
-say python "$(command -v python || command -v python3)"
-say bash "$(command -v bash)"
 for file in /opt/rocm/.info/version /opt/rocm-*/.info/version; do
     [ ! -r "$file" ] || { say rocm "$(head -n 1 "$file" | cut -d - -f 1)"; break; }
 done

@@ -75,7 +75,13 @@ def test_an_extension_is_moved(stages, tmp_path, wheels, base_image):
         assert "+ greeting 1.0" in ahead.stdout
     plain = tmp_path / "Plain-1.0.eb"
     plain.write_text(before.replace("-mine-20260101", ""))
-    for file, expected in ((plain, "does not end in a name and a date"), ("none.eb", "there is no file none.eb")):
+    locked, odd = tmp_path / "Locked-mine-1.eb", tmp_path / "Odd-mine-1.eb"
+    other = before.split("requirements = ")[0] + "moduleclass = 'ai'\nrequirements = "
+    locked.write_text(f"{other}{{'lock': 'lock.json'}}\n")
+    odd.write_text(f"{other}[{{'requirement': ['a']}}]\n")
+    for file, expected in (
+            (locked, "repeats an installation exactly"), (odd, "a stage is not as it should be"),
+            (plain, "does not end in a name and a date"), ("none.eb", "there is no file none.eb")):
         assert expected in run("upgrade", file, "Base/2.0", *common, cwd=tmp_path, status=1).stderr
 
 

@@ -137,3 +137,17 @@ def test_what_is_no_container(text, expected, lumi, tmp_path):
     path.write_text(text)
     with pytest.raises(importing.ImportingError, match=expected):
         importing.read(path, *lumi)
+
+
+def test_details_that_are_easily_lost(lumi, tmp_path):
+    """The checksum is kept; a directory of one's own on PATH, a message and requirements in a file are named."""
+    path = tmp_path / "Strange-1.0-a.eb"
+    text = STRANGE.replace("'MINE': 'yes'", "'SINGULARITYENV_PREPEND_PATH': '/runscripts:/my/tools'")
+    text = text.replace("'mkdir -p bin", "'pip install -r /some/file.txt', 'mkdir -p bin")
+    path.write_text(f"{text}checksums = ['{'a' * 64}']\nmodloadmsg = 'hello'\n")
+    found = importing.read(path, *lumi)
+    assert found.proposal.values["sha256"] == "a" * 64
+    for expected in ("directory /my/tools in SINGULARITYENV_PREPEND_PATH", "parameter modloadmsg = hello",
+                     "requirements of: pip install -r /some/file.txt"):
+        assert expected in found.not_understood
+    assert not [one for one in found.not_understood if "/runscripts" in one]
