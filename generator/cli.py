@@ -22,6 +22,7 @@ COMMANDS = {
     "inspect": "look at an image: what is in it",
     "list": "the containers of the catalogue, in a table",
     "show": "what is known about a container",
+    "docs": "browsable pages about the containers, to choose one",
     "render": "write the easyconfigs of the catalogue",
     "check": "check catalogue and easyconfigs",
     "schema": "the JSON Schema of catalogue and site, for an editor",

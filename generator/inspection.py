@@ -44,6 +44,7 @@ class Inspection:
     environment: dict = field(default_factory=dict)
     components: dict = field(default_factory=dict)
     plugins: list = field(default_factory=list)
+    libraries: list = field(default_factory=list)
     python: Optional[dict] = None
     init: str = "none"
     conda_root: Optional[str] = None
@@ -131,6 +132,8 @@ def read_system(found, runtime):
             found.environment[name[len("environment.") :]] = value
         elif name == "network-plugin":
             found.plugins.append(value)
+        elif name == "network-library":
+            found.libraries.append(value)
         elif name == "system":
             found.system = value
         elif name != "end":

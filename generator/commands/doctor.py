@@ -1,21 +1,40 @@
-"""Check that this machine has what installing a container module needs. Exit status 1 if something is missing."""
+"""Check that this machine has what installing a container module needs. Exit status 1 if something is missing.
 
-from ebsif import doctor
+With an image: what of the network of the site it can use. It is told what is there; how fast it is, only a measurement
+tells.
+"""
+
+from pathlib import Path
+
+from ebsif import doctor, settings
 
 EXAMPLES = """\
-  ebsif doctor            is everything here that installing a container module needs?
+  ebsif doctor                          is everything here that installing a container module needs?
+  ebsif doctor --site lumi image.sif    fabric provider, MPI and plugin of an image
 """
 
 
 def configure(parser):
-    """Add no arguments."""
+    """Add the arguments."""
+    parser.add_argument("image", metavar="IMAGE", nargs="?", type=Path, help="a SIF file")
+    settings.add_arguments(parser)
 
 
-def run(_):
-    """Print what was found on this machine; return 1 if something is missing, else 0."""
-    findings = doctor.examine()
+def run(options):
+    """Print what was found; return 1 if something is missing, else 0."""
+    findings = examine_image(options) if options.image else doctor.examine()
     width = max(len(finding.part) for finding in findings)
     for finding in findings:
         status = "note" if finding.note else "ok" if finding.ok else "MISSING"
         print(f"{status:8} {finding.part:{width}}  {finding.text}")
     return 0 if all(finding.ok for finding in findings) else 1
+
+
+def examine_image(options):
+    """Return a Finding for each thing an image needs for the network of a site."""
+    # not needed to check a machine, on which something may be missing
+    from ebsif import fabric, inspection
+
+    settled = settings.read(options)
+    profile = settled.site()
+    return fabric.examine(inspection.inspect(options.image, checksum=False), profile, settled.containers(profile))

@@ -40,6 +40,8 @@ def lines(found):
     yield "system", found.system or "not known"
     for name, version in found.components.items():
         yield name, version
+    for path in found.libraries:
+        yield "network library", path
     for path in found.plugins:
         yield "network plugin", path
     python = found.python

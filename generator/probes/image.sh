@@ -18,6 +18,8 @@ fi
 say mpich "$(mpichversion 2>/dev/null | sed -n 's/^MPICH Version:[[:space:]]*//p')"
 say openmpi "$(ompi_info --version 2>/dev/null | sed -n 's/^Open MPI v//p')"
 say libfabric "$(fi_info --version 2>/dev/null | sed -n 's/^libfabric:[[:space:]]*//p')"
+find /opt /usr/lib /usr/lib64 /usr/local -maxdepth 5 \( -name 'libmpi.so.*' -o -name 'libfabric.so.*' -o -name 'libcxi.so.*' \) \
+    2>/dev/null | sort | while read -r file; do say network-library "$file"; done
 find /opt /usr/lib /usr/lib64 /usr/local -maxdepth 5 \( -name 'librccl-net*.so*' -o -name 'libnccl-net*.so*' \) 2>/dev/null |
     while read -r file; do say network-plugin "$file"; done
 say system "$(sed -n 's/^PRETTY_NAME="\{0,1\}\([^"]*\).*/\1/p' /etc/os-release 2>/dev/null)"

@@ -219,3 +219,24 @@ def test_every_name_of_lumi_is_read_back():
             assert fields is not None, one.file_name
             for name, value in fields.items():
                 assert one.fields[name].lstrip("-") == value
+
+
+def test_what_an_image_can_use_of_the_network(ebsif, base_image, tmp_path):
+    """S001-14: libfabric, ABI of MPI and plugin of a real image that was not made for the site."""
+    files = ("/opt/mpi/lib/libmpi.so.40", "/usr/lib/x86_64-linux-gnu/libfabric.so.1", "/opt/plugin/librccl-net.so")
+    root = tmp_path / "root"
+    root.mkdir()
+    copy = "tar -C / -c bin lib lib64 usr etc/os-release | tar -C /mnt -x --no-same-owner"
+    command = ["apptainer", "--silent", "exec", "--no-home", "--bind", f"{root}:/mnt", base_image, "sh", "-c", copy]
+    subprocess.run(command, check=True, timeout=300)
+    for name in files:
+        path = root / name.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    subprocess.run(["apptainer", "--silent", "build", tmp_path / "other.sif", root], check=True, timeout=300)
+    text = ebsif("doctor", "--site", "lumi", "other.sif").stdout
+    assert re.search(r"^note +image +not in the catalogue of lumi", text, re.MULTILINE)
+    assert re.search(rf"^ok +libfabric +version not known, {files[1]}; for Slingshot /usr/lib64", text, re.MULTILINE)
+    assert re.search(rf"^note +MPI +Open MPI, {files[0]}", text, re.MULTILINE)
+    assert re.search(rf"^ok +RCCL plugin +{files[2]}$", text, re.MULTILINE)
+    assert "there is no file nothing.sif" in ebsif("doctor", "nothing.sif", status=1).stderr

@@ -1,0 +1,218 @@
+"""`ebsif docs`, looked at with a real browser."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from ebsif import selection
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+SITE = "name: mine\ndescription: a machine <b>of ours</b> `x`_ |y|\n"
+HOSTILE = "<script>document.title='in'</script> `a`_ |b| {{ 7*7 }} *c* \\\\ .. raw:: html"
+CONTAINERS = """\
+name: Odd
+families:
+  odd: {homepage: https://example.org/, file: "odd-{version}.sif", suffix: "-{date}", init: none}
+containers:
+  - {family: odd, version: 1.9, date: 20240101, components: {thing: 1.9}, archived: true, history: HOSTILE}
+  - family: odd
+    version: 1.10
+    date: 20250101
+    components: {thing: 1.10}
+    description: HOSTILE
+    usage: "</script><script>document.title='in'</script>\\u2028.. raw:: html\\n\\n   <script>alert(1)</script>"
+"""
+
+
+def docs(*arguments, status=0, cwd=None):
+    """Run the command, with nothing of the caller's settings."""
+    result = subprocess.run(
+        [Path(sys.prefix) / "bin/ebsif", "docs", *map(str, arguments)], capture_output=True, text=True, check=False,
+        cwd=cwd, env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "SBATCH_ACCOUNT": "whoever_makes_them"})
+    assert result.returncode == status, result.stdout + result.stderr
+    return result
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """The pages of all sites, and of one of our own with texts that try to be more."""
+    folder = tmp_path_factory.mktemp("docs")
+    mine = folder / "sites/mine/containers"
+    mine.mkdir(parents=True)
+    (mine.parent / "site.yaml").write_text(SITE)
+    (mine / "Odd.yaml").write_text(CONTAINERS.replace("HOSTILE", json.dumps(HOSTILE)))
+    docs(folder / "public", "--catalogue", folder / "sites")
+    return folder / "public"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """A browser that talks to nobody but its driver."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = "/usr/bin/chromium"
+    for argument in ("headless", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
+                     "disable-component-update", "disable-sync", "window-size=1400,1000",
+                     f"user-data-dir={tmp_path_factory.mktemp('browser')}"):
+        options.add_argument(f"--{argument}")
+    if os.geteuid() == 0:
+        options.add_argument("--no-sandbox")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
+    yield driver
+    driver.quit()
+
+
+def shown(browser):
+    """The containers that the table shows: (site, module)."""
+    rows = browser.execute_script(
+        "return Array.from(document.querySelectorAll('#containers tbody tr')).filter(row => row.offsetParent)"
+        ".map(row => [row.dataset.site, row.querySelector('a').textContent])")
+    return {tuple(row) for row in rows}
+
+
+def open_index(browser, pages, choice=""):
+    """Open the first page anew."""
+    browser.get("about:blank")
+    browser.get(f"{(pages / 'index.html').as_uri()}#{choice}")
+
+
+def test_choosing_by_component_and_version(browser, pages):
+    """The table shows what a person chooses; the choice is in the address, for whoever gets the link."""
+    open_index(browser, pages)
+    everything = shown(browser)
+    assert ("mine", "Odd/1.10-20250101") in everything
+    assert ("mine", "Odd/1.9-20240101") not in everything
+    Select(browser.find_element(By.ID, "site")).select_by_visible_text("mine")
+    browser.find_element(By.ID, "archived").click()
+    assert {module for _, module in shown(browser)} == {"Odd/1.10-20250101", "Odd/1.9-20240101"}
+    wish = browser.find_element(By.CLASS_NAME, "wish")
+    Select(wish.find_element(By.CLASS_NAME, "component")).select_by_visible_text("thing")
+    offered = [option.text for option in Select(wish.find_element(By.CLASS_NAME, "least")).options]
+    # as versions are, not as text
+    assert offered == ["any", "1.9", "1.10"]
+    Select(wish.find_element(By.CLASS_NAME, "least")).select_by_visible_text("1.10")
+    assert shown(browser) == {("mine", "Odd/1.10-20250101")}
+    assert browser.find_element(By.ID, "number").text.startswith("1 of ")
+    browser.find_element(By.ID, "more").click()
+    second = browser.find_elements(By.CLASS_NAME, "wish")[1]
+    Select(second.find_element(By.CLASS_NAME, "component")).select_by_visible_text("rocm")
+    assert shown(browser) == set()
+    choice = browser.current_url.split("#")[1]
+    open_index(browser, pages, choice.replace("&has=rocm++", ""))
+    assert shown(browser) == {("mine", "Odd/1.10-20250101")}
+
+
+def test_the_table_agrees_with_list(browser, pages):
+    """Each component in each version, as `ebsif list --has` chooses: of the whole catalogue."""
+    from ebsif import catalogue, site
+
+    profiles = [site.read(name) for name in site.names()]
+    containers = [one for profile in profiles for one in catalogue.read(profile, site.SITES / profile.name)]
+    # local parts of versions (+rocm624) are versions of their own in the table, which offers what there is
+    wishes = {(name, version) for one in containers for name, version in selection.inside(one).items()
+              if version[0].isdigit() and "+" not in version}
+    assert len(wishes) > 60
+    open_index(browser, pages)
+    for name, version in sorted(wishes):
+        browser.execute_script("location.hash = arguments[0]", f"archived=yes&has={name}+{version}+")
+        WebDriverWait(browser, 10).until(lambda it, name=name, version=version: it.execute_script(
+            "return [document.querySelector('.component').value, document.querySelector('.least').value]")
+            == [name, version])
+        try:
+            wanted = selection.wish(f"{name}>={version}")
+        except selection.SelectionError:
+            # no version by the rules of Python packages
+            continue
+        expected = {(one.site.name, one.module) for one in containers if selection.has(one, wanted)}
+        assert {row for row in shown(browser) if row[0] != "mine"} == expected, (name, version)
+
+
+def test_a_page_has_everything(browser, pages):
+    """S002-18 (in part): from the table to the page: inside, install, use, extend, job script, history, support."""
+    open_index(browser, pages, "site=lumi&has=vllm+0.8.5%2Brocm624+")
+    browser.find_element(By.CSS_SELECTOR, "#containers tr:not([hidden]) a").click()
+    text = browser.find_element(By.TAG_NAME, "article").text
+    module = "PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-20250527"
+    for part in (module, "Support:\nbest effort, by the LUMI User Support Team", "vllm\n0.8.5+rocm624",
+                 "eb PyTorch-2.7.0-rocm-6.2.4-python-3.12-singularity-20250527.eb", f"module load {module}",
+                 f"ebsif extend --site lumi {module} -r requirements.txt", "#SBATCH --partition=standard-g",
+                 "#SBATCH --account=your_account", "What changed", "transformers\n4.51.1\n4.52.3"):
+        assert part in text, part
+    assert "whoever_makes_them" not in text
+    # one version back
+    article = browser.find_element(By.TAG_NAME, "article")
+    link = article.find_element(By.LINK_TEXT, "PyTorch/2.6.0-rocm-6.2.4-python-3.12-singularity-20250410")
+    # a smooth scroll would still be under way at the click
+    browser.execute_script("arguments[0].scrollIntoView({behavior: 'instant', block: 'center'})", link)
+    link.click()
+    assert browser.find_element(By.TAG_NAME, "h1").text.startswith("PyTorch/2.6.0-rocm-6.2.4")
+
+
+def test_searching(browser, pages):
+    """The search finds the page of a container by what is inside it."""
+    browser.get(f"{(pages / 'search.html').as_uri()}?q=horovod")
+    WebDriverWait(browser, 20).until(lambda it: it.find_elements(By.CSS_SELECTOR, "#search-results li a"))
+    found = [link.text for link in browser.find_elements(By.CSS_SELECTOR, "#search-results li a")]
+    assert any(text.startswith("TensorFlow/2.11.1-") for text in found), found
+
+
+def test_every_link_leads_somewhere(pages):
+    """No page names a file that is not there, and nothing is fetched from elsewhere."""
+    import html.parser
+
+    class Links(html.parser.HTMLParser):
+        def handle_starttag(self, tag, attributes):
+            attributes = dict(attributes)
+            for name in ("href", "src"):
+                if attributes.get(name):
+                    links.append((tag, attributes[name]))
+
+    number = 0
+    for page in pages.rglob("*.html"):
+        links = []
+        Links().feed(page.read_text(encoding="utf-8"))
+        for tag, link in links:
+            if "://" in link:
+                assert tag == "a", (page, link)
+            elif not link.startswith(("#", "data:", "mailto:")):
+                target = page.parent / unquote(link.split("#")[0].split("?")[0])
+                assert target.exists(), (page, link)
+                number += 1
+    assert number > 1000
+
+
+def test_texts_are_no_markup(browser, pages):
+    """What stands in catalogue and site is shown as it is: neither HTML, nor reStructuredText, nor a template."""
+    # what other tests have left
+    browser.get_log("browser")
+    for page in ("mine/index.html", "mine/Odd/1.10-20250101.html", "mine/Odd/1.9-20240101.html"):
+        browser.get((pages / page).as_uri())
+        assert browser.title != "in"
+        text = browser.find_element(By.TAG_NAME, "article").text
+        assert ("a machine <b>of ours</b> `x`_ |y|" if "index" in page else " ".join(HOSTILE.split())) in text
+        assert not [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+
+
+def test_what_is_there_is_not_lost(tmp_path, pages):
+    """A directory with other files is refused; ours is replaced, without pages of containers that are gone."""
+    other = tmp_path / "web"
+    other.mkdir()
+    (other / "index.html").write_text("ours")
+    assert "has files that are not pages of this command" in docs(other, status=1).stderr
+    assert (other / "index.html").read_text() == "ours"
+    assert "is no directory" in docs(other / "index.html", status=1).stderr
+    public = tmp_path / "public"
+    docs(public, "--site", "local")
+    (public / "local/gone.html").write_text("")
+    output = docs("public", "--site", "local", cwd=tmp_path).stdout
+    assert output == "making pages about 2 containers of local ...\nopen public/index.html\n"
+    assert (public / "index.html").exists()
+    assert not (public / "local/gone.html").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["public", "web"]
+    assert "known: archer2" in docs(tmp_path / "x", "--site", "nowhere", status=1).stderr

@@ -1,0 +1,50 @@
+"""What an image can use of the network of a site."""
+
+import pytest
+from ebsif import catalogue, fabric, inspection, site
+
+LUMI = site.read("lumi")
+CONTAINERS = catalogue.read(LUMI, site.SITES / "lumi")
+
+
+def said(name="image.sif", profile=LUMI, **values):
+    """What is told about an image, by part."""
+    found = inspection.Inspection(path=f"/images/{name}", resolved=f"/images/{name}", size=1, **values)
+    return {finding.part: finding for finding in fabric.examine(found, profile, CONTAINERS)}
+
+
+@pytest.mark.parametrize(("libraries", "text", "note"), [
+    (["/usr/lib/libmpi.so.12"], "ABI of MPICH, /usr/lib/libmpi.so.12", False),
+    (["/usr/lib/libmpi.so.12.3.1"], "ABI of MPICH", False),
+    (["/usr/lib/libmpi.so.40.40.1"], "Open MPI, /usr/lib/libmpi.so.40.40.1: an MPI with the ABI of MPICH can't", True),
+    (["/usr/lib/libmpi.so.12", "/opt/ompi/libmpi.so.40"], "two in the image", True),
+    (["/usr/lib/libmpi.so.120"], "none in the image", True),
+    ([], "none in the image", True),
+])
+def test_the_abi_of_mpi(libraries, text, note):
+    """S001-14 (in part): by the name of the library."""
+    finding = said(libraries=libraries)["MPI"]
+    assert text in finding.text
+    assert finding.note == note
+
+
+def test_provider_and_plugin():
+    """S001-14 (in part): what is in the image, and what the site brings."""
+    libraries = ["/opt/libfabric/lib/libfabric.so.1"]
+    parts = said(libraries=libraries, components={"libfabric": "1.22.0"}, plugins=["/opt/lib/librccl-net.so"])
+    assert parts["libfabric"].text == (
+        "1.22.0, /opt/libfabric/lib/libfabric.so.1; for Slingshot /usr/lib64/libcxi.so.1 of lumi")
+    assert parts["RCCL plugin"].text == "/opt/lib/librccl-net.so"
+    local = said(libraries=libraries, profile=site.read("local"))
+    assert "no libcxi, so not with Slingshot" in local["libfabric"].text
+    # no GPUs, no plugin
+    assert list(local) == ["image", "libfabric", "MPI"]
+
+
+def test_an_image_of_the_site():
+    """The file name tells; every other image is not promised anything."""
+    one = CONTAINERS[-1]
+    assert one.module in said(one.file_name)["image"].text
+    other = said("julia.sif")["image"]
+    assert other.note
+    assert "not in the catalogue of lumi" in other.text
