@@ -51,8 +51,10 @@ class Site:
         self.home = self.prefix / "home"
         self.sources = self.prefix / "sources"
         self.work = self.prefix / "work"
-        for path in (self.home, self.sources, self.work):
+        self.temporary = self.prefix / "tmp"
+        for path in (self.home, self.sources, self.work, self.temporary):
             path.mkdir(parents=True, exist_ok=True)
+        self.temporary.chmod(0o1777)
 
     @property
     def modules(self):
@@ -69,6 +71,8 @@ class Site:
         environment.update(self.tool.environment)
         environment["HOME"] = str(self.home)
         environment["LC_ALL"] = "C.UTF-8"
+        # eb keeps the logs of what failed there
+        environment["TMPDIR"] = str(self.temporary)
         return environment
 
     def run(self, command, check=True, cwd=None, **environment):

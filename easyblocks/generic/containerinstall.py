@@ -16,7 +16,8 @@ from easybuild.easyblocks.generic.containerdistributed import SETTINGS_FILE
 from easybuild.easyblocks.generic.containerload import IF_NEWER, IMAGE_OWN, INIT_NONE, MASKS, MODULE_VARIABLES
 from easybuild.easyblocks.generic.containerload import WRAPPERS_ALL, ContainerLoad
 from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, ContainerRuntime, bind_source, bind_target
-from easybuild.easyblocks.generic.containerruntime import escape_bind, escape_value, run_program, runtime_variables
+from easybuild.easyblocks.generic.containerruntime import callers_variables, escape_bind, escape_value, run_program
+from easybuild.easyblocks.generic.containerruntime import runtime_variables
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_warning
 from easybuild.tools.config import build_option
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, compute_checksum, copy_file, mkdir
@@ -254,12 +255,12 @@ class ContainerInstall(ContainerLoad):
         """
         The environment of a command in the container at install time.
 
-        The same installation should come out whoever runs eb, so what the runtime would take from the caller's
-        environment is dropped: binds, overlays, injected variables, everything of Python's.
+        The same installation should come out whoever runs eb, so what would change that is dropped from the caller's
+        environment: binds, overlays and injected variables of the runtime, everything of Python's, what makes a shell
+        or the loader run something else, where pip puts packages.
         """
-        dropped = runtime_variables(os.environ)
-        environment = {key: value for key, value in os.environ.items()
-                       if key not in dropped and not key.startswith(('PYTHON', 'CONDA', 'VIRTUAL_ENV'))}
+        dropped = runtime_variables(os.environ) + callers_variables(os.environ)
+        environment = {key: value for key, value in os.environ.items() if key not in dropped}
         environment['TMPDIR'] = os.path.join(self.builddir, 'tmp')
         injected = dict(self.container_environment(), **self.image_environment())
         if self.image_search_path():

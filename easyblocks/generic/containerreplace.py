@@ -11,6 +11,7 @@ import ctypes
 import os
 import time
 
+from easybuild.easyblocks.generic.containerclaim import ContainerClaim
 from easybuild.framework.easyblock import EasyBlock
 from easybuild.tools.build_log import print_msg, print_warning
 from easybuild.tools.filetools import read_file, remove_dir, remove_file, write_file
@@ -41,12 +42,13 @@ class ContainerReplace(EasyBlock):
 
     def run_all_steps(self, *args, **kwargs):
         """Run the steps; when they end without a new installation, nothing is left beside the earlier one."""
-        try:
-            return super().run_all_steps(*args, **kwargs)
-        finally:
-            if self.place:
-                remove_replaced(self.place.beside)
-                self.place = None
+        with ContainerClaim(self.installdir).held():
+            try:
+                return super().run_all_steps(*args, **kwargs)
+            finally:
+                if self.place:
+                    remove_replaced(self.place.beside)
+                    self.place = None
 
     def remove_module_file(self):
         """Leave the module of the earlier installation: it works until it's rewritten. One of another place goes."""
@@ -76,21 +78,28 @@ class ContainerReplace(EasyBlock):
         self.update_config_template_run_step()
 
     def make_module_step(self, fake=False):
-        """Write the module; before that a complete installation takes the place of the earlier one."""
-        if fake or not self.place:
+        """Write the module; a complete installation takes the place of the earlier one, and its module at once."""
+        if fake or self.dry_run:
             return super().make_module_step(fake=fake)
+        if not self.place:
+            return self.write_module()
         place, self.place = self.place, None
         earlier_module = read_file(self.mod_filepath, mode='rb') if os.path.exists(self.mod_filepath) else None
+        module = self.module_for(place)
         self.change_installdir(place.installdir)
         place.exchange()
         try:
-            modules_path = super().make_module_step()
+            # the earlier module may name an image that the new installation does not have
+            os.rename(module, self.mod_filepath)
+            modules_path = self.write_module()
         except BaseException:
             place.exchange()
             remove_replaced(place.beside)
-            remove_file(self.mod_filepath)
-            if earlier_module is not None:
-                write_file(self.mod_filepath, earlier_module)
+            if earlier_module is None:
+                remove_file(self.mod_filepath)
+            else:
+                write_file(module, earlier_module)
+                os.rename(module, self.mod_filepath)
             raise
         self.keep_from(place.beside, merge=True)
         if self.cfg['cleanupoldinstall']:
@@ -100,6 +109,32 @@ class ContainerReplace(EasyBlock):
             os.rename(place.beside, backup)
             print_msg("the earlier installation is kept at %s", backup, log=self.log)
         return modules_path
+
+    def write_module(self):
+        """
+        Write the module as EasyBuild does, under another name first: whoever loads it meanwhile gets a whole one.
+
+        A kill half-way would leave a part of a module that EasyBuild takes for an installation.
+        """
+        path = self.mod_filepath
+        self.mod_filepath = unfinished(path)
+        try:
+            modules_path = super().make_module_step()
+            os.rename(self.mod_filepath, path)
+        finally:
+            remove_file(self.mod_filepath)
+            self.mod_filepath = path
+        return modules_path
+
+    def module_for(self, place):
+        """Write the module of the new installation as it will be in its place; return the path of the file (str)."""
+        modules_path = super().make_module_step(fake=True)
+        text = read_file(self.module_generator.get_module_filepath(fake=True))
+        remove_dir(modules_path)
+        path = unfinished(self.mod_filepath)
+        # the one is the other with something added, so nothing else can be meant
+        write_file(path, text.replace(place.beside, place.installdir))
+        return path
 
     def keep_from(self, earlier, merge=False):
         """
@@ -157,6 +192,11 @@ class Place(object):
         os.rename(self.installdir, self.spare)
         os.rename(self.beside, self.installdir)
         os.rename(self.spare, self.beside)
+
+
+def unfinished(path):
+    """Return where a module file is written before it is put in its place; modules tools list no such name (str)."""
+    return os.path.join(os.path.dirname(path), '.%s.unfinished' % os.path.basename(path))
 
 
 def remove_replaced(path):

@@ -19,6 +19,12 @@ _log = fancylogger.getLogger('containerruntime', fname=False)
 # Both runtimes read both spellings; with different values Apptainer warns, so each is set in both, alike.
 RUNTIME_PREFIXES = ('SINGULARITY', 'APPTAINER')
 
+# Of the caller: they change what a Python, a shell (bash(1), functions included) or the loader (ld.so(8)) in the
+# container runs, or where pip puts packages.
+CALLERS_PREFIXES = ('PYTHON', 'CONDA', 'VIRTUAL_ENV', 'BASH_FUNC_')
+CALLERS_NAMES = ('BASH_ENV', 'ENV', 'IFS', 'CDPATH', 'GLOBIGNORE', 'SHELLOPTS', 'BASHOPTS', 'PS4', 'LD_PRELOAD',
+                 'LD_AUDIT', 'PIP_TARGET', 'PIP_PREFIX', 'PIP_ROOT', 'PIP_USER', 'PIP_PYTHON', 'PIP_DRY_RUN')
+
 SHOWN_LINES = 15  # of the output of a program that failed
 
 
@@ -115,6 +121,11 @@ def runtime_variables(environment):
     places = ('CACHEDIR', 'CONFIGDIR', 'TMPDIR')
     kept = ['%s_%s' % (prefix, name) for prefix in RUNTIME_PREFIXES for name in places]
     return [key for key in environment if key.startswith(RUNTIME_PREFIXES) and key not in kept]
+
+
+def callers_variables(environment):
+    """Return the variables by which the caller's environment would change an installation (list of str)."""
+    return [key for key in environment if key.startswith(CALLERS_PREFIXES) or key in CALLERS_NAMES]
 
 
 def escape_value(value):

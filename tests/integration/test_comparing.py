@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import wheel_settings
+from parts import wheel_settings
 from support import CHECKOUT
 
 EBSIF = Path(sys.prefix) / "bin/ebsif"

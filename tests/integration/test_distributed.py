@@ -9,8 +9,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from conftest import TOOLS, part
 from ebsif import site as profiles
+from parts import TOOLS, part
 from slurm import NODES
 from support import CHECKOUT, CONTAINER_FILES, Site
 

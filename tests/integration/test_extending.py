@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import wheel_settings
+from parts import wheel_settings
 from support import make_wheel
 
 MODULE = "Base/1.0-20250101-mine-20260101"

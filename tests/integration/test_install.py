@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import TOOLS, Installed, wheel_settings
+from parts import TOOLS, Installed, wheel_settings
 from support import CHECKOUT, EASYBLOCKS, Site, make_wheel
 
 TEXT = Installed.TEXT

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import TOOLS, Installed, wheel_settings
+from parts import TOOLS, Installed, wheel_settings
 from support import Site, make_wheel
 
 TEXT = Installed.TEXT

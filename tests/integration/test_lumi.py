@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import TOOLS
 from ebsif import catalogue, easyconfig, rendering, selection, site
 from packaging.utils import canonicalize_name
+from parts import TOOLS
 from support import CHECKOUT, Site
 
 FACTS = json.loads((CHECKOUT / "tests/data/lumi-containers.json").read_text())

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import TOOLS, Installed
+from parts import TOOLS, Installed
 from support import Site
 
 TEXT = Installed.TEXT

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import TOOLS
+from parts import TOOLS
 from support import Site
 
 QUOTE, APOSTROPHE, NEWLINE = '"', "'", "new\nline"

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from conftest import TOOLS, Installed
+from parts import TOOLS, Installed
 from support import CHECKOUT, Site
 
 ORDINARY = "nobody"

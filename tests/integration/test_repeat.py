@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from conftest import Installed, wheel_settings
+from parts import Installed, wheel_settings
 from support import make_wheel
 from test_stages import make_sdist
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import TOOLS, Installed, wheel_settings
+from parts import TOOLS, Installed, wheel_settings
 from support import Site
 
 TEXT = Installed.TEXT

@@ -12,8 +12,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from conftest import Installed, wheel_settings
 from packaging.version import Version
+from parts import Installed, wheel_settings
 from support import CHECKOUT, EASYBLOCKS, make_wheel
 
 TEXT = Installed.TEXT

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import TOOLS, Installed
+from parts import TOOLS, Installed
 from support import CONTAINER_FILES, Site, make_wheel
 
 # everything of the shell that activation touches, in one line

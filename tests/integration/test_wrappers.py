@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import TOOLS, Installed, wheel_settings
+from parts import TOOLS, Installed, wheel_settings
 from support import Site, make_wheel
 
 TOOL_TEXT = """

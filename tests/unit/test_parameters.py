@@ -28,6 +28,12 @@ def configuration(tmp_path_factory):
     tempfile.tempdir = tempdir
 
 
+@pytest.fixture(autouse=True)
+def logs(tmp_path, monkeypatch):
+    """Where easyblocks write their logs."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
 @pytest.fixture
 def easyblock(tmp_path):
     """A function that makes an easyblock from the text of an easyconfig."""

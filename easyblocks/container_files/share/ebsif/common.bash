@@ -53,13 +53,14 @@ run_in_container() {
         rocm) [[ ! -e /dev/kfd ]] || gpu=(--rocm) ;;
         cuda) [[ ! -e /dev/nvidiactl ]] || gpu=(--nv) ;;
     esac
-    # of the host's Python, which the container's would take for its own; APPTAINERENV_PYTHONPATH is the way to pass one
-    unset PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONSTARTUP
+    # of the host's Python, loader and shell, which the container's would take for their own; APPTAINERENV_PYTHONPATH is
+    # the way to pass one
+    unset PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONSTARTUP LD_PRELOAD LD_AUDIT BASH_ENV ENV
     # Images that are activated by hand get that here; where the module injects everything it is a no-op, left out. A
     # fixed text: the arguments reach it as arguments.
     if [[ "${SINGULARITYENV_WITH_CONDA:-}" != true ]]; then
         # shellcheck disable=SC2016
-        initialise=(bash -c '[[ ! -r /runscripts/init-conda-venv ]] || source /runscripts/init-conda-venv || exit; exec "$@"'
+        initialise=(bash -p -c '[[ ! -r /runscripts/init-conda-venv ]] || source /runscripts/init-conda-venv || exit; exec "$@"'
             "${0##*/}")
     fi
     # exec, so that a signal for this process is one for the runtime

@@ -17,8 +17,23 @@ make_work_directory() {
     trap 'exit 129' HUP
     trap 'exit 130' INT
     trap 'exit 143' TERM
-    work=$(mktemp -d "$place/.${0##*/}.XXXXXXXX") ||
+    remove_leftovers
+    work=$(mktemp -d "$place/.${0##*/}.${HOSTNAME:-host}.$$.XXXXXXXX") ||
         refuse 4 "can't write in $place: is it read-only, or is the disk or your quota full?"
+}
+
+# Remove what killed commands left in that place: one's own, of processes of this machine that are no more.
+remove_leftovers() {
+    local left pid
+    for left in "$place/.${0##*/}.${HOSTNAME:-host}".*.*; do
+        pid=${left%.*}
+        pid=${pid##*.}
+        if [[ "$pid" =~ ^[0-9]+$ && -d "$left" && -O "$left" && ! -d "/proc/$pid" ]]; then
+            work=$left
+            remove_work_directory
+        fi
+    done
+    work=
 }
 
 remove_work_directory() {
