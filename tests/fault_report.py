@@ -1,0 +1,127 @@
+"""What became of each fault that the tests in tests/faults have caused: a table, and the same as JSON."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+COLUMNS = ("cases", "survived", "lost data", "wrong message")
+
+
+def pytest_addoption(parser):
+    """Options of the fault tests."""
+    group = parser.getgroup("faults")
+    group.addoption("--every-point", action="store_true", help="kill at every point, not at some")
+    group.addoption("--faults-report", type=Path, metavar="FILE", help="write a report as JSON and print it as a table")
+
+
+def pytest_configure(config):
+    """Collect the cases of all workers where the report is written."""
+    if not hasattr(config, "workerinput") and config.getoption("--faults-report"):
+        config.pluginmanager.register(Report(config.getoption("--faults-report")), "fault-report")
+
+
+class Case:
+    """
+    One fault.
+
+    Parameters
+    ----------
+    group : str
+        What is done, as it appears in the table.
+    name : str
+        Where or how it goes wrong.
+    """
+
+    def __init__(self, group, name):
+        self.data = {"group": group, "case": name, "lost data": [], "wrong message": []}
+
+    def kept(self, condition, what):
+        """Whatever was there or is said to be there has to be; else the case fails as one that lost data."""
+        if not condition:
+            self.data["lost data"].append(str(what))
+
+    def said(self, text, *expected):
+        """The message has to say this; else the case fails as one with a wrong message."""
+        for part in expected:
+            if part not in text:
+                self.data["wrong message"].append(f"no {part!r} in {text[-1500:]!r}")
+
+    def shown(self, condition, what):
+        """A condition on what a person is shown."""
+        if not condition:
+            self.data["wrong message"].append(str(what))
+
+    def check(self):
+        """Fail if anything is wrong."""
+        wrong = [f"{kind}: {what}" for kind in ("lost data", "wrong message") for what in self.data[kind]]
+        assert not wrong, f"{self.data['group']}, {self.data['case']}:\n" + "\n".join(wrong)
+
+
+@pytest.fixture
+def fault(request):
+    """A function that begins a case; when the test ends, all are in the report, and one that went wrong fails it."""
+    cases = []
+
+    def begin(group, name):
+        cases.append(Case(group, name))
+        return cases[-1]
+
+    yield begin
+    # a test that was stopped by an exception has not survived its last case
+    failed = getattr(request.node, "failed_in_call", True)
+    if failed and cases and not cases[-1].data["lost data"]:
+        cases[-1].data["lost data"].append("the test was stopped")
+    request.node.user_properties += [("fault", case.data) for case in cases]
+    for case in cases:
+        if not failed:
+            case.check()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Let the fixture know how the test ended."""
+    outcome = yield
+    if call.when == "call":
+        item.failed_in_call = outcome.get_result().failed
+
+
+class Report:
+    """The report of a run."""
+
+    def __init__(self, path):
+        self.path = path
+        self.cases = []
+
+    def pytest_runtest_logreport(self, report):
+        """Collect the cases of a test."""
+        if report.when == "teardown":
+            self.cases += [value for name, value in report.user_properties if name == "fault"]
+
+    def pytest_terminal_summary(self, terminalreporter):
+        """Write the report."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(json.dumps({"summary": self.summary, "cases": self.cases}, indent=2) + "\n")
+        terminalreporter.write_line(table(self.summary))
+
+    @property
+    def summary(self):
+        """Numbers by group (dict of dict)."""
+        groups = {}
+        for case in sorted(self.cases, key=lambda case: case["group"]):
+            row = groups.setdefault(case["group"], dict.fromkeys(COLUMNS, 0))
+            row["cases"] += 1
+            row["lost data"] += bool(case["lost data"])
+            row["wrong message"] += bool(case["wrong message"])
+            row["survived"] += not case["lost data"] and not case["wrong message"]
+        return groups
+
+
+def table(summary):
+    """Return numbers by group as a table (str)."""
+    rows = [[group, *(str(row[column]) for column in COLUMNS)] for group, row in summary.items()]
+    rows.append(["all", *(str(sum(row[column] for row in summary.values())) for column in COLUMNS)])
+    widths = [max(map(len, column)) for column in zip(("", *COLUMNS), *rows)]
+    return "\n".join(
+        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))])
+        for row in [("", *COLUMNS), *rows])

@@ -1,0 +1,281 @@
+"""kill -9 at every point: of an installation, of installing again, of make-squashfs and unmake-squashfs."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from parts import Installed, wheel_settings
+from support import CONTAINER_FILES
+
+HERE = Path(__file__).parent
+TEXT = Installed.TEXT
+SOME = 25  # points of the loops over commands, without --every-point
+
+# Points of the loops over installations, without --every-point: where something is half-done.
+FIRST = [r"opened .*/1\.0/example\.sif\.partial", "in .* venv .*/user-software/", "in .* pip .*install",
+         "in .*/make-squashfs ", r"opened .*/lock\.json", r"opened .*\.unfinished", r"rename .*\.unfinished"]
+AGAIN = [r"opened .*/1\.0\.replace/example\.sif\.partial", "in .*/make-squashfs ", r"opened .*\.unfinished",
+         r"rename .*/\.1\.0\.lua\.unfinished", r"rmdir .*/1\.0\.replace", r"remove .*/1\.0\.replace/"]
+
+
+def spread(number, every):
+    """The points of a loop: all, or some that are spread evenly, first and last included."""
+    return range(1, number + 1) if every else sorted({1 + i * (number - 1) // (SOME - 1) for i in range(SOME)})
+
+
+def chosen(points, every, patterns):
+    """Numbers of points: all, or for each pattern that of the last one like it."""
+    if every:
+        return list(range(1, len(points) + 1))
+    found = []
+    for pattern in patterns:
+        found.append(max(number for number, point in enumerate(points, 1) if re.search(pattern, point)))
+    return sorted(set(found))
+
+
+# --- make-squashfs and unmake-squashfs
+
+
+def content(root):
+    """Every file below a directory with its content; what works in progress left does not count."""
+    return {str(path.relative_to(root)): path.read_bytes() if path.is_file() else None for path in root.rglob("*")}
+
+
+@pytest.fixture
+def installation(tmp_path):
+    """An installation with user software of some files."""
+    root = tmp_path / "installation"
+    shutil.copytree(CONTAINER_FILES, root)
+    for number in range(20):
+        path = root / f"user-software/venv/lib/module-{number}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(os.urandom(1000))
+    return root
+
+
+def run_killed(command, at, counter):
+    """Run a command of an installation with kill -9 at a point; return the CompletedProcess."""
+    environment = dict(os.environ, BASH_ENV=str(HERE / "points.bash"), KILL_AT=str(at), COUNT=str(counter))
+    # bash itself: the script's own first line tells it to ignore BASH_ENV
+    return subprocess.run(["bash", command], env=environment, capture_output=True, text=True, check=False,
+                          start_new_session=True, timeout=60)
+
+
+def left(root):
+    """What work in progress left."""
+    return [path.name for path in root.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("name", ["make-squashfs", "unmake-squashfs"])
+def test_squashfs_commands(installation, tmp_path, name, fault, request):
+    """S002-31: both are whole or not there, nothing is lost, and a second attempt succeeds and cleans up."""
+    command = installation / "bin" / name
+    software, squashfs = installation / "user-software", installation / "user-software.squashfs"
+    before = content(software)
+    if name.startswith("un"):
+        subprocess.run([installation / "bin/make-squashfs"], check=True, capture_output=True)
+        shutil.rmtree(software)
+
+    def attempt(at):
+        made = squashfs if name == "make-squashfs" else software
+        if made.exists():
+            shutil.rmtree(made) if made.is_dir() else made.unlink()
+        return made, run_killed(command, at, tmp_path / "count")
+
+    assert attempt(0)[1].returncode == 0
+    number = int((tmp_path / "count").read_text())
+    assert number > 40
+    killed = 0
+    for at in spread(number, request.config.getoption("--every-point")):
+        case = fault(f"kill -9 in {name}", f"command {at} of {number}")
+        made, result = attempt(at)
+        killed += result.returncode == -9
+        whole = made.exists()
+        if name == "make-squashfs":
+            case.kept(content(software) == before, "the directory")
+            case.kept(not whole or unpacked(squashfs, tmp_path) == before, "a part of a SquashFS file")
+        else:
+            case.kept(unpacked(squashfs, tmp_path) == before, "the SquashFS file")
+            case.kept(not whole or content(software) == before, "a part of a directory")
+        again = subprocess.run([command], capture_output=True, text=True, check=False, timeout=60)
+        if whole:
+            case.said(again.stderr, " exists: remove ")
+        else:
+            case.kept(again.returncode == 0, again.stderr)
+            case.said(again.stderr, "unpacked " if name.startswith("un") else f"made {squashfs}")
+            case.kept(left(installation) == [], left(installation))
+        case.kept((unpacked(squashfs, tmp_path) if name == "make-squashfs" else content(software)) == before, "both")
+    assert killed > 20
+
+
+def unpacked(squashfs, tmp_path):
+    """The content of a SquashFS file, None if it can't be read."""
+    target = tmp_path / "unpacked"
+    result = subprocess.run(["unsquashfs", "-no-progress", "-d", target, squashfs], capture_output=True, check=False)
+    found = content(target) if result.returncode == 0 else None
+    shutil.rmtree(target, ignore_errors=True)
+    return found
+
+
+@pytest.mark.parametrize(("name", "program", "unfinished"), [
+    ("make-squashfs", "mksquashfs", "new"), ("unmake-squashfs", "unsquashfs", "new")])
+def test_in_the_middle_of_the_work(installation, tmp_path, name, program, unfinished, fault):
+    """Killed while mksquashfs or unsquashfs writes: only the work directory has a part, and it goes the next time."""
+    (installation / "user-software/big").write_bytes(os.urandom(60_000_000))
+    if name.startswith("un"):
+        subprocess.run([installation / "bin/make-squashfs"], check=True, capture_output=True)
+        shutil.rmtree(installation / "user-software")
+    case = fault(f"kill -9 in {name}", f"while {program} writes")
+    shim = tmp_path / "shim"
+    shim.mkdir()
+    # kills the group as soon as there is something
+    (shim / program).write_text(
+        f"#!/bin/bash\nPATH=${{PATH#*:}}\nif [[ \"$*\" != */new* || $* == '-l '* ]]; then exec {program} \"$@\"; fi\n"
+        f"{program} \"$@\" &\nuntil [[ $(du -s {installation}/.{name}.*/{unfinished} | cut -f 1) -gt 1000 ]]; do\n"
+        "    kill -0 $! || exit 0\ndone\nkill -KILL 0\n")
+    (shim / program).chmod(0o755)
+    result = subprocess.run([installation / "bin" / name], capture_output=True, text=True, check=False, timeout=60,
+                            start_new_session=True, env=dict(os.environ, PATH=f"{shim}:{os.environ['PATH']}"))
+    assert result.returncode == -9, result.stderr
+    assert len(left(installation)) == 1
+    made = installation / ("user-software" if name.startswith("un") else "user-software.squashfs")
+    case.kept(not made.exists(), "a part is where the whole should be")
+    again = subprocess.run([installation / "bin" / name], capture_output=True, text=True, check=False, timeout=60)
+    case.kept(again.returncode == 0 and made.exists(), again.stderr)
+    case.kept(left(installation) == [], left(installation))
+
+
+# --- installations
+
+
+class Loop:
+    """Installations of one module at a site, killed at one point after the other."""
+
+    def __init__(self, site, wheels, tmp_path):
+        self.site = site
+        self.wheels = wheels
+        self.points_file = tmp_path / "points"
+        self.root = site.prefix / "eb/software/Example/1.0"
+        self.requirement = "hello"
+
+    @property
+    def easyconfig(self):
+        """The easyconfig as it is now."""
+        return self.site.easyconfig(TEXT + f"requirements = [{self.requirement!r}]\n")
+
+    def eb(self, at=None, *options, check=False):
+        """Run eb, with kill -9 at a point; return the CompletedProcess."""
+        variables = wheel_settings(self.wheels)
+        if at is not None:
+            watched = (self.site.prefix / "eb/software", self.site.prefix / "eb/modules")
+            variables.update(KILL_AT=at, POINTS=self.points_file, WATCH=":".join(map(str, watched)),
+                             PYTHONPATH=HERE / "killed")
+        # a process group of its own: that is what is killed
+        command = ["setsid", "--wait", "eb", *self.site.eb_options, self.easyconfig, *options]
+        return self.site.run(command, check=check, **variables)
+
+    def points(self, *options):
+        """The points of an installation that is not killed (list of str)."""
+        self.points_file.unlink(missing_ok=True)
+        self.eb(0, *options, check=True)
+        return self.points_file.read_text().splitlines()
+
+    def works(self):
+        """Whether the module loads and runs; what it says otherwise."""
+        script = "module load Example/1.0 && singularity exec $SIF python -c 'import hello'"
+        result = self.site.bash(script, check=False)
+        return result.returncode == 0, result.stderr
+
+    @property
+    def module(self):
+        """The module file."""
+        return self.site.modules / "Example/1.0.lua"
+
+    def remove(self):
+        """Remove what was installed."""
+        shutil.rmtree(self.site.prefix / "eb/software", ignore_errors=True)
+        shutil.rmtree(self.site.prefix / "eb/modules", ignore_errors=True)
+
+    @property
+    def beside(self):
+        """What is beside the installation."""
+        return sorted(path.name for path in self.root.parent.iterdir() if path != self.root)
+
+    def check_locks(self, case, result):
+        """No lock is left, and one that was is told of."""
+        locks = self.site.prefix / "eb/software/.locks"
+        case.kept(not locks.exists() or not list(locks.iterdir()), "a lock is left")
+        case.kept(result.returncode == 0, result.stdout[-1500:] + result.stderr)
+
+
+@pytest.mark.parametrize("part", [0, 1])
+@pytest.mark.timeout(7200)
+def test_a_first_installation(site, wheels, tmp_path, fault, request, part):
+    """There is no module, or a complete one; a second attempt needs no option and succeeds."""
+    loop = Loop(site, wheels, tmp_path)
+    points = loop.points()
+    assert any("1.0.lua" in point for point in points)
+    assert sum("apptainer" in point for point in points) > 10
+    killed = 0
+    for at in chosen(points, request.config.getoption("--every-point"), FIRST)[part::2]:
+        case = fault("kill -9 in a first installation", shortened(points[at - 1], site))
+        loop.remove()
+        killed += loop.eb(at).returncode != 0
+        complete = loop.module.exists()
+        if complete:
+            works, said = loop.works()
+            case.kept(works, f"a module that does not work: {said}")
+        else:
+            case.kept(loop.site.bash("module load Example/1.0", check=False).returncode != 0, "half a module")
+        # with a module that is complete eb has nothing to do
+        again = loop.eb(None, *(["--rebuild"] if complete else []))
+        loop.check_locks(case, again)
+        works, said = loop.works()
+        case.kept(works, said)
+        case.kept(loop.beside == [], loop.beside)
+    assert killed
+
+
+@pytest.mark.parametrize("part", [0, 1])
+@pytest.mark.timeout(7200)
+def test_installing_again(site, wheels, tmp_path, fault, request, part, base_image):
+    """The earlier installation works, or the new one does; what a person added is kept; the second attempt succeeds."""
+    loop = Loop(site, wheels, tmp_path)
+    (site.sources / "other.sif").symlink_to(base_image)
+    loop.eb(check=True)
+    points = loop.points("--rebuild")
+    assert any(point.startswith("os.rename") and "1.0.lua" in point for point in points)
+    for number, at in enumerate(chosen(points, request.config.getoption("--every-point"), AGAIN)[part::2]):
+        case = fault("kill -9 in installing again", shortened(points[at - 1], site))
+        # other packages, and an image of another name
+        loop.requirement = ("greeting", "hello")[number % 2]
+        mine = f"mine {number}"
+        (loop.root / "user-software").mkdir(exist_ok=True)
+        (loop.root / "user-software" / f"mine-{number}").write_text(mine)
+        loop.eb(at, "--rebuild")
+        works, said = loop.works()
+        case.kept(works, f"neither the earlier installation nor the new one works: {said}")
+        case.kept(holds(loop.root.parent, f"mine-{number}", mine), "what a person added")
+        again = loop.eb(None, "--rebuild")
+        loop.check_locks(case, again)
+        works, said = loop.works()
+        case.kept(works, said)
+        case.kept(holds(loop.root.parent, f"mine-{number}", mine), "what a person added, by the second attempt")
+        # what was set aside stays, nothing else does
+        case.kept([name for name in loop.beside if name.startswith("1.0.repl")] == [], loop.beside)
+        for path in loop.root.parent.glob("1.0.*user-software"):
+            shutil.rmtree(path)
+
+
+def shortened(point, site):
+    """A point as a person reads it."""
+    point = point.replace(str(site.prefix), "")
+    return point if len(point) < 200 else f"{point[:60]} ... {point[-130:]}"
+
+
+def holds(folder, name, text):
+    """Whether a file of that name with that text is anywhere below a folder."""
+    return any(path.read_text() == text for path in folder.rglob(name))
