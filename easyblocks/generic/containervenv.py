@@ -12,6 +12,7 @@ import glob
 import os
 import re
 
+from easybuild.easyblocks.generic.containerdiagnosis import ContainerDiagnosis
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall, container_files
 from easybuild.easyblocks.generic.containerlint import ContainerLint
 from easybuild.easyblocks.generic.containerload import INIT_NONE, PLACE_VARIABLE, module_container_variable
@@ -24,10 +25,11 @@ from easybuild.easyblocks.generic.containerusersoftware import DIRECTORY, FILE_T
 from easybuild.easyblocks.generic.containerusersoftware import set_file_times, share_files
 from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_msg, print_warning
-from easybuild.tools.config import build_option
+from easybuild.tools.config import ERROR, build_option
 from easybuild.tools.environment import restore_env
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, copy_dir, copy_file, mkdir, remove_dir
-from easybuild.tools.filetools import which, write_file
+from easybuild.tools.filetools import apply_regex_substitutions, which, write_file
+from easybuild.tools.run import RunShellCmdError
 from easybuild.tools.utilities import nub, trace_msg
 
 PROTECT_ALL = 'all'
@@ -36,6 +38,11 @@ PROTECT_ALL = 'all'
 JOB_VARIABLES = ('SLURM_JOB_ID', 'PBS_JOBID')
 JOB_COMMANDS = ('sbatch', 'qsub')
 HEAVY_HERE_VARIABLE = 'EBSIF_HEAVY_HERE'
+
+
+# Makes a venv with a pip of its own, as `python3 -m venv --system-site-packages` does: the packages of the image are
+# seen only after that. Here pip is a step of its own, because venv keeps to itself what went wrong with it. For sh.
+MAKE_VENV = 'python3 -m venv --without-pip "$1" && exec "$1/bin/python3" -Im ensurepip --upgrade --default-pip'
 
 
 class ContainerVenv(ContainerInstall):
@@ -249,7 +256,15 @@ class ContainerVenv(ContainerInstall):
             If it still does not see all.
         """
         trace_msg("making the venv %s in the container" % self.venv)
-        self.run_with_user_software(['python3', '-m', 'venv', '--system-site-packages', self.venv])
+        try:
+            self.run_with_user_software(['sh', '-c', MAKE_VENV, 'sh', self.venv])
+        except RunShellCmdError as err:
+            diagnosis = ContainerDiagnosis((err.output or '') + (err.stderr or ''), '')
+            raise EasyBuildError("The venv can't be made in the container%s. The output is above and in the log.",
+                                 ': ' + diagnosis.text if diagnosis.text else '')
+        configuration = os.path.join(self.user_software, 'venv', self.venv_name, 'pyvenv.cfg')
+        apply_regex_substitutions(configuration, [(r'^(include-system-site-packages) = false$', r'\1 = true')],
+                                  backup=False, on_missing_match=ERROR)
         (lib,) = glob.glob(os.path.join(self.user_software, 'venv', self.venv_name, 'lib', 'python3*'))
         folder = os.path.join(lib, 'site-packages')
         for path in sorted(glob.glob(os.path.join(container_files(), 'site-packages', 'ebsif_*'))):

@@ -151,6 +151,13 @@ def test_in_the_middle_of_the_work(installation, tmp_path, name, program, unfini
 # --- installations
 
 
+def pytest_generate_tests(metafunc):
+    """A loop over all points is for several processes."""
+    if "part" in metafunc.fixturenames:
+        number = 4 if metafunc.config.getoption("--every-point") else 1
+        metafunc.parametrize("part", [(index, number) for index in range(number)])
+
+
 class Loop:
     """Installations of one module at a site, killed at one point after the other."""
 
@@ -211,7 +218,6 @@ class Loop:
         case.kept(result.returncode == 0, result.stdout[-1500:] + result.stderr)
 
 
-@pytest.mark.parametrize("part", [0, 1])
 @pytest.mark.timeout(7200)
 def test_a_first_installation(site, wheels, tmp_path, fault, request, part):
     """There is no module, or a complete one; a second attempt needs no option and succeeds."""
@@ -220,7 +226,7 @@ def test_a_first_installation(site, wheels, tmp_path, fault, request, part):
     assert any("1.0.lua" in point for point in points)
     assert sum("apptainer" in point for point in points) > 10
     killed = 0
-    for at in chosen(points, request.config.getoption("--every-point"), FIRST)[part::2]:
+    for at in chosen(points, request.config.getoption("--every-point"), FIRST)[part[0] :: part[1]]:
         case = fault("kill -9 in a first installation", shortened(points[at - 1], site))
         loop.remove()
         killed += loop.eb(at).returncode != 0
@@ -239,7 +245,6 @@ def test_a_first_installation(site, wheels, tmp_path, fault, request, part):
     assert killed
 
 
-@pytest.mark.parametrize("part", [0, 1])
 @pytest.mark.timeout(7200)
 def test_installing_again(site, wheels, tmp_path, fault, request, part, base_image):
     """The earlier installation works, or the new one does; what a person added is kept; the second attempt succeeds."""
@@ -248,7 +253,7 @@ def test_installing_again(site, wheels, tmp_path, fault, request, part, base_ima
     loop.eb(check=True)
     points = loop.points("--rebuild")
     assert any(point.startswith("os.rename") and "1.0.lua" in point for point in points)
-    for number, at in enumerate(chosen(points, request.config.getoption("--every-point"), AGAIN)[part::2]):
+    for number, at in enumerate(chosen(points, request.config.getoption("--every-point"), AGAIN)[part[0] :: part[1]]):
         case = fault("kill -9 in installing again", shortened(points[at - 1], site))
         # other packages, and an image of another name
         loop.requirement = ("greeting", "hello")[number % 2]

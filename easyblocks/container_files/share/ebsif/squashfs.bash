@@ -67,6 +67,15 @@ show_progress() {
     fi
 }
 
+# run PROGRAM ARGUMENT...: run it; `said` is the end of what it printed as errors. In memory: the disk may be full.
+run() {
+    local status=0
+    { said=$("$@" 2>&1 >&3 </dev/null); } 3>"$chatter" || status=$?
+    # shellcheck disable=SC2034  # for the command that sources this
+    said=$(printf '%s\n' "$said" | tail -n 5)
+    return "$status"
+}
+
 # True if a group shares this place: it may write here, and what is made here belongs to it (set-gid).
 is_shared() {
     [[ -g "$place" && $(stat -c %A -- "$place") == ?????w* ]]

@@ -1,0 +1,260 @@
+"""Programs that are missing or fail, images that are damaged, disappear or change, pip that fails, a wrong clock."""
+
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from parts import TOOLS, Installed, wheel_settings
+from support import Site
+
+TEXT = Installed.TEXT
+WORKS = "module load Example/1.0 && singularity exec $SIF python -c 'import hello'"
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory, base_image, wheels):
+    """A site with an installation that works, and has to work after each of the tests that share it."""
+    site = Site(tmp_path_factory.mktemp("before") / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
+    (site.sources / "example.sif").symlink_to(base_image)
+    site.eb(site.easyconfig(TEXT + "requirements = ['hello']\n"), **wheel_settings(wheels))
+    return site
+
+
+@pytest.fixture
+def installed_before(before):
+    """A function that tells whether the earlier installation still works, and what is said otherwise."""
+
+    def works():
+        result = before.bash(WORKS, check=False)
+        beside = [path.name for path in (before.prefix / "eb/software/Example").iterdir()]
+        return result.returncode == 0 and beside == ["1.0"], f"{result.stderr} {beside}"
+
+    assert works()[0]
+    return works
+
+
+def shim(folder, name, text):
+    """A program in front of the real one, which is `real`; the value is PATH."""
+    folder.mkdir(exist_ok=True)
+    real = shutil.which(name)
+    (folder / name).write_text(f"#!/bin/bash\nreal={real}\n{text}\n")
+    (folder / name).chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+def without(folder, *names):
+    """PATH with all programs of this machine but some."""
+    folder.mkdir()
+    for directory in reversed(os.environ["PATH"].split(":")):
+        for path in Path(directory).glob("*"):
+            if path.name not in names:
+                link = folder / path.name
+                link.unlink(missing_ok=True)
+                link.symlink_to(path)
+    return str(folder)
+
+
+BROKEN = {
+    "runtime missing": (lambda folder: without(folder, "apptainer", "singularity"), "Neither 'apptainer' nor"),
+    "runtime failing": (lambda folder: shim(folder, "apptainer", "echo FATAL: out of order >&2; exit 255"),
+                        "out of order"),
+    "runtime killed": (lambda folder: shim(folder, "apptainer", "kill -KILL $$"), "failed with exit code"),
+    "mksquashfs missing": (lambda folder: without(folder, "mksquashfs"), "mksquashfs"),
+    "mksquashfs failing": (lambda folder: shim(folder, "mksquashfs", "echo FATAL ERROR: no >&2; exit 1"),
+                           "mksquashfs failed (status 1)"),
+    "mksquashfs writes too little": (
+        lambda folder: shim(folder, "mksquashfs", '"$real" "$@"; truncate -s 1000 "$2"'), "can't be read back"),
+    "unsquashfs missing": (lambda folder: without(folder, "unsquashfs"), "unsquashfs not found on PATH"),
+    "unsquashfs failing": (lambda folder: shim(folder, "unsquashfs", "exit 1"), "can't be read back"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_program_that_is_missing_or_fails(before, wheels, tmp_path, installed_before, fault, name):
+    """Installing again stops with a message, the earlier installation works."""
+    case = fault("broken programs", name)
+    path, expected = BROKEN[name]
+    environment = dict(wheel_settings(wheels), PATH=f"{before.venv}/bin:{path(tmp_path / 'programs')}")
+    text = TEXT + "requirements = ['greeting']\n"
+    result = before.eb(before.easyconfig(text), "--rebuild", check=False, **environment)
+    case.shown(result.returncode != 0, "eb said nothing of it")
+    case.said(result.stdout + result.stderr, expected)
+    case.kept(*installed_before())
+
+
+# --- images
+
+
+def truncated(image, path):
+    """Without its last tenth."""
+    size = image.stat().st_size
+    with image.open("rb") as whole:
+        path.write_bytes(whole.read(size - size // 10))
+
+
+def encrypted(image, path):
+    """With a file system that the header of the SIF calls encrypted (type 5); the key is nowhere."""
+    data = bytearray(image.read_bytes())
+    # descriptors of 585 bytes from 4096 on: data type 0x4004 is a partition, whose file system is in `extra`
+    # (SIF 1.0 specification, as sif(1) of SingularityCE and Apptainer has it)
+    for start in range(4096, 4096 + 585 * 48, 585):
+        if struct.unpack_from("<i", data, start)[0] == 0x4004:
+            extra = start + 585 - 384
+            assert struct.unpack_from("<i", data, extra)[0] == 1
+            struct.pack_into("<i", data, extra, 5)
+    path.write_bytes(data)
+
+
+IMAGES = {
+    "truncated": truncated,
+    "encrypted": encrypted,
+    "empty": lambda image, path: path.write_bytes(b""),
+    "a text": lambda image, path: path.write_text("<html>404 not found</html>\n" * 1000),
+    "a directory": lambda image, path: path.mkdir(),
+}
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_an_image_that_is_none(before, wheels, base_image, installed_before, fault, name):
+    """Installing again stops with a message that names the image, the earlier installation works."""
+    case = fault("damaged images", name)
+    IMAGES[name](base_image, before.sources / f"{name}.sif")
+    text = TEXT.replace("example.sif", f"{name}.sif") + "requirements = ['hello']\n"
+    result = before.eb(before.easyconfig(text), "--rebuild", check=False, **wheel_settings(wheels))
+    case.shown(result.returncode != 0, "eb said nothing of it")
+    case.said(result.stdout + result.stderr, f"{name}.sif")
+    case.kept(*installed_before())
+
+
+def test_an_image_that_goes_while_a_job_runs(site, wheels, base_image, fault):
+    """The job goes on with the files it has; the next load says what is gone; a copy put back is found."""
+    site.eb(site.easyconfig(TEXT + "requirements = ['hello']\n"), **wheel_settings(wheels))
+    image = site.prefix / "eb/software/Example/1.0/example.sif"
+    for name in ("removed", "replaced by another", "overwritten by a rename"):
+        case = fault("images that change while a job runs", name)
+        with running(site, "import time; print(1, flush=True); input(); import hello, json.tool; print(2)") as job:
+            kept = image.rename(image.with_name("kept"))
+            if name == "replaced by another":
+                shutil.copy(base_image, image)
+            elif name != "removed":
+                shutil.copy(base_image, image.with_name("new"))
+                image.with_name("new").rename(image)
+            output, errors = job.communicate("\n", timeout=60)
+        case.kept((output, job.returncode) == ("2\n", 0), errors)
+        if name == "removed":
+            result = site.bash(WORKS, check=False)
+            case.shown(result.returncode != 0 and "example.sif" in result.stderr, result.stderr)
+        kept.rename(image)
+        case.kept(site.bash(WORKS, check=False).returncode == 0, "the module after it")
+
+
+def running(site, code):
+    """A job in the container of the module that has started; it goes on with a line on standard input."""
+    prelude = f"{site.tool.init}\nmodule use '{site.modules}'\nmodule load Example/1.0\n"
+    job = subprocess.Popen(
+        ["bash", "--noprofile", "--norc", "-c", f'{prelude}exec singularity exec $SIF python -c "{code}"'],
+        env=site.environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert job.stdout.readline() == "1\n", job.communicate()
+    return job
+
+
+def test_user_software_that_changes_while_a_program_runs_from_it(site, wheels, fault):
+    """make-squashfs anew under a running program: it ends well, the next one has what is new."""
+    case = fault("user software that changes while a program runs", "a new SquashFS file")
+    site.eb(site.easyconfig(TEXT + "requirements = ['greeting']\n"), **wheel_settings(wheels))
+    with running(site, "print(1, flush=True); input(); import greeting, hello; print(2)") as job:
+        site.bash("module load Example/1.0\nset -e\nunmake-squashfs\nrm $CONTAINERROOT/user-software.squashfs\n"
+                  "echo 'VALUE = 3' >$CONTAINERROOT/user-software/venv/pytorch/lib/python3.11/site-packages/more.py\n"
+                  "make-squashfs")
+        output, errors = job.communicate("\n", timeout=60)
+    case.kept((output, job.returncode) == ("2\n", 0), errors)
+    code = "import more, greeting; print(more.VALUE)"
+    result = site.bash(f"module load Example/1.0; singularity exec $SIF python -c '{code}'")
+    case.kept(result.stdout == "3\n", result.stdout)
+
+
+# --- pip, the network, the clock
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_a_stage_that_fails(before, wheels, installed_before, fault, failing):
+    """In the first, a middle or the last stage: the message names it; the earlier installation works."""
+    case = fault("pip fails", f"in stage {failing + 1} of 3")
+    names = ("hello", "greeting", "byhand")
+    stages = [{"name": f"part{number}", "requirements": name} for number, name in enumerate(names)]
+    stages[failing]["requirements"] += "\nno-such-package"
+    easyconfig = before.easyconfig(TEXT + f"requirements = {stages!r}\n")
+    result = before.eb(easyconfig, "--rebuild", check=False, **wheel_settings(wheels))
+    said = result.stdout + result.stderr
+    case.shown(result.returncode != 0, "eb said nothing of it")
+    case.said(said, f"pip failed in stage 'part{failing}'", "no-such-package")
+    case.kept(*installed_before())
+
+
+def test_no_network(before, installed_before, fault):
+    """Nothing answers at the address of the index: said so; the earlier installation works."""
+    case = fault("no network", "the index can't be reached")
+    settings = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_FIND_LINKS": "/nowhere", "PIP_RETRIES": "0"}
+    result = before.eb(before.easyconfig(TEXT + "requirements = ['nothing']\n"), "--rebuild", check=False, **settings)
+    case.said(result.stdout + result.stderr, "there is no network here")
+    case.kept(*installed_before())
+
+
+def test_a_clock_in_the_past(site, wheels, fault):
+    """The clock of this machine stands before any date of a file: installing, and again, and packing work."""
+    case = fault("clock in the past", "1975")
+    easyconfig = site.easyconfig(TEXT)
+    eb = ["faketime", "1975-06-01 00:00:00", "eb", *site.eb_options, easyconfig]
+    for options in ([], ["--rebuild"]):
+        result = site.run([*eb, *options], check=False, **wheel_settings(wheels))
+        case.kept(result.returncode == 0, result.stdout[-1500:] + result.stderr)
+    pack = "module load Example/1.0; faketime '1975-06-01 00:00:00' make-squashfs && singularity exec $SIF python -c 1"
+    case.kept(site.bash(pack, check=False).returncode == 0, "make-squashfs")
+
+
+def test_a_read_only_installation(site, wheels, fault):
+    """Nothing can be written there: commands and pip say so, the module works as it is."""
+    site.eb(site.easyconfig(TEXT), **wheel_settings(wheels))
+    root = site.prefix / "eb/software/Example/1.0"
+    script = "\n".join([
+        f"mount --bind {root} {root}", f"mount -o remount,bind,ro {root}", site.tool.init,
+        f"module use {site.modules}", "module load Example/1.0",
+        "make-squashfs; echo make-squashfs $?", f"singularity exec -B {wheels} $SIF pip install --no-index "
+        f"--find-links {wheels} byhand 2>&1; echo pip $?",
+        "singularity exec $SIF python -c 'import numpy'; echo works $?"])
+    result = site.run(["unshare", "--mount", "--map-root-user", "bash", "--noprofile", "--norc", "-c", script])
+    case = fault("read-only installation", "make-squashfs")
+    case.said(result.stdout, "make-squashfs 4")
+    case.said(result.stderr, f"can't write in {root}: is it read-only")
+    case = fault("read-only installation", "pip")
+    case.shown("pip 0" not in result.stdout and "ead-only" in result.stdout, result.stdout)
+    case = fault("read-only installation", "use")
+    case.kept("works 0" in result.stdout, result.stdout)
+
+
+def test_a_signal_in_the_middle(before, wheels, installed_before, fault):
+    """Ctrl-C while pip runs: eb ends, no process is left, nothing is half-made, the earlier installation works."""
+    case = fault("signals", "INT in pip")
+    stages = [{"requirements": "greeting", "post": [["sh", "-c", "echo in the middle; exec sleep 57.25"]]}]
+    command = ["eb", *before.eb_options, before.easyconfig(TEXT + f"requirements = {stages!r}\n"), "--rebuild"]
+    environment = {**before.environment, **{key: str(value) for key, value in wheel_settings(wheels).items()}}
+    with subprocess.Popen([str(word) for word in command], env=environment, cwd=before.work, text=True,
+                          start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as job:
+        while sleeping() == []:
+            assert job.poll() is None, job.communicate()
+        os.killpg(job.pid, signal.SIGINT)
+        job.communicate(timeout=60)
+    case.shown(job.returncode != 0, "status 0")
+    case.kept(sleeping() == [], "a process is left")
+    case.kept(*installed_before())
+
+
+def sleeping():
+    """Processes of the test above."""
+    found = subprocess.run(["pgrep", "-f", "^sleep 57.25"], capture_output=True, text=True, check=False).stdout
+    return found.split()

@@ -1,0 +1,99 @@
+"""At the same time: two make-squashfs, two eb, an installation and people who use the module."""
+
+import json
+import os
+import shutil
+import subprocess
+
+from parts import Installed, wheel_settings
+from support import CONTAINER_FILES
+
+TEXT = Installed.TEXT
+
+
+def test_two_make_squashfs(tmp_path, fault):
+    """One file comes out, which is whole; nothing is left beside it."""
+    case = fault("at once", "two make-squashfs")
+    root = tmp_path / "installation"
+    shutil.copytree(CONTAINER_FILES, root)
+    (root / "user-software").mkdir()
+    for number in range(200):
+        (root / f"user-software/{number}").write_bytes(os.urandom(20_000))
+    command = [root / "bin/make-squashfs"]
+    both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [one.communicate(timeout=60)[1] for one in both]
+    case.shown(all(one.returncode in (0, 3) for one in both), said)
+    case.kept(0 in [one.returncode for one in both], said)
+    subprocess.run(["unsquashfs", "-no-progress", "-d", tmp_path / "out", root / "user-software.squashfs"], check=True,
+                   capture_output=True)
+    same = subprocess.run(["diff", "-r", root / "user-software", tmp_path / "out"], capture_output=True, check=False)
+    case.kept(same.returncode == 0, same.stdout)
+    case.kept([path.name for path in root.iterdir() if path.name.startswith(".")] == [], "work directories")
+
+
+def start(site, command, wheels):
+    """Start a command of a site."""
+    environment = {**site.environment, **{key: str(value) for key, value in wheel_settings(wheels).items()}}
+    return subprocess.Popen([str(word) for word in command], env=environment, cwd=site.work, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def test_two_installations(site, wheels, fault):
+    """One installs, the other says that there is a lock; what comes out is whole, and no lock is left."""
+    case = fault("at once", "two eb")
+    command = ["eb", *site.eb_options, site.easyconfig(TEXT + "requirements = ['hello']\n")]
+    both = [start(site, command, wheels) for _ in range(2)]
+    said = [one.communicate(timeout=120)[0] for one in both]
+    codes = sorted(one.returncode for one in both)
+    case.kept(codes[0] == 0, said)
+    if codes[1]:
+        loser = next(text for one, text in zip(both, said) if one.returncode)
+        case.said(loser, "already exists, aborting")
+    result = site.bash("module load Example/1.0 && singularity exec $SIF python -c 'import hello'", check=False)
+    case.kept(result.returncode == 0, result.stderr)
+    case.kept(list((site.prefix / "eb/software/.locks").iterdir()) == [], "a lock is left")
+
+
+def test_a_lock_of_somebody_who_lives(site, wheels, fault):
+    """The lock of a process that runs, or that can't be looked at from here, is respected."""
+    from easybuild.easyblocks.generic.containerclaim import this_process
+
+    text = site.easyconfig(TEXT + "requirements = ['hello']\n")
+    software = site.prefix / "eb/software"
+    lock = software / ".locks" / (str(software / "Example/1.0").replace("/", "_") + ".lock")
+    lock.mkdir(parents=True)
+    note = lock.with_name(lock.name + ".owner")
+    here = this_process()
+    others = {"alive": here, "on another machine": {**here, "host": "elsewhere"},
+              "in another container": {**here, "processes": "pid:[1]"}, "no note": None, "not a note": {"pid": 1}}
+    for name, owner in others.items():
+        case = fault("locks of others", name)
+        note.write_text(json.dumps(owner)) if owner else note.unlink(missing_ok=True)
+        result = site.eb(text, check=False, **wheel_settings(wheels))
+        case.shown(result.returncode != 0, result.stdout)
+        case.said(result.stdout + result.stderr, "already exists, aborting")
+        case.kept(lock.is_dir(), "the lock")
+    for name, owner in {"gone": {**here, "pid": 2**22 + 1}, "another start": {**here, "started": "1"},
+                        "before the last boot": {**here, "boot": "x"}}.items():
+        case = fault("locks of the dead", name)
+        lock.mkdir(exist_ok=True)
+        note.write_text(json.dumps(owner))
+        result = site.eb(text, "--rebuild", "--module-only" if name != "gone" else "--rebuild", check=False,
+                         **wheel_settings(wheels))
+        case.kept(result.returncode == 0, result.stdout + result.stderr)
+        case.said(result.stdout, "removing the lock of an attempt that was killed")
+
+
+def test_an_installation_while_people_use_the_module(site, wheels, fault):
+    """The module is loaded and used without a pause while it is installed again: no use fails."""
+    easyconfig = site.easyconfig(TEXT + "requirements = ['hello']\n")
+    site.eb(easyconfig, **wheel_settings(wheels))
+    installing = start(site, ["eb", *site.eb_options, easyconfig, "--rebuild"], wheels)
+    number = 0
+    while installing.poll() is None or number == 0:
+        number += 1
+        case = fault("installing while people use the module", f"use {number}")
+        result = site.bash("module load Example/1.0 && singularity exec $SIF python -c 'import hello'", check=False)
+        case.kept(result.returncode == 0, result.stderr)
+    assert installing.returncode == 0, installing.communicate()
+    assert number > 5
