@@ -9,6 +9,7 @@ from typing import Optional
 from ebsif import catalogue
 from ebsif.document import load, validate
 from ebsif.errors import EbsifError
+from ebsif.output import plain
 from packaging.utils import canonicalize_name
 
 # Where a field may end: in the name of an image versions stand between hyphens.
@@ -34,7 +35,7 @@ class Proposal:
         """The record in YAML, with a comment at every field that is a guess."""
         lines = []
         for number, (key, value) in enumerate(self.values.items()):
-            review = f"  # review: {self.reviews[key]}" if key in self.reviews else ""
+            review = f"  # review: {plain(self.reviews[key])}" if key in self.reviews else ""
             lines.append(f"{'  - ' if not number else '    '}{key}: {as_yaml(value)}{review}")
         return "".join(line + "\n" for line in lines)
 
@@ -265,6 +266,6 @@ def beginning(proposal):
     """Return the text of a new file, without a record."""
     lines = [f"name: {proposal.name}", "families:", f"  {proposal.family}:"]
     for key, value in proposal.new_family.items():
-        review = f"  # review: {proposal.reviews[key]}" if key in proposal.reviews else ""
+        review = f"  # review: {plain(proposal.reviews[key])}" if key in proposal.reviews else ""
         lines.append(f"    {key}: {as_yaml(value)}{review}")
     return "".join(line + "\n" for line in [*lines, "containers:"])

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Optional, Union
 
 from ebsif.document import DocumentError, Model, load, validate
 from ebsif.errors import EbsifError
-from ebsif.site import Binds, GpuKind, Images, Line, Site, Variable
+from ebsif.site import Binds, GpuKind, Images, Line, Site, Value, Variable
 from pydantic import AfterValidator, Field, model_validator
 
 # What joins a family with what it extends, and a record with its family.
@@ -81,8 +81,8 @@ class Fields(Model):
     gpu: Optional[GpuKind] = Field(None, description="kind of GPU, where it is not that of the site")
     components: dict[Component, Component] = Field({}, description="what is in the image, by name, with versions")
     image_packages: dict[Component, Component] = Field({}, description="packages to be checked at installation")
-    container_env: dict[Variable, str] = Field({}, description="variables in the container")
-    variables: dict[Variable, str] = Field({}, description="variables that the module sets")
+    container_env: dict[Variable, Value] = Field({}, description="variables in the container")
+    variables: dict[Variable, Value] = Field({}, description="variables that the module sets")
     wrappers: Union[list[Line], Literal["all"], None] = Field(None, description="programs that become commands")
     script_names: dict[Line, Line] = Field({}, description="more names of commands and run scripts")
     masked_paths: Union[list[Line], dict[Line, Optional[Line]], None] = None

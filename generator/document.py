@@ -2,11 +2,19 @@
 
 import difflib
 import re
+from itertools import accumulate
 from typing import get_args
 
 import yaml
 from ebsif.errors import EbsifError
 from pydantic import BaseModel, ConfigDict, ValidationError
+
+# Levels of lists and tables in a document; nobody needs more than ten.
+DEPTH = 500
+
+
+# Errors of a document that are told: who has more has made the same one again and again.
+ERRORS = 50
 
 
 class DocumentError(EbsifError):
@@ -70,11 +78,8 @@ def load(path):
         raise DocumentError(f"{path}: {error}") from None
     try:
         # looked for in the text first, because parsing twice takes twice the time
-        if re.search(r"(^|[\s\[{,:-])&\S", text):
-            for event in yaml.parse(text, Loader):
-                if getattr(event, "anchor", None):
-                    line = event.start_mark.line + 1
-                    raise DocumentError(f"{path}:{line}: anchors and aliases (&, *) can't be used here: write it out")
+        if re.search(r"(^|[\s\[{,:-])&\S", text) or is_suspiciously_deep(text):
+            check_events(text, path)
         return yaml.load(text, Loader)  # noqa: S506 a safe loader, see there
     except RecursionError:
         raise DocumentError(f"{path}: nested too deeply") from None
@@ -83,6 +88,31 @@ def load(path):
         raise DocumentError(f"{path}:{line}: {error.problem}") from None
     except yaml.YAMLError as error:
         raise DocumentError(f"{path}: {error}") from None
+
+
+def is_suspiciously_deep(text):
+    """Tell whether a text may be a document that is nested deeply: brackets, indentation, or `- - -` in a line."""
+    depths = accumulate({"[": 1, "{": 1}.get(bracket, -1) for bracket in re.findall(r"[\[\]{}]", text))
+    return max(depths, default=0) > DEPTH or bool(re.search(rf" {{{DEPTH},}}|(?:[-?][ \t]+){{{DEPTH},}}", text))
+
+
+def check_events(text, path):
+    """
+    Look through a document without building anything.
+
+    Raises
+    ------
+    DocumentError
+        If it has anchors, or is nested so deeply that building it would end the process.
+    """
+    depth = 0
+    for event in yaml.parse(text, Loader):
+        line = event.start_mark.line + 1
+        if getattr(event, "anchor", None):
+            raise DocumentError(f"{path}:{line}: anchors and aliases (&, *) can't be used here: write it out")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEPTH:
+            raise DocumentError(f"{path}:{line}: nested too deeply")
 
 
 def validate(model, content, path, where=()):
@@ -109,15 +139,18 @@ def validate(model, content, path, where=()):
         return model.model_validate(content)
     except ValidationError as error:
         node = yaml.compose(path.read_text(encoding="utf-8"), Loader)
-        lines = [explain(model, item, path, node, where) for item in error.errors(include_url=False)]
-        raise DocumentError("\n".join(dict.fromkeys(lines))) from None
+        errors = error.errors(include_url=False)
+        lines = list(dict.fromkeys(explain(model, item, path, node, where) for item in errors[:ERRORS]))
+        if len(errors) > ERRORS:
+            lines.append(f"{path}: and {len(errors) - ERRORS} more")
+        raise DocumentError("\n".join(lines)) from None
 
 
 def explain(model, error, path, node, where=()):
     """Return a line that says what is wrong and where (str), for one error of pydantic."""
     keys = [*where, *(key for key in error["loc"] if key != "[key]")]
     line = line_of(node, keys)
-    field = ".".join(str(key) for key in error["loc"] if key != "[key]") or "the document"
+    field = short(".".join(str(key) for key in error["loc"] if key != "[key]")) or "the document"
     kind, value, context = error["type"], error["input"], error.get("ctx", {})
     if kind == "extra_forbidden":
         known = fields_at(model, error["loc"][:-1])
@@ -132,7 +165,12 @@ def explain(model, error, path, node, where=()):
         message = error["msg"].removeprefix("Value error, ")
         shown = repr(value) if isinstance(value, (str, bool)) else type(value).__name__
         text = f"{message[0].lower()}{message[1:]}" + ("" if kind == "value_error" else f", found {shown}")
-    return f"{path}:{line}: {field}: {text}"
+    return f"{path}:{line}: {field}: {short(text, 2000)}"
+
+
+def short(text, length=200):
+    """Return a text, without its middle if it is long."""
+    return text if len(text) <= length else f"{text[: length // 2]} ... {text[-length // 2 :]}"
 
 
 def line_of(node, keys):

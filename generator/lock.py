@@ -49,7 +49,7 @@ def read(place):
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise LockError(f"{place}: no installation of a container module (no file {path})") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise LockError(f"{path}: can't be read: {error}") from error
     if not isinstance(content, dict) or not isinstance(content.get("image"), dict):
         raise LockError(f"{path}: not the record of an installation (it has no 'image')")

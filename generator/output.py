@@ -14,6 +14,11 @@ def set_level(level):
     _level = level
 
 
+def plain(text):
+    r"""Return somebody else's text so that it can be shown: in one line, control characters as \x1b and the like."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(text))
+
+
 def hint(text):
     """Tell a person how to go on, or what was done; not with --quiet. For standard output."""
     if _level > QUIET:

@@ -4,8 +4,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import yaml
-from ebsif.document import Loader
+from ebsif.document import DocumentError, load
 from ebsif.errors import EbsifError
 
 try:
@@ -55,8 +54,10 @@ def read(path):
             wanted = of_conda(path)
         else:
             wanted = Wanted(lines_of(path, ()))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, DocumentError) as error:
         raise RequirementsError(f"{path} can't be read: {error}") from None
+    except RecursionError:
+        raise RequirementsError(f"{path} can't be read: nested too deeply") from None
     if not wanted.lines:
         raise RequirementsError(f"{path} asks for no Python package that pip could install"
                                 + "".join(f"\n  {text}" for text in wanted.impossible))
@@ -87,27 +88,40 @@ def lines_of(path, outer):
 def of_project(path):
     """Return what a pyproject.toml asks for."""
     project = tomllib.loads(path.read_text(encoding="utf-8")).get("project", {})
-    if "dependencies" in project.get("dynamic", []):
+    if not isinstance(project, dict):
+        raise RequirementsError(f"{path}: project should be a table")
+    if "dependencies" in texts(project.get("dynamic", []), path, "dynamic"):
         raise RequirementsError(f"{path}: the dependencies are made when the package is built: name them in a "
                                 "requirements.txt")
-    return Wanted(list(project.get("dependencies", [])))
+    return Wanted(texts(project.get("dependencies", []), path, "dependencies"))
 
 
 def of_conda(path):
     """Return what an environment.yml asks for with pip; its Conda packages are named, with what pip calls them."""
-    content = yaml.load(path.read_text(encoding="utf-8"), Loader)  # noqa: S506 a safe loader
+    content = load(path)
     wanted = Wanted()
-    for item in (content or {}).get("dependencies") or []:
+    dependencies = content.get("dependencies") if isinstance(content, dict) else None
+    for item in texts(dependencies or [], path, "dependencies", more=dict):
         if isinstance(item, dict):
-            wanted.lines += [str(line) for line in item.get("pip") or []]
+            wanted.lines += texts(item.get("pip") or [], path, "pip")
             continue
-        name = re.match(r"(?:.*::)?([A-Za-z0-9_.-]+)", str(item)).group(1)
+        match = re.match(r"(?:\S*::)?([A-Za-z0-9_.-]+)", item)
+        if not match:
+            raise RequirementsError(f"{path}: '{item}' can't be the name of a Conda package")
+        name = match.group(1)
         if name in ("python", "pip"):
             continue
         pip_name = PIP_NAMES.get(name, name)
         hint = f"; its name there is probably {pip_name}" if pip_name else ", it has to be in the image"
         wanted.impossible.append(f"Conda package {item}: not possible with pip{hint}")
     return wanted
+
+
+def texts(value, path, name, more=str):
+    """Return a list of texts (or of `more`); raise RequirementsError if it is none."""
+    if not isinstance(value, list) or not all(isinstance(one, (str, more)) for one in value):
+        raise RequirementsError(f"{path}: {name} should be a list of requirements, each of them text")
+    return value
 
 
 def stages(lines):

@@ -26,6 +26,15 @@ def is_line(text):
     return text
 
 
+def is_value(text):
+    """Return a text if it can be the value of an environment variable that a module sets."""
+    if re.search(r"[\x00-\x1f\x7f]", text):
+        raise ValueError("should be one line without control characters: modules tools can't set such a value")
+    if re.search(r"(^|:)~", text):
+        raise ValueError("begins with '~', which is the home directory with some modules tools: write the full path")
+    return text
+
+
 def is_variable(text):
     """Return a text if it can be the name of an environment variable."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
@@ -42,6 +51,7 @@ def is_duration(text):
 
 Line = Annotated[str, AfterValidator(is_line)]
 Variable = Annotated[str, AfterValidator(is_variable)]
+Value = Annotated[str, AfterValidator(is_value)]
 Duration = Annotated[str, AfterValidator(is_duration)]
 Count = Annotated[int, Field(ge=1)]
 
@@ -169,7 +179,7 @@ class Site(Model):
         None, description="GPUs that a rank sees (default: for ROCm its own)")
     gpu_mpi_library: Optional[Line] = Field(None, description="library by which MPI knows of GPUs (GTL)")
     network_env: dict[Variable, Optional[Line]] = Field({}, description="variables of the network; null: to be unset")
-    container_env: dict[Variable, str] = Field({}, description="variables in every container")
+    container_env: dict[Variable, Value] = Field({}, description="variables in every container")
     conflicts: list[Line] = Field([], description="modules that can't be loaded beside a container's")
     scheduler: Scheduler = Field(default_factory=Scheduler)
     moduleclass: Line = Field("ai", description="EasyBuild's class of the modules")

@@ -24,6 +24,8 @@ class ContainerDiagnosis(object):
          "directory (eb --buildpath)"),
         (r"Disk quota exceeded",
          "your disk quota is used up. Remove files, or choose another build directory (eb --buildpath)"),
+        (r"Invalid(?:Requirement|Marker): (.*)",
+         "a requirement can't be read: \\1"),
         (r"No module named '?ensurepip",
          "the Python of the image has no ensurepip, which a venv with pip needs. Distributions have it in a package of "
          "its own (Debian's is python3-venv)"),

@@ -20,6 +20,7 @@ from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, bind
 from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import convert_name
+from easybuild.tools.modules import Lmod
 
 # Who makes Python ready in the image; what the module has to add follows from it.
 INIT_IMAGE = 'image'
@@ -153,6 +154,7 @@ class ContainerLoad(ContainerReplace):
                 if not re.match(r'[A-Za-z_][A-Za-z0-9_]*\Z', name):
                     raise EasyBuildError("Easyconfig parameter '%s': '%s' can't be the name of an environment variable "
                                          "(letters, digits and _ only)", param, name)
+        self.check_container_env()
         if self.cfg['image'] == IMAGE_CENTRAL and not self.cfg.get_ref('image_dirs'):
             raise EasyBuildError("Easyconfig parameter 'image' is '%s', so 'image_dirs' should say where it is",
                                  IMAGE_CENTRAL)
@@ -167,6 +169,21 @@ class ContainerLoad(ContainerReplace):
         if not all(isinstance(name, str) and re.match(r'[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z', name) for name in names):
             raise EasyBuildError("Easyconfig parameter 'wrappers' should be '%s' or a list of names of programs, "
                                  "found: %s", WRAPPERS_ALL, wrappers)
+
+    def check_container_env(self):
+        """Stop for values that don't arrive in the container as they are (Lmod 8.6, Environment Modules 5.2)."""
+        for name, value in sorted(self.cfg.get_ref('container_env').items()):
+            problem = None
+            if re.search(r'[\x00-\x1f\x7f]', str(value)):
+                problem = "should be one line without control characters, modules tools can't set it"
+            elif re.search(r'(^|:)~', str(value)):
+                problem = "begins with '~', which is the home directory with some modules tools: write the full path"
+            elif self.module_generator.SYNTAX == 'Tcl' and isinstance(self.modules_tool, Lmod) and \
+                    re.search(r'[^\x20-\x7e]|^ | $', str(value)):
+                problem = "can't be set by Lmod from a module in Tcl (only ASCII, no blank at its ends): use Lua"
+            if problem:
+                raise EasyBuildError("Easyconfig parameter 'container_env': the value of %s %s: %r", name, problem,
+                                     value)
 
     def check_script_names(self):
         """More names are for scripts that there are, in the directory where these are."""

@@ -6,7 +6,7 @@ tells.
 
 from pathlib import Path
 
-from ebsif import doctor, settings
+from ebsif import doctor, output, settings
 
 EXAMPLES = """\
   ebsif doctor                          is everything here that installing a container module needs?
@@ -26,7 +26,7 @@ def run(options):
     width = max(len(finding.part) for finding in findings)
     for finding in findings:
         status = "note" if finding.note else "ok" if finding.ok else "MISSING"
-        print(f"{status:8} {finding.part:{width}}  {finding.text}")
+        print(f"{status:8} {finding.part:{width}}  {output.plain(finding.text)}")
     return 0 if all(finding.ok for finding in findings) else 1
 
 

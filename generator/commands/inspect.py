@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from ebsif import inspection
+from ebsif import inspection, output
 
 EXAMPLES = """\
   ebsif inspect image.sif              for a person
@@ -25,7 +25,7 @@ def run(options):
         print(json.dumps(found.data, indent=2))
         return 0
     for name, value in lines(found):
-        print(f"{name:16}{value}")
+        print(f"{output.plain(name):16}{output.plain(value)}")
     return 0
 
 

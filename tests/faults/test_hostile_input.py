@@ -1,0 +1,359 @@
+"""Texts that try to be more than texts: what comes out is what went in, and nothing of it is executed."""
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ebsif import adding, catalogue, document, easyconfig, inspection, job, requirements, site
+from ebsif.errors import EbsifError
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from parts import TOOLS, Installed, wheel_settings
+from support import CONTAINER_FILES, Site
+
+TEXT = Installed.TEXT
+CANARY = "canary"
+
+# Each would make this file in the current directory if some program took it for its own language.
+HOSTILE = [
+    f"$(touch {CANARY})", f"`touch {CANARY}`", f"'; touch {CANARY}; '", f'"; touch {CANARY}; "',
+    f"; touch {CANARY} #", f"| touch {CANARY}", f"& touch {CANARY} &", f"\ntouch {CANARY}\n",
+    f"$'\\ntouch {CANARY}'", "${IFS}", "~", "*", "-rf",
+    "--version", f"]] .. os.execute('touch {CANARY}') .. [[", f"]==] .. os.execute('touch {CANARY}') .. [==[",
+    f'" .. os.execute("touch {CANARY}") .. "', f"[exec touch {CANARY}]", f"}} ; exec touch {CANARY} ; #", "\\", "\\\\",
+    f"{{{{ ''.__class__.__mro__[1].__subclasses__() }}}} {{% raw %}} touch {CANARY}", "%(installdir)s",
+    "%s %d %%", "{0}",
+    f"' + __import__('os').system('touch {CANARY}') + '", f"\"\"\"\n__import__('os').system('touch {CANARY}')\n\"\"\"",
+    "\t tab", "  blanks  ", "ünïcode ☃ \U0001f600", "\u202e right to left", "\x1b[31mred\x1b[0m", "\x07", "a,b:c;d",
+    "x" * 20_000, "%{version}", "<script>", "\\u0041", "a\r\nb", "#", "!important", "=", "-", "&amp;", "[1](2)", "\x7f",
+]
+TEXTS = st.lists(
+    st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))),
+    min_size=1, max_size=6)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """The current directory, where the canary would sit."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# --- from an easyconfig to a process in the container
+
+
+def values(name):
+    """Values of variables: all hostile ones and as many random ones, always the same."""
+    chosen = random.Random(7)
+    alphabet = [chr(code) for code in (*range(0x20, 0x7F), 0xE9, 0x2028, 0x1F600)]
+    more = ["".join(chosen.choices(alphabet, k=30)) for _ in HOSTILE]
+    # those that modules tools can't set are refused, see below
+    wrong = r"[^\x20-\x7e]" if name == "Lmod-Tcl" else r"[\x00-\x1f\x7f]"
+    right = [re.sub(r"(^|:)~+", r"\1", re.sub(wrong, "", value)) for value in [*HOSTILE, *more]]
+    return [value.strip() for value in right] if name == "Lmod-Tcl" else right
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_variables_reach_the_container_as_they_are(tmp_path, base_image, fault, name):
+    """Easyconfig, EasyBuild, module file, modules tool, bash, runtime, container: every character arrives."""
+    one = Site(tmp_path / "site", TOOLS[name](), Path(sys.prefix))
+    (one.sources / "example.sif").symlink_to(base_image)
+    wanted = {f"V{number}": value for number, value in enumerate(values(name))}
+    one.eb(one.easyconfig(TEXT + f"container_env = {easyconfig.literal(wanted)}\n"))
+    code = "import json, os; print(json.dumps({k: v for k, v in os.environ.items() if k[0] == 'V'}))"
+    result = one.bash(f"module load Example/1.0 && singularity exec $SIF python -c \"{code}\"")
+    found = json.loads(result.stdout)
+    for variable, value in wanted.items():
+        case = fault("hostile values of variables", f"{name}: {value[:40]!r}")
+        case.kept(found.get(variable) == value, found.get(variable))
+    fault("hostile values of variables", f"{name}: canary").kept(not list(tmp_path.rglob(CANARY)), "executed")
+
+
+@pytest.mark.parametrize(("value", "options", "expected"), [
+    ("a\nb", [], "should be one line"), ("a\tb", [], "should be one line"), ("\x1b[31m", [], "should be one line"),
+    ("\r", [], "should be one line"), ("~/x", [], "begins with '~'"), ("/a:~/b", [], "begins with '~'"),
+    ("ü", ["--module-syntax=Tcl"], "can't be set by Lmod from a module in Tcl")])
+def test_values_that_modules_tools_can_not_set(site, fault, value, options, expected):
+    """Refused, with the name of the variable, before anything is done."""
+    case = fault("hostile values of variables", f"refused: {value!r}")
+    result = site.eb(site.easyconfig(TEXT + f"container_env = {{'VALUE': {value!r}}}\n"), *options, check=False)
+    case.shown(result.returncode != 0, "eb said nothing of it")
+    case.said(result.stdout + result.stderr, f"'container_env': the value of VALUE {expected}")
+    case.shown("\x1b[31m" not in result.stdout, "shown as it is")
+
+
+NAMES = ["a b", "it's", 'say "x"', "$(touch canary)", "`touch canary`", "a;touch canary", "a&b", "{{ 1 }}", "]] x",
+         "-rf", "~", "*", "ü☃", "a#b", "%x", "a\\b", "<b>"]
+
+
+def test_names_of_images(site, base_image, fault):
+    """An image may have any name but for a slash: it is found, copied, loaded and run; nothing is executed."""
+    for name in NAMES:
+        case = fault("hostile names of images", name)
+        (site.sources / f"{name}.sif").symlink_to(base_image)
+        path = site.easyconfig(f"init = 'none'\nsources = {easyconfig.literal([f'{name}.sif'])}\n")
+        path.write_text(path.read_text().replace("ContainerVenv", "ContainerInstall"))
+        result = site.eb(path, "--rebuild", check=False)
+        case.kept(result.returncode == 0, result.stdout[-1500:] + result.stderr)
+        script = 'module load Example/1.0 && singularity exec "$SIF" printenv SINGULARITY_NAME'
+        said = site.bash(script, check=False)
+        case.kept(said.stdout == f"{name}.sif\n", said.stdout + said.stderr)
+    assert not list(site.prefix.rglob(CANARY))
+
+
+# --- requirements
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=TEXTS, suffix=st.sampled_from([".txt", ".toml", ".yml"]))
+def test_files_with_requirements(place, texts, suffix):
+    """Any file: read, or refused with a message; what is read is in it; nothing is executed."""
+    path = place / f"requirements{suffix}"
+    content = {".txt": "\n".join(texts), ".toml": f"[project]\ndependencies = {json.dumps(texts)}\n",
+               ".yml": f"dependencies:\n- pip: {json.dumps(texts)}\n"}[suffix]
+    path.write_text(content, encoding="utf-8", errors="surrogateescape")
+    try:
+        wanted = requirements.read(path)
+    except EbsifError as error:
+        assert str(path) in str(error)
+    else:
+        if suffix != ".txt":
+            assert wanted.lines == texts
+    assert not (place / CANARY).exists()
+
+
+@pytest.mark.parametrize("line", [
+    f"hello; $(touch {CANARY})", f"hello @ file:///nowhere/$(touch {CANARY}).whl", f"`touch {CANARY}`",
+    f"hello'; touch {CANARY} #", f"--config-settings=x=$(touch {CANARY})", "hello\x1b[31m", "x" * 1_000_000,
+    "../../../etc/passwd", "{{ 7 * 7 }}"])
+def test_lines_that_reach_pip(site, wheels, fault, line):
+    """In an easyconfig: pip refuses them, with the line; the message is no terminal code; nothing is executed."""
+    case = fault("hostile requirement lines", line[:60])
+    result = site.eb(site.easyconfig(TEXT + f"requirements = [{line!r}]\n"), check=False, **wheel_settings(wheels))
+    case.shown(result.returncode != 0, "eb said nothing of it")
+    named = f"touch {CANARY}" if CANARY in line else line[:20].split("\x1b")[0]
+    case.shown(named in result.stdout + result.stderr, "the line is not named")
+    case.kept(not list(site.prefix.rglob(CANARY)), "executed")
+
+
+# --- YAML
+
+DOCUMENTS = {
+    "flow lists 200,000 deep": b"[" * 200_000,
+    "tables 100,000 deep": b"{a: " * 100_000,
+    "lists in a line 100,000 deep": b"- " * 100_000 + b"a",
+    "indentation 3,000 deep": b"".join(b" " * level + b"a:\n" for level in range(3000)),
+    "aliases that multiply": b"a0: &a0 [x]\n" + b"".join(
+        b"a%d: &a%d [*a%d, *a%d]\n" % (level, level, level - 1, level - 1) for level in range(1, 60)),
+    "a Python object": f"a: !!python/object/apply:os.system ['touch {CANARY}']".encode(),
+    "a Python name": b"a: !!python/name:os.system",
+    "not UTF-8": b"name: \xff\xfe\n",
+    "UTF-16": "name: x\n".encode("utf-16"),
+    "NUL": b"name: \"\0\"\n",
+    "control characters": b"name: \x1b[31m\n",
+    "two documents": b"name: a\n---\nname: b\n",
+    "a key twice": b"name: a\nname: b\n",
+    "a list as a key": b"[a, b]: c\n",
+    "a merge": b"<<: {name: x}\n",
+    "nothing": b"",
+    "a list": b"- name\n",
+    "a line of 1 MB": b"name: " + b"x" * 1_000_000 + b"\n",
+    "a name of 1 MB": b"x" * 1_000_000 + b": y\n",
+    "100,000 keys": b"".join(b"k%d: 1\n" % number for number in range(100_000)),
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_yaml_that_is_none(place, fault, name):
+    """The command ends with status 1 and a message that names the file, in bounded time and memory."""
+    case = fault("hostile YAML", name)
+    path = place / "sites/mine/containers/X.yaml"
+    path.parent.mkdir(parents=True)
+    (place / "sites/mine/site.yaml").write_text("name: mine\ndescription: ours\n")
+    path.write_bytes(DOCUMENTS[name])
+    limits = "ulimit -v 4000000; ulimit -t 60; exec \"$@\""
+    command = [Path(sys.prefix) / "bin/ebsif", "list", "--catalogue", "sites", "--site", "mine"]
+    result = subprocess.run(
+        ["bash", "-c", limits, "bash", *command],
+        capture_output=True, text=True, check=False, timeout=120)
+    case.shown(result.returncode == 1, f"status {result.returncode}")
+    case.said(result.stderr, "X.yaml")
+    case.shown("Traceback" not in result.stderr and "\x1b" not in result.stderr, result.stderr[-500:])
+    case.shown(len(result.stderr) < 200_000, "a message without end")
+    case.kept(not (place / CANARY).exists(), "executed")
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.binary(max_size=300) | st.text(max_size=300).map(lambda text: text.encode("utf-8", "surrogatepass")))
+def test_any_bytes_as_yaml(place, data):
+    """Either a document or an error that names the file: never anything else."""
+    path = place / "any.yaml"
+    path.write_bytes(data)
+    try:
+        content = document.load(path)
+        document.validate(catalogue.Document, content, path)
+    except document.DocumentError as error:
+        assert str(path) in str(error)
+    except RecursionError:
+        pytest.fail("too deep")
+
+
+# --- labels of images
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=TEXTS)
+def test_what_an_image_says_of_itself(place, texts):
+    """Labels, definition file and versions of packages: the record is read back as it is, or there is a message."""
+    text = texts[0]
+    found = inspection.Inspection(
+        path="/images/julia-1.11.sif", resolved="/images/julia-1.11.sif", size=1, definition=text, system=text,
+        labels={"org.opencontainers.image.version": text, "org.opencontainers.image.url": text, text: text},
+        components={"rocm": text, "cuda": text},
+        python={"version": text, "prefix": "/opt/x", "base_prefix": "/opt/x",
+                "packages": dict.fromkeys(["torch", text], text)},
+        init="image")
+    status = type("Status", (), {"st_mtime": 0})()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "stat", lambda self, **_: status)
+        patch.setattr(Path, "resolve", lambda self, **_: self)
+        try:
+            proposal = adding.propose(found, [], name="Julia")
+        except EbsifError:
+            return
+    path = place / "Julia.yaml"
+    path.unlink(missing_ok=True)
+    try:
+        adding.write(proposal, path)
+    except EbsifError:
+        assert not path.exists()
+    else:
+        (record,) = document.load(path)["containers"]
+        assert record["components"] == proposal.values["components"]
+    assert not (place / CANARY).exists()
+
+
+def test_labels_at_a_terminal(tmp_path, fault):
+    """`ebsif inspect` shows labels without letting them write to the terminal: on one line each."""
+    root = tmp_path / "root"
+    for folder in ("bin", ".singularity.d"):
+        (root / folder).mkdir(parents=True)
+    labels = {f"label{number}": text for number, text in enumerate(HOSTILE) if len(text) < 1000}
+    (root / ".singularity.d/labels.json").write_text(json.dumps(labels))
+    for name in ("sh", "bash"):
+        shutil.copy("/bin/bash", root / "bin" / name)
+    libraries = subprocess.run(["ldd", "/bin/bash"], capture_output=True, text=True, check=True).stdout.split()
+    for path in libraries:
+        if path.startswith("/"):
+            (root / path[1:]).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, root / path[1:])
+    subprocess.run(["apptainer", "--silent", "build", tmp_path / "x.sif", root], check=True, capture_output=True)
+    command = [Path(sys.prefix) / "bin/ebsif", "inspect", tmp_path / "x.sif"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    shown = [line for line in result.stdout.splitlines() if line.startswith("label ")]
+    case = fault("hostile labels of images", "inspect")
+    case.shown(len(shown) == len(labels), f"{len(shown)} of {len(labels)} lines")
+    case.shown("\x1b" not in result.stdout and "\x07" not in result.stdout, "codes for the terminal")
+    data = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
+    for name, text in labels.items():
+        fault("hostile labels of images", text[:40]).kept(data["labels"].get(name) == text, data["labels"].get(name))
+    assert not list(tmp_path.rglob(CANARY))
+
+
+# --- batch scripts
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(words=TEXTS)
+def test_batch_scripts(place, words):
+    """Words of the program, its data and its module are words in the script: bash reads it and executes none."""
+    request = job.Request(module=words[0], command=("train.py", *words), data=tuple(words))
+    text = job.script(request, site.read("local"))
+    shims = place / "shims"
+    shims.mkdir(exist_ok=True)
+    shim = shims / "srun"
+    if not shim.exists():
+        shim.write_text("#!/bin/bash\nprintf '%s\\0' \"$@\" >seen\n")
+        shim.chmod(0o755)
+    script = f"module() {{ :; }}\nSIF=x\ntest() {{ return 0; }}\n{text}"
+    subprocess.run(["bash", "-c", script], cwd=place, capture_output=True, check=False, timeout=20,
+                   env={"PATH": f"{shims}:/usr/bin:/bin"})
+    assert not (place / CANARY).exists()
+
+
+# --- paths that leave the installation
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("wrappers = ['../escape']\n", "wrappers"),
+    ("wrappers = ['/bin/escape']\n", "wrappers"),
+    ("wrappers = ['.']\n", "wrappers"),
+    ("wrappers = ['a\\nb']\n", "wrappers"),
+    ("script_names = {'../../escape': 'start-shell'}\n", "script_names"),
+    ("script_names = {'start-shell': '../../../escape'}\n", "script_names"),
+    ("masked_paths = ['../../etc/passwd']\n", "masked_paths"),
+    ("masked_paths = ['/usr/../../etc/passwd']\n", "masked_paths"),
+    ("masked_paths = {'/usr/bin/whoami': '../x'}\n", "masked_paths"),
+    ("venv_name = '../escape'\n", "venv_name"),
+    ("venv_name = '/escape'\n", "venv_name"),
+    ("definition_files = ['../../../../etc/passwd-none']\n", "passwd-none"),
+    ("requirements = [{'requirements': 'hello', 'patches': ['../escape.patch']}]\n", "patch"),
+])
+def test_paths_that_leave_the_installation(site, wheels, fault, text, expected):
+    """Refused with a message; nothing is outside."""
+    case = fault("paths that leave", text.strip())
+    result = site.eb(site.easyconfig(TEXT + text), check=False, **wheel_settings(wheels))
+    case.shown(result.returncode != 0, "eb said nothing of it")
+    case.said(result.stdout + result.stderr, expected)
+    case.kept(not list(site.prefix.rglob("escape")), "a file outside")
+
+
+PATCH = """\
+--- a/{name}
++++ b/{name}
+@@ -0,0 +1 @@
++escaped
+"""
+
+
+def test_a_patch_that_leaves(site, wheels, fault):
+    """A patch that names a file outside of site-packages is refused; nothing is written there."""
+    case = fault("paths that leave", "a patch")
+    (site.sources / "escape.patch").write_text(PATCH.format(name="../../../../../../../../escape"))
+    text = TEXT + "requirements = [{'requirements': 'hello', 'patches': ['escape.patch']}]\n"
+    result = site.eb(site.easyconfig(text), check=False, **wheel_settings(wheels))
+    case.shown(result.returncode != 0, result.stdout[-1500:])
+    case.kept(not list(site.prefix.rglob("escape")), "a file outside")
+
+
+@pytest.mark.parametrize("name", ["../escape", "/tmp/zesc", "..", "a/../../e"])
+def test_a_squashfs_file_made_by_an_enemy(tmp_path, fault, name):
+    """Names that leave, written into the tables of a real file: unmake-squashfs makes nothing outside."""
+    case = fault("paths that leave", f"{name} in a SquashFS file")
+    root = tmp_path / "installation"
+    shutil.copytree(CONTAINER_FILES, root)
+    (root / "soft").mkdir()
+    placeholder = "z" * len(name)
+    (root / "soft" / placeholder).write_text("escaped")
+    squashfs = root / "user-software.squashfs"
+    subprocess.run(["mksquashfs", root / "soft", squashfs, "-no-progress", "-noI", "-noD", "-noF", "-noX"], check=True,
+                   capture_output=True)
+    shutil.rmtree(root / "soft")
+    data = squashfs.read_bytes()
+    assert data.count(placeholder.encode()) == 1
+    squashfs.write_bytes(data.replace(placeholder.encode(), name.encode()))
+    before = {str(path) for path in tmp_path.rglob("*")}
+    result = subprocess.run([root / "bin/unmake-squashfs"], capture_output=True, text=True, check=False)
+    new = {str(path) for path in tmp_path.rglob("*")} - before
+    outside = [path for path in new if not path.startswith(str(root / "user-software"))]
+    case.kept(outside == [] and not os.path.lexists("/tmp/zesc"), outside)
+    case.shown(result.returncode == 4 or not list((root / "user-software").iterdir()), result.stderr)
+    if result.returncode:
+        case.said(result.stderr, "unsquashfs")
