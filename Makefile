@@ -1,16 +1,22 @@
 # The two commands are `make demo` and `make test`. Everything they create lies in .venv/ and .demo/, system packages
 # and the cached example image aside.
 .DEFAULT_GOAL := help
-.PHONY: help demo test image lint clean
+.PHONY: help demo test test-faults faults-report image lint clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 demo: ## set everything up, install the example container module and use it
 	@scripts/demo
 
 test: ## set everything up and run all tests
 	@scripts/test
+
+test-faults: ## faults and hostile input, with kill -9 at every point: an hour and more
+	@scripts/test tests/faults --every-point --faults-report=.demo/faults.json
+
+faults-report: ## what became of each fault: a table, and .demo/faults.json
+	@scripts/test tests/faults --quiet --faults-report=.demo/faults.json
 
 image: ## build the example image, unless it is cached, and say where it is
 	@scripts/setup-system --image

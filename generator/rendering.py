@@ -108,7 +108,7 @@ class Memory:
         """Remember a complete run; a place that can't be written to costs time only."""
         outputs = {str(path.absolute()): stamp_of(path) for path in paths}
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             new = self.path.with_suffix(f".{os.getpid()}")
             new.write_text(json.dumps({"inputs": self.inputs, "outputs": outputs}))
             new.replace(self.path)

@@ -1,0 +1,170 @@
+"""What stands in a person's environment makes neither a wrapper nor an installation run something else."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from parts import TOOLS, Installed, wheel_settings
+from support import Site
+
+TEXT = Installed.TEXT
+FUNCTIONS = ("singularity", "apptainer", "exec", "hash", "source", "printf", "unset", "readlink", "command", "type",
+             "local", "mksquashfs", "unsquashfs", "python", "pip", "find", "chmod", "mv", "tail", "mktemp", "shift",
+             "return")
+
+
+@pytest.fixture(scope="module")
+def used(tmp_path_factory, base_image, wheels):
+    """A site whose module has a wrapper of python."""
+    site = Site(tmp_path_factory.mktemp("used") / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
+    (site.sources / "example.sif").symlink_to(base_image)
+    site.eb(site.easyconfig(TEXT + "requirements = ['hello']\nwrappers = ['python']\n"), **wheel_settings(wheels))
+    return site
+
+
+def traps(folder):
+    """Programs, modules and files that write who has run them into a file (the value), and what points to them."""
+    folder.mkdir()
+    log = folder / "log"
+    log.touch()
+    log.chmod(0o666)
+
+    def tell(what):
+        return f"builtin echo '{what}' \"$0 container=$([ ! -e /.singularity.d ] || builtin echo yes)\" >>{log}"
+
+    (folder / "bash_env").write_text(tell("BASH_ENV") + "\n")
+    (folder / "sitecustomize.py").write_text(f"import sys\nprint('site', sys.argv, file=open({str(log)!r}, 'a'))\n")
+    programs = folder / "bin"
+    programs.mkdir()
+    for name in ("python", "python3", "pip", "sh", "bash", "env"):
+        (programs / name).write_text(f"#!/bin/bash\n{tell('PATH')}\nexit 1\n")
+        (programs / name).chmod(0o755)
+    variables = {
+        "BASH_ENV": folder / "bash_env", "ENV": folder / "bash_env", "IFS": "/", "CDPATH": str(folder),
+        "GLOBIGNORE": "*", "PS4": f"$({tell('PS4')})", "PYTHONPATH": folder,
+        "PYTHONSTARTUP": folder / "sitecustomize.py", "PYTHONHOME": folder, "PYTHONUSERBASE": folder,
+        "LD_PRELOAD": "/lib/x86_64-linux-gnu/libutil.so.1", "PROMPT_COMMAND": tell("PROMPT_COMMAND"),
+        **{f"BASH_FUNC_{name}%%": f"() {{ {tell(f'function {name}')}; }}" for name in FUNCTIONS},
+    }
+    return log, {name: str(value) for name, value in variables.items()}, programs
+
+
+def run_with(site, script, variables, programs=None):
+    """Load the module, then run a command as it would be run in an environment like that."""
+    # `env` from here: the person's bash itself is the person's business
+    settings = [f"{name}={value}" for name, value in variables.items()]
+    if programs:
+        settings.append(f"PATH={programs}:{os.environ['PATH']}")
+    prelude = f"{site.tool.init}\nmodule use '{site.modules}'\nmodule load Example/1.0\n"
+    line = 'root=$CONTAINERROOT; command=$1; shift; exec /usr/bin/env "$@" "$root/bin/$command" "${words[@]}"'
+    command = ["bash", "--noprofile", "--norc", "-c", f"{prelude}{script}\n{line}", "bash", *settings]
+    return site.run(command, check=False)
+
+
+PRINT = "import sys, os; print(sys.executable, os.environ.get(\\\"LD_PRELOAD\\\"))"
+COMMANDS = {
+    "python": f"words=(-c \"{PRINT}\"); set -- python \"$@\"",
+    # functions that a person exports are in the shell of the person
+    "start-shell": "words=(-c '/bin/echo $LD_PRELOAD $0; /usr/bin/which python'); set -- start-shell \"$@\"",
+    "list-packages": "words=(); set -- list-packages \"$@\"",
+    "make-squashfs": "words=(); set -- make-squashfs \"$@\"",
+    "unmake-squashfs": "words=(); set -- unmake-squashfs \"$@\"",
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_commands_of_the_module(used, tmp_path, fault, name):
+    """Nothing of it is run, neither here nor in the container, and the result is that of a clean environment."""
+    log, variables, _ = traps(tmp_path / "traps")
+    expected = run_with(used, COMMANDS[name], {})
+    functions = {variable: value for variable, value in variables.items() if variable.startswith("BASH_FUNC_")}
+    single = {variable: {variable: value} for variable, value in variables.items() if variable not in functions}
+    for what, some in {**single, "functions": functions}.items():
+        if what.startswith("PYTHON") and name.endswith("squashfs"):
+            continue
+        case = fault("hostile environment of commands", f"{name} with {what}")
+        shutil.rmtree(used.prefix / "eb/software/Example/1.0/user-software", ignore_errors=True)
+        result = run_with(used, COMMANDS[name], some)
+        case.kept((result.returncode, result.stdout) == (expected.returncode, expected.stdout),
+                  f"{result.returncode} {result.stdout} {result.stderr}")
+        case.kept(log.read_text() == "", log.read_text())
+        log.write_text("")
+
+
+def test_path_of_the_host(used, tmp_path, fault):
+    """Programs of the host's PATH are not those of the container, even where the container sees their directory."""
+    log, _, programs = traps(tmp_path / "traps")
+    case = fault("hostile environment of commands", "python with PATH")
+    result = run_with(used, COMMANDS["python"], {"APPTAINER_BIND": str(tmp_path)}, programs)
+    case.kept(result.stdout.startswith("/user-software/venv/"), result.stdout + result.stderr)
+    case.kept("container=yes" not in log.read_text(), log.read_text())
+
+
+def test_what_the_person_means(used, fault):
+    """A variable for the container, a bind and another runtime in front are the person's: they count."""
+    case = fault("hostile environment of commands", "what is meant")
+    words = "words=(-c 'import os; print(os.environ[\"LD_AUDIT\"], os.path.isdir(\"/meant\"))'); set -- python \"$@\""
+    result = run_with(used, words, {"APPTAINERENV_LD_AUDIT": "", "APPTAINER_BIND": "/usr/share:/meant"})
+    case.kept(result.stdout == " True\n", result.stdout + result.stderr)
+
+
+def test_an_installation(site, used, wheels, tmp_path, fault):
+    """The same comes out, byte for byte, and nothing but eb itself has run anything of it."""
+    log, variables, _ = traps(tmp_path / "traps")
+    # what would stop eb itself before it begins
+    for name in ("PYTHONHOME", "PYTHONPATH", "IFS"):
+        del variables[name]
+    variables = {name: value for name, value in variables.items() if not name.startswith("BASH_FUNC_") or name in (
+        "BASH_FUNC_singularity%%", "BASH_FUNC_apptainer%%", "BASH_FUNC_mksquashfs%%", "BASH_FUNC_pip%%")}
+    variables.update({
+        "APPTAINER_BIND": f"{tmp_path}:/opt/miniconda3", "SINGULARITY_OVERLAY": str(tmp_path),
+        "APPTAINER_CLEANENV": "1", "APPTAINERENV_PREPEND_PATH": str(tmp_path / "traps/bin"),
+        "SINGULARITYENV_PYTHONPATH": str(tmp_path / "traps"),
+        "PIP_TARGET": str(tmp_path), "PIP_PREFIX": str(tmp_path), "PIP_USER": "1", "PIP_DRY_RUN": "1",
+        "EBSIF_USER_SOFTWARE": str(tmp_path), "VIRTUAL_ENV": str(tmp_path), "CONDA_PREFIX": str(tmp_path)})
+    case = fault("hostile environment of an installation", "everything at once")
+    text = site.easyconfig(TEXT + "requirements = ['hello']\nwrappers = ['python']\n")
+    result = site.eb(text, check=False, **wheel_settings(wheels), **variables)
+    case.kept(result.returncode == 0, result.stdout[-1500:] + result.stderr)
+    said = [line for line in log.read_text().splitlines() if "container=yes" in line or "squashfs" in line]
+    case.kept(said == [], said)
+
+    def installed(one):
+        root = one.prefix / "eb/software/Example/1.0"
+        lock = json.loads((root / "share/ebsif/lock.json").read_text())
+        return lock["image_packages"], lock["venv_packages"], lock["user_software"]
+
+    case.kept(installed(site) == installed(used), installed(site))
+
+
+def test_run_scripts_in_the_container(used, tmp_path, fault):
+    """list-packages and get-master in the container: what the shell brings along does not change what they say."""
+    log, variables, _ = traps(tmp_path / "traps")
+    script = "module load Example/1.0\nsingularity exec $SIF list-packages"
+    expected = used.bash(script).stdout
+    # bash scripts of the image's bash; only functions and BASH_ENV reach them
+    for name in ("BASH_ENV", "BASH_FUNC_exec%%", "IFS"):
+        case = fault("hostile environment of run scripts", name)
+        line = f"{used.tool.init}\nmodule use {used.modules}\nmodule load Example/1.0\n" \
+            'exec /usr/bin/env "$1" "$(type -P singularity)" exec "$SIF" list-packages'
+        command = ["bash", "--noprofile", "--norc", "-c", line, "bash", f"{name}={variables[name]}"]
+        result = used.run(command, check=False)
+        case.kept(result.stdout == expected, result.stdout + result.stderr)
+        case.kept(log.read_text() == "", log.read_text())
+        log.write_text("")
+
+
+def test_the_scripts_have_no_other_first_line():
+    """Scripts that people start say that bash is to leave the environment alone (-p)."""
+    from support import CONTAINER_FILES
+
+    for path in [*(CONTAINER_FILES / "bin").iterdir(), *(CONTAINER_FILES / "runscripts").iterdir()]:
+        first = path.read_text().splitlines()[0]
+        assert first in ("#!/bin/bash -p", "# shellcheck shell=bash"), path
+    result = subprocess.run(["/bin/bash", "-p", "-c", "f"], env={"BASH_FUNC_f%%": "() { echo in; }"},
+                            capture_output=True, text=True, check=False)
+    assert result.stdout == ""
