@@ -1,7 +1,7 @@
 # The two commands are `make demo` and `make test`. Everything they create lies in .venv/ and .demo/, system packages
 # and the cached example image aside.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults faults-report image lint clean
+.PHONY: help demo test test-faults faults-report bench image lint clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -17,6 +17,9 @@ test-faults: ## faults and hostile input, with kill -9 at every point: an hour a
 
 faults-report: ## what became of each fault: a table, and .demo/faults.json
 	@scripts/test tests/faults --quiet --faults-report=.demo/faults.json
+
+bench: ## measure everything beside what people use today: a table, and .demo/bench.json
+	@scripts/bench
 
 image: ## build the example image, unless it is cached, and say where it is
 	@scripts/setup-system --image

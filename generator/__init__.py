@@ -1,5 +1,9 @@
 """ebsif: container images as environment modules."""
 
-from importlib.metadata import version
 
-__version__ = version("ebsif")
+def version():
+    """Return the version of what is installed (str)."""
+    # most commands don't need it, and the library takes longer to load than they take to start
+    from importlib.metadata import version as version_of
+
+    return version_of("ebsif")

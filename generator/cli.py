@@ -5,7 +5,7 @@ import importlib
 import os
 import sys
 
-from ebsif import __version__, output
+from ebsif import output, version
 from ebsif.errors import EbsifError
 
 EXIT_FAILURE = 1
@@ -38,6 +38,15 @@ COMMANDS = {
 MODULES = {"import": "import_"}
 
 
+class ShowVersion(argparse.Action):
+    """Show the version, which is looked for only then."""
+
+    def __call__(self, parser, *_):
+        """End."""
+        print(f"ebsif {version()}")
+        parser.exit()
+
+
 def build_parser(arguments):
     """Return the parser (argparse.ArgumentParser), complete for the subcommands that the arguments name."""
     parser = argparse.ArgumentParser(
@@ -45,7 +54,7 @@ def build_parser(arguments):
         description="Container images as environment modules, with EasyBuild.",
         epilog="Containers are installed with `eb`; this command helps around it.",
     )
-    parser.add_argument("--version", action="version", version=f"ebsif {__version__}")
+    parser.add_argument("--version", action=ShowVersion, nargs=0, help="show the version and end")
     common = argparse.ArgumentParser(add_help=False)
     telling = common.add_argument_group("what is told")
     telling.add_argument("-q", "--quiet", action="store_true", help="results and errors only")

@@ -24,7 +24,8 @@ class DocumentError(EbsifError):
 class Model(BaseModel):
     """Base of everything that is read from YAML: unknown keys are errors, and nothing changes after reading."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # built when it is used: most commands use few of them
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):

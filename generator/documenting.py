@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from ebsif import __version__, easyconfig, job, lock, selection
+from ebsif import easyconfig, job, lock, selection, version
 from ebsif.errors import EbsifError
 from ebsif.site import Account
 from ebsif.templating import environment
@@ -21,7 +21,7 @@ STATIC = ("containers.js", "containers.css")
 
 # What Sphinx is told; it needs no conf.py.
 CONFIGURATION = {
-    "html_theme": "furo", "html_title": "Containers", "project": "ebsif", "release": __version__,
+    "html_theme": "furo", "html_title": "Containers", "project": "ebsif", "release": version(),
     "html_static_path": ["_static"], "html_css_files": ["containers.css"], "html_js_files": ["containers.js"],
     "html_use_index": False, "html_show_sphinx": False, "html_copy_source": False, "html_show_copyright": False,
     # what is shown are names and commands: quotes and hyphens stay as they are
@@ -180,8 +180,8 @@ def table(some, site_names):
     """Return the table of all containers with its filter (str), HTML."""
     versions = {}
     for page in some:
-        for name, version in selection.inside(page.container).items():
-            versions.setdefault(name, set()).add(version)
+        for name, found in selection.inside(page.container).items():
+            versions.setdefault(name, set()).add(found)
     versions = {name: sorted(versions[name], key=in_order) for name in sorted(versions)}
     rows = [(page, json.dumps({name: versions[name].index(version)
                                for name, version in selection.inside(page.container).items()}))

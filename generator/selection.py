@@ -1,21 +1,27 @@
 """Choosing containers by what is in them."""
 
+import re
+
 from ebsif.errors import EbsifError
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+
+# packaging is loaded where it is needed: most lists are not chosen by versions
 
 
 class SelectionError(EbsifError):
     """A wish can't be read; the message says how it is written."""
 
 
+def normal_name(name):
+    """Return the normal form of the name of a package (str), as the rules of Python packages have it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
 def inside(container):
     """Return what is in a container (dict): versions by the normal name of each component, itself included."""
-    found = {canonicalize_name(name): version for name, version in container.components.items()}
-    found[canonicalize_name(container.name)] = container.version
+    found = {normal_name(name): version for name, version in container.components.items()}
+    found[normal_name(container.name)] = container.version
     if container.package:
-        found[canonicalize_name(container.package)] = container.version
+        found[normal_name(container.package)] = container.version
     if container.python:
         found["python"] = container.python
     return found
@@ -30,6 +36,8 @@ def wish(text):
     SelectionError
         If it is none.
     """
+    from packaging.requirements import InvalidRequirement, Requirement
+
     try:
         return Requirement(text)
     except InvalidRequirement as error:
@@ -38,7 +46,9 @@ def wish(text):
 
 def has(container, requirement):
     """Tell whether a container has what is wished for, compared as versions are; pre-releases count."""
-    version = inside(container).get(canonicalize_name(requirement.name))
+    from packaging.version import InvalidVersion, Version
+
+    version = inside(container).get(normal_name(requirement.name))
     if version is None:
         return False
     if not requirement.specifier:

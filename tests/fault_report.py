@@ -16,9 +16,15 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Collect the cases of all workers where the report is written."""
-    if not hasattr(config, "workerinput") and config.getoption("--faults-report"):
-        config.pluginmanager.register(Report(config.getoption("--faults-report")), "fault-report")
+    """Write the report where all tests are known, not in the processes that run them."""
+    path = config.getoption("--faults-report")
+    if path and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Report(path), "fault-report")
+
+
+def cases_of(report):
+    """Return the file with a line for each case that has ended (Path); a run that is stopped has told so much."""
+    return report.with_suffix(".jsonl")
 
 
 class Case:
@@ -62,8 +68,15 @@ class Case:
 def fault(request):
     """A function that begins a case; when the test ends, all are in the report, and one that went wrong fails it."""
     cases = []
+    report = request.config.getoption("--faults-report")
+
+    def tell():
+        if report and cases:
+            with cases_of(report).open("a") as lines:
+                lines.write(json.dumps(cases[-1].data) + "\n")
 
     def begin(group, name):
+        tell()
         cases.append(Case(group, name))
         return cases[-1]
 
@@ -72,7 +85,7 @@ def fault(request):
     failed = getattr(request.node, "failed_in_call", True)
     if failed and cases and not cases[-1].data["lost data"]:
         cases[-1].data["lost data"].append("the test was stopped")
-    request.node.user_properties += [("fault", case.data) for case in cases]
+    tell()
     for case in cases:
         if not failed:
             case.check()
@@ -92,15 +105,12 @@ class Report:
     def __init__(self, path):
         self.path = path
         self.cases = []
-
-    def pytest_runtest_logreport(self, report):
-        """Collect the cases of a test."""
-        if report.when == "teardown":
-            self.cases += [value for name, value in report.user_properties if name == "fault"]
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        cases_of(path).write_text("")
 
     def pytest_terminal_summary(self, terminalreporter):
         """Write the report."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.cases = [json.loads(line) for line in cases_of(self.path).read_text().splitlines()]
         self.path.write_text(json.dumps({"summary": self.summary, "cases": self.cases}, indent=2) + "\n")
         terminalreporter.write_line(table(self.summary))
 

@@ -7,6 +7,7 @@
 """
 Who holds EasyBuild's lock of an installation directory, so that the lock of a killed eb is no obstacle for the next.
 """
+import glob
 import json
 import os
 import socket
@@ -51,6 +52,9 @@ class ContainerClaim(object):
         finally:
             if mine:
                 forget(self.note)
+                # of attempts that were killed while they wrote theirs
+                for path in glob.glob(glob.escape(self.note) + '.*'):
+                    forget(path)
 
     def recover(self):
         """Remove the lock of an owner that is gone."""

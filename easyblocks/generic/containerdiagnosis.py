@@ -37,7 +37,7 @@ class ContainerDiagnosis(object):
          "git is missing in the image, so requirements from a git repository can't be installed. Use a release from an "
          "index, or a wheel built elsewhere"),
         (r"(?:Temporary failure in name resolution|Name or service not known|Network is unreachable|"
-         r"Failed to establish a new connection|No route to host)",
+         r"Failed to establish a new connection|No route to host|Could not fetch URL \S+: connection error)",
          "there is no network here, or not to that host. Install on a node with network, or set PIP_INDEX_URL to a "
          "mirror that can be reached"),
         (r"(?:CERTIFICATE_VERIFY_FAILED|certificate verify failed)",

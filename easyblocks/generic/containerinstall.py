@@ -7,10 +7,13 @@
 """
 EasyBuild support for installing a container image as a module, implemented as an easyblock.
 """
+import errno
 import hashlib
 import os
+import queue
 import re
 import sys
+import threading
 
 from easybuild.easyblocks.generic.containerdistributed import SETTINGS_FILE
 from easybuild.easyblocks.generic.containerload import IF_NEWER, IMAGE_OWN, INIT_NONE, MASKS, MODULE_VARIABLES
@@ -46,6 +49,7 @@ done
 MISSING_PROGRAMS = 'for name; do command -v "$name" >/dev/null || echo "$name"; done'
 
 COPY_BLOCK = 4 * 1024 * 1024  # bytes
+KERNEL_BLOCK = 64 * 1024 * 1024
 
 
 class ContainerInstall(ContainerLoad):
@@ -73,6 +77,8 @@ class ContainerInstall(ContainerLoad):
         if len(self.cfg['sources']) != 1:
             raise EasyBuildError("Easyconfig parameter 'sources' should name exactly one image (a SIF file), found %d",
                                  len(self.cfg['sources']))
+        # EasyBuild would read all of the image only to show its SHA256; that is taken when it's copied
+        kwargs['skip_checksums'] = True
         super().fetch_step(*args, **kwargs)
 
     def extract_step(self):
@@ -371,6 +377,50 @@ def container_files():
     return path
 
 
+def copy_in_blocks(source, target):
+    """Copy from one open file to another; yield how much has been copied, as it grows (int, bytes)."""
+    # in the kernel where it can, which may be no more than a note in the file system (Linux 4.5, Python 3.8)
+    in_kernel = getattr(os, 'copy_file_range', None)
+    copied = 0
+    while True:
+        if in_kernel:
+            try:
+                number = in_kernel(source, target, KERNEL_BLOCK)
+            except OSError:
+                if copied:
+                    raise
+                number = 0
+            if not number and not copied:
+                # not between these file systems; what is really wrong is seen below
+                in_kernel = None
+                continue
+        else:
+            block = os.read(source, COPY_BLOCK)
+            number, written = len(block), 0
+            while written < number:
+                written += os.write(target, block[written:])
+        if not number:
+            return
+        copied += number
+        yield copied
+
+
+def read_behind(descriptor, copied, digest, problems):
+    """Take the digest of a file that grows: read up to each size that is told (None: the end); note what goes wrong."""
+    position = 0
+    for end in iter(copied.get, None):
+        while position < end and not problems:
+            try:
+                block = os.pread(descriptor, min(COPY_BLOCK, end - position), position)
+            except OSError as err:
+                problems.append(err)
+                break
+            if not block:
+                problems.append(OSError(errno.EIO, "the copy can't be read back"))
+            digest.update(block)
+            position += len(block)
+
+
 def copy_with_sha256(source, target):
     """
     Copy a file while its SHA256 is taken: an image of tens of gigabytes is read once.
@@ -389,12 +439,24 @@ def copy_with_sha256(source, target):
     """
     partial = target + '.partial'
     digest = hashlib.sha256()
+    copied, problems = queue.Queue(), []
     try:
-        with open(source, 'rb') as image, open(partial, 'wb') as copy:
-            for block in iter(lambda: image.read(COPY_BLOCK), b''):
-                digest.update(block)
-                copy.write(block)
-            copy.flush()
+        with open(source, 'rb', buffering=0) as image, open(partial, 'w+b', buffering=0) as copy:
+            # reading what was just written costs no second read of the image, and overlaps with the copy
+            reader = threading.Thread(target=read_behind, args=(copy.fileno(), copied, digest, problems))
+            reader.start()
+            end = 0
+            try:
+                for end in copy_in_blocks(image.fileno(), copy.fileno()):
+                    copied.put(end)
+            finally:
+                copied.put(None)
+                reader.join()
+            if problems:
+                raise problems[0]
+            size = os.fstat(image.fileno()).st_size
+            if end != size:
+                raise OSError(errno.EIO, "%d of %d bytes could be copied" % (end, size))
             os.fsync(copy.fileno())
         os.rename(partial, target)
     except OSError as err:

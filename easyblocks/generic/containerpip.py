@@ -22,7 +22,7 @@ from easybuild.tools.utilities import trace_msg
 # Folder that gets a wheel of everything that is installed; set by `ebsif wheelhouse`.
 FILL_VARIABLE = 'EBSIF_FILL_WHEELHOUSE'
 
-QUIET = {'PIP_NO_INPUT': '1', 'PIP_PROGRESS_BAR': 'off'}
+QUIET = {'PIP_NO_INPUT': '1', 'PIP_PROGRESS_BAR': 'off', 'PIP_DISABLE_PIP_VERSION_CHECK': '1'}
 # a requirement that names a place instead of leaving it to the index: 'name @ place', or 'place#egg=name'
 PLACE = re.compile(r'^\s*(?:(?:-e|--editable)[\s=]+)?(?:(?P<name>[\w.-]+)(?P<extras>\[[^\]]*\])?\s*@\s*)?'
                    r'(?P<place>(?:\w+\+)?\w+://\S+|/\S+)\s*(?P<marker>;.*)?$')

@@ -29,7 +29,6 @@ from easybuild.tools.config import ERROR, build_option
 from easybuild.tools.environment import restore_env
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, copy_dir, copy_file, mkdir, remove_dir
 from easybuild.tools.filetools import apply_regex_substitutions, which, write_file
-from easybuild.tools.run import RunShellCmdError
 from easybuild.tools.utilities import nub, trace_msg
 
 PROTECT_ALL = 'all'
@@ -40,9 +39,13 @@ JOB_COMMANDS = ('sbatch', 'qsub')
 HEAVY_HERE_VARIABLE = 'EBSIF_HEAVY_HERE'
 
 
-# Makes a venv with a pip of its own, as `python3 -m venv --system-site-packages` does: the packages of the image are
-# seen only after that. Here pip is a step of its own, because venv keeps to itself what went wrong with it. For sh.
-MAKE_VENV = 'python3 -m venv --without-pip "$1" && exec "$1/bin/python3" -Im ensurepip --upgrade --default-pip'
+# Both for sh. The first makes a venv that sees the packages of the image, and gives it the image's pip (copy-pip.py, on
+# standard input). The second does it as `python3 -m venv` would, but pip is a step of its own, because venv keeps to
+# itself what went wrong with it.
+MAKE_VENV = 'python3 -m venv --without-pip --system-site-packages "$1" && exec "$1/bin/python3" -I -'
+MAKE_VENV_WITH_ENSUREPIP = 'python3 -m venv --clear --without-pip "$1" && ' \
+    'exec "$1/bin/python3" -Im ensurepip --upgrade --default-pip'
+NO_PIP_TO_COPY = 3
 
 
 class ContainerVenv(ContainerInstall):
@@ -256,15 +259,21 @@ class ContainerVenv(ContainerInstall):
             If it still does not see all.
         """
         trace_msg("making the venv %s in the container" % self.venv)
-        try:
-            self.run_with_user_software(['sh', '-c', MAKE_VENV, 'sh', self.venv])
-        except RunShellCmdError as err:
-            diagnosis = ContainerDiagnosis((err.output or '') + (err.stderr or ''), '')
-            raise EasyBuildError("The venv can't be made in the container%s. The output is above and in the log.",
-                                 ': ' + diagnosis.text if diagnosis.text else '')
-        configuration = os.path.join(self.user_software, 'venv', self.venv_name, 'pyvenv.cfg')
-        apply_regex_substitutions(configuration, [(r'^(include-system-site-packages) = false$', r'\1 = true')],
-                                  backup=False, on_missing_match=ERROR)
+        with open(os.path.join(container_files(), 'share', 'ebsif', 'copy-pip.py')) as text:
+            result = self.run_with_user_software(['sh', '-c', MAKE_VENV, 'sh', self.venv], stdin=text.read(),
+                                                 fail_on_error=False)
+        if result.exit_code == NO_PIP_TO_COPY:
+            result = self.run_with_user_software(['sh', '-c', MAKE_VENV_WITH_ENSUREPIP, 'sh', self.venv],
+                                                 fail_on_error=False)
+            if result.exit_code == 0:
+                configuration = os.path.join(self.user_software, 'venv', self.venv_name, 'pyvenv.cfg')
+                apply_regex_substitutions(
+                    configuration, [(r'^(include-system-site-packages) = false$', r'\1 = true')],
+                    backup=False, on_missing_match=ERROR)
+        if result.exit_code:
+            diagnosis = ContainerDiagnosis(result.output, '')
+            raise EasyBuildError("The venv can't be made in the container%s. It said: %s",
+                                 ': ' + diagnosis.text if diagnosis.text else '', result.output[-1000:])
         (lib,) = glob.glob(os.path.join(self.user_software, 'venv', self.venv_name, 'lib', 'python3*'))
         folder = os.path.join(lib, 'site-packages')
         for path in sorted(glob.glob(os.path.join(container_files(), 'site-packages', 'ebsif_*'))):

@@ -1,0 +1,61 @@
+"""Run by the Python of a new venv in the image: give the venv the pip that the image has.
+
+What ensurepip does, but without starting a pip from an archive to install another one, and with the pip that the image
+was made with instead of the one its Python was released with. Ends with status 3 where that can't be done: no pip that
+is complete and new enough, or no setuptools where ensurepip would install one.
+"""
+import os
+import shutil
+import sys
+
+NOT_HERE = 3
+# --report is from 22.2 on
+OLDEST = (22, 2)
+# ensurepip installs setuptools before that
+NO_SETUPTOOLS = (3, 12)
+
+SCRIPT = "\n".join(["#!{python}", "import sys", "from pip._internal.cli.main import main",
+                    "if __name__ == '__main__':", "    sys.exit(main())", ""])
+
+
+def main():
+    """Copy pip and write its scripts."""
+    try:
+        from importlib.metadata import PackageNotFoundError, distribution  # novermin: runs in the image
+    except ImportError:
+        return NOT_HERE
+    try:
+        pip = distribution("pip")
+        if sys.version_info < NO_SETUPTOOLS:
+            distribution("setuptools")
+    except PackageNotFoundError:
+        return NOT_HERE
+    version = tuple(int(part) for part in pip.version.split(".")[:2] if part.isdigit())
+    files = [file for file in pip.files or [] if ".." not in file.parts and "__pycache__" not in file.parts
+             and not file.is_absolute()]
+    wanted = [file for file in files if file.name != "RECORD"]
+    # distributions take pip apart (pip/_vendor/__init__.py says so), and move it
+    vendored = [file for file in wanted if file.parts[:2] == ("pip", "_vendor")]
+    if version < OLDEST or len(vendored) < 50 or not all(os.path.isfile(str(file.locate())) for file in wanted):
+        return NOT_HERE
+
+    library = os.path.join(sys.prefix, "lib", "python%d.%d" % sys.version_info[:2], "site-packages")
+    records = []
+    for file in wanted:
+        target = os.path.join(library, str(file))
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        shutil.copyfile(str(file.locate()), target)
+        records.append(str(file))
+    for name in ("pip", "pip3", "pip%d.%d" % sys.version_info[:2]):
+        path = os.path.join(sys.prefix, "bin", name)
+        with open(path, "w") as script:
+            script.write(SCRIPT.format(python=os.path.join(sys.prefix, "bin", "python3")))
+        os.chmod(path, 0o755)
+        records.append(os.path.relpath(path, library))
+    record = next(file for file in files if file.name == "RECORD")
+    with open(os.path.join(library, str(record)), "w") as lines:
+        lines.writelines("%s,,\n" % path for path in records + [str(record)])
+    return 0
+
+
+sys.exit(main())

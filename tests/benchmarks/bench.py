@@ -1,0 +1,87 @@
+"""
+Measure the cost of everything beside what people use today: the bare runtime, a recipe in the style in use today, and
+singularity-hpc where it does the same work. Contenders take turns in one run; medians and ratios count, never one
+absolute time. Prints a table, and writes the same as JSON. Not part of `make test`.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
+
+import command_line  # noqa: E402 found beside this file
+import distributed  # noqa: E402
+import imports  # noqa: E402
+import installing  # noqa: E402
+import module_tools  # noqa: E402
+import packing  # noqa: E402
+import wrappers  # noqa: E402
+
+BENCHMARKS = {
+    "install": installing.example, "image": installing.images, "squashfs": packing.measure, "wrapper": wrappers.spawn,
+    "python": wrappers.python, "modules": module_tools.measure, "start": command_line.start,
+    "render": command_line.render, "import": imports.measure, "distributed": distributed.measure,
+}
+
+
+def main():
+    """Run the benchmarks that were asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", metavar="NAME", nargs="*", help=f"{', '.join(BENCHMARKS)} (default: all)")
+    parser.add_argument("--json", type=Path, metavar="FILE", default=Path(".demo/bench.json"))
+    options = parser.parse_args()
+    unknown = set(options.names) - set(BENCHMARKS)
+    if unknown:
+        parser.error(f"unknown: {', '.join(sorted(unknown))} (known: {', '.join(BENCHMARKS)})")
+    results = []
+    # below the checkout, not in a file system that may be in memory
+    place = Path(tempfile.mkdtemp(prefix="bench-", dir=Path(".demo").resolve()))
+    place.chmod(0o755)
+    try:
+        for name in options.names or BENCHMARKS:
+            folder = place / name
+            folder.mkdir()
+            print(f"==> {name}", file=sys.stderr, flush=True)
+            found = BENCHMARKS[name](folder)
+            results += found
+            print(table(found), flush=True)
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    machine = {"cpus": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()}
+    options.json.write_text(json.dumps({"machine": machine, "results": [dataclasses.asdict(row) for row in results]},
+                                       indent=2) + "\n")
+    missed = [row for row in results if row.reached is False]
+    print(f"\n{sum(row.reached is True for row in results)} targets reached, {len(missed)} missed; {options.json}")
+    return 0
+
+
+def table(found):
+    """Return rows as a table (str)."""
+    lines = []
+    for row in found:
+        text = f"{row.benchmark:34} {row.contender:26} {in_units(row.seconds):>10}"
+        if row.against:
+            text += f"  {row.ratio:6.2f} x {row.against}, {in_units(row.difference, sign='+')}"
+        if row.target:
+            text += f"  [{row.target}: {'reached' if row.reached else 'MISSED'}]"
+        if row.note:
+            text += f"  ({row.note})"
+        lines.append(text)
+    return "\n".join(lines)
+
+
+def in_units(seconds, sign=""):
+    """Return a time as a person reads it."""
+    return f"{seconds:{sign}.1f} s" if abs(seconds) >= 1 else f"{seconds * 1000:{sign}.1f} ms"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""Installing: the example beside a recipe in the style in use today, and images of two sizes beside a plain copy."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import recipe
+from measuring import in_turn, rows, run
+from parts import TOOLS
+from support import CHECKOUT, Site
+
+REQUIREMENTS = ["torchmetrics", "pytorch-lightning"]
+EXAMPLE = CHECKOUT / "easyconfigs/p/PyTorch/PyTorch-2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121.eb"
+
+# eb doing nothing: an easyconfig of EasyBuild's for which there is nothing to do
+NOTHING = """\
+easyblock = 'Bundle'
+name = 'Nothing'
+version = '1.0'
+homepage = 'https://example.org'
+description = 'Nothing.'
+toolchain = SYSTEM
+postinstallcmds = ['mkdir %(installdir)s/bin && touch %(installdir)s/bin/nothing']
+sanity_check_paths = {'files': ['bin/nothing'], 'dirs': []}
+moduleclass = 'devel'
+"""
+
+IMAGE = """\
+easyblock = 'ContainerInstall'
+name = 'Image'
+version = '1.0'
+homepage = 'https://example.org'
+description = 'An image.'
+toolchain = SYSTEM
+sources = ['image.sif']
+init = 'conda-injected'
+conda_env = 'pytorch'
+moduleclass = 'ai'
+"""
+
+
+def example(folder):
+    """The example, with its requirements, with a warm cache of pip."""
+    site = Site(folder / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
+    image = Path(os.environ["EBSIF_TEST_PYTORCH_IMAGE"])
+    (site.sources / image.name).symlink_to(image)
+    binds = run(["bash", CHECKOUT / "scripts/install-binds"]).stdout.strip()
+    theirs = folder / "theirs.eb"
+    conda = "/opt/miniconda3/bin/activate pytorch"
+    theirs.write_text(recipe.easyconfig("PyTorch", "2.13.0", "-theirs", image.name, conda, REQUIREMENTS,
+                                        f"{binds}," if binds else ""))
+    cache = folder / "cache"
+    cache.mkdir()
+
+    def eb(easyconfig):
+        # the cache is the same for both: bound for the recipe, which does not do that itself
+        site.eb(easyconfig, "--rebuild", EBSIF_INSTALL_BIND=binds, PIP_CACHE_DIR=cache, APPTAINER_BIND=cache)
+
+    times = in_turn({"recipe of today": lambda: eb(theirs), "ebsif": lambda: eb(EXAMPLE)}, runs=3)
+    return rows("install of the example", times, "ebsif", {"recipe of today": ("ratio", 0.5)}, {
+        "ebsif": "also: SHA256, constraints, compiled in parallel, SquashFS read back, lock, bill of materials, checks",
+        "recipe of today": "gzip on one processor, two copies of the image"})
+
+
+def images(folder):
+    """Images without requirements, made larger with bytes that can't be compressed behind their end."""
+    found = []
+    for size in (0.4, 4):
+        site = Site(folder / f"site-{size}", TOOLS["Lmod-Lua"](), Path(sys.prefix))
+        image = site.sources / "image.sif"
+        shutil.copy(os.environ["EBSIF_TEST_PYTORCH_IMAGE"], image)
+        missing = int(size * 1e9) - image.stat().st_size
+        run(["bash", "-c", 'head -c "$1" /dev/urandom >>"$2"', "bash", str(missing), image])
+        (folder / "nothing.eb").write_text(NOTHING)
+        (folder / "image.eb").write_text(IMAGE)
+        copy = folder / "copy.sif"
+
+        def nothing(site=site, image=image, copy=copy):
+            copy.unlink(missing_ok=True)
+            run(["cp", "--reflink=never", image, copy])
+            # what we do as well before a file is there for good
+            os.sync()
+            site.eb(folder / "nothing.eb", "--rebuild")
+
+        def ours(site=site):
+            site.eb(folder / "image.eb", "--rebuild")
+
+        times = in_turn({"cp and eb doing nothing": nothing, "ebsif": ours}, runs=5 if size < 1 else 3)
+        found += rows(f"install of an image of {size} GB", times, "ebsif", {"cp and eb doing nothing": ("ratio", 1.3)},
+                      {"ebsif": "also: SHA256, scripts, started once in the container, lock, checks"})
+        shutil.rmtree(site.prefix)
+    return found
