@@ -1,13 +1,17 @@
 """YAML files of people, read into models: nothing in them is executed, and what is wrong is told with its line."""
 
 import difflib
+import os
 import re
 from itertools import accumulate
 from typing import get_args
 
-import yaml
-from ebsif.errors import EbsifError
-from pydantic import BaseModel, ConfigDict, ValidationError
+# it would look through everything that is installed, at every start
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
+import yaml  # noqa: E402
+from ebsif.errors import EbsifError  # noqa: E402
+from pydantic import BaseModel, ConfigDict, ValidationError  # noqa: E402
 
 # Levels of lists and tables in a document; nobody needs more than ten.
 DEPTH = 500
