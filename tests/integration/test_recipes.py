@@ -30,15 +30,31 @@ def main():
 """
 
 
+# what the stage says has to reach the build
+BACKEND = """
+import os, zipfile
+
+def build_wheel(folder, *_):
+    assert os.environ["MPICC"] == "cc", "MPICC"
+    info = "{name}-{version}.dist-info"
+    with zipfile.ZipFile(folder + "/{name}-{version}-py3-none-any.whl", "w") as wheel:
+        wheel.write("{name}/__init__.py")
+        wheel.writestr(info + "/METADATA", "Metadata-Version: 2.1\\nName: {name}\\nVersion: {version}\\n")
+        wheel.writestr(info + "/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr(info + "/RECORD", "")
+    return "{name}-{version}-py3-none-any.whl"
+"""
+
+
 def make_source(folder, name, version):
     """Write a source distribution of one module, which has to be built."""
     tree = folder / f"{name}-{version}"
     (tree / name).mkdir(parents=True)
     (tree / name / "__init__.py").write_text("MPI = None\n")
-    # what the stage says has to reach the build
-    (tree / "setup.py").write_text(
-        "import os\nfrom setuptools import setup\nassert os.environ['MPICC'] == 'cc', 'MPICC'\n"
-        f"setup(name={name!r}, version={version!r}, packages=[{name!r}])\n")
+    # built by itself: a build with setuptools would fetch that from an index
+    (tree / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n')
+    (tree / "backend.py").write_text(BACKEND.format(name=name, version=version))
     (tree / "PKG-INFO").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     with tarfile.open(folder / f"{tree.name}.tar.gz", "w:gz") as archive:
         archive.add(tree, tree.name)
