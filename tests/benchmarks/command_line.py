@@ -22,7 +22,7 @@ def start(folder):
     commands = {"python -c pass": [sys.executable, "-c", "pass"], "ebsif --help": [EBSIF, "--help"],
                 "ebsif list": [EBSIF, "list", "--site", "lumi"]}
     environment = {**os.environ, "HOME": str(folder)}
-    times = in_turn({name: (lambda command=command: run(command, env=environment) and None)
+    times = in_turn({name: (lambda command=command: run(command, env=environment))
                      for name, command in commands.items()}, runs=20)
     found = []
     for name in ("ebsif --help", "ebsif list"):
@@ -53,7 +53,7 @@ def render(folder):
         times = in_turn({"ebsif render": anew}, runs=5 if number < 10_000 else 3)["ebsif render"]
         memory = measuring.peak_memory([*command, place / "memory"], env=environment)
         again = in_turn({"again": lambda command=command, place=place, environment=environment:
-                         run([*command, place / "memory"], env=environment) and None}, runs=3)["again"]
+                         run([*command, place / "memory"], env=environment)}, runs=3)["again"]
         middle = sorted(times)[len(times) // 2]
         per_record.append(middle / number)
         found.append(Row(f"render {number} records", "ebsif", middle, len(times), note=f"{memory:.0f} MB at most"))

@@ -47,9 +47,9 @@ def measure(folder):
 
     both = "import torch, torchmetrics"
     contenders = {
-        "image alone": lambda: python("-file", "import torch") and None,
-        "directory": lambda: python("-directory", both) and None,
-        "SquashFS file": lambda: python("-file", both) and None,
+        "image alone": lambda: python("-file", "import torch"),
+        "directory": lambda: python("-directory", both),
+        "SquashFS file": lambda: python("-file", both),
     }
     opened = int(python("-directory", COUNT))
     notes = {"image alone": "import of torch only",

@@ -73,7 +73,7 @@ def in_turn(contenders, runs, warm_up=1):
                 print(f"\r    {name}, {step}\033[K", end="", file=sys.stderr, flush=True)
             start = time.perf_counter()
             seconds = work()
-            seconds = time.perf_counter() - start if seconds is None else seconds
+            seconds = seconds if isinstance(seconds, float) else time.perf_counter() - start
             if turn >= 0:
                 times[name].append(seconds)
     if sys.stderr.isatty():
