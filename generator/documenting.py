@@ -3,7 +3,6 @@
 import io
 import json
 import re
-import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -227,5 +226,3 @@ def run_sphinx(source, made, doctrees):
         raise DocumentingError(f"Sphinx can't make the pages: {error}") from None
     if problems.getvalue():
         raise DocumentingError(f"Sphinx can't make the pages as they should be:\n{problems.getvalue().strip()}")
-    # nobody serves these
-    shutil.rmtree(made / "_sources", ignore_errors=True)

@@ -40,6 +40,13 @@ TOOLS = {
 }
 
 
+def example_site(folder, image, tool="Lmod-Lua"):
+    """A site in a folder, with an image as example.sif."""
+    site = Site(folder / "site", TOOLS[tool](), Path(sys.prefix))
+    (site.sources / "example.sif").symlink_to(image)
+    return site
+
+
 @pytest.fixture(scope="session")
 def base_image():
     """The example image without PyTorch: small, and quick to install."""
@@ -128,9 +135,7 @@ def installed_once(installations):
 @pytest.fixture
 def site(tmp_path, base_image):
     """A site of its own for one test, with the small image as example.sif; Lmod and Lua."""
-    site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
-    (site.sources / "example.sif").symlink_to(base_image)
-    return site
+    return example_site(tmp_path, base_image)
 
 
 @pytest.fixture(scope="session")

@@ -83,9 +83,10 @@ class ContainerReplace(EasyBlock):
             return super().make_module_step(fake=fake)
         if not self.place:
             return self.write_module()
-        place, self.place = self.place, None
         earlier_module = read_file(self.mod_filepath, mode='rb') if os.path.exists(self.mod_filepath) else None
-        module = self.module_for(place)
+        module = self.module_for(self.place)
+        # until here what was made beside the earlier installation is removed when something fails
+        place, self.place = self.place, None
         self.change_installdir(place.installdir)
         place.exchange()
         try:
@@ -133,7 +134,11 @@ class ContainerReplace(EasyBlock):
         remove_dir(modules_path)
         path = unfinished(self.mod_filepath)
         # the one is the other with something added, so nothing else can be meant
-        write_file(path, text.replace(place.beside, place.installdir))
+        try:
+            write_file(path, text.replace(place.beside, place.installdir))
+        except BaseException:
+            remove_file(path)
+            raise
         return path
 
     def keep_from(self, earlier, merge=False):

@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from parts import TOOLS, Installed, wheel_settings
-from support import CONTAINER_FILES, Site
+from parts import Installed, example_site, wheel_settings
+from support import CONTAINER_FILES
 
 TEXT = Installed.TEXT
 OTHER = "nobody"
@@ -21,8 +21,7 @@ def central(base_image, wheels):
     """A central installation: one module with a SquashFS file, one with a directory; others may read it."""
     prefix = Path(tempfile.mkdtemp(prefix="ebsif-central-"))
     prefix.chmod(0o755)
-    site = Site(prefix / "site", TOOLS["EnvironmentModules-Tcl"](), Path(sys.prefix))
-    (site.sources / "example.sif").symlink_to(base_image)
+    site = example_site(prefix, base_image, "EnvironmentModules-Tcl")
     site.eb(site.easyconfig(TEXT + "requirements = ['greeting']\nwrappers = ['python']\n", suffix="-file"),
             site.easyconfig(TEXT, suffix="-directory"), **wheel_settings(wheels))
     yield site
@@ -80,8 +79,7 @@ def test_another_account_uses_it(central, tmp_path, fault, suffix):
 def test_modes(base_image, wheels, tmp_path, fault, umask, options, may):
     """What is in an installation can be read by whoever may enter it, is written by no others, whatever the umask."""
     case = fault("modes", f"umask {umask} {' '.join(options)}")
-    site = Site(tmp_path / "site", TOOLS["EnvironmentModules-Tcl"](), Path(sys.prefix))
-    (site.sources / "example.sif").symlink_to(base_image)
+    site = example_site(tmp_path, base_image, "EnvironmentModules-Tcl")
     command = ["eb", *site.eb_options, *options, site.easyconfig(TEXT + "wrappers = ['python']\n")]
     site.run(["bash", "-c", f'umask {umask}; exec "$@"', "bash", *command], **wheel_settings(wheels))
     root = site.prefix / "eb/software/Example/1.0"

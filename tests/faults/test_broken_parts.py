@@ -5,12 +5,10 @@ import shutil
 import signal
 import struct
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from parts import TOOLS, Installed, wheel_settings
-from support import Site
+from parts import Installed, example_site, wheel_settings
 
 TEXT = Installed.TEXT
 WORKS = "module load Example/1.0 && singularity exec $SIF python -c 'import hello'"
@@ -19,8 +17,7 @@ WORKS = "module load Example/1.0 && singularity exec $SIF python -c 'import hell
 @pytest.fixture(scope="module")
 def before(tmp_path_factory, base_image, wheels):
     """A site with an installation that works, and has to work after each of the tests that share it."""
-    site = Site(tmp_path_factory.mktemp("before") / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
-    (site.sources / "example.sif").symlink_to(base_image)
+    site = example_site(tmp_path_factory.mktemp("before"), base_image)
     site.eb(site.easyconfig(TEXT + "requirements = ['hello']\n"), **wheel_settings(wheels))
     return site
 

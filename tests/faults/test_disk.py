@@ -43,6 +43,7 @@ INSTALLED_BEFORE = """
     set +e
     eb {after} --rebuild {options} >{log} 2>&1 && echo "it did not fail"
     ({works}) && echo "the earlier one works"
+    echo "beside it:" $(ls {beside})
     {widen}
     eb {after} --rebuild {options} >{log}.again 2>&1 && echo "a second attempt succeeds"
     ({works}) && echo "the new one works"
@@ -66,10 +67,11 @@ def test_installing_again(site, noise, tmp_path, fault, place, where, requiremen
     log = tmp_path / "log"
     options = f"--buildpath={site.prefix}/build"
     script = INSTALLED_BEFORE.format(before=before, after=after, tighten=tighten, widen="resize 2g", works=WORKS,
-                                     log=log, options=options)
+                                     log=log, options=options, beside=site.prefix / "eb/software/Example")
     result = in_small(site, small, "2g", script, noise)
     said = log.read_text() if log.exists() else ""
     case.kept("the earlier one works" in result.stdout, result.stdout + result.stderr + said[-2000:])
+    case.kept("beside it: 1.0\n" in result.stdout, result.stdout)
     case.shown("it did not fail" not in result.stdout, "eb said nothing of it")
     case.shown("disk is full" in said or "No space left on device" in said, said[-2000:])
     again = (tmp_path / "log.again").read_text()

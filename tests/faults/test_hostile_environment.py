@@ -4,12 +4,9 @@ import json
 import os
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-from parts import TOOLS, Installed, wheel_settings
-from support import Site
+from parts import Installed, example_site, wheel_settings
 
 TEXT = Installed.TEXT
 FUNCTIONS = ("singularity", "apptainer", "exec", "hash", "source", "printf", "unset", "readlink", "command", "type",
@@ -20,8 +17,7 @@ FUNCTIONS = ("singularity", "apptainer", "exec", "hash", "source", "printf", "un
 @pytest.fixture(scope="module")
 def used(tmp_path_factory, base_image, wheels):
     """A site whose module has a wrapper of python."""
-    site = Site(tmp_path_factory.mktemp("used") / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
-    (site.sources / "example.sif").symlink_to(base_image)
+    site = example_site(tmp_path_factory.mktemp("used"), base_image)
     site.eb(site.easyconfig(TEXT + "requirements = ['hello']\nwrappers = ['python']\n"), **wheel_settings(wheels))
     return site
 

@@ -80,6 +80,17 @@ def test_pip_is_the_one_of_the_venv(installed_once):
     assert re.search(r'\["pip", "[0-9.]+", "/user-software/venv/pytorch/lib/python3.11/site-packages"\]', log[:install])
 
 
+def test_an_image_whose_pip_is_not_whole(site, wheels):
+    """Its pip can't be copied into the venv: the venv has that of ensurepip, and works."""
+    text = TEXT + "masked_paths = ['/opt/miniconda3/envs/pytorch/lib/python3.*/site-packages/pip-*.dist-info/RECORD']\n"
+    result = site.eb(site.easyconfig(text + "requirements = ['greeting']\n"), **wheel_settings(wheels))
+    assert "-Im ensurepip" in result.stdout
+    record = lock(site.prefix / "eb/software/Example/1.0")
+    own, image = ([pin for pin in record[f"{name}_packages"] if pin.startswith("pip==")] for name in ("venv", "image"))
+    assert own and own != image
+    site.bash("module load Example/1.0 && singularity exec $SIF python -c 'import greeting, numpy'")
+
+
 def test_requirements_reach_pip_byte_for_byte(site, wheels):
     """S000-06: options, a direct URL, quotes, $, backticks and % stand in the requirements file byte for byte."""
     lines = [
