@@ -17,9 +17,15 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     """Write the report where all tests are known, not in the processes that run them."""
-    path = config.getoption("--faults-report")
+    path = report_path(config)
     if path and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Report(path), "fault-report")
+
+
+def report_path(config):
+    """Return where the report is to go (Path, None: nowhere): tests change the directory."""
+    path = config.getoption("--faults-report")
+    return path and Path(config.rootpath, path)
 
 
 def cases_of(report):
@@ -68,7 +74,7 @@ class Case:
 def fault(request):
     """A function that begins a case; when the test ends, all are in the report, and one that went wrong fails it."""
     cases = []
-    report = request.config.getoption("--faults-report")
+    report = report_path(request.config)
 
     def tell():
         if report and cases:
