@@ -68,7 +68,7 @@ class ContainerLoad(ContainerReplace):
     so that `singularity exec $SIF command` works as it is.
     """
 
-    SCRIPTS = ['bin/start-shell', 'share/ebsif/common.bash']
+    SCRIPTS = ['bin/start-shell'] + ['share/ebsif/%s.bash' % name for name in ('common', 'inside', 'ready', 'run')]
     PYTHON_SCRIPTS = ['bin/list-packages', 'bin/make-venv', 'bin/extend-venv-activate', 'share/ebsif/make-venv.py',
                       'share/ebsif/venv-wrapper', 'runscripts/conda-python-simple', 'runscripts/init-conda-venv',
                       'runscripts/conda-python-distributed', 'runscripts/get-master',

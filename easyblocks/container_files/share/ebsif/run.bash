@@ -1,0 +1,18 @@
+# Sourced with PROGRAM ARGUMENT...: become it in the container of the loaded module. Needs `root`, as ready.bash does.
+# shellcheck source=ready.bash
+source "${root:?}/share/ebsif/ready.bash"
+# Images that are activated by hand get that here. A fixed text: the arguments reach it as arguments.
+if [[ "${SINGULARITYENV_WITH_CONDA:-}" != true ]]; then
+    # shellcheck disable=SC2016
+    set -- bash -p -c '[[ ! -r /runscripts/init-conda-venv ]] || source /runscripts/init-conda-venv || exit; exec "$@"' \
+        "${0##*/}" "$@"
+fi
+set -- "$SIF" "$@"
+case ${CONTAINER_GPU:-} in
+    rocm) [[ ! -e /dev/kfd ]] || set -- --rocm "$@" ;;
+    cuda) [[ ! -e /dev/nvidiactl ]] || set -- --nv "$@" ;;
+esac
+# of the host's Python, loader and shell: the container's would take them for theirs (APPTAINERENV_... passes one)
+unset PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONSTARTUP LD_PRELOAD LD_AUDIT BASH_ENV ENV
+# exec, so that a signal for this process is one for the runtime
+exec "$runtime" exec "$@"
