@@ -1,5 +1,5 @@
 # Sourced with PROGRAM ARGUMENT...: become it in the container of the loaded module. Needs `root`, as ready.bash does.
-# shellcheck source=ready.bash
+# shellcheck source=/dev/null  # it returns only if the module is loaded
 source "${root:?}/share/ebsif/ready.bash"
 # Images that are activated by hand get that here. A fixed text: the arguments reach it as arguments.
 if [[ "${SINGULARITYENV_WITH_CONDA:-}" != true ]]; then
@@ -15,4 +15,4 @@ esac
 # of the host's Python, loader and shell: the container's would take them for theirs (APPTAINERENV_... passes one)
 unset PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONSTARTUP LD_PRELOAD LD_AUDIT BASH_ENV ENV
 # exec, so that a signal for this process is one for the runtime
-exec "$runtime" exec "$@"
+exec "${runtime:?}" exec "$@"

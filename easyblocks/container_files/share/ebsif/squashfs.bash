@@ -81,15 +81,14 @@ is_shared() {
     [[ -g "$place" && $(stat -c %A -- "$place") == ?????w* ]]
 }
 
-# Set `compressor`, options of mksquashfs: zstd, an order of magnitude faster than gzip at the same size, where
-# mksquashfs has it and the runtime here can mount it; else gzip, which all can.
-# shellcheck disable=SC2034  # it is for the command that sources this
-choose_compressor() {
-    compressor=(-comp gzip)
+# Begin to try whether zstd can be used, an order of magnitude faster than gzip at the same size: mksquashfs needs to
+# have it, and the runtime here needs to mount it. That takes the time of starting a container, in which the files can be
+# packed already.
+try_zstd() {
     mkdir "$work/empty"
-    if mksquashfs "$work/empty" "$work/probe" -comp zstd -no-progress >/dev/null 2>&1 && is_mountable "$work/probe"; then
-        compressor=(-comp zstd -Xcompression-level 3)
-    fi
+    (mksquashfs "$work/empty" "$work/probe" -comp zstd -no-progress >/dev/null 2>&1 && is_mountable "$work/probe") &
+    # shellcheck disable=SC2034  # for the command that sources this
+    trial=$!
 }
 
 # is_mountable FILE: true if the runtime here can mount this SquashFS file, tried with the image of this installation.
