@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import stat
+import struct
 import time
 
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, remove_dir, remove_file
@@ -123,6 +124,19 @@ def fingerprint(path):
             what = os.readlink(entry) if os.path.islink(entry) else os.path.isdir(entry) or os.path.getsize(entry)
             digest.update(repr((os.path.relpath(entry, path), what)).encode('utf-8', 'surrogateescape'))
     return digest.hexdigest()
+
+
+def remove_bytecode(path):
+    """Remove the bytecode below a directory, apart from that of source files with the time that all are given."""
+    for folder, _, files in os.walk(path):
+        if os.path.basename(folder) != '__pycache__':
+            continue
+        for name in files:
+            with open(os.path.join(folder, name), 'rb') as bytecode:
+                # PEP 552: no flags, then the time of the source
+                kept = bytecode.read(12)[4:] == struct.pack('<LL', 0, FILE_TIME)
+            if not kept:
+                remove_file(os.path.join(folder, name))
 
 
 def set_file_times(path):

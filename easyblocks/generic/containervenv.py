@@ -22,12 +22,12 @@ from easybuild.easyblocks.generic.containerpip import ContainerPip
 from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, escape_bind, escape_value, run_program
 from easybuild.easyblocks.generic.containerstage import TEXTS, VARIABLES, ContainerStage, is_of_kind
 from easybuild.easyblocks.generic.containerusersoftware import DIRECTORY, FILE_TIME, SQUASHFS, ContainerUserSoftware
-from easybuild.easyblocks.generic.containerusersoftware import set_file_times, share_files
+from easybuild.easyblocks.generic.containerusersoftware import remove_bytecode, set_file_times, share_files
 from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_msg, print_warning
 from easybuild.tools.config import ERROR, build_option
 from easybuild.tools.environment import restore_env
-from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, copy_dir, copy_file, mkdir, remove_dir
+from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, copy_dir, copy_file, mkdir
 from easybuild.tools.filetools import apply_regex_substitutions, which, write_file
 from easybuild.tools.utilities import nub, trace_msg
 
@@ -42,7 +42,7 @@ HEAVY_HERE_VARIABLE = 'EBSIF_HEAVY_HERE'
 # Both for sh. The first makes a venv that sees the packages of the image, and gives it the image's pip (copy-pip.py, on
 # standard input). The second does it as `python3 -m venv` would, but pip is a step of its own, because venv keeps to
 # itself what went wrong with it.
-MAKE_VENV = 'python3 -m venv --without-pip --system-site-packages "$1" && exec "$1/bin/python3" -I -'
+MAKE_VENV = 'python3 -m venv --without-pip --system-site-packages "$1" && exec "$1/bin/python3" -I - "$2"'
 MAKE_VENV_WITH_ENSUREPIP = 'python3 -m venv --clear --without-pip "$1" && ' \
     'exec "$1/bin/python3" -Im ensurepip --upgrade --default-pip'
 NO_PIP_TO_COPY = 3
@@ -260,8 +260,8 @@ class ContainerVenv(ContainerInstall):
         """
         trace_msg("making the venv %s in the container" % self.venv)
         with open(os.path.join(container_files(), 'share', 'ebsif', 'copy-pip.py')) as text:
-            result = self.run_with_user_software(['sh', '-c', MAKE_VENV, 'sh', self.venv], stdin=text.read(),
-                                                 fail_on_error=False)
+            result = self.run_with_user_software(['sh', '-c', MAKE_VENV, 'sh', self.venv, str(FILE_TIME)],
+                                                 stdin=text.read(), fail_on_error=False)
         if result.exit_code == NO_PIP_TO_COPY:
             result = self.run_with_user_software(['sh', '-c', MAKE_VENV_WITH_ENSUREPIP, 'sh', self.venv],
                                                  fail_on_error=False)
@@ -417,12 +417,10 @@ class ContainerVenv(ContainerInstall):
         """
         Compile the venv's Python files, with the same result for the same files.
 
-        Bytecode names the time of its source file, so that is fixed first; what pip and venv have compiled goes.
+        Bytecode names the time of its source file, so that is fixed first. What was compiled meanwhile goes; that of
+        the image's pip came with it and stays.
         """
-        for folder, folders, _ in os.walk(self.user_software):
-            if '__pycache__' in folders:
-                folders.remove('__pycache__')
-                remove_dir(os.path.join(folder, '__pycache__'))
+        remove_bytecode(self.user_software)
         set_file_times(self.user_software)
         # some packages hold files for another Python, or templates, which don't compile: they are not imported either
         self.run_with_user_software(

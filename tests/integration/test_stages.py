@@ -292,9 +292,11 @@ def test_the_same_installation_gives_the_same_bytes(site, install, packages):
     assert digests[0] == digests[1]
 
     install(stages)
-    code = "import plain, importlib.util as u; print(plain.__cached__, u.cache_from_source(plain.__file__))"
+    code = "import plain, pip, importlib.util as u; print(plain.__cached__, u.cache_from_source(plain.__file__))"
     output = site.bash(f"module load Example/1.0 && singularity exec $SIF python -v -c '{code}' 2>&1").stdout
     assert re.search(r"__pycache__/plain.cpython-\d+.pyc matches /user-software/.*/plain.py", output)
+    # that of pip came with it from the image
+    assert re.search(r"pip/__pycache__/__init__.cpython-\d+.pyc matches /user-software/.*/pip/__init__.py", output)
 
 
 # --- compiled packages, patches, modules of the host

@@ -3,9 +3,14 @@
 What ensurepip does, but without starting a pip from an archive to install another one, and with the pip that the image
 was made with instead of the one its Python was released with. Ends with status 3 where that can't be done: no pip that
 is complete and new enough, or no setuptools where ensurepip would install one.
+
+Usage: python3 -I - TIME. The bytecode comes along: compiling pip is half of what compiling a venv with some packages
+takes. Bytecode names the time of its source file (TIME, in seconds since 1970), so both get that.
 """
+import importlib.util
 import os
 import shutil
+import struct
 import sys
 
 NOT_HERE = 3
@@ -16,6 +21,28 @@ NO_SETUPTOOLS = (3, 12)
 
 SCRIPT = "\n".join(["#!{python}", "import sys", "from pip._internal.cli.main import main",
                     "if __name__ == '__main__':", "    sys.exit(main())", ""])
+
+
+def copy(source, target, time):
+    """Copy a file of pip, with its bytecode if that is of this file as it is."""
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    shutil.copyfile(source, target)
+    if not source.endswith(".py"):
+        return
+    try:
+        with open(importlib.util.cache_from_source(source), "rb") as bytecode:
+            head, code = bytecode.read(16), bytecode.read()
+    except OSError:
+        return
+    # PEP 552: a magic number, no flags, time and size of the source
+    status = os.stat(source)
+    named = [int(status.st_mtime) & 0xFFFFFFFF, status.st_size & 0xFFFFFFFF]
+    if head[:4] == importlib.util.MAGIC_NUMBER and head[4:] == struct.pack("<LLL", 0, *named):
+        os.utime(target, (time, time))
+        cached = importlib.util.cache_from_source(target)
+        os.makedirs(os.path.dirname(cached), exist_ok=True)
+        with open(cached, "wb") as bytecode:
+            bytecode.write(head[:8] + struct.pack("<LL", time, named[1]) + code)
 
 
 def main():
@@ -42,9 +69,7 @@ def main():
     library = os.path.join(sys.prefix, "lib", "python%d.%d" % sys.version_info[:2], "site-packages")
     records = []
     for file in wanted:
-        target = os.path.join(library, str(file))
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        shutil.copyfile(str(file.locate()), target)
+        copy(str(file.locate()), os.path.join(library, str(file)), int(sys.argv[1]))
         records.append(str(file))
     for name in ("pip", "pip3", "pip%d.%d" % sys.version_info[:2]):
         path = os.path.join(sys.prefix, "bin", name)
