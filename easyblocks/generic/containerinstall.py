@@ -14,6 +14,7 @@ import queue
 import re
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from easybuild.easyblocks.generic.containerdistributed import SETTINGS_FILE
 from easybuild.easyblocks.generic.containerload import IF_NEWER, IMAGE_OWN, INIT_NONE, MASKS, MODULE_VARIABLES
@@ -69,6 +70,7 @@ class ContainerInstall(ContainerLoad):
         self.runtime = None
         self.source_image = None
         self.overlays = []
+        self.bill_of_materials = None
 
     # --- steps
 
@@ -109,12 +111,16 @@ class ContainerInstall(ContainerLoad):
         if self.dry_run:
             dry_run_msg("Starting the image %s once\n" % self.image_name)
             return
-        # a truncated file, or one of another kind, ends here
-        self.run_in_container(['true'], image=self.source_image)
         if self.masks:
             self.make_masks()
+        # a truncated file, or one of another kind, ends here
+        self.start_image()
         self.lock['library_binds'] = [
             bind for bind, kind in sorted(self.cfg['library_binds'].items()) if self.is_library_wanted(bind, kind)]
+
+    def start_image(self):
+        """Run something in the image, for easyblocks that derive from this one: what they want to know of it."""
+        self.run_in_container(['true'], image=self.source_image)
 
     def make_masks(self):
         """Find what is masked, and make the overlay that does it."""
@@ -230,14 +236,22 @@ class ContainerInstall(ContainerLoad):
         return self.run_in_container(command, image=self.source_image, **kwargs)
 
     def write_bill_of_materials(self):
-        """Write the CycloneDX file beside the lock, where the command that makes it is installed with EasyBuild."""
+        """Begin to write the CycloneDX file beside the lock, where the command for it is installed with EasyBuild."""
         beside_python = os.path.join(os.path.dirname(sys.executable), 'ebsif')
         ebsif = beside_python if os.path.exists(beside_python) else which('ebsif', log_ok=False, on_error='ignore')
         if ebsif:
-            run_program([ebsif, 'lock', 'sbom', self.installdir, '--output',
-                         os.path.join(os.path.dirname(self.lock_path), 'sbom.cdx.json')], hidden=True)
+            # meanwhile the module is checked, which has an environment of its own
+            self.bill_of_materials = ThreadPoolExecutor(max_workers=1).submit(
+                run_program, [ebsif, 'lock', 'sbom', self.installdir, '--output',
+                              os.path.join(os.path.dirname(self.lock_path), 'sbom.cdx.json')],
+                hidden=True, asynchronous=True, env=dict(os.environ))
         else:
             trace_msg("no software bill of materials is written: the command ebsif is not on PATH")
+
+    def finish_writing(self):
+        """Wait for the bill of materials."""
+        if self.bill_of_materials:
+            self.bill_of_materials.result()
 
     def install_scripts(self):
         """Copy the scripts from beside the easyblocks; readable and executable for all, whatever the umask."""

@@ -10,6 +10,7 @@ EasyBuild support for installing again without taking away what works, implement
 import ctypes
 import os
 import time
+from contextlib import suppress
 
 from easybuild.easyblocks.generic.containerclaim import ContainerClaim
 from easybuild.framework.easyblock import EasyBlock
@@ -46,6 +47,9 @@ class ContainerReplace(EasyBlock):
             try:
                 return super().run_all_steps(*args, **kwargs)
             finally:
+                # what went wrong with it was said already, or something else is
+                with suppress(Exception):
+                    self.finish_writing()
                 if self.place:
                     remove_replaced(self.place.beside)
                     self.place = None
@@ -81,6 +85,7 @@ class ContainerReplace(EasyBlock):
         """Write the module; a complete installation takes the place of the earlier one, and its module at once."""
         if fake or self.dry_run:
             return super().make_module_step(fake=fake)
+        self.finish_writing()
         if not self.place:
             return self.write_module()
         earlier_module = read_file(self.mod_filepath, mode='rb') if os.path.exists(self.mod_filepath) else None
@@ -140,6 +145,16 @@ class ContainerReplace(EasyBlock):
             remove_file(path)
             raise
         return path
+
+    def finish_writing(self):
+        """
+        Wait for what still writes to the installation directory; easyblocks that derive say what.
+
+        Raises
+        ------
+        Exception
+            If it fails.
+        """
 
     def keep_from(self, earlier, merge=False):
         """

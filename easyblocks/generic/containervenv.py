@@ -85,6 +85,7 @@ class ContainerVenv(ContainerInstall):
     def __init__(self, *args, **kwargs):
         """Check the parameters that can be checked without looking at the machine."""
         super().__init__(*args, **kwargs)
+        self.image_packages = None
         self.installed_packages = None
         if self.cfg['init'] == INIT_NONE:
             raise EasyBuildError("Easyconfig parameter 'init' is '%s': an image without Python can't have a venv. Use "
@@ -176,6 +177,11 @@ class ContainerVenv(ContainerInstall):
                                  "--job-backend=Slurm ...`, or `ebsif job --install EASYCONFIG`, which knows the "
                                  "site. (On a machine of your own: %s=1 eb ...)", heavy[0], HEAVY_HERE_VARIABLE)
 
+    def start_image(self):
+        """See which packages are in the image."""
+        self.image_packages = self.packages('python3', venv=False)
+        self.check_image_packages(self.image_packages)
+
     @property
     def user_software(self):
         """The directory that is /user-software while the installation goes on."""
@@ -191,8 +197,7 @@ class ContainerVenv(ContainerInstall):
                 dry_run_msg("Installing stage '%s' with pip:\n%s" % (stage.name, stage.requirements))
             return
         mkdir(self.user_software, parents=True)
-        image_packages = self.packages('python3', venv=False)
-        self.check_image_packages(image_packages)
+        image_packages = self.image_packages
         if repeated:
             repeated.check_before(image_packages.pins)
         packages = self.make_venv(image_packages)
