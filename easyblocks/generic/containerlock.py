@@ -65,8 +65,9 @@ class ContainerLock(dict):
         return record
 
     def write(self, path):
-        """Write the record, the same text for the same content."""
-        write_file(path, json.dumps(self, indent=2, sort_keys=True) + '\n', forced=True)
+        """Write the record, the same text for the same content; there is a whole one or none, also after a kill."""
+        write_file(path + '.partial', json.dumps(self, indent=2, sort_keys=True) + '\n', forced=True)
+        os.rename(path + '.partial', path)
 
     @property
     def pins(self):

@@ -16,8 +16,8 @@ SOME = 25  # points of the loops over commands, without --every-point
 
 # Points of the loops over installations, without --every-point: where something is half-done.
 FIRST = [r"opened .*\.owner\.", r"opened .*/1\.0/example\.sif\.partial", "in .* venv .*/user-software/",
-         "in .* pip .*install", "in .*/make-squashfs ", r"opened .*/lock\.json", r"opened .*\.unfinished",
-         r"rename .*\.unfinished"]
+         "in .* pip .*install", "in .*/make-squashfs ", r"opened .*/lock\.json", r"rename .*/lock\.json",
+         r"opened .*\.unfinished", r"rename .*\.unfinished"]
 AGAIN = [r"opened .*/1\.0\.replace/example\.sif\.partial", "in .*/make-squashfs ", r"opened .*\.unfinished",
          r"rename .*/\.1\.0\.lua\.unfinished", r"rmdir .*/1\.0\.replace", r"remove .*/1\.0\.replace/"]
 
