@@ -7,20 +7,16 @@
 """
 EasyBuild support for installing a container image as a module, implemented as an easyblock.
 """
-import errno
-import hashlib
 import os
-import queue
 import re
 import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
+from easybuild.easyblocks.generic.containercopy import copy_with_sha256
 from easybuild.easyblocks.generic.containerdistributed import SETTINGS_FILE
 from easybuild.easyblocks.generic.containerload import IF_NEWER, IMAGE_OWN, INIT_NONE, MASKS, MODULE_VARIABLES
 from easybuild.easyblocks.generic.containerload import WRAPPERS_ALL, ContainerLoad
 from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, ContainerRuntime, bind_source, bind_target
-from easybuild.easyblocks.generic.containerruntime import callers_variables, escape_bind, escape_value, run_program
+from easybuild.easyblocks.generic.containerruntime import callers_variables, escape_bind, escape_value, in_background
 from easybuild.easyblocks.generic.containerruntime import runtime_variables
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_warning
 from easybuild.tools.config import build_option
@@ -48,9 +44,6 @@ done
 
 # Prints those of its arguments that are no programs in the container. For sh.
 MISSING_PROGRAMS = 'for name; do command -v "$name" >/dev/null || echo "$name"; done'
-
-COPY_BLOCK = 4 * 1024 * 1024  # bytes
-KERNEL_BLOCK = 64 * 1024 * 1024
 
 
 class ContainerInstall(ContainerLoad):
@@ -241,10 +234,9 @@ class ContainerInstall(ContainerLoad):
         ebsif = beside_python if os.path.exists(beside_python) else which('ebsif', log_ok=False, on_error='ignore')
         if ebsif:
             # meanwhile the module is checked, which has an environment of its own
-            self.bill_of_materials = ThreadPoolExecutor(max_workers=1).submit(
-                run_program, [ebsif, 'lock', 'sbom', self.installdir, '--output',
-                              os.path.join(os.path.dirname(self.lock_path), 'sbom.cdx.json')],
-                hidden=True, asynchronous=True, env=dict(os.environ))
+            self.bill_of_materials = in_background([
+                ebsif, 'lock', 'sbom', self.installdir, '--output',
+                os.path.join(os.path.dirname(self.lock_path), 'sbom.cdx.json')])
         else:
             trace_msg("no software bill of materials is written: the command ebsif is not on PATH")
 
@@ -389,92 +381,3 @@ def container_files():
                              "was copied without them. Keep 'container_files' beside the directory of the "
                              "easyblock.", path)
     return path
-
-
-def copy_in_blocks(source, target):
-    """Copy from one open file to another; yield how much has been copied, as it grows (int, bytes)."""
-    # in the kernel where it can, which may be no more than a note in the file system (Linux 4.5, Python 3.8)
-    in_kernel = getattr(os, 'copy_file_range', None)
-    copied = 0
-    while True:
-        if in_kernel:
-            try:
-                number = in_kernel(source, target, KERNEL_BLOCK)
-            except OSError:
-                if copied:
-                    raise
-                number = 0
-            if not number and not copied:
-                # not between these file systems; what is really wrong is seen below
-                in_kernel = None
-                continue
-        else:
-            block = os.read(source, COPY_BLOCK)
-            number, written = len(block), 0
-            while written < number:
-                written += os.write(target, block[written:])
-        if not number:
-            return
-        copied += number
-        yield copied
-
-
-def read_behind(descriptor, copied, digest, problems):
-    """Take the digest of a file that grows: read up to each size that is told (None: the end); note what goes wrong."""
-    position = 0
-    for end in iter(copied.get, None):
-        while position < end and not problems:
-            try:
-                block = os.pread(descriptor, min(COPY_BLOCK, end - position), position)
-            except OSError as err:
-                problems.append(err)
-                break
-            if not block:
-                problems.append(OSError(errno.EIO, "the copy can't be read back"))
-            digest.update(block)
-            position += len(block)
-
-
-def copy_with_sha256(source, target):
-    """
-    Copy a file while its SHA256 is taken: an image of tens of gigabytes is read once.
-
-    The target appears whole or not at all: a new file is written beside it, then renamed.
-
-    Returns
-    -------
-    str
-        The SHA256 of what was written, in hexadecimal.
-
-    Raises
-    ------
-    EasyBuildError
-        If reading or writing fails; the message names both files.
-    """
-    partial = target + '.partial'
-    digest = hashlib.sha256()
-    copied, problems = queue.Queue(), []
-    try:
-        with open(source, 'rb', buffering=0) as image, open(partial, 'w+b', buffering=0) as copy:
-            # reading what was just written costs no second read of the image, and overlaps with the copy
-            reader = threading.Thread(target=read_behind, args=(copy.fileno(), copied, digest, problems))
-            reader.start()
-            end = 0
-            try:
-                for end in copy_in_blocks(image.fileno(), copy.fileno()):
-                    copied.put(end)
-            finally:
-                copied.put(None)
-                reader.join()
-            if problems:
-                raise problems[0]
-            size = os.fstat(image.fileno()).st_size
-            if end != size:
-                raise OSError(errno.EIO, "%d of %d bytes could be copied" % (end, size))
-            os.fsync(copy.fileno())
-        os.rename(partial, target)
-    except OSError as err:
-        if os.path.exists(partial):
-            os.remove(partial)
-        raise EasyBuildError("Copying the image %s to %s failed: %s", source, target, err)
-    return digest.hexdigest()

@@ -7,7 +7,9 @@
 """
 The container runtime, Apptainer or SingularityCE: how it's run, and the rules of its binds and variables.
 """
+import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 from easybuild.base import fancylogger
 from easybuild.tools.build_log import EasyBuildError, print_msg
@@ -45,11 +47,12 @@ class ContainerRuntime(object):
         if not self.path:
             raise EasyBuildError("Neither 'apptainer' nor 'singularity' found on PATH: a container can't be installed "
                                  "here. Load the module of the runtime, or run eb on a node that has it.")
+        self.asked = in_background([self.path, '--version'])
 
     @property
     def version(self):
         """What the runtime says of itself, for instance 'apptainer version 1.4.5' (str)."""
-        return run_shell_cmd([self.path, '--version'], use_bash=False, hidden=True).output.strip()
+        return self.asked.result().output.strip()
 
     def run(self, command, image, home, binds, overlays=(), **kwargs):
         """
@@ -114,6 +117,24 @@ def run_program(arguments, **kwargs):
         for line in lines[-SHOWN_LINES:]:
             print_msg('  ' + line, prefix=False, log=_log, stderr=True)
         raise
+
+
+def in_background(arguments):
+    """
+    Run a program while other things go on, with the environment as it is now.
+
+    Parameters
+    ----------
+    arguments : list of str
+        Program and arguments; no shell reads them.
+
+    Returns
+    -------
+    concurrent.futures.Future
+        Its ``result()`` waits for the program; it returns and raises what ``run_program`` does.
+    """
+    return ThreadPoolExecutor(max_workers=1).submit(
+        run_program, arguments, hidden=True, asynchronous=True, env=dict(os.environ))
 
 
 def runtime_variables(environment):

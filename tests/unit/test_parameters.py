@@ -5,7 +5,7 @@ import re
 import tempfile
 
 import pytest
-from easybuild.easyblocks.generic.containerinstall import ContainerInstall, copy_with_sha256
+from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.easyblocks.generic.containerruntime import bind_source, escape_bind, runtime_variables
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.framework.easyconfig.easyconfig import EasyConfig
@@ -108,14 +108,6 @@ def test_variables_of_the_runtime():
     """What changes the container is dropped, where the runtime keeps its files is not."""
     names = ["APPTAINER_BIND", "SINGULARITYENV_X", "APPTAINER_CACHEDIR", "SINGULARITY_TMPDIR", "PATH"]
     assert runtime_variables(dict.fromkeys(names)) == ["APPTAINER_BIND", "SINGULARITYENV_X"]
-
-
-def test_copying_leaves_nothing_half_done(tmp_path):
-    """S002-01: a copy that fails leaves no file that could be taken for an image."""
-    target = tmp_path / "target.sif"
-    with pytest.raises(EasyBuildError, match="Copying the image /does/not/exist.sif to .*target.sif failed"):
-        copy_with_sha256("/does/not/exist.sif", str(target))
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_no_source_is_no_none_in_the_module(easyblock):

@@ -1,0 +1,88 @@
+"""Copying an image while its SHA256 is taken."""
+
+import hashlib
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from easybuild.easyblocks.generic import containercopy
+from easybuild.tools.build_log import EasyBuildError
+
+BLOCK = 8192
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Files of many blocks, without many bytes."""
+    monkeypatch.setattr(containercopy, "BLOCK", BLOCK)
+
+
+@pytest.fixture(params=["disk", "memory"])
+def folder(request, tmp_path):
+    """A directory on the disk, where files are written past the cache, and one in memory, where that may not work."""
+    if request.param == "disk":
+        yield tmp_path
+    else:
+        path = Path(tempfile.mkdtemp(dir="/dev/shm"))
+        yield path
+        shutil.rmtree(path)
+
+
+@pytest.mark.parametrize("size", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 10 * BLOCK, 10 * BLOCK + 4095])
+def test_the_copy_is_the_same_file(tmp_path, folder, size):
+    """S002-01: whatever its size: the same bytes, their SHA256, nothing else beside it."""
+    content = os.urandom(size)
+    source, target = tmp_path / "source", folder / "target.sif"
+    source.write_bytes(content)
+    assert containercopy.copy_with_sha256(str(source), str(target)) == hashlib.sha256(content).hexdigest()
+    assert target.read_bytes() == content
+    assert [path.name for path in folder.iterdir() if path != source] == ["target.sif"]
+
+
+def test_a_clone_is_not_written(tmp_path, monkeypatch):
+    """Where the file system lets both share their blocks, the image is read once for its SHA256, and not written."""
+    def clone(image, copy):
+        Path(copy.name).write_bytes(Path(image.name).read_bytes())
+        return True
+
+    monkeypatch.setattr(containercopy, "is_cloned", clone)
+    monkeypatch.setattr(containercopy, "write_block", None)
+    content = os.urandom(5 * BLOCK + 7)
+    (tmp_path / "source").write_bytes(content)
+    digest = containercopy.copy_with_sha256(str(tmp_path / "source"), str(tmp_path / "target"))
+    assert digest == hashlib.sha256(content).hexdigest()
+    assert (tmp_path / "target").read_bytes() == content
+
+
+def test_copying_leaves_nothing_half_done(tmp_path):
+    """S002-01: a copy that fails leaves no file that could be taken for an image."""
+    target = tmp_path / "target.sif"
+    with pytest.raises(EasyBuildError, match="Copying the image /does/not/exist.sif to .*target.sif failed"):
+        containercopy.copy_with_sha256("/does/not/exist.sif", str(target))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_write_that_fails(tmp_path):
+    """S002-01: the system refuses in the middle: said, and nothing is left; the copy before it stays."""
+    (tmp_path / "source").write_bytes(os.urandom(20 * BLOCK))
+    (tmp_path / "target").write_text("earlier")
+    # in a process of its own, which has a limit for files
+    code = ("import sys; from easybuild.easyblocks.generic import containercopy as c; c.BLOCK = int(sys.argv[3])\n"
+            "try: c.copy_with_sha256(*sys.argv[1:3])\nexcept c.EasyBuildError as err: print(err)")
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10 * BLOCK + 100, 10 * BLOCK + 100))
+
+    result = subprocess.run([sys.executable, "-c", code, tmp_path / "source", tmp_path / "target", str(BLOCK)],
+                            capture_output=True, text=True, check=True, preexec_fn=limit, timeout=60)
+    assert "File too large" in result.stdout
+    assert f"Copying the image {tmp_path}/source to {tmp_path}/target failed" in result.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "target"]
+    assert (tmp_path / "target").read_text() == "earlier"
