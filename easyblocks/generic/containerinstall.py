@@ -381,3 +381,13 @@ def container_files():
                              "was copied without them. Keep 'container_files' beside the directory of the "
                              "easyblock.", path)
     return path
+
+
+def program_for_image(name):
+    """
+    Return the text of a program for a Python in the image (str), which reads it from its standard input.
+
+    The image sees the build directory, not the place where EasyBuild keeps its easyblocks.
+    """
+    with open(os.path.join(container_files(), 'share', 'ebsif', name)) as text:
+        return text.read()

@@ -13,7 +13,7 @@ import os
 import re
 
 from easybuild.easyblocks.generic.containerdiagnosis import ContainerDiagnosis
-from easybuild.easyblocks.generic.containerinstall import ContainerInstall, container_files
+from easybuild.easyblocks.generic.containerinstall import ContainerInstall, container_files, program_for_image
 from easybuild.easyblocks.generic.containerlint import ContainerLint
 from easybuild.easyblocks.generic.containerload import INIT_NONE, PLACE_VARIABLE, module_container_variable
 from easybuild.easyblocks.generic.containerlock import ContainerLock
@@ -264,9 +264,8 @@ class ContainerVenv(ContainerInstall):
             If it still does not see all.
         """
         trace_msg("making the venv %s in the container" % self.venv)
-        with open(os.path.join(container_files(), 'share', 'ebsif', 'copy-pip.py')) as text:
-            result = self.run_with_user_software(['sh', '-c', MAKE_VENV, 'sh', self.venv, str(FILE_TIME)],
-                                                 stdin=text.read(), fail_on_error=False)
+        result = self.run_with_user_software(['sh', '-c', MAKE_VENV, 'sh', self.venv, str(FILE_TIME)],
+                                             stdin=program_for_image('copy-pip.py'), fail_on_error=False)
         if result.exit_code == NO_PIP_TO_COPY:
             result = self.run_with_user_software(['sh', '-c', MAKE_VENV_WITH_ENSUREPIP, 'sh', self.venv],
                                                  fail_on_error=False)
@@ -336,10 +335,7 @@ class ContainerVenv(ContainerInstall):
         -------
         ContainerPackages
         """
-        program = os.path.join(container_files(), 'share', 'ebsif', 'installed-packages.py')
-        # through stdin: the image sees the build directory, not the place where EasyBuild keeps its easyblocks
-        with open(program) as text:
-            options = {'stdin': text.read(), 'split_stderr': True, 'hidden': True}
+        options = {'stdin': program_for_image('installed-packages.py'), 'split_stderr': True, 'hidden': True}
         if venv:
             result = self.run_with_user_software([python, '-'], user_software=user_software, **options)
         else:
@@ -427,10 +423,9 @@ class ContainerVenv(ContainerInstall):
         """
         remove_bytecode(self.user_software)
         set_file_times(self.user_software)
-        # some packages hold files for another Python, or templates, which don't compile: they are not imported either
         self.run_with_user_software(
-            [self.venv_python, '-m', 'compileall', '-qq', '-j', str(self.cfg.parallel), os.path.join(self.venv, 'lib')],
-            fail_on_error=False, hidden=True)
+            [self.venv_python, '-', str(self.cfg.parallel), os.path.join(self.venv, 'lib')],
+            stdin=program_for_image('compile-bytecode.py'), fail_on_error=False, hidden=True)
         set_file_times(self.user_software)
 
     def keep_from(self, earlier, merge=False):
