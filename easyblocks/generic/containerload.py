@@ -436,10 +436,8 @@ class ContainerLoad(ContainerReplace):
             # a default: what a person has set goes into the container, and is there afterwards
             names = ['%sENV_%s' % (prefix, name) for prefix in RUNTIME_PREFIXES]
             text += module.default_env(names, escape_value(str(value)))
-        # the modules tools put each in front, so the last one comes first
-        for path in reversed(self.container_search_path()):
-            for prefix in RUNTIME_PREFIXES:
-                text += module.prepend_path(prefix + 'ENV_PREPEND_PATH', path)
+        for prefix in RUNTIME_PREFIXES:
+            text += module.prepend_path(prefix + 'ENV_PREPEND_PATH', ':'.join(self.container_search_path()))
         return text
 
     def module_gpu(self, module):

@@ -105,7 +105,7 @@ class LuaModule(ContainerModule):
         return 'setenv("%s", %s)\n' % (name, variable)
 
     def prepend_path(self, name, path):
-        """Put a directory in front of a search path."""
+        """Put a directory, or several with colons between them, in front of a search path."""
         return 'prepend_path("%s", %s)\n' % (name, self.quote(path))
 
     def prepend_list(self, name, item):
@@ -260,7 +260,7 @@ class TclModule(ContainerModule):
         return 'setenv %s $%s\n' % (name, variable)
 
     def prepend_path(self, name, path):
-        """Put a directory in front of a search path."""
+        """Put a directory, or several with colons between them, in front of a search path."""
         return 'prepend-path %s %s\n' % (name, self.quote(path))
 
     def prepend_list(self, name, item):
