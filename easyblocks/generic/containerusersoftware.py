@@ -129,14 +129,22 @@ def fingerprint(path):
 def remove_bytecode(path):
     """Remove the bytecode below a directory, apart from that of source files with the time that all are given."""
     for folder, _, files in os.walk(path):
-        if os.path.basename(folder) != '__pycache__':
-            continue
-        for name in files:
-            with open(os.path.join(folder, name), 'rb') as bytecode:
-                # PEP 552: no flags, then the time of the source
-                kept = bytecode.read(12)[4:] == struct.pack('<LL', 0, FILE_TIME)
-            if not kept:
-                remove_file(os.path.join(folder, name))
+        if os.path.basename(folder) == '__pycache__':
+            for name in files:
+                if not is_of_file_time(os.path.join(folder, name)):
+                    os.remove(os.path.join(folder, name))
+            if not os.listdir(folder):
+                os.rmdir(folder)
+
+
+def is_of_file_time(bytecode):
+    """Tell whether bytecode is that of a source file with the time that all are given (PEP 552: flags, then time)."""
+    try:
+        with open(bytecode, 'rb') as text:
+            return text.read(12)[4:] == struct.pack('<LL', 0, FILE_TIME)
+    except OSError:
+        # a link to nowhere
+        return False
 
 
 def set_file_times(path):

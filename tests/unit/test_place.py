@@ -1,10 +1,12 @@
 """Two installations change places, whatever the system offers for it."""
 
 import ctypes
+import os
+import py_compile
 
 import pytest
 from easybuild.easyblocks.generic.containerreplace import Place
-from easybuild.easyblocks.generic.containerusersoftware import ContainerUserSoftware
+from easybuild.easyblocks.generic.containerusersoftware import FILE_TIME, ContainerUserSoftware, remove_bytecode
 
 
 @pytest.fixture(params=["at once", "with three renames"])
@@ -48,3 +50,21 @@ def test_what_is_set_aside_overwrites_nothing(tmp_path):
         (tmp_path / "1.0" / "user-software.squashfs").write_text(text)
         paths += software.set_aside(["user-software.squashfs"], prefix=str(tmp_path / "1.0"))
     assert [open(path).read() for path in paths] == ["one", "two"]  # noqa: PTH123, SIM115
+
+
+def test_bytecode_that_stays(tmp_path):
+    """Only that of source files with the time of all files; none is left of others, nor a directory without any."""
+    for folder, time in (("kept", FILE_TIME), ("compiled", FILE_TIME + 1)):
+        source = tmp_path / folder / "module.py"
+        source.parent.mkdir()
+        source.write_text("1")
+        os.utime(source, (time, time))
+        py_compile.compile(source, invalidation_mode=py_compile.PycInvalidationMode.TIMESTAMP)
+    cache = next(tmp_path.glob("kept/__pycache__"))
+    (cache / "damaged.pyc").write_bytes(b"")
+    (cache / "nowhere.pyc").symlink_to("/does/not/exist")
+    (cache / "hash.pyc").write_bytes(b"0123" + b"\1\0\0\0" + bytes(8))
+    remove_bytecode(str(tmp_path))
+    assert len(list(cache.iterdir())) == 1
+    assert (tmp_path / "compiled" / "module.py").exists()
+    assert not (tmp_path / "compiled" / "__pycache__").exists()
