@@ -22,43 +22,94 @@ BLOCKS = 3  # in memory at a time
 FICLONE = 0x40049409  # of ioctl_ficlonerange(2): _IOW(0x94, 9, int), the number of all but a few old architectures
 
 
-def copy_with_sha256(source, target):
+class ContainerCopy(object):
     """
-    Copy a file while its SHA256 is taken.
+    A copy of an image, whose SHA256 is taken while it is made.
 
     The target appears whole or not at all: a new file is written beside it, then renamed. Where the file system can
     share the blocks of both (Btrfs, XFS), nothing is copied; otherwise they are written past the cache of the system
     where that is possible: filling it takes longer than the disk, and takes memory from others.
 
-    Parameters
+    Attributes
     ----------
     source, target : str
         Paths.
-
-    Returns
-    -------
-    str
-        The SHA256 of what was read, in hexadecimal.
-
-    Raises
-    ------
-    EasyBuildError
-        If reading or writing fails; the message names both files.
+    partial : str
+        Where it is made.
     """
-    partial = target + '.partial'
-    try:
-        with open(source, 'rb', buffering=0) as image, create(partial) as copy:
-            digest, copied = transfer(image, copy, is_cloned(image, copy))
-            size = os.fstat(image.fileno()).st_size
-            if copied != size or os.fstat(copy.fileno()).st_size != size:
-                raise OSError(errno.EIO, "%d of %d bytes could be copied" % (copied, size))
-            os.fsync(copy.fileno())
-        os.rename(partial, target)
-    except OSError as err:
-        if os.path.exists(partial):
-            os.remove(partial)
-        raise EasyBuildError("Copying the image %s to %s failed: %s", source, target, err)
-    return digest
+
+    def __init__(self, source, target):
+        """Keep what is copied where; memory is taken when it's done."""
+        self.source = source
+        self.target = target
+        self.partial = target + '.partial'
+        # (memory, how much of it) to be written, memory to be filled, what went wrong with writing
+        self.blocks, self.free, self.problems = queue.Queue(), queue.Queue(), []
+
+    def make(self):
+        """
+        Make the copy.
+
+        Returns
+        -------
+        str
+            The SHA256 of what was read, in hexadecimal.
+
+        Raises
+        ------
+        EasyBuildError
+            If reading or writing fails; the message names both files.
+        """
+        try:
+            with open(self.source, 'rb', buffering=0) as image, create(self.partial) as copy:
+                digest, copied = self.transfer(image, copy, is_cloned(image, copy))
+                size = os.fstat(image.fileno()).st_size
+                if copied != size or os.fstat(copy.fileno()).st_size != size:
+                    raise OSError(errno.EIO, "%d of %d bytes could be copied" % (copied, size))
+                os.fsync(copy.fileno())
+            os.rename(self.partial, self.target)
+        except OSError as err:
+            if os.path.exists(self.partial):
+                os.remove(self.partial)
+            raise EasyBuildError("Copying the image %s to %s failed: %s", self.source, self.target, err)
+        return digest
+
+    def transfer(self, image, copy, cloned):
+        """Read a file; take its SHA256 and how much it was (tuple of str, int), and write it unless it's cloned."""
+        digest, copied = hashlib.sha256(), 0
+        for _ in range(BLOCKS):
+            # memory that begins with a page, as writing past the cache needs it
+            self.free.put(mmap.mmap(-1, BLOCK))
+        writer = threading.Thread(target=self.write_blocks, args=(copy.fileno(),))
+        writer.start()
+        try:
+            while not self.problems:
+                memory = self.free.get()
+                block = memoryview(memory)[:image.readinto(memory)]
+                if not block:
+                    break
+                if cloned:
+                    self.free.put(memory)
+                else:
+                    self.blocks.put((memory, block))
+                digest.update(block)
+                copied += len(block)
+        finally:
+            self.blocks.put(None)
+            writer.join()
+        if self.problems:
+            raise self.problems[0]
+        return digest.hexdigest(), copied
+
+    def write_blocks(self, descriptor):
+        """Write blocks as they come (None: no more), and give their memory back; note what goes wrong."""
+        for memory, block in iter(self.blocks.get, None):
+            if not self.problems:
+                try:
+                    write_block(descriptor, block)
+                except OSError as err:
+                    self.problems.append(err)
+            self.free.put(memory)
 
 
 def create(path):
@@ -81,58 +132,6 @@ def is_cloned(image, copy):
     except OSError:
         return False
     return True
-
-
-def transfer(image, copy, cloned):
-    """
-    Read a file, take its SHA256 and meanwhile write what was read to another, unless that is a clone already.
-
-    Returns
-    -------
-    tuple
-        The SHA256 in hexadecimal, and how much was read (int, bytes).
-
-    Raises
-    ------
-    OSError
-        If reading or writing fails.
-    """
-    digest, copied, problems = hashlib.sha256(), 0, []
-    free, blocks = queue.Queue(), queue.Queue()
-    for _ in range(BLOCKS):
-        # memory that begins with a page, as writing past the cache needs it
-        free.put(mmap.mmap(-1, BLOCK))
-    writer = threading.Thread(target=write_blocks, args=(copy.fileno(), blocks, free, problems))
-    writer.start()
-    try:
-        while not problems:
-            buffer = free.get()
-            block = memoryview(buffer)[:image.readinto(buffer)]
-            if not block:
-                break
-            if cloned:
-                free.put(buffer)
-            else:
-                blocks.put((buffer, block))
-            digest.update(block)
-            copied += len(block)
-    finally:
-        blocks.put(None)
-        writer.join()
-    if problems:
-        raise problems[0]
-    return digest.hexdigest(), copied
-
-
-def write_blocks(descriptor, blocks, free, problems):
-    """Write blocks as they come (None: no more), and give their memory back; note what goes wrong."""
-    for buffer, block in iter(blocks.get, None):
-        if not problems:
-            try:
-                write_block(descriptor, block)
-            except OSError as err:
-                problems.append(err)
-        free.put(buffer)
 
 
 def write_block(descriptor, block):

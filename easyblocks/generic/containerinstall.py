@@ -11,7 +11,7 @@ import os
 import re
 import sys
 
-from easybuild.easyblocks.generic.containercopy import copy_with_sha256
+from easybuild.easyblocks.generic.containercopy import ContainerCopy
 from easybuild.easyblocks.generic.containerdistributed import SETTINGS_FILE
 from easybuild.easyblocks.generic.containerload import IF_NEWER, IMAGE_OWN, INIT_NONE, MASKS, MODULE_VARIABLES
 from easybuild.easyblocks.generic.containerload import WRAPPERS_ALL, ContainerLoad
@@ -163,7 +163,7 @@ class ContainerInstall(ContainerLoad):
         size = os.path.getsize(self.source_image)
         if self.cfg['image'] == IMAGE_OWN:
             trace_msg("copying %s (%.1f GB)" % (self.source_image, size / 1e9))
-            sha256 = copy_with_sha256(self.source_image, self.image_path)
+            sha256 = ContainerCopy(self.source_image, self.image_path).make()
         else:
             trace_msg("the image is not copied, the module uses the one in 'image_dirs'")
             sha256 = compute_checksum(self.source_image, CHECKSUM_TYPE_SHA256)

@@ -265,7 +265,7 @@ class ContainerVenv(ContainerInstall):
         """
         trace_msg("making the venv %s in the container" % self.venv)
         result = self.run_with_user_software(['sh', '-c', MAKE_VENV, 'sh', self.venv, str(FILE_TIME)],
-                                             stdin=program_for_image('copy-pip.py'), fail_on_error=False)
+                                             stdin=program_for_image('copy-pip.py'), fail_on_error=False, hidden=True)
         if result.exit_code == NO_PIP_TO_COPY:
             result = self.run_with_user_software(['sh', '-c', MAKE_VENV_WITH_ENSUREPIP, 'sh', self.venv],
                                                  fail_on_error=False)

@@ -40,7 +40,7 @@ def test_the_copy_is_the_same_file(tmp_path, folder, size):
     content = os.urandom(size)
     source, target = tmp_path / "source", folder / "target.sif"
     source.write_bytes(content)
-    assert containercopy.copy_with_sha256(str(source), str(target)) == hashlib.sha256(content).hexdigest()
+    assert containercopy.ContainerCopy(str(source), str(target)).make() == hashlib.sha256(content).hexdigest()
     assert target.read_bytes() == content
     assert [path.name for path in folder.iterdir() if path != source] == ["target.sif"]
 
@@ -55,7 +55,7 @@ def test_a_clone_is_not_written(tmp_path, monkeypatch):
     monkeypatch.setattr(containercopy, "write_block", None)
     content = os.urandom(5 * BLOCK + 7)
     (tmp_path / "source").write_bytes(content)
-    digest = containercopy.copy_with_sha256(str(tmp_path / "source"), str(tmp_path / "target"))
+    digest = containercopy.ContainerCopy(str(tmp_path / "source"), str(tmp_path / "target")).make()
     assert digest == hashlib.sha256(content).hexdigest()
     assert (tmp_path / "target").read_bytes() == content
 
@@ -64,7 +64,7 @@ def test_copying_leaves_nothing_half_done(tmp_path):
     """S002-01: a copy that fails leaves no file that could be taken for an image."""
     target = tmp_path / "target.sif"
     with pytest.raises(EasyBuildError, match="Copying the image /does/not/exist.sif to .*target.sif failed"):
-        containercopy.copy_with_sha256("/does/not/exist.sif", str(target))
+        containercopy.ContainerCopy("/does/not/exist.sif", str(target)).make()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -74,7 +74,7 @@ def test_a_write_that_fails(tmp_path):
     (tmp_path / "target").write_text("earlier")
     # in a process of its own, which has a limit for files
     code = ("import sys; from easybuild.easyblocks.generic import containercopy as c; c.BLOCK = int(sys.argv[3])\n"
-            "try: c.copy_with_sha256(*sys.argv[1:3])\nexcept c.EasyBuildError as err: print(err)")
+            "try: c.ContainerCopy(*sys.argv[1:3]).make()\nexcept c.EasyBuildError as err: print(err)")
 
     def limit():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
