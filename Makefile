@@ -12,7 +12,7 @@ demo: ## set everything up, install the example container module and use it
 test: ## set everything up and run all tests
 	@scripts/test
 
-test-faults: ## faults and hostile input, with kill -9 at every point: an hour and more
+test-faults: ## faults and hostile input, with kill -9 at every point: about an hour
 	@scripts/test tests/faults --every-point --faults-report=.demo/faults.json
 
 faults-report: ## what became of each fault: a table, and .demo/faults.json

@@ -107,7 +107,7 @@ class ContainerCopy(object):
             if not self.problems:
                 try:
                     write_block(descriptor, block)
-                except OSError as err:
+                except Exception as err:  # whatever it is: who fills the memory waits for it
                     self.problems.append(err)
             self.free.put(memory)
 
