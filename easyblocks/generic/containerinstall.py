@@ -7,6 +7,7 @@
 """
 EasyBuild support for installing a container image as a module, implemented as an easyblock.
 """
+import importlib.util
 import os
 import re
 import sys
@@ -27,6 +28,8 @@ from easybuild.tools.version import VERSION as EASYBUILD_VERSION
 
 # Extra binds for this machine, at install time only (certificates, a pip configuration, a folder of wheels).
 INSTALL_BIND_VARIABLE = 'EBSIF_INSTALL_BIND'
+
+BILL_OF_MATERIALS = 'sbom.cdx.json'
 
 # Prints the path of a library that the image has: in the cache of its loader, on its search path, or at the place
 # given. For sh; not every image has ldconfig.
@@ -229,21 +232,33 @@ class ContainerInstall(ContainerLoad):
         return self.run_in_container(command, image=self.source_image, **kwargs)
 
     def write_bill_of_materials(self):
-        """Begin to write the CycloneDX file beside the lock, where the command for it is installed with EasyBuild."""
-        beside_python = os.path.join(os.path.dirname(sys.executable), 'ebsif')
-        ebsif = beside_python if os.path.exists(beside_python) else which('ebsif', log_ok=False, on_error='ignore')
-        if ebsif:
-            # meanwhile the module is checked, which has an environment of its own
-            self.bill_of_materials = in_background([
-                ebsif, 'lock', 'sbom', self.installdir, '--output',
-                os.path.join(os.path.dirname(self.lock_path), 'sbom.cdx.json')])
+        """Begin to write the CycloneDX file beside the lock, where ebsif is installed with EasyBuild, or on PATH."""
+        command, variables = ebsif_command()
+        if command:
+            # meanwhile the module is checked, which has an environment of its own; `python -m` looks for modules in its
+            # working directory, so that is one of ours
+            folder = os.path.dirname(self.lock_path)
+            command += ['lock', 'sbom', self.installdir, '--output', os.path.join(folder, BILL_OF_MATERIALS)]
+            self.bill_of_materials = in_background(command, variables=variables, work_dir=folder)
         else:
             trace_msg("no software bill of materials is written: the command ebsif is not on PATH")
 
     def finish_writing(self):
-        """Wait for the bill of materials."""
-        if self.bill_of_materials:
-            self.bill_of_materials.result()
+        """Wait for the bill of materials; nothing depends on it, so an installation does not fail with it (G-10)."""
+        writing, self.bill_of_materials = self.bill_of_materials, None
+        try:
+            if writing:
+                writing.result()
+        except Exception as err:
+            installdir = self.place.installdir if self.place else self.installdir
+            self.warn("The software bill of materials can't be written: %s. Nothing else needs it. To write it later: "
+                      "ebsif lock sbom %s -o %s" % (
+                          str(err).split('\n')[0], installdir,
+                          os.path.join(installdir, 'share', 'ebsif', BILL_OF_MATERIALS)))
+
+    def warn(self, text):
+        """Tell the person who installs of something that may be a mistake."""
+        print_warning(text, log=self.log)
 
     def install_scripts(self):
         """Copy the scripts from beside the easyblocks; readable and executable for all, whatever the umask."""
@@ -365,6 +380,19 @@ def ebsif_version():
     """Return the version of this software (str), which is beside what it installs."""
     with open(os.path.join(container_files(), 'VERSION')) as text:
         return text.read().strip()
+
+
+def ebsif_command():
+    """
+    Return how to run ebsif (list of str, empty where it is not installed), and the variables that it needs (dict).
+
+    EasyBuild takes PYTHON* out of its environment. Where it was found through PYTHONPATH, as a module or with
+    `pip install --prefix`, so is ebsif: then what this Python has found is the path of the one that runs it.
+    """
+    if importlib.util.find_spec('ebsif'):
+        return [sys.executable, '-m', 'ebsif.cli'], {'PYTHONPATH': os.pathsep.join(filter(None, sys.path))}
+    program = which('ebsif', log_ok=False, on_error='ignore')
+    return [program] if program else [], {}
 
 
 def container_files():

@@ -119,7 +119,7 @@ def run_program(arguments, **kwargs):
         raise
 
 
-def in_background(arguments):
+def in_background(arguments, variables=None, **kwargs):
     """
     Run a program while other things go on, with the environment as it is now.
 
@@ -127,6 +127,10 @@ def in_background(arguments):
     ----------
     arguments : list of str
         Program and arguments; no shell reads them.
+    variables : dict, optional
+        More variables of the program.
+    kwargs
+        For run_shell_cmd.
 
     Returns
     -------
@@ -134,7 +138,7 @@ def in_background(arguments):
         Its ``result()`` waits for the program; it returns and raises what ``run_program`` does.
     """
     return ThreadPoolExecutor(max_workers=1).submit(
-        run_program, arguments, hidden=True, asynchronous=True, env=dict(os.environ))
+        run_program, arguments, hidden=True, asynchronous=True, env=dict(os.environ, **(variables or {})), **kwargs)
 
 
 def runtime_variables(environment):

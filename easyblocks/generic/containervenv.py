@@ -24,7 +24,7 @@ from easybuild.easyblocks.generic.containerstage import TEXTS, VARIABLES, Contai
 from easybuild.easyblocks.generic.containerusersoftware import DIRECTORY, FILE_TIME, SQUASHFS, ContainerUserSoftware
 from easybuild.easyblocks.generic.containerusersoftware import remove_bytecode, set_file_times, share_files
 from easybuild.framework.easyconfig.default import CUSTOM
-from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_msg, print_warning
+from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_msg
 from easybuild.tools.config import ERROR, build_option
 from easybuild.tools.environment import restore_env
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, copy_dir, copy_file, mkdir
@@ -359,10 +359,6 @@ class ContainerVenv(ContainerInstall):
     def patch_files(self, stage):
         """Find the patches of a stage, beside the easyconfig or where EasyBuild looks for sources (list of str)."""
         return [self.obtain_file(name) for name in stage.patches]
-
-    def warn(self, text):
-        """Tell the person who installs of something that may be a mistake."""
-        print_warning(text, log=self.log)
 
     # --- installation
 

@@ -390,3 +390,32 @@ def test_two_installations_are_compared(installed_once):
         "+ package hello 1.0",
         '+ stage requirements {"name": "requirements", "requirements": "\\ngreeting\\n"}',
     ]
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_the_bill_of_materials_is_optional(tmp_path, base_image, works):
+    """G-10, defects B1, easybuild D1: ebsif is found as eb is, by PYTHONPATH; one on PATH that fails: a warning."""
+    packages = next(Path(sys.prefix).glob("lib/python3*/site-packages"))
+    programs, library = tmp_path / "layout/bin", tmp_path / "layout/lib"
+    programs.mkdir(parents=True)
+    library.mkdir()
+    # a Python that knows neither: what PYTHONPATH names is all there is, as with modules or `pip install --prefix`
+    (programs / "python").symlink_to(sys._base_executable)
+    eb = (Path(sys.prefix) / "bin/eb").read_text().replace(sys.executable, str(programs / "python"))
+    (library / "easybuild").symlink_to(packages / "easybuild")
+    for name, text in (("eb", eb), ("ebsif", "#!/bin/sh\nexit 7\n")):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), tmp_path / "layout")
+    (site.sources / "example.sif").symlink_to(base_image)
+    easyconfig = site.easyconfig("easyblock = 'ContainerInstall'\nsources = ['example.sif']\n")
+    # without the venv of the tests
+    rest = [folder for folder in site.environment["PATH"].split(":") if folder != f"{sys.prefix}/bin"]
+    result = site.eb(easyconfig, PYTHONPATH=packages if works else library, EB_PYTHON=programs / "python",
+                     PATH=":".join(rest))
+    root = site.prefix / "eb/software/Example/1.0"
+    warned = f"To write it later: ebsif lock sbom {root} -o {root}/share/ebsif/sbom.cdx.json"
+    said = " ".join((result.stdout + result.stderr).split())
+    assert said.count(warned) == (not works), said
+    assert (root / "share/ebsif/sbom.cdx.json").exists() == works
+    assert site.bash("module load Example/1.0 && ls $SIF").stdout
