@@ -32,7 +32,15 @@ def is_component(text):
     return text
 
 
+def is_suffix(text):
+    """Return a text if it can be a version suffix, which is part of the name of a file, once it is filled."""
+    if not re.fullmatch(r"[A-Za-z0-9_.+-]*", PLACEHOLDER.sub("", text)):
+        raise ValueError("should be letters, digits, _ . + - and placeholders only: it's part of a file name")
+    return text
+
+
 Component = Annotated[str, AfterValidator(is_component)]
+Suffix = Annotated[str, AfterValidator(is_suffix)]
 Text = Annotated[str, Field(min_length=1)]
 Command = Union[str, list[str]]
 
@@ -65,7 +73,7 @@ class Fields(Model):
 
     homepage: Optional[Line] = None
     description: Optional[Text] = Field(None, description="what it is, with placeholders; the components are added")
-    suffix: Optional[Line] = Field(None, description="version suffix, with placeholders: -rocm-{rocm}-{date}")
+    suffix: Optional[Suffix] = Field(None, description="version suffix, with placeholders: -rocm-{rocm}-{date}")
     file: Optional[Line] = Field(None, description="file name of the image, with placeholders")
     package: Optional[Component] = Field(None, description="name of its Python package, where it is another one")
     python: Optional[Component] = Field(None, description="version of Python in the image")

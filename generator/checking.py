@@ -79,8 +79,6 @@ def check(containers, output, profile, deep=True):
             if other is not container:
                 yield finding(ERROR, f"another container has this name and suffix (line {lines.of(other)}): give one a "
                                      "'label' of its own, or installing one replaces the other")
-            if not re.fullmatch(r"[A-Za-z0-9_.+-]+", container.easyconfig_name):
-                yield finding(ERROR, f"'{container.easyconfig_name}' can't be the name of an easyconfig")
             if not container.file_name.endswith((".sif", ".simg")):
                 yield finding(WARNING, f"the image {container.file_name} does not end in .sif")
             yield from check_image(container, finding)

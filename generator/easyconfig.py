@@ -126,8 +126,14 @@ def render(container, header=None):
     prefix = container.site.doc_prefix
     doc = f"{prefix} {container.fill(container.doc)}" if prefix and container.doc else None
     return environment().get_template("easyconfig.eb.j2").render(
-        groups=parameters(container), doc=doc, literal=literal,
+        groups=parameters(container), doc=doc, literal=literal, comment=comment,
         header=header or HEADER.format(site=container.site.name))
+
+
+def comment(text):
+    """Return a text as a comment of Python: one line, whatever is in it."""
+    line = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", text).split())
+    return line if line.startswith("#") else f"# {line}"
 
 
 def literal(value, indent=0, used=0):
@@ -207,4 +213,4 @@ def template_safe(text):
 
 def is_plain(text):
     """Tell whether a text can stand between triple quotes as it is."""
-    return not re.search(r'[\\]|"""|"\Z|[^\n\x20-\x7e\u00a1-\ud7ff]|[ ]\n', text)
+    return not re.search(r'[\\]|"""|"\Z|[^\n\x20-\x7e\u00a1-\u2027\u202a-\ud7ff]|[ ]\n', text)

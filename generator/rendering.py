@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ebsif import easyconfig
+from ebsif.catalogue import CatalogueError
 
 # The first line of a rendered easyconfig says for which site it was.
 RENDERED = re.compile(r"# Rendered by ebsif from the catalogue of the site (\S+):")
@@ -30,7 +31,11 @@ class Rendered:
 
 def place(container, output):
     """Return the path of an easyconfig (Path) below a directory, where EasyBuild looks for it."""
-    return output / container.name[0].lower() / container.name / container.easyconfig_name
+    name = container.easyconfig_name
+    # the catalogue has no such names; what is written must not depend on that
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", name):
+        raise CatalogueError(f"'{name}' can't be the name of an easyconfig")
+    return output / container.name[0].lower() / container.name / name
 
 
 def render(containers, output):

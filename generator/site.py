@@ -19,16 +19,30 @@ DEFAULT_SITE = "local"
 GpuKind = Literal["none", "rocm", "cuda"]
 
 
+# Whatever ends a line for any program that reads it (str.splitlines, universal newlines), and what terminals obey.
+# A tab does neither.
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+
+
 def is_line(text):
     """Return a text if it is one line without blanks at its ends."""
-    if not re.fullmatch(r"\S(.*\S)?", text):
+    if not text or text != text.strip():
         raise ValueError("should be one line, without blanks at its ends")
+    if CONTROL.search(text):
+        raise ValueError("should be one line, without control characters")
+    return text
+
+
+def is_comment(text):
+    """Return a line if Python takes it for a comment."""
+    if not is_line(text).startswith("#"):
+        raise ValueError("should begin with '#': it begins a comment of an easyconfig")
     return text
 
 
 def is_value(text):
     """Return a text if it can be the value of an environment variable that a module sets."""
-    if re.search(r"[\x00-\x1f\x7f]", text):
+    if "\t" in text or CONTROL.search(text):
         raise ValueError("should be one line without control characters: modules tools can't set such a value")
     if re.search(r"(^|:)~", text):
         raise ValueError("begins with '~', which is the home directory with some modules tools: write the full path")
@@ -50,6 +64,7 @@ def is_duration(text):
 
 
 Line = Annotated[str, AfterValidator(is_line)]
+Comment = Annotated[str, AfterValidator(is_comment)]
 Variable = Annotated[str, AfterValidator(is_variable)]
 Value = Annotated[str, AfterValidator(is_value)]
 Duration = Annotated[str, AfterValidator(is_duration)]
@@ -184,7 +199,7 @@ class Site(Model):
     scheduler: Scheduler = Field(default_factory=Scheduler)
     moduleclass: Line = Field("ai", description="EasyBuild's class of the modules")
     support: Optional[Line] = Field(None, description="how containers are supported, for the help of their modules")
-    doc_prefix: Optional[Line] = Field(None, description="begins the line of an easyconfig for the list of software")
+    doc_prefix: Optional[Comment] = Field(None, description="begins the line of an easyconfig for the list of software")
     driver_rocm: Optional[list[Line]] = Field(
         None, min_length=2, max_length=2, description="oldest and newest ROCm that the driver supports")
 
