@@ -87,6 +87,8 @@ class Fields(Model):
     images: Optional[Images] = Field(None, description="where the image is, instead of where the site has images")
     binds: Optional[Binds] = Field(None, description="binds in addition to those of the site")
     gpu: Optional[GpuKind] = Field(None, description="kind of GPU, where it is not that of the site")
+    gpu_option: Optional[bool] = Field(
+        None, description="whether the runtime's option for the GPU is used, where it is not as the site has it")
     components: dict[Component, Component] = Field({}, description="what is in the image, by name, with versions")
     image_packages: dict[Component, Component] = Field({}, description="packages to be checked at installation")
     container_env: dict[Variable, Value] = Field({}, description="variables in the container")
@@ -273,6 +275,11 @@ class Container:
     def gpu_kind(self):
         """Kind of GPU (str), 'none' if there is none."""
         return self.gpu or self.site.gpu
+
+    @property
+    def uses_gpu_option(self):
+        """Whether the module uses the runtime's option for the GPU (bool)."""
+        return self.site.gpu_option if self.gpu_option is None else self.gpu_option
 
     @property
     def stages(self):

@@ -190,6 +190,8 @@ class Site(Model):
     images: Images = Field(default_factory=Images)
     binds: Binds = Field(default_factory=Binds)
     gpu: GpuKind = Field("none", description="kind of GPU of the nodes")
+    gpu_option: bool = Field(
+        True, description="use the runtime's option for the GPU (--rocm, --nv)")
     gpu_visibility: Optional[Literal["local_rank", "all"]] = Field(
         None, description="GPUs that a rank sees (default: for ROCm its own)")
     gpu_mpi_library: Optional[Line] = Field(None, description="library by which MPI knows of GPUs (GTL)")

@@ -90,6 +90,8 @@ class ContainerLoad(ContainerReplace):
             'container_env': [{}, "Environment variables to set in the container", CUSTOM],
             'definition_files': [[], "Files the image was built from, kept in share/docker-defs", CUSTOM],
             'gpu': [None, "Kind of GPU: %s" % ', '.join(sorted(GPU_KINDS)), CUSTOM],
+            'gpu_option': [True, "Use the option of the runtime for this kind of GPU (--rocm, --nv), which puts "
+                                 "libraries of the host before those of the image", CUSTOM],
             'gpu_mpi_library': [None, "Library by which MPI reads and writes the memory of the GPU (GTL), used where "
                                       "it is there", CUSTOM],
             'gpu_visibility': [None, "GPUs that each rank of a distributed run sees: %s (default: for ROCm its own)"
@@ -444,16 +446,19 @@ class ContainerLoad(ContainerReplace):
         """Statements that make the GPU available in the container, where the node has one."""
         if not self.cfg['gpu']:
             return ''
-        option, device = GPU_KINDS[self.cfg['gpu']]
-        use = ''.join(module.setenv('%s_%s' % (prefix, option), '1') for prefix in RUNTIME_PREFIXES)
-        text = module.comment('The GPU, where there is one; the wrappers look again.') + \
-            module.setenv('CONTAINER_GPU', self.cfg['gpu']) + module.when_or_unloading(module.is_device(device), use)
+        text = ''
+        if self.cfg['gpu_option']:
+            option, device = GPU_KINDS[self.cfg['gpu']]
+            use = ''.join(module.setenv('%s_%s' % (prefix, option), '1') for prefix in RUNTIME_PREFIXES)
+            text = module.comment('The GPU, where there is one; the wrappers look again.')
+            text += module.setenv('CONTAINER_GPU', self.cfg['gpu'])
+            text += module.when_or_unloading(module.is_device(device), use)
         library = self.cfg['gpu_mpi_library']
         if library:
             # without the library MPI refuses to start when it's told to know of GPUs
             aware = module.setenv(GPU_AWARE_VARIABLE, '1') + module_container_variable(module, 'LD_PRELOAD', library)
             text += module.when_or_unloading(module.exists(library), aware)
-        return '\n' + text
+        return '\n' + text if text else ''
 
 
 def module_container_variable(module, name, value):

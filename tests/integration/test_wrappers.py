@@ -188,28 +188,43 @@ def test_a_wrapper_through_a_link(wrapped, tmp_path):
     assert "the module that is loaded is that of" in result.stderr
 
 
-@pytest.mark.parametrize("kind", ["rocm", "cuda"])
-def test_the_gpu_is_used_where_there_is_one(site, kind, tmp_path):
-    """S004-18, S003-01: the runtime's option for this kind of GPU, only where the device exists; none otherwise."""
-    option, device = {"rocm": ("--rocm", "/dev/kfd"), "cuda": ("--nv", "/dev/nvidiactl")}[kind]
+def test_the_gpu_is_used_where_there_is_one(site, wheels, tmp_path):
+    """
+    lumi B2, L-07, S004-18, S003-01, S000-15: the runtime's option for this kind of GPU, where the device exists.
+
+    Module, wrapper and `ebsif command` agree; none has it without that GPU, or where it's switched off. Stages are
+    installed with either kind.
+    """
     text = Installed.TEXT + "wrappers = ['python']\n"
-    site.eb(site.easyconfig(text + f"gpu = '{kind}'\n"), site.easyconfig(text, suffix="-cpu"))
+    stages = "requirements = [{'requirements': ['hello']}, {'requirements': ['greeting'], 'verify': ['python -c " \
+        "\"import greeting\"']}]\n"
+    kinds = {"-rocm": "gpu = 'rocm'\n", "-cuda": "gpu = 'cuda'\n" + stages,
+             "-off": "gpu = 'rocm'\ngpu_option = False\n", "-cpu": ""}
+    site.eb(*(site.easyconfig(text + more, suffix=suffix) for suffix, more in kinds.items()), **wheel_settings(wheels))
     fake = tmp_path / "bin"
     fake.mkdir()
     (fake / "apptainer").write_text('#!/bin/sh\necho "$@"\n')
     (fake / "apptainer").chmod(0o755)
-    script = f"PATH={fake}:$PATH; python -V; env | grep -E '_(ROCM|NV)='"
-    before = site.bash(f"module load Example/1.0; {script}", check=False).stdout
-    assert option not in before
-    assert "=1" not in before
-    # a node with the device: that one file, in a mount namespace of its own
-    inside = f"{site.tool.init}\nmodule use '{site.modules}'\nmodule load Example/1.0{{suffix}}\n{script}"
-    devices = f"mount -t tmpfs none /dev && touch {device} && exec bash --noprofile --norc -c \"$1\""
-    for suffix, wanted in (("", True), ("-cpu", False)):
-        command = ["unshare", "--mount", "--map-root-user", "sh", "-c", devices, "sh", inside.format(suffix=suffix)]
-        output = site.run(command, check=False).stdout
-        assert (option in output.split()) == wanted, output
-        assert (f"APPTAINER_{option.strip('-').upper()}=1" in output) == wanted
+    script = "\n".join([
+        site.tool.init, f"module use '{site.modules}'", f"PATH={fake}:$PATH", f"for suffix in {' '.join(kinds)}; do",
+        "    echo $suffix", "    ebsif command Example/1.0$suffix", "    module load Example/1.0$suffix",
+        "    python -V", "    env | grep -E '_(ROCM|NV)='", "    module unload Example", "done"])
+
+    def options(devices):
+        """The options and variables for a GPU that each module leads to on a node with these devices."""
+        # that file only, in a mount namespace of its own
+        make = f"mount -t tmpfs none /dev && touch {devices} && exec bash --noprofile --norc -c \"$1\""
+        output = site.run(["unshare", "--mount", "--map-root-user", "sh", "-c", make, "sh", script], check=False).stdout
+        parts = re.split(r"^(-\w+)$", output, flags=re.MULTILINE)[1:]
+        assert output.count("-V") == len(kinds)
+        found = {suffix: re.findall(r"--rocm|--nv|\w+_(?:ROCM|NV)=1", part)
+                 for suffix, part in zip(parts[::2], parts[1::2])}
+        return {suffix: sorted(words) for suffix, words in found.items() if words}
+
+    assert options("/dev/null") == {}
+    # of `ebsif command`, of the wrapper, of the module
+    assert options("/dev/kfd") == {"-rocm": ["--rocm", "--rocm", "APPTAINER_ROCM=1", "SINGULARITY_ROCM=1"]}
+    assert options("/dev/nvidiactl") == {"-cuda": ["--nv", "--nv", "APPTAINER_NV=1", "SINGULARITY_NV=1"]}
 
 
 @pytest.mark.parametrize(

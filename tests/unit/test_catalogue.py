@@ -235,6 +235,17 @@ def test_nothing_of_lumi_without_its_profile():
                 assert not re.search("lumi|/appl/|/pfs|gpu = 'rocm'|NCCL_NET_GDR_LEVEL': '3'", easyconfig.render(one))
 
 
+def test_the_gpu_option_is_data_of_site_and_family(read):
+    """L-07: LUMI's images bring all they need, as its own recipes have it; a family may say otherwise than its site."""
+    for one in catalogue.read(site.read("lumi"), site.SITES / "lumi"):
+        assert "gpu_option = False" in easyconfig.render(one)
+    for one in catalogue.read(site.read("derecho"), site.SITES / "derecho"):
+        assert "gpu_option" not in easyconfig.render(one)
+        assert "gpu_option = False" in easyconfig.render(one.but(gpu_option=False))
+    (one,) = read(HEAD + RECORD)
+    assert "gpu_option" not in easyconfig.render(one.but(gpu="none", gpu_option=False))
+
+
 def test_archer2_and_derecho():
     """S003-04, S003-05, S003-08, S003-11, S003-12, S003-21, S004-12: their whole recipes are stages."""
     (one,) = catalogue.read(site.read("archer2"), site.SITES / "archer2")
