@@ -107,6 +107,7 @@ def check(image, wanted):
     if not found.python:
         raise ExtendingError(f"{image} has no Python")
     from easybuild.easyblocks.generic.containerlint import package_name
+    from easybuild.easyblocks.generic.containerpackages import constraint_lines
 
     installed = {canonicalize_name(name): version for name, version in found.python["packages"].items()}
     parts = [stage if isinstance(stage, dict) else {"requirements": [stage]} for stage in wanted]
@@ -115,9 +116,9 @@ def check(image, wanted):
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         (place / "requirements.txt").write_text("".join(f"{line}\n" for line in lines))
-        constraints = [f"{name}=={version}\n" for name, version in found.python["packages"].items()
-                       if canonicalize_name(name) not in ("pip", "setuptools", "wheel")]
-        (place / "constraints.txt").write_text("".join(constraints))
+        constraints = constraint_lines((name, version) for name, version in found.python["packages"].items()
+                                       if canonicalize_name(name) not in ("pip", "setuptools", "wheel"))
+        (place / "constraints.txt").write_text("".join(f"{line}\n" for line in constraints))
         command = [found.python["executable"], "-m", "pip", "install", "--dry-run", "--no-input",
                    "--report", f"{place}/report.json",
                    "--disable-pip-version-check",

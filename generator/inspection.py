@@ -1,6 +1,8 @@
 """Looking at an image: its file, its labels, and what is in it."""
 
+import ast
 import hashlib
+import importlib.util
 import json
 import os
 import re
@@ -142,7 +144,7 @@ def read_system(found, runtime):
 
 def read_python(found, runtime):
     """Read what Python there is, and who makes it ready."""
-    probe = (PROBES / "python.py").read_text(encoding="utf-8")
+    probe = program_for_image("installed-packages.py")
     script = 'exec "$(command -v python || command -v python3)" -'
     own = python_in(run(runtime, found.resolved, ["sh", "-c", script], probe))
     activation = found.environment.get("WITH_CONDA", "")
@@ -165,11 +167,21 @@ def read_python(found, runtime):
 
 
 def python_in(result):
-    """Return what the probe of Python printed (dict), None if it did not run."""
+    """Return what the probe of Python printed (dict), its packages by name; None if it did not run."""
     try:
-        return json.loads(result.stdout)
-    except ValueError:
+        python = ast.literal_eval(result.stdout)
+    except (ValueError, SyntaxError):
         return None
+    # the first on sys.path is the one that is imported
+    python["packages"] = {name: version for name, version, _ in reversed(python["packages"])}
+    return python
+
+
+def program_for_image(name):
+    """Return the text of a program of the easyblocks that runs in an image (str)."""
+    easyblock = importlib.util.find_spec("easybuild.easyblocks.generic.containerpackages").origin
+    folder = Path(easyblock).resolve().parents[1] / "container_files" / "share" / "ebsif"
+    return (folder / name).read_text(encoding="utf-8")
 
 
 def sha256(path):

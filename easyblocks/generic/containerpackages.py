@@ -7,12 +7,23 @@
 """
 The Python packages that an interpreter in the container sees.
 """
-import json
+import ast
 import re
 
 from easybuild.tools.build_log import EasyBuildError
 
 USER_SOFTWARE = '/user-software'
+
+# What is installed need not be what pip can read: distributions give their own packages versions like '2.22.1ubuntu1'.
+# Names are those of PEP 508, versions those of the public and local identifiers in appendix B of PEP 440.
+NAME = re.compile(r'[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?\Z', re.IGNORECASE)
+VERSION = re.compile(r"""
+    v?(?:[0-9]+!)?[0-9]+(?:\.[0-9]+)*                              # epoch, release
+    (?:[-_.]?(?:a|b|c|rc|alpha|beta|pre|preview)[-_.]?[0-9]*)?     # pre-release
+    (?:-[0-9]+|[-_.]?(?:post|rev|r)[-_.]?[0-9]*)?                  # post-release
+    (?:[-_.]?dev[-_.]?[0-9]*)?                                     # development release
+    (?:\+[a-z0-9]+(?:[-_.][a-z0-9]+)*)?\Z                          # local version
+    """, re.IGNORECASE | re.VERBOSE)
 
 
 class ContainerPackages(dict):
@@ -31,8 +42,8 @@ class ContainerPackages(dict):
     def from_output(cls, text):
         """Return the packages that share/ebsif/installed-packages.py printed."""
         packages = cls()
-        seen = json.loads(text)
-        packages.python_path = seen['python_path']
+        seen = ast.literal_eval(text)
+        packages.python_path = seen['environment']['PYTHONPATH']
         for name, version, directory in seen['packages']:
             # the first on sys.path is the one that is imported
             packages.setdefault(normal_name(name), (name, version, directory))
@@ -80,6 +91,31 @@ class ContainerPackages(dict):
     def pins(self):
         """The packages as requirement lines, sorted."""
         return ['%s==%s' % self[name][:2] for name in sorted(self)]
+
+    @property
+    def constraints(self):
+        """The packages as lines for a constraints file of pip, sorted."""
+        return constraint_lines(self[name][:2] for name in sorted(self))
+
+
+def constraint_lines(packages):
+    """
+    Return packages as lines for a constraints file, without those that pip could not read.
+
+    One such line makes pip refuse the whole file (from pip 24.1 on). What is left out can be replaced as far as pip is
+    concerned; what is installed is looked at afterwards (ContainerPip.check_nothing_replaced).
+
+    Parameters
+    ----------
+    packages : iterable of tuple
+        (name, version) of each; a version is None where the package has none.
+
+    Returns
+    -------
+    list of str
+    """
+    return ['%s==%s' % (name, version) for name, version in packages
+            if NAME.match(name) and VERSION.match(version or '')]
 
 
 def normal_name(name):

@@ -12,7 +12,7 @@ import os
 import re
 
 from easybuild.easyblocks.generic.containerdiagnosis import ContainerDiagnosis
-from easybuild.easyblocks.generic.containerpackages import normal_name, pip_version
+from easybuild.easyblocks.generic.containerpackages import constraint_lines, normal_name, pip_version
 from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, escape_bind, escape_value
 from easybuild.tools.build_log import EasyBuildError, EasyBuildExit
 from easybuild.tools.filetools import apply_patch, copy_dir, extract_file, mkdir, remove_file, write_file
@@ -131,10 +131,10 @@ class ContainerPip(object):
     def write_constraints(self, stage):
         """Write what keeps the packages of the image, and the versions of a lock; return the path."""
         replaced = [normal_name(name) for name in stage.allow_replace]
-        wanted = {normal_name(name): '%s==%s' % (name, version) for name, version in self.pins.items()}
-        lines = self.protected.select(lambda name: name not in replaced and name not in wanted).pins
+        wanted = {normal_name(name): (name, version) for name, version in self.pins.items()}
+        lines = self.protected.select(lambda name: name not in replaced and name not in wanted).constraints
         path = os.path.join(self.folder(stage), 'constraints.txt')
-        write_file(path, ''.join(line + '\n' for line in lines + sorted(wanted.values())))
+        write_file(path, ''.join(line + '\n' for line in lines + constraint_lines(sorted(wanted.values()))))
         return path
 
     def places(self, stage):

@@ -77,7 +77,7 @@ def test_pip_is_the_one_of_the_venv(installed_once):
     """S000-14: pip is `python -m pip` of the venv, and a look at where it lies comes before it."""
     log = log_of(installed_once.root(installed_once.SQUASHED))
     install = log.index("/user-software/venv/pytorch/bin/python -m pip install")
-    assert re.search(r'\["pip", "[0-9.]+", "/user-software/venv/pytorch/lib/python3.11/site-packages"\]', log[:install])
+    assert re.search(r"\['pip', '[0-9.]+', '/user-software/venv/pytorch/lib/python3.11/site-packages'\]", log[:install])
 
 
 def test_an_image_whose_pip_is_not_whole(site, wheels):

@@ -472,12 +472,20 @@ def test_pip_keeps_its_files_where_the_user_says(site, install, tmp_path):
 
 
 def test_an_image_that_sets_pythonpath(site, install, packages, tmp_path):
-    """The image sets PYTHONPATH: what is there is seen and protected, and an upgrade that is allowed is used."""
+    """
+    The image sets PYTHONPATH: what is there is seen and protected, and an upgrade that is allowed is used.
+
+    defects B2, B13, G-11: packages there whose versions pip can't read, or that have none, are no obstacle.
+    """
     folder = tmp_path / "modules"
     folder.mkdir()
     wheel = make_wheel(packages, "shipped")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
+    for odd, version in [("gpg", "Version: 1.16.0-unknown"), ("devscripts", "Version: 2.22.1ubuntu1"), ("none", "")]:
+        (folder / f"{odd}.dist-info").mkdir()
+        (folder / f"{odd}.dist-info/METADATA").write_text(f"Metadata-Version: 2.1\nName: {odd}\n{version}\n")
+    (folder / "broken-1.0.dist-info").mkdir()
     make_wheel(packages, "shipped", version="2.0")
     make_wheel(packages, "fresh", requires=["shipped"])
     # as the image would: a script among those that the runtime reads when a container starts
@@ -489,7 +497,7 @@ def test_an_image_that_sets_pythonpath(site, install, packages, tmp_path):
     assert "allow_replace" in failed(install([{"requirements": "shipped>=2"}], check=False, extra=binds), site)
     install([{"requirements": "shipped>=2\nfresh", "allow_replace": ["shipped"]}], extra=binds)
     record = lock(site)
-    assert "shipped==1.0" in record["image_packages"]
+    assert {"shipped==1.0", "gpg==1.16.0-unknown", "none==unknown"} <= set(record["image_packages"])
     assert {"shipped==2.0", "fresh==1.0"} <= set(record["venv_packages"])
     code = "import shipped, fresh; print(shipped.__version__)"
     for options in ([], ["--module-only", "--force"]):

@@ -1,16 +1,25 @@
 """Stages and diagnosis, as texts."""
 
+import ast
 import re
 import subprocess
+import sys
 
 import pytest
 from easybuild.easyblocks.generic.containerdiagnosis import ContainerDiagnosis
 from easybuild.easyblocks.generic.containerlint import ContainerLint, package_name
-from easybuild.easyblocks.generic.containerpackages import ContainerPackages, gpu_label, pip_version
+from easybuild.easyblocks.generic.containerpackages import (
+    ContainerPackages,
+    constraint_lines,
+    gpu_label,
+    pip_version,
+)
 from easybuild.easyblocks.generic.containerpip import by_name
 from easybuild.easyblocks.generic.containerstage import ContainerStage
 from easybuild.tools.build_log import EasyBuildError
-from support import CHECKOUT
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion, Version
+from support import CHECKOUT, CONTAINER_FILES
 
 
 def stage(**properties):
@@ -176,13 +185,61 @@ def test_labels_of_gpu_software(version, label):
 @pytest.mark.parametrize("torch", ["2.7.1+rocm6.2.4", "2.7.1+cu124", "2.7.1+cpu"])
 def test_protection_is_the_same_for_every_kind_of_gpu(torch):
     """S000-15: ROCm, CUDA or none: the same stages, constraints and messages."""
-    image = ContainerPackages.from_output(f'{{"packages": [["torch", "{torch}", "/opt/x"]], "python_path": ""}}')
-    assert image.pins == [f"torch=={torch}"]
+    image = ContainerPackages(torch=("torch", torch, "/opt/x"))
+    assert image.constraints == [f"torch=={torch}"]
     output = f"The user requested (constraint) torch=={torch}\n    x 1.0 depends on torch>=3\n"
     assert f"torch=={torch} of the image can't be replaced, but: x 1.0 depends on torch>=3" in \
         ContainerDiagnosis(output).text
     made = stage(requirements="apex", no_build_isolation=True)
     assert made.pip_options == ["--no-build-isolation"]
+
+
+VERSIONS = [
+    "1", "1.16.0", "2026.1.1", "1!2.0", "v1.0", "1.0a1", "1.0.alpha-2", "1.0c1", "1.0rc", "1.0-1", "1.0.post2",
+    "1.0-r3", "1.0.dev3", "1.0b2.post3.dev4+x.1", "2.7.1+rocm6.2.4.git1_2", "1.0+ubuntu-1", "1.16.0-unknown",
+    "2.22.1ubuntu1", "1.0+", "1.0_", "1..0", "", "unknown", "1.0 beta", "1.0\n", "1.0;x", "1.0,<2", "1.*", "=1.0",
+    "1.0+a..b", "1.0 ",
+]
+NAMES = ["a", "A-b.c_d", "1", "-a", "a-", "a b", "a[b]", "a\n", "\xe4"]
+
+
+def test_constraints_are_lines_that_pip_can_read():
+    """defects B2, G-11: versions and names of the image that pip could not read are left out; no other ones."""
+    def is_legal(name, version):
+        try:
+            return Requirement(name).name == name and str(Version(version)) and version == version.strip()
+        except (InvalidRequirement, InvalidVersion):
+            return False
+
+    packages = [("a", version) for version in VERSIONS] + [(name, "1.0") for name in NAMES]
+    expected = [f"{name}=={version}" for name, version in packages if is_legal(name, version)]
+    assert constraint_lines([*packages, ("a", None)]) == expected
+    image = ContainerPackages(gpg=("gpg", "1.16.0-unknown", "/usr"), torch=("torch", "2.7.1+cpu", "/opt"))
+    assert image.constraints == ["torch==2.7.1+cpu"]
+    # the record has them all
+    assert image.pins == ["gpg==1.16.0-unknown", "torch==2.7.1+cpu"]
+
+
+@pytest.mark.parametrize(
+    "python", ["", "m.PathDistribution.metadata = property(lambda self: self.read_text('METADATA') and old(self))",
+               "m.PathDistribution.metadata = property(lambda self: self.read_text('METADATA') and old(self) or no())"])
+def test_directories_without_metadata(tmp_path, python):
+    """defects B13: without METADATA there is no metadata at all (Python 3.14), or an exception (3.15)."""
+    for name, text in [("whole-1.0", "Name: whole\nVersion: 1.0\n"), ("empty-1.0", None), ("odd-1.0", "Name: odd\n"),
+                       ("nameless-1.0", "Version: 1.0\n")]:
+        (tmp_path / f"{name}.dist-info").mkdir()
+        if text:
+            (tmp_path / f"{name}.dist-info" / "METADATA").write_text(text)
+    (tmp_path / "binary-1.0.dist-info").mkdir()
+    (tmp_path / "binary-1.0.dist-info" / "METADATA").write_bytes(b"Name: \xff\n")
+    program = (CONTAINER_FILES / "share/ebsif/installed-packages.py").read_text()
+    newer = "import importlib.metadata as m\ndef no(): raise FileNotFoundError()\n" \
+        f"old = m.PathDistribution.metadata.fget\n{python}\n"
+    said = subprocess.run([sys.executable, "-"], input=newer + program, text=True, capture_output=True, check=True,
+                          env={"PYTHONPATH": str(tmp_path)}).stdout
+    found = [package[:2] for package in ast.literal_eval(said)["packages"] if package[2] == str(tmp_path)]
+    assert sorted(found) == [["odd", "unknown"], ["whole", "1.0"]]
+    assert ContainerPackages.from_output(said).python_path == str(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,50 @@
-"""What this interpreter sees, as JSON: packages [[name, version, directory], ...] in sys.path order, PYTHONPATH."""
-import json
+"""
+Run in an image: what this interpreter is and sees, as a Python literal (python3-minimal has no module json).
+
+'packages' are [name, version, directory] in the order of sys.path, 'modules' those of MODULES that can be imported.
+"""
 import os
 import sys
 
-try:
-    from importlib.metadata import distributions  # novermin: runs in the image, not with EasyBuild
-except ImportError:
-    sys.exit("Python %d.%d is too old for this: 3.8 or newer is needed in the image" % sys.version_info[:2])
+# what a venv, pip and the work on both need; distributions have some of them in packages of their own
+MODULES = ('importlib.metadata', 'json', 'venv', 'ensurepip', 'pip')
 
-packages = []
-for distribution in distributions():
-    name = distribution.metadata['Name']
-    if name:  # a directory left behind by a broken installation has none
-        packages.append([name, distribution.version, os.path.realpath(str(distribution.locate_file('')))])
-json.dump({'packages': packages, 'python_path': os.environ.get('PYTHONPATH', '')}, sys.stdout)
+
+def packages():
+    """Return what is installed, as far as it says its name: a broken installation leaves directories behind."""
+    from importlib.metadata import distributions  # novermin: runs in the image, not with EasyBuild
+
+    found = []
+    for distribution in distributions():
+        try:
+            metadata = distribution.metadata
+        except Exception:  # without METADATA: MetadataNotFound of newer Pythons; or a file that is no text
+            metadata = None
+        # Python 3.14: None
+        name = metadata and metadata.get('Name')
+        if name:
+            found.append([name, metadata.get('Version') or 'unknown',
+                          os.path.realpath(str(distribution.locate_file('')))])
+    return found
+
+
+def is_module(name):
+    """Tell whether a module can be imported; it's not."""
+    from importlib.util import find_spec
+
+    try:
+        return bool(find_spec(name))
+    except ImportError:
+        return False
+
+
+modules = [name for name in MODULES if is_module(name)]
+print(ascii({
+    'version': '.'.join(str(number) for number in sys.version_info[:3]),
+    'executable': sys.executable,
+    'prefix': sys.prefix,
+    'base_prefix': sys.base_prefix,
+    'environment': {name: os.environ.get(name, '') for name in ('CONDA_PREFIX', 'VIRTUAL_ENV', 'PYTHONPATH')},
+    'modules': modules,
+    'packages': packages() if {'importlib.metadata', 'json'} <= set(modules) else [],
+}))
