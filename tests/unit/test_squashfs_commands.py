@@ -6,6 +6,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -27,6 +28,10 @@ def installation(tmp_path):
     (software / "venv" / "pytorch" / "lib64").symlink_to("lib")
     (software / "venv" / "pytorch" / "dangling").symlink_to("/opt/nowhere/python")
     (software / "a file with blanks").write_bytes(os.urandom(100_000))
+    (software / "with -> an arrow").symlink_to("some -> where")
+    (software / "1 2026-01-01 00:00 squashfs-root").write_text("as unsquashfs writes")
+    (software / "two\nlines").write_text("12")
+    (software / os.fsdecode(b"not \xff UTF-8")).write_text("123")
     (software / "group").mkdir(mode=0o775)
     (software / "group").chmod(0o2775)
     (software / "secret").write_text("x")
@@ -152,6 +157,63 @@ def test_an_unreadable_result_is_not_put_in_place(installation, tmp_path):
     assert listing(installation) == before
 
 
+@pytest.mark.parametrize(("path", "mode"), [
+    ("secret", 0o600), ("group", 0o711), ("group", 0o744), ("a file with blanks", 0o200)])
+def test_what_can_not_be_read_is_not_packed(installation, tmp_path, path, mode):
+    """G-04 (defects A1, B18): a file or directory of somebody else can't be read: exit 4 with its name."""
+    # where the other account may come to
+    place = Path(tempfile.mkdtemp())
+    try:
+        place.chmod(0o755)
+        copy = place / "copy"
+        shutil.copytree(installation, copy, symlinks=True)
+        hidden = copy / "user-software" / path
+        for entry in [copy, *copy.rglob("*")]:
+            os.chown(entry, 65534, 65534, follow_symlinks=False)
+        os.chown(hidden, 0, 0)
+        hidden.chmod(mode)
+        before = listing(copy)
+        result = subprocess.run(
+            ["runuser", "-u", "nobody", "--", copy / "bin" / MAKE, "--", "-comp", "gzip"], capture_output=True,
+            text=True, check=False, cwd="/")
+        assert result.returncode == 4, result.stderr
+        assert f"can't read {hidden}: " in result.stderr
+        assert "nothing was changed" in result.stderr
+        assert listing(copy) == before
+    finally:
+        shutil.rmtree(place)
+
+
+@pytest.mark.parametrize("lost", ["an empty file", "no file", "another target"])
+def test_what_was_not_packed_is_named(installation, tmp_path, lost):
+    """G-04 (defects A1): mksquashfs goes on after an error of the disk (EIO, ESTALE): what it made is compared."""
+    # what such a mksquashfs makes: it packs a copy in which something is missing
+    change = {"an empty file": ': >"secret"', "no file": "rm secret", "another target": "ln -sfn x venv/pytorch/lib64"}
+    text = (f'[[ $2 == */new ]] || exec {shutil.which("mksquashfs")} "$@"\n'
+            f'rm -rf "{tmp_path}/lossy"; cp -a "$1" "{tmp_path}/lossy"; cd "{tmp_path}/lossy"; {change[lost]}; '
+            f'exec {shutil.which("mksquashfs")} . "${{@:2}}"')
+    before = listing(installation)
+    result = run(installation, MAKE, path=fake_program(tmp_path / "fake", "mksquashfs", text))
+    assert result.returncode == 4
+    assert ("venv/pytorch/lib64 -> lib" if lost == "another target" else "/secret") in result.stderr
+    assert "nothing was changed" in result.stderr
+    assert listing(installation) == before
+
+
+def test_what_was_not_unpacked_is_named(installation, tmp_path):
+    """G-04: the same for an unsquashfs that goes on after an error."""
+    assert run(installation, MAKE).returncode == 0
+    shutil.rmtree(installation / "user-software")
+    before = listing(installation)
+    real = shutil.which("unsquashfs")
+    text = (f'{real} "$@" || exit\n'
+            'while (($# > 1)); do [[ $1 == -d ]] && : >"$2/a file with blanks"; shift; done')
+    result = run(installation, UNMAKE, path=fake_program(tmp_path / "fake", "unsquashfs", text))
+    assert result.returncode == 4
+    assert "/a file with blanks" in result.stderr
+    assert listing(installation) == before
+
+
 @pytest.mark.parametrize(("command", "program"), [(MAKE, "mksquashfs"), (MAKE, "unsquashfs"), (UNMAKE, "unsquashfs")])
 def test_a_missing_program_is_named(installation, tmp_path, command, program):
     """S002-31: mksquashfs or unsquashfs missing: non-zero exit with its name, nothing changed."""
@@ -160,7 +222,8 @@ def test_a_missing_program_is_named(installation, tmp_path, command, program):
         shutil.rmtree(installation / "user-software")
     tools = tmp_path / "tools"
     tools.mkdir()
-    needed = ["bash", "env", "readlink", "mktemp", "rm", "chmod", "find", "wc", "tail", "mkdir", "mv", "sed"]
+    needed = ["bash", "env", "readlink", "mktemp", "rm", "chmod", "find", "wc", "tail", "mkdir", "mv", "sed", "sort",
+              "comm"]
     for name in {"mksquashfs", "unsquashfs", *needed} - {program}:
         (tools / name).symlink_to(shutil.which(name))
     before = listing(installation)

@@ -50,9 +50,46 @@ need() {
         refuse 4 "$1 is not on PATH: install squashfs-tools, or use a node that has it; nothing was changed"
 }
 
-# count_files DIRECTORY: print how many files and directories it holds, itself included.
-count_files() {
-    find "$1" -printf . | wc -c
+# check_readable DIRECTORY: end unless all of it can be read: mksquashfs packs what it can't read as empty files and goes
+# on (the option that changes that came with 4.3, and its name says nothing of what else it stops for).
+check_readable() {
+    local unreadable
+    unreadable=$(find "$1" \( -type f ! -readable -o -type d \( ! -readable -o ! -executable \) -prune \) -print) ||
+        refuse 4 "can't look into all of $1; nothing was changed"
+    [[ -z "$unreadable" ]] ||
+        refuse 4 "can't read $(shorten "$unreadable"): let their owners allow it (chmod), or move them away; nothing was changed"
+}
+
+# Print a line for each file and directory below a directory: size (of files) and path, with the target of links.
+list_directory() {
+    LC_ALL=C find "$1" -mindepth 1 \( -type f -printf %s -o -true \) -printf ' /%P' \( -type l -printf ' -> %l' -o -true \) \
+        -printf '\n' | LC_ALL=C sed -n '/^[0-9]* \//p' | LC_ALL=C sort
+}
+
+# The same of a SquashFS file.
+list_squashfs() {
+    LC_ALL=C unsquashfs -ll "$1" | LC_ALL=C sed -n -e 's,^-[^ ]* .* \([0-9][0-9]*\) [0-9-]* [0-9:]* squashfs-root/,\1 /,p' \
+        -e 's,^[a-z][^ ]* .* squashfs-root/, /,p' | LC_ALL=C sort
+}
+
+# check_complete LIST OTHER: end unless two such lists are the same, with what is in one only.
+check_complete() {
+    local different
+    different=$(LC_ALL=C comm -3 <(printf '%s\n' "$1") <(printf '%s\n' "$2") | sed 's/^[^/]*//' | sort -u)
+    [[ -z "$different" ]] ||
+        refuse 4 "not all of it could be read, or it changed meanwhile; nothing was changed: $(shorten "$different")"
+}
+
+# shorten LINES: print the first few as one line.
+shorten() {
+    local lines line text
+    mapfile -t lines <<<"$1"
+    text=${lines[0]}
+    for line in "${lines[@]:1:4}"; do
+        text+=", $line"
+    done
+    ((${#lines[@]} <= 5)) || text+=" and $((${#lines[@]} - 5)) more"
+    printf '%s' "$text"
 }
 
 # Set `progress`, options for mksquashfs and unsquashfs, and `chatter`, where their standard output goes: the bar on a
