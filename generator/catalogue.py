@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Optional, Union
 
 from ebsif.document import DocumentError, Model, load, validate
 from ebsif.errors import EbsifError
-from ebsif.site import Binds, GpuKind, Images, Line, Site, Value, Variable
+from ebsif.site import Binds, GpuKind, GpuVisibility, Images, Line, Site, Value, Variable
 from pydantic import AfterValidator, Field, model_validator
 
 # What joins a family with what it extends, and a record with its family.
@@ -89,6 +89,8 @@ class Fields(Model):
     gpu: Optional[GpuKind] = Field(None, description="kind of GPU, where it is not that of the site")
     gpu_option: Optional[bool] = Field(
         None, description="whether the runtime's option for the GPU is used, where it is not as the site has it")
+    gpu_visibility: Optional[GpuVisibility] = Field(
+        None, description="GPUs that a rank sees, where it is not as the site has it")
     components: dict[Component, Component] = Field({}, description="what is in the image, by name, with versions")
     image_packages: dict[Component, Component] = Field({}, description="packages to be checked at installation")
     container_env: dict[Variable, Value] = Field({}, description="variables in the container")

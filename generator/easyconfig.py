@@ -48,7 +48,7 @@ def parameters(container):
          "image_packages": container.image_packages if venv else None},
         {"gpu": gpu if gpu != "none" else None,
          "gpu_option": False if gpu != "none" and not container.uses_gpu_option else None,
-         "gpu_visibility": site.gpu_visibility if gpu != "none" else None,
+         "gpu_visibility": container.gpu_visibility or site.gpu_visibility if gpu != "none" else None,
          "gpu_mpi_library": site.gpu_mpi_library if gpu != "none" else None,
          "scheduler": site.scheduler.kind if site.scheduler.kind != "slurm" else None,
          "network_env": site.network_env},

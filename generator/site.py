@@ -17,6 +17,7 @@ SITE_VARIABLE = "EBSIF_SITE"
 DEFAULT_SITE = "local"
 
 GpuKind = Literal["none", "rocm", "cuda"]
+GpuVisibility = Literal["local_rank", "all"]
 
 
 # Whatever ends a line for any program that reads it (str.splitlines, universal newlines), and what terminals obey.
@@ -192,7 +193,7 @@ class Site(Model):
     gpu: GpuKind = Field("none", description="kind of GPU of the nodes")
     gpu_option: bool = Field(
         True, description="use the runtime's option for the GPU (--rocm, --nv)")
-    gpu_visibility: Optional[Literal["local_rank", "all"]] = Field(
+    gpu_visibility: Optional[GpuVisibility] = Field(
         None, description="GPUs that a rank sees (default: for ROCm its own)")
     gpu_mpi_library: Optional[Line] = Field(None, description="library by which MPI knows of GPUs (GTL)")
     network_env: dict[Variable, Optional[Line]] = Field({}, description="variables of the network; null: to be unset")

@@ -20,8 +20,8 @@ def main():
     rank = dist.get_rank()
     device = torch.device("cpu")
     if torch.cuda.is_available():
-        # one GPU visible: it has number 0, whatever the local rank is
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
+        # where a rank sees its own GPU only, LOCAL_RANK is not set
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
 
     # one truth for all, other samples on each rank
     generator = torch.Generator().manual_seed(1000 + rank)

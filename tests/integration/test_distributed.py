@@ -21,8 +21,8 @@ MODULE = "Training/1.0"
 SHOW = """
 import json, os, sys
 names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SLURMD_NODENAME",
-         "MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "NCCL_NET",
-         "NCCL_DEBUG", "PET_NNODES", "PET_NODE_RANK")
+         "MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
+         "CUDA_VISIBLE_DEVICES", "NCCL_NET", "NCCL_DEBUG", "PET_NNODES", "PET_NODE_RANK")
 found = {name: os.environ[name] for name in names if name in os.environ}
 found["cache"] = os.path.isdir(os.environ.get("MIOPEN_USER_DB_PATH", ""))
 sys.stdout.write(json.dumps(found) + "\\n")
@@ -359,13 +359,13 @@ def rank(base_image, tmp_path):
         (scripts / script.name).chmod(0o755)
     (tmp_path / "show.py").write_text(SHOW)
 
-    def run(data="", binds=(), **variables):
+    def run(data="", binds=(), before=(), **variables):
         (scripts / "distributed.conf").write_text(data)
         environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "APPTAINER_BIND": ",".join(
             [f"{scripts}:/runscripts", str(tmp_path), *binds]), "EBSIF_NODE_LOCAL": str(tmp_path),
             "APPTAINERENV_VIRTUAL_ENV": "", **variables}
         result = subprocess.run(
-            ["apptainer", "exec", base_image, "/runscripts/conda-python-distributed", tmp_path / "show.py"],
+            [*before, "apptainer", "exec", base_image, "/runscripts/conda-python-distributed", tmp_path / "show.py"],
             env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=60)
         found = shown(result.stdout)
         return (found[0] if found else None), result.stderr
@@ -380,36 +380,70 @@ def slurm(rank=0, local=0, local_size=2, job=100, step=0, nodes="nid[1-2]", size
             "SLURM_STEP_TASKS_PER_NODE": f"{local_size}(x2)", "SLURM_STEP_NODELIST": nodes}
 
 
+UNDER_TORCHRUN = {**slurm(local_size=1, size=2), "TORCHELASTIC_RUN_ID": "x", "RANK": "5", "WORLD_SIZE": "8",
+                  "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "a", "MASTER_PORT": "2000"}
+ALL = "gpu rocm\ngpu_visibility all"
+OWN = "gpu cuda\ngpu_visibility local_rank"
+
+
 @pytest.mark.parametrize(
     ("data", "variables", "expected"),
     [
-        ("gpu rocm", {}, "1"),
+        ("gpu rocm", {}, {"ROCR": "1"}),
         # Slurm has given the job these
-        ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "4,5,6,7"}, "5"),
-        # and here it has given them to the task
-        ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "6"}, "6"),
-        ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "2,3", "SLURM_GPUS_PER_TASK": "2"}, "2,3"),
-        ("gpu rocm", {"EBSIF_GPU_VISIBILITY": "all"}, None),
-        ("gpu rocm\ngpu_visibility all", {}, None),
-        ("gpu rocm\ngpu_visibility all", {"EBSIF_GPU_VISIBILITY": "local_rank"}, "1"),
-        ("gpu cuda", {}, None),
-        ("gpu cuda\ngpu_visibility local_rank", {}, "1"),
-        ("", {}, None),
+        ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "4,5,6,7"}, {"ROCR": "5"}),
+        # and here it has given them to the task, or an entry point of the image has chosen
+        ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "6"}, {"ROCR": "6"}),
+        ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "2,3", "SLURM_GPUS_PER_TASK": "2"}, {"ROCR": "2,3"}),
+        (ALL, {"ROCR_VISIBLE_DEVICES": "6"}, {"ROCR": "6"}),
+        (ALL, {"SLURM_GPUS_PER_TASK": "1"}, {}),
+        (ALL, {"SLURM_GPU_BIND": "closest", "LOCAL_RANK": "1"}, {}),
+        (ALL, {"SLURM_GPU_BIND": "none"}, {"LOCAL_RANK": "1"}),
+        ("gpu rocm", {"EBSIF_GPU_VISIBILITY": "all"}, {"LOCAL_RANK": "1"}),
+        (ALL, {}, {"LOCAL_RANK": "1"}),
+        (ALL, {"ROCR_VISIBLE_DEVICES": "4,5"}, {"ROCR": "4,5", "LOCAL_RANK": "1"}),
+        (ALL, {"EBSIF_GPU_VISIBILITY": "local_rank"}, {"ROCR": "1"}),
+        # HIP counts the devices that ROCR leaves
+        ("gpu rocm", {"HIP_VISIBLE_DEVICES": "2,3"}, {"HIP": "3"}),
+        ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "1,0"}, {"ROCR": "4,5", "HIP": "0"}),
+        ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "5", "HIP_VISIBLE_DEVICES": "5"}, {"ROCR": "5", "HIP": "0"}),
+        (ALL, {"ROCR_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "4,5"},
+         {"ROCR": "4,5", "HIP": "0,1", "LOCAL_RANK": "1"}),
+        ("gpu cuda", {}, {"LOCAL_RANK": "1"}),
+        ("gpu cuda", {"CUDA_VISIBLE_DEVICES": "3"}, {"CUDA": "3"}),
+        (OWN, {}, {"CUDA": "1"}),
+        ("", {}, {"LOCAL_RANK": "1"}),
     ],
 )
 def test_each_rank_sees_its_gpu(rank, data, variables, expected):
-    """S002-61, S004-18 (in part): the GPU follows from the local rank, unless the scheduler has restricted it."""
+    """
+    lumi B12, L-04, S002-61, S004-18 (in part): the GPU follows from the local rank, unless the scheduler restricted it.
+
+    LOCAL_RANK is set only where it's an index among the GPUs that the rank sees.
+    """
     found, errors = rank(data, **slurm(rank=1, local=1), **variables)
     assert found, errors
-    name = "CUDA_VISIBLE_DEVICES" if "cuda" in data else "ROCR_VISIBLE_DEVICES"
-    assert found.get(name) == expected
+    names = {"LOCAL_RANK": "LOCAL_RANK", **{kind: f"{kind}_VISIBLE_DEVICES" for kind in ("ROCR", "HIP", "CUDA")}}
+    assert {kind: found[name] for kind, name in names.items() if name in found} == expected
+    assert found["LOCAL_WORLD_SIZE"] == "2"
+
+
+def test_a_device_that_is_hidden_is_named(rank):
+    """lumi B12: HIP_VISIBLE_DEVICES asks for a device that ROCR_VISIBLE_DEVICES leaves out: no run on none."""
+    found, errors = rank("gpu rocm", ROCR_VISIBLE_DEVICES="3", HIP_VISIBLE_DEVICES="1", **slurm(rank=1, local=1))
+    assert found is None
+    assert "rank 1: HIP_VISIBLE_DEVICES=1 is not among the 1 devices that ROCR_VISIBLE_DEVICES=3 leaves" in errors
 
 
 def test_one_rank_on_a_node_sees_all_gpus(rank):
-    """S002-61: torchrun on the node needs all of them, and so does a program with one process."""
+    """S002-61: torchrun on the node needs all of them, and so does a program with one process; its ranks choose."""
     found, _ = rank("gpu rocm", **slurm(local_size=1, size=2))
     assert "ROCR_VISIBLE_DEVICES" not in found
+    assert found["LOCAL_RANK"] == "0"
     assert (found["PET_NNODES"], found["PET_NODE_RANK"]) == ("2", "0")
+    found, _ = rank("gpu rocm", **UNDER_TORCHRUN)
+    assert "ROCR_VISIBLE_DEVICES" not in found
+    assert found["LOCAL_RANK"] == "1"
 
 
 def test_the_gpu_state_is_shown_once_per_node(rank, tmp_path):
@@ -479,18 +513,26 @@ def test_the_network_of_a_run(rank):
 
 
 def test_the_port_follows_from_job_and_step(rank):
-    """S002-63: other jobs and other steps have other ports, outside the range the system gives to connections."""
-    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    """S002-63: other jobs and other steps have other ports, outside the range that Linux gives to connections."""
     ports = {}
     for job, step in ((100, 0), (100, 1), (100, 15), (101, 0), (102, 15), (1522, 0)):
         ports[job, step] = int(rank("", **slurm(rank=1, local=1, job=job, step=step))[0]["MASTER_PORT"])
     assert len(set(ports.values())) == len(ports)
-    assert all(1024 <= port < low for port in ports.values())
+    assert all(10000 <= port < 32768 for port in ports.values())
     found, _ = rank("", MASTER_PORT="12345", MASTER_ADDR="here", **slurm())
     assert (found["MASTER_ADDR"], found["MASTER_PORT"]) == ("here", "12345")
     found, errors = rank("", MASTER_PORT="70000", **slurm())
     assert found is None
     assert "MASTER_PORT is '70000', which is no port" in errors
+
+
+def test_the_port_does_not_depend_on_the_node(rank):
+    """defects E5: a node with another range of ports for connections comes to the same port, so the ranks meet."""
+    here = rank("", **slurm(rank=1, local=1))[0]["MASTER_PORT"]
+    # a network of its own has settings of its own
+    other = "mount -t proc proc /proc && echo 10500 20000 >/proc/sys/net/ipv4/ip_local_port_range && exec \"$@\""
+    there = rank("", before=["unshare", "--mount", "--net", "sh", "-c", other, "sh"], **slurm(rank=1, local=1))[0]
+    assert there["MASTER_PORT"] == here
 
 
 def test_a_port_in_use_is_not_taken_over(rank):
@@ -513,8 +555,7 @@ def test_a_port_in_use_is_not_taken_over(rank):
         ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
           "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, ("0", "2", "0", "2")),
         # torchrun under srun: the inner one counts
-        ({**slurm(local_size=1, size=2), "TORCHELASTIC_RUN_ID": "x", "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1",
-          "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "a", "MASTER_PORT": "2000"}, ("5", "8", "1", "4")),
+        (UNDER_TORCHRUN, ("5", "8", "1", "4")),
         ({}, ("0", "1", "0", "1")),
     ],
 )

@@ -239,6 +239,8 @@ def test_the_gpu_option_is_data_of_site_and_family(read):
     """L-07: LUMI's images bring all they need, as its own recipes have it; a family may say otherwise than its site."""
     for one in catalogue.read(site.read("lumi"), site.SITES / "lumi"):
         assert "gpu_option = False" in easyconfig.render(one)
+        # lumi B12, L-04: all devices and LOCAL_RANK as in the LUMI AI Guide, or one device and no LOCAL_RANK
+        assert ("gpu_visibility = 'all'" in easyconfig.render(one)) == (one.name == "lumi-multitorch")
     for one in catalogue.read(site.read("derecho"), site.SITES / "derecho"):
         assert "gpu_option" not in easyconfig.render(one)
         assert "gpu_option = False" in easyconfig.render(one.but(gpu_option=False))
