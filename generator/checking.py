@@ -4,13 +4,11 @@ import contextlib
 import io
 import os
 import re
-import shutil
 import tempfile
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
 
-from ebsif import easyconfig, rendering
+from ebsif import easyconfig, eb, rendering
 from ebsif.catalogue import CatalogueError
 
 ERROR, WARNING = "error", "warning"
@@ -173,17 +171,15 @@ def short(version):
 
 def differences(container, text):
     """Yield how what EasyBuild reads from an easyconfig differs from what the catalogue says."""
-    from easybuild.framework.easyconfig.easyconfig import EasyConfig
-    from easybuild.tools.build_log import EasyBuildError
-
-    set_up_easybuild()
+    # a mistake in its configuration is none of the container's
+    eb.session()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / container.easyconfig_name
         path.write_text(text, encoding="utf-8")
         try:
-            read = EasyConfig(str(path))
-        except EasyBuildError as error:
-            yield str(error).strip("'\"")
+            read = eb.read(path)
+        except eb.EasyBuildFailure as error:
+            yield str(error).removeprefix(f"{path}: ")
             return
         for group in easyconfig.parameters(container):
             for name, value in group.items():
@@ -191,39 +187,11 @@ def differences(container, text):
                     yield f"{name} is {read[name]!r}, and should be {value!r}"
 
 
-@lru_cache(maxsize=1)
-def set_up_easybuild():
-    """
-    Configure EasyBuild in this process, once, for reading easyconfigs: without a modules tool.
-
-    It would make a private directory that of all temporary files of the process; that is undone.
-    """
-    from easybuild.tools import config, options
-
-    # somebody else has, which can't be repeated
-    if config.BuildOptions in type(config.BuildOptions)._instances:
-        return
-    environment, folder = dict(os.environ), tempfile.gettempdir()
-    with contextlib.redirect_stderr(io.StringIO()):
-        # it misses its own command on PATH, which is not needed
-        parsed = options.parse_options(args=["--ignore-osdeps"], with_include=False)
-    if tempfile.gettempdir() != folder:
-        shutil.rmtree(tempfile.gettempdir(), ignore_errors=True)
-    tempfile.tempdir = folder
-    os.environ.clear()
-    os.environ.update(environment)
-    values = parsed.get_options_by_section("config")
-    # eb would refuse to go on without the program of a modules tool; no module is loaded here
-    values["modules_tool"] = None
-    config.init(parsed.options, values)
-    config.init_build_options(cmdline_options=parsed.options)
-
-
 def check_style(paths):
     """Yield what the style check of EasyBuild says of easyconfigs."""
     from easybuild.framework.easyconfig import style
 
-    set_up_easybuild()
+    eb.session()
     for path in paths:
         said = io.StringIO()
         with contextlib.redirect_stdout(said):

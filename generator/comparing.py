@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from ebsif import catalogue, checking, easyconfig, lock
+from ebsif import catalogue, easyconfig, eb, lock
 from ebsif.errors import EbsifError
 
 BIND_PARAMETERS = ("binds", "optional_binds", "library_binds")
@@ -86,14 +86,7 @@ def lines_of(requirements):
 
 def parameters_of(path):
     """Return the parameters of an easyconfig (dict), read by EasyBuild."""
-    from easybuild.framework.easyconfig.easyconfig import EasyConfig
-    from easybuild.tools.build_log import EasyBuildError
-
-    checking.set_up_easybuild()
-    try:
-        read = EasyConfig(str(path))
-    except EasyBuildError as error:
-        raise ComparingError(f"{path}: {str(error).strip(chr(39))}") from None
+    read = eb.read(path)
     names = ("name", "version", "versionsuffix", "sources", "wrappers", "requirements", "init", "gpu", "conda_env",
              *BIND_PARAMETERS, *VARIABLE_PARAMETERS)
     return {name: read[name] for name in names if name in read}

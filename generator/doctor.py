@@ -8,7 +8,7 @@ import subprocess
 from importlib.metadata import distributions
 from pathlib import Path
 
-from ebsif import lock
+from ebsif import eb, lock
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,29 +24,40 @@ class Finding:
 def examine():
     """Return a Finding for each part, in the order in which an installation needs them."""
     return [
-        find_program("EasyBuild", ["eb"], "install it with pip, or load the site's EasyBuild module"),
+        find_easybuild(),
         find_easyblocks(),
         find_program("container runtime", ["apptainer", "singularity"], "load the site's module, or use another node"),
         find_program("mksquashfs", ["mksquashfs"], "install squashfs-tools", version_option="-version"),
-        find_program("unsquashfs", ["unsquashfs"], "install squashfs-tools", version_option="-version"),
+        find_program("unsquashfs", ["unsquashfs"], "install squashfs-tools", version_option="-version",
+                     statuses=(0, 1)),
         find_modules_tool(),
         *find_user_packages(),
     ]
 
 
-def find_program(part, names, remedy, version_option="--version"):
-    """Look for the first of some programs on PATH and ask it for its version."""
+def find_easybuild():
+    """Look for eb, and whether it runs here: commands of a loaded container may hide the Python it needs."""
+    found = find_program("EasyBuild", ["eb"], "install it with pip, or load the site's EasyBuild module")
+    loaded = eb.container_modules(os.environ)
+    if found.ok or not loaded:
+        return found
+    return dataclasses.replace(found, text=f"{found.text}; {', '.join(loaded)} is loaded, and its commands hide those "
+                               "of this machine: unload it before you run eb yourself")
+
+
+def find_program(part, names, remedy, version_option="--version", statuses=(0,)):
+    """Look for the first of some programs on PATH, and ask it for its version: statuses are those of success."""
     for name in names:
         path = shutil.which(name)
         if path:
-            # unsquashfs -version ends with status 1: what counts is that it answers
             answer = subprocess.run(  # noqa: S603
                 [path, version_option], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
             )
-            lines = (answer.stdout + answer.stderr).strip().splitlines()
-            if lines:
-                return Finding(part, True, f"{lines[0]}, {path}")
-            return Finding(part, False, f"{path} does not run (exit status {answer.returncode})")
+            said = (answer.stdout + answer.stderr).strip().splitlines()[:1]
+            if said and answer.returncode in statuses:
+                return Finding(part, True, f"{said[0]}, {path}")
+            told = "".join(f": {line}" for line in said)
+            return Finding(part, False, f"{path} does not run (exit status {answer.returncode}){told}")
     return Finding(part, False, f"{' or '.join(names)} not on PATH: {remedy}")
 
 

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ebsif import adding, catalogue, checking
+from ebsif import adding, catalogue, eb
 from ebsif.errors import EbsifError
 from packaging.utils import canonicalize_name
 
@@ -88,7 +88,7 @@ def parsed(path):
     from easybuild.framework.easyconfig.parser import EasyConfigParser
     from easybuild.tools.build_log import EasyBuildError
 
-    checking.set_up_easybuild()
+    eb.session()
     try:
         values = EasyConfigParser(str(path)).get_config_dict()
     except EasyBuildError as error:

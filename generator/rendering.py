@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ebsif import easyconfig
+from ebsif import easyconfig, files
 from ebsif.catalogue import CatalogueError
 
 # The first line of a rendered easyconfig says for which site it was.
@@ -53,10 +53,7 @@ def write(rendered):
     """Write an easyconfig if it is not as it should be: a new file and a rename, because eb may be reading it."""
     if rendered.state == "unchanged":
         return
-    rendered.path.parent.mkdir(parents=True, exist_ok=True)
-    new = rendered.path.with_name(f".{rendered.path.name}.new")
-    new.write_text(rendered.text, encoding="utf-8")
-    new.replace(rendered.path)
+    files.replace(rendered.path, rendered.text)
 
 
 def left_over(wanted, output, site):
@@ -114,9 +111,7 @@ class Memory:
         outputs = {str(path.absolute()): stamp_of(path) for path in paths}
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            new = self.path.with_suffix(f".{os.getpid()}")
-            new.write_text(json.dumps({"inputs": self.inputs, "outputs": outputs}))
-            new.replace(self.path)
+            files.replace(self.path, json.dumps({"inputs": self.inputs, "outputs": outputs}))
         except OSError:
             pass
 

@@ -1,13 +1,9 @@
 """Fetching everything that the stages of an easyconfig need, for installing where there is no network."""
 
-import os
-import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-from ebsif import output
+from ebsif import eb
 from ebsif.errors import EbsifError
 
 
@@ -45,10 +41,6 @@ def fill(easyconfig, folder, options=()):
     from easybuild.easyblocks.generic.containerpip import FILL_VARIABLE
 
     folder = Path(folder).resolve()
-    eb = Path(sys.executable).parent / "eb"
-    program = str(eb) if eb.exists() else shutil.which("eb")
-    if not program:
-        raise WheelhouseError("eb is not on PATH: load the module of EasyBuild, or install easybuild")
     if Path(easyconfig).exists():
         easyconfig = Path(easyconfig).resolve()
     try:
@@ -56,11 +48,8 @@ def fill(easyconfig, folder, options=()):
     except OSError as error:
         raise WheelhouseError(f"can't make the folder {folder}: {error.strerror}") from error
     with tempfile.TemporaryDirectory(prefix="ebsif-wheelhouse-") as work:
-        # a clean directory to run in: eb looks through the one it's in
-        command = [program, str(easyconfig), f"--buildpath={work}/build", f"--installpath={work}/install",
-                   "--stop=build", "--rebuild", *options]
-        output.command(command)
-        result = subprocess.run(command, cwd=work, env={**os.environ, FILL_VARIABLE: str(folder)}, check=False)
-    if result.returncode:
+        status = eb.run([easyconfig, f"--buildpath={work}/build", f"--installpath={work}/install", "--stop=build",
+                         "--rebuild", *options], **{FILL_VARIABLE: str(folder)})
+    if status:
         raise WheelhouseError("eb failed, see its output above; the folder may hold some of the wheels")
     return sorted(folder.glob("*.whl"))

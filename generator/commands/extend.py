@@ -4,14 +4,11 @@ The module has a name of its own, so it never replaces that of the plain contain
 and all others) stay as they are. Packages that are built against torch are put into a stage of their own.
 """
 
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
-from ebsif import catalogue, easyconfig, extending, output, settings
+from ebsif import catalogue, easyconfig, eb, extending, files, output, settings
 
 EXAMPLES = """\
   ebsif extend PyTorch/2.7.0 -r requirements.txt --name mine --check       would it work? nothing is installed
@@ -45,6 +42,8 @@ def add_outcome(parser):
     parser.add_argument("--image", metavar="FILE", help="the image, for --check, where it is not where the site has it")
     parser.add_argument("--check", action="store_true", help="look ahead with pip in the image, install nothing")
     parser.add_argument("--install", action="store_true", help="install it, with eb in a clean directory")
+    parser.add_argument("--rebuild", action="store_true",
+                        help="write and install it again, where it's there already with other content")
 
 
 def run(options):
@@ -57,36 +56,58 @@ def run(options):
 
 def write(options, stages, name):
     """Write the easyconfig of a container with packages on top, look ahead, install; return the exit status."""
+    installing = options.install or options.rebuild
+    if installing:
+        # a mistake in its options or configuration is told before anything is written
+        eb.session(tuple(options.more))
     settled = settings.read(options)
     container = catalogue.find_one(settled.containers(settled.site()), options.module)
     extended = extending.extend(container, stages, name, options.date)
     if options.check:
         show(extending.check(extending.image_of(container, options.image), stages))
-        if not options.install:
+        if not installing:
             return 0
     path = options.output / extended.easyconfig_name
-    text = easyconfig.render(extended, HEADER)
-    if path.exists() and path.read_text(encoding="utf-8") != text:
-        raise extending.ExtendingError(f"{path} is there already, with other content: choose another --name or --date, "
-                                       "or remove it")
-    options.output.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    write_file(path, easyconfig.render(extended, HEADER), options.rebuild)
+    if installing:
+        return install(path, options.rebuild, options.more)
+    output.hint(f"install it with: eb {path}")
+    output.hint(f"then: module load {extended.module}")
+    return 0
+
+
+def write_file(path, text, again):
+    """Write an easyconfig; what a person may have changed is kept beside it, or, unless `again` is true, as it is."""
+    before = path.read_text(encoding="utf-8") if path.exists() else text
+    if before != text:
+        if not again:
+            raise extending.ExtendingError(f"{path} is there already, with other content: --rebuild writes and "
+                                           "installs it again; or choose another --name or --date")
+        kept = path.with_name(f"{path.name}.old")
+        path.replace(kept)
+        output.hint(f"kept {kept}, as it was")
+    files.replace(path, text)
     print(path)
-    if not options.install:
-        output.hint(f"install it with: eb {path}")
-        output.hint(f"then: module load {extended.module}")
-        return 0
-    # eb looks into the directory it runs in, which may hold a lot
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            command = [shutil.which("eb") or "eb", str(path.resolve()), *options.more]
-            output.command(command)
-            status = subprocess.run(command, cwd=folder, check=False).returncode
-        except FileNotFoundError:
-            raise extending.ExtendingError("eb is not on PATH: load the site's module of EasyBuild") from None
-    if status == 0:
-        output.hint(f"now: module load {extended.module}")
+
+
+def install(path, again, more):
+    """Install an easyconfig, and tell how to load the module; return the exit status of eb."""
+    place = eb.place_of(path.resolve())
+    again_by_hand = {"--rebuild", "--force", "-f"} & set(more)
+    if place.file.exists() and not (again or again_by_hand) and not is_installed(path, place):
+        raise extending.ExtendingError(
+            f"{place.module} is installed already, but not from what {path} says now: --rebuild installs it again; or "
+            "choose another --name or --date")
+    status = eb.run([path.resolve(), *(["--rebuild"] if again else []), *more])
+    if status == 0 and place.file.exists():
+        output.hint(f"now: {place.load}")
     return status
+
+
+def is_installed(path, place):
+    """Tell whether an installation was made from an easyconfig as it is now: eb keeps a copy of the one it used."""
+    copy = place.installation / "easybuild" / path.name
+    return copy.is_file() and copy.read_bytes() == path.read_bytes()
 
 
 def named(text):

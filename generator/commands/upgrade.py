@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from ebsif import comparing, extending, settings
+from ebsif import comparing, eb, extending, settings
 from ebsif.commands import extend
 
 EXAMPLES = """\
@@ -27,5 +27,6 @@ def run(options):
     """Write the easyconfig of the moved extension; return the exit status."""
     if not options.easyconfig.is_file():
         raise extending.ExtendingError(f"there is no file {options.easyconfig}")
+    eb.session(tuple(options.more))
     stages, name, _ = comparing.extension_of(options.easyconfig)
     return extend.write(options, stages, name)

@@ -1,5 +1,6 @@
 """From a requirements.txt to a module: ebsif extend."""
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ families:
     init: conda-injected
     conda_env: pytorch
     venv: true
+    wrappers: [python, python3]
   none: {homepage: https://example.org/, file: none.sif, suffix: -none, init: none}
 containers:
   - {family: base, version: 1.0, date: 20250101}
@@ -45,14 +47,49 @@ def place(site, wheels, tmp_path):
     return extend
 
 
-def test_from_requirements_to_a_module_in_two_commands(place, site):
-    """S001-05, S002-52: extend with --install, then module load; eb runs in an empty directory."""
-    said = place("-r", "requirements.txt", "--install", "--", *site.eb_options).stdout
-    assert said.endswith(f"now: module load {MODULE}\n")
+def test_from_requirements_to_a_module_in_two_commands(place, site, wheels):
+    """S001-05, S002-52, E-13: extend with --install, then the line it prints; eb runs in an empty directory."""
+    hooks, seen = site.work / "hooks.py", site.prefix / "seen"
+    hooks.write_text(f"import os\ndef start_hook(*_):\n    open({str(seen)!r}, 'w').write(repr(os.listdir('.')))\n")
+    said = place("-r", "requirements.txt", "--install", "--", *site.eb_options, f"--hooks={hooks}").stdout
+    assert seen.read_text() == "[]"
+    line = said.splitlines()[-1].removeprefix("now: ")
+    assert line == f"module use {site.modules} && module load {MODULE}"
     code = "import greeting, numpy; print(greeting.__file__, numpy.__file__)"
-    own, image = site.bash(f"module load {MODULE}\nsingularity exec $SIF python -c '{code}'").stdout.split()
+    script = f"{site.tool.init}\n{line}\nsingularity exec $SIF python -c '{code}'"
+    own, image = site.run(["bash", "--noprofile", "--norc", "-c", script]).stdout.split()
     assert own.startswith("/user-software/")
     assert image.startswith("/opt/miniconda3/")
+    # use D5, D7: the same name with other requirements, while the module is loaded, whose python hides the machine's
+    (site.work / "requirements.txt").write_text("hello\n")
+    arguments = ("extend", "Base/1.0", "--catalogue", str(site.prefix.parent / "sites"), "--name", "mine", "--date",
+                 "20260101", "-r", "requirements.txt", "--install")
+
+    def again(*more, status):
+        command = " ".join(map(shlex.quote, ["ebsif", *arguments, *more, "--", *site.eb_options]))
+        result = site.bash(f"module load {MODULE}\nebsif doctor | grep EasyBuild\n{command}", check=False,
+                           **wheel_settings(wheels))
+        assert result.returncode == status, result.stdout + result.stderr
+        return result
+
+    result = again(status=1)
+    assert result.stdout.startswith("MISSING  EasyBuild ")
+    assert f"{MODULE} is loaded, and its commands hide those of this machine: unload it" in result.stdout
+    path = site.work / f"{MODULE.replace('/', '-')}.eb"
+    assert f"{path.name} is there already, with other content: --rebuild writes and installs it" in result.stderr
+    path.unlink()
+    assert f"{MODULE} is installed already, but not from what {path.name} says now: --rebuild" in again(status=1).stderr
+    path.write_text("# mine\n")
+    result = again("--rebuild", status=0)
+    assert f"kept {path.name}.old, as it was\n" in result.stdout
+    assert path.with_name(f"{path.name}.old").read_text() == "# mine\n"
+    # the modules are on MODULEPATH in this shell
+    assert result.stdout.endswith(f"\nnow: module load {MODULE}\n")
+    packages = site.bash(f"module load {MODULE}\nlist-packages").stdout
+    assert "hello" in packages
+    assert "greeting" not in packages
+    # nothing to do is no error
+    assert "is already installed (module found), skipping" in again(status=0).stdout
 
 
 def test_the_easyconfig_is_complete_and_one_s_own(place, site):

@@ -1,0 +1,45 @@
+"""How eb is run, and what is told of an EasyBuild that is not configured as it should be."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+# takes away what it has begun, which needs longer than Python's subprocess would wait
+SLOW = """\
+#!/bin/bash
+trap 'sleep 1; touch "$WORK/cleaned"; exit 130' INT
+touch "$WORK/started"
+while :; do sleep 0.1; done
+"""
+
+
+def test_an_interrupted_eb_takes_away_what_it_has_begun(tmp_path):
+    """Defects D5: after Ctrl-C, which the whole group of processes gets, eb is not killed but waited for."""
+    (tmp_path / "eb").write_text(SLOW)
+    (tmp_path / "eb").chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path), "WORK": str(tmp_path)}
+    code = "import sys; from ebsif import eb\ntry:\n    eb.run([])\nexcept KeyboardInterrupt:\n    sys.exit(130)"
+    with subprocess.Popen([sys.executable, "-c", code], env=environment, start_new_session=True) as process:
+        while not (tmp_path / "started").exists():
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait() == 130
+    assert (tmp_path / "cleaned").exists()
+
+
+@pytest.mark.parametrize("arguments", [["check", "--site", "local"], ["import", "a.eb"], ["diff", "a.eb", "a.eb"]])
+def test_settings_that_easybuild_refuses(tmp_path, arguments):
+    """Defects D3: a variable that EasyBuild does not know is named, without a traceback."""
+    (tmp_path / "a.eb").write_text("name = 'A'\n")
+    result = subprocess.run(
+        [Path(sys.prefix) / "bin/ebsif", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "EASYBUILD_NONSENSE": "1"})
+    assert result.returncode == 1
+    assert result.stderr.startswith("ebsif: EasyBuild refuses its configuration: ")
+    assert "EASYBUILD_NONSENSE" in result.stderr
+    assert "Traceback" not in result.stderr
