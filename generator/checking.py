@@ -79,10 +79,10 @@ def check(containers, output, profile, deep=True):
                                      "'label' of its own, or installing one replaces the other")
             if not container.file_name.endswith((".sif", ".simg")):
                 yield finding(WARNING, f"the image {container.file_name} does not end in .sif")
+            text = easyconfig.render(container)
             yield from check_image(container, finding)
             yield from check_requirements(container, finding)
             yield from check_rocm(container, finding)
-            text = easyconfig.render(container)
             path = rendering.place(container, output)
         except CatalogueError as error:
             yield finding(ERROR, str(error))

@@ -3,6 +3,7 @@
 import re
 import textwrap
 
+from ebsif.catalogue import CatalogueError
 from ebsif.templating import environment
 
 # EasyBuild's line length.
@@ -123,11 +124,22 @@ def render(container, header=None):
     -------
     str
         Ends in one newline. The same container gives the same text.
+
+    Raises
+    ------
+    CatalogueError
+        If it would hold a credential (G-09).
     """
+    from easybuild.easyblocks.generic.containersecrets import REMEDY, ContainerSecrets
+
+    groups = parameters(container)
+    secrets = [text for group in groups for text in ContainerSecrets.found(group)]
+    if secrets:
+        raise CatalogueError(f"{container.module}: a credential is written out ({', '.join(secrets)}). {REMEDY}")
     prefix = container.site.doc_prefix
     doc = f"{prefix} {container.fill(container.doc)}" if prefix and container.doc else None
     return environment().get_template("easyconfig.eb.j2").render(
-        groups=parameters(container), doc=doc, literal=literal, comment=comment,
+        groups=groups, doc=doc, literal=literal, comment=comment,
         header=header or HEADER.format(site=container.site.name))
 
 

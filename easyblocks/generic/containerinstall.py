@@ -19,11 +19,12 @@ from easybuild.easyblocks.generic.containerload import WRAPPERS_ALL, ContainerLo
 from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, ContainerRuntime, bind_source, bind_target
 from easybuild.easyblocks.generic.containerruntime import callers_variables, escape_bind, escape_value, in_background
 from easybuild.easyblocks.generic.containerruntime import runtime_variables
+from easybuild.easyblocks.generic.containersecrets import REMEDY, ContainerSecrets
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_warning
-from easybuild.tools.config import build_option
+from easybuild.tools.config import build_option, update_build_option
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, compute_checksum, copy_file, mkdir
 from easybuild.tools.filetools import which, write_file
-from easybuild.tools.utilities import trace_msg
+from easybuild.tools.utilities import nub, trace_msg
 from easybuild.tools.version import VERSION as EASYBUILD_VERSION
 
 # Extra binds for this machine, at install time only (certificates, a pip configuration, a folder of wheels).
@@ -61,8 +62,14 @@ class ContainerInstall(ContainerLoad):
     """
 
     def __init__(self, *args, **kwargs):
-        """Nothing is known of the machine and the image yet."""
+        """Refuse credentials in the easyconfig; nothing is known of the machine and the image yet."""
         super().__init__(*args, **kwargs)
+        # as text also for comments
+        secrets = ContainerSecrets.found(self.cfg.rawtxt) or \
+            ContainerSecrets.found(self.cfg.asdict())
+        if secrets:
+            raise EasyBuildError("A credential is written out in the easyconfig: %s. %s",
+                                 ', '.join(nub(secrets)), REMEDY)
         self.runtime = None
         self.source_image = None
         self.overlays = []
@@ -91,6 +98,7 @@ class ContainerInstall(ContainerLoad):
         super().prepare_step(*args, **kwargs)
         for text in self.cfg['warnings']:
             print_warning(text, log=self.log)
+        self.keep_out_of_report(ContainerSecrets.variables(self.initial_environ))
         if self.dry_run or build_option('module_only'):
             return
         self.runtime = ContainerRuntime()
@@ -101,6 +109,18 @@ class ContainerInstall(ContainerLoad):
         if self.masks and not which('mksquashfs', log_ok=False, on_error='ignore'):
             raise EasyBuildError("mksquashfs not found on PATH, 'masked_paths' needs it: install the package "
                                  "squashfs-tools, or run eb on a node that has it.")
+
+    def keep_out_of_report(self, names):
+        """
+        Keep variables out of the report that EasyBuild puts into the installation (easybuild/*_test_report.md).
+
+        That has the environment, and EasyBuild leaves out only what is called a token, key, password or the like.
+        """
+        before = build_option('test_report_env_filter')
+        names = [name for name in names if not (before and before.search(name))]
+        if names:
+            patterns = ([before.pattern] if before else []) + ['^%s$' % re.escape(name) for name in sorted(names)]
+            update_build_option('test_report_env_filter', re.compile('|'.join(patterns)))
 
     def configure_step(self):
         """Start the image once, and decide what depends on what is in it: masks, libraries of the host."""

@@ -10,6 +10,7 @@ pip in the container: how a stage of user software is installed.
 import json
 import os
 import re
+import shlex
 
 from easybuild.easyblocks.generic.containerdiagnosis import ContainerDiagnosis
 from easybuild.easyblocks.generic.containerpackages import constraint_lines, normal_name, pip_version
@@ -21,6 +22,9 @@ from easybuild.tools.utilities import trace_msg
 
 # Folder that gets a wheel of everything that is installed; set by `ebsif wheelhouse`.
 FILL_VARIABLE = 'EBSIF_FILL_WHEELHOUSE'
+
+# What pip reads credentials from; they are bound, so that they need not be anywhere else.
+OWN_FILES = ('PIP_CONFIG_FILE', 'NETRC')
 
 QUIET = {'PIP_NO_INPUT': '1', 'PIP_PROGRESS_BAR': 'off', 'PIP_DISABLE_PIP_VERSION_CHECK': '1'}
 # a requirement that names a place instead of leaving it to the index: 'name @ place', or 'place#egg=name'
@@ -141,7 +145,13 @@ class ContainerPip(object):
         """Return the options of pip for where packages come from (list of str)."""
         if self.wheelhouse:
             return ['--no-index', '--find-links', self.wheelhouse]
-        return stage.pip_places
+        if not stage.variables:
+            return stage.pip_places
+        # pip puts variables into files only, and not into its log
+        path = os.path.join(self.folder(stage), 'places.txt')
+        options = ['%s %s' % (option, shlex.quote(place)) for option, place in zip(*[iter(stage.pip_places)] * 2)]
+        write_file(path, ''.join(line + '\n' for line in options))
+        return ['-r', path]
 
     def environment(self, stage, variables):
         """Variables of a stage, which reach the container only: the runtime itself must not see them."""
@@ -153,7 +163,7 @@ class ContainerPip(object):
         return environment
 
     def binds(self, stage):
-        """Binds of a stage: pip's cache, and what of this machine its requirements name."""
+        """Binds of a stage: pip's cache and configuration, and what of this machine its requirements name."""
         paths = list(stage.local_paths)
         cache = os.environ.get('PIP_CACHE_DIR')
         if cache:
@@ -166,7 +176,8 @@ class ContainerPip(object):
             # a path that is not here is one in the image, or pip will say that it is missing
             if os.path.exists(path) and folder not in folders:
                 folders.append(folder)
-        return [escape_bind(folder) for folder in folders]
+        own = [os.environ[name] for name in OWN_FILES if os.path.isfile(os.environ.get(name, ''))]
+        return [escape_bind(path) for path in folders + own]
 
     def run(self, stage, arguments, **where):
         """Run pip for a stage; when it fails, say what went wrong and what to do."""

@@ -13,6 +13,7 @@ built against others that an earlier call installed (apex, flash-attn and deepsp
 import difflib
 import re
 
+from easybuild.easyblocks.generic.containersecrets import REMEDY, ContainerSecrets
 from easybuild.tools.build_log import EasyBuildError
 
 TEXT = 'a text'
@@ -83,13 +84,17 @@ class ContainerStage(object):
                 value = self.name if key == 'name' else self.EMPTY[kind]
             elif not is_of_kind(value, kind):
                 raise EasyBuildError("Easyconfig parameter 'requirements', %s: property '%s' should be %s, found: %s",
-                                     self.name, key, kind, value)
+                                     self.name, key, kind, ContainerSecrets.masked(value))
             setattr(self, key, value)
         self.requirements = requirement_lines(self.requirements)
         if self.patches and len(self.requirement_list) != 1:
             raise EasyBuildError("Easyconfig parameter 'requirements', %s: 'patches' are for the source of one "
                                  "package, but there are %d requirements. Make a stage of its own for it.", self.name,
                                  len(self.requirement_list))
+        secrets = ContainerSecrets.found(self.record)
+        if secrets:
+            raise EasyBuildError("Easyconfig parameter 'requirements', %s: a credential is written out (%s). %s",
+                                 self.name, ', '.join(secrets), REMEDY)
         for key in self.env:
             if not re.match(r'[A-Za-z_][A-Za-z0-9_]*\Z', key):
                 raise EasyBuildError("Easyconfig parameter 'requirements', %s: '%s' can't be the name of an "
@@ -121,7 +126,7 @@ class ContainerStage(object):
             properties = value
         else:
             raise EasyBuildError("Easyconfig parameter 'requirements' should be a text or a list of texts (one stage), "
-                                 "or a list of dictionaries (stages), found: %s", value)
+                                 "or a list of dictionaries (stages), found: %s", ContainerSecrets.masked(value))
         stages = [cls(item, number) for number, item in enumerate(properties, 1)]
         names = [stage.name for stage in stages]
         for name in names:
@@ -168,6 +173,11 @@ class ContainerStage(object):
         for place in self.find_links:
             options += ['--find-links', place]
         return options
+
+    @property
+    def variables(self):
+        """Variables of the environment that pip puts into lines and addresses, where ${NAME} is (list of str)."""
+        return re.findall(r'\$\{([A-Z0-9_]+)\}', self.requirements + ' '.join(self.pip_places))
 
     @property
     def local_paths(self):

@@ -155,6 +155,7 @@ class ContainerVenv(ContainerInstall):
         super().prepare_step(*args, **kwargs)
         if self.dry_run or build_option('module_only'):
             return
+        self.keep_out_of_report([name for stage in self.stages for name in stage.variables])
         self.check_heavy_stages()
         if any(stage.patches for stage in self.stages) and not which('patch', log_ok=False, on_error='ignore'):
             raise EasyBuildError("patch not found on PATH, a stage has 'patches': install it, or run eb on a node that "

@@ -63,12 +63,13 @@ def write(options, stages, name):
     settled = settings.read(options)
     container = catalogue.find_one(settled.containers(settled.site()), options.module)
     extended = extending.extend(container, stages, name, options.date)
+    text = easyconfig.render(extended, HEADER)
     if options.check:
         show(extending.check(extending.image_of(container, options.image), stages))
         if not installing:
             return 0
     path = options.output / extended.easyconfig_name
-    write_file(path, easyconfig.render(extended, HEADER), options.rebuild)
+    write_file(path, text, options.rebuild)
     if installing:
         return install(path, options.rebuild, options.more)
     output.hint(f"install it with: eb {path}")

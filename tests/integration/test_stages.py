@@ -1,5 +1,6 @@
 """Stages with the real pip in the real container: order, isolation, protection, checks, diagnosis."""
 
+import base64
 import hashlib
 import http.server
 import io
@@ -17,6 +18,7 @@ from parts import Installed, wheel_settings
 from support import CHECKOUT, EASYBLOCKS, make_wheel
 
 TEXT = Installed.TEXT
+SECRETS = ["S3cr3tPw1", "S3cr3tPw2", "S3cr3tPw3"]
 
 # a build backend that needs two packages while it builds: one of an earlier stage, and packaging, which the image has
 BACKEND = """
@@ -426,6 +428,58 @@ def test_an_index_that_refuses(site, install, refusing_index):
     settings = {"PIP_NO_INDEX": "0", "PIP_FIND_LINKS": "/nowhere", "PIP_INDEX_URL": refusing_index}
     text = failed(install([{"requirements": "nothing"}], check=False, **settings), site)
     assert "the index refuses (HTTP 403)" in text
+
+
+@pytest.fixture
+def closed_index(packages):
+    """An index with packages that wants a name and a password; what is asked without gets 401."""
+    files = {path.name: path.read_bytes() for path in packages.iterdir()}
+    allowed = {base64.b64encode(f"bob:{word}".encode()).decode() for word in SECRETS}
+
+    class Index(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            if self.headers.get("Authorization", "").removeprefix("Basic ") not in allowed:
+                self.send_response(401)
+                self.send_header("WWW-Authenticate", "Basic")
+                self.end_headers()
+                return
+            name = self.path.rstrip("/").rsplit("/", 1)[-1]
+            links = [f"<a href='/{file}'>{file}</a>" for file in files if file.startswith(f"{name}-")]
+            self.send_response(200)
+            self.send_header("Content-Type", "application/octet-stream" if name in files else "text/html")
+            self.end_headers()
+            self.wfile.write(files.get(name) or "".join(links).encode())
+
+        def log_message(self, *_):
+            """Nothing on the terminal."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Index) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_no_credential_is_in_an_installation(site, install, closed_index, tmp_path):
+    """G-09, use D11, defects A9: by netrc, by a variable of one's own, by one of pip: it works, and no file has it."""
+    netrc = tmp_path / "netrc"
+    netrc.write_text(f"machine 127.0.0.1 login bob password {SECRETS[0]}\n")
+    settings = {"PIP_NO_INDEX": "0", "PIP_FIND_LINKS": "/nowhere"}
+    anonymous, by_name = f"http://{closed_index}/", f"http://${{MY_USER}}:${{MY_WORD}}@{closed_index}/"
+    stages = [{"name": "line", "requirements": ["--index-url " + by_name, "plain"]},
+              {"name": "property", "requirements": "kernels", "index_url": by_name, "no_build_isolation": True,
+               "pre": ["pip install faketorch"]}]
+    own = {"MY_USER": "bob", "MY_WORD": SECRETS[1], "PIP_INDEX_URL": f"http://bob:{SECRETS[2]}@{closed_index}/"}
+    printed = message(install(stages, **settings, **own))
+    printed += message(install([{"requirements": "plain", "index_url": anonymous}], **settings, NETRC=netrc,
+                               extra="versionsuffix = '-netrc'\n"))
+    text = failed(install([{"requirements": "plain", "index_url": anonymous.replace("//", f"//bob:{SECRETS[0]}@")}],
+                          check=False, extra="versionsuffix = '-written'\n"), site, suffix="-written")
+    assert "A credential is written out in the easyconfig: http://bob:****" in text
+    assert "plain==1.0" in lock(site)["venv_packages"]
+    for path in (site.prefix / "eb").rglob("*"):
+        for word in SECRETS:
+            assert not path.is_file() or word.encode() not in path.read_bytes(), path
+    assert not [word for word in SECRETS if word in printed + text]
 
 
 def test_no_network(site, install):

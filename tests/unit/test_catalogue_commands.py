@@ -230,3 +230,20 @@ def test_a_site_may_replace_parts_of_the_catalogue_of_the_project(place):
     assert "PyTorch/2.7.0" not in output
     assert "standard-g" in run(place, "job", "M", "--catalogue", "sites", "--site", "lumi", "--account", "a", "--",
                                "x").stdout
+
+
+def test_no_credential_is_written(place):
+    """G-09, use D11: extend, render and check refuse a password in requirements; no file and no message has it."""
+    address = "https://bob:S3cr3tPw@example.org/simple"
+    (place / "mine.txt").write_text(f"--extra-index-url {address}\neinops\n")
+    record = place / "sites/mine/containers/JAX.yaml"
+    record.write_text(CONTAINERS.replace("python: 3.12}", "python: 3.12, venv: true}"))
+    said = run(place, "extend", *MINE, "JAX/0.10.0", "-r", "mine.txt", "--name", "x", "-o", "out", status=1)
+    assert not (place / "out").exists()
+    record.write_text(record.read_text().replace("date: 20250601,", f"date: 20250601, requirements: ['-i {address}'],"))
+    for command in ("render", "check"):
+        done = run(place, command, *MINE, "-o", "out", status=1)
+        assert done.stdout.count("S3cr3tPw") == done.stderr.count("S3cr3tPw") == 0
+        assert "a credential is written out (https://bob:****)" in done.stdout + done.stderr
+    assert "a credential is written out (https://bob:****)" in said.stderr
+    assert not [path for path in place.rglob("*.eb") if "S3cr3tPw" in path.read_text()]

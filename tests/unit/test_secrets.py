@@ -1,0 +1,72 @@
+"""Credentials: in no file that others read (G-09)."""
+
+import pytest
+from easybuild.easyblocks.generic.containersecrets import ContainerSecrets
+from easybuild.easyblocks.generic.containerstage import ContainerStage
+from easybuild.tools.build_log import EasyBuildError
+
+SECRET = "S3cr3tPw"
+TOKEN = "ghp_S3cr3tPw0123456789012345678901234567"
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"requirements": f"--extra-index-url http://bob:{SECRET}@host/simple"},
+        {"requirements": [f"x @ git+https://{TOKEN}@github.com/a/x.git@v1"]},
+        {"requirements": f"x @ git+https://oauth2:{SECRET}@host/x.git"},
+        {"requirements": f"-i https://bob:{SECRET}@{SECRET}@host/simple"},
+        {"requirements": f"--find-links=ftp://bob:{SECRET}@host/"},
+        {"requirements": f"https://host/x-1.0-py3-none-any.whl?private_token={SECRET}"},
+        {"requirements": f"https://host/x-1.0-py3-none-any.whl?a=b&sig={SECRET}"},
+        {"requirements": f"# by hand: -i https://bob:{SECRET}@host\nx"},
+        {"index_url": f"https://bob:{SECRET}@host:8080/simple"},
+        {"extra_index_url": ["https://host", f"https://{TOKEN}:@host/simple"]},
+        {"find_links": [f"https://bob:{SECRET}@host/"]},
+        {"options": ["--pre", "--proxy", f"bob:{SECRET}@host:3128"]},
+        {"options": [f"--index-url=https://bob:{SECRET}@host"]},
+        {"env": {"HF_TOKEN": SECRET}},
+        {"env": {"PGPASSWORD": SECRET}},
+        {"env": {"WANDB_API_KEY": SECRET}},
+        {"env": {"AWS_SECRET_ACCESS_KEY": SECRET}},
+        {"env": {"SOURCE": f"https://bob:{SECRET}@host"}},
+        {"pre": [f"git clone https://bob:{SECRET}@host/x"]},
+        {"post": [["huggingface-cli", "login", "--token", SECRET]]},
+        {"verify": [f"export HF_TOKEN='{SECRET}'; python x.py"]},
+    ],
+)
+def test_credentials_in_stages_are_refused(properties):
+    """G-09, use D11, defects A9: wherever it stands; the message does not repeat it, and says what to do."""
+    with pytest.raises(EasyBuildError) as error:
+        ContainerStage.from_parameter([properties])
+    assert "a credential is written out" in str(error.value)
+    assert "PIP_CONFIG_FILE" in str(error.value)
+    assert "S3cr3t" not in str(error.value)
+    assert "S3cr3t" not in ContainerSecrets.masked({**properties, "env": {}})
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"requirements": "--extra-index-url https://${PUSER}:${PPW}@host/simple"},
+        {"requirements": "x @ git+ssh://git@github.com/a/x.git@main"},
+        {"requirements": "x @ git+https://${TOKEN}@github.com/a/x.git"},
+        {"requirements": "x @ https://host:8443/x@1.0/x-1.0.tar.gz\ntokenizers==0.15\nmy-token==1.0 # secret=yes"},
+        {"requirements": "https://bob@host/x-1.0-py3-none-any.whl"},
+        {"requirements": "y @ file:///home/user@realm:1/y.whl --hash=sha256:0123456789abcdef0123456789abcdef"},
+        {"env": {"TOKENIZERS_PARALLELISM": "false", "HF_TOKEN_PATH": "/a/b", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}},
+        {"verify": ["python -c 'f(use_token=True); token = g()'", "curl -H \"$AUTH\" --token \"$HF_TOKEN\" x"]},
+        {"pre": ["HF_TOKEN=$(cat ~/token) git clone https://bob:$PW@host/x", ["echo", "user@host:8080"]]},
+    ],
+)
+def test_what_only_looks_like_one(properties):
+    """Names, variables, ports and versions are no credentials."""
+    assert ContainerStage.from_parameter([properties])
+    assert ContainerSecrets.masked(properties) == str(properties)
+
+
+def test_variables_of_an_environment():
+    """By name or by what they hold."""
+    environment = {"PIP_EXTRA_INDEX_URL": f"https://bob:{SECRET}@host", "http_proxy": f"http://a:{SECRET}@proxy:80",
+                   "HF_TOKEN": SECRET, "HOME": "/home/bob", "PIP_INDEX_URL": "https://host/simple"}
+    assert sorted(ContainerSecrets.variables(environment)) == ["HF_TOKEN", "PIP_EXTRA_INDEX_URL", "http_proxy"]
