@@ -37,7 +37,7 @@ class Place:
         return f"{use}module load {self.module}"
 
 
-def run(arguments, **variables):
+def run(arguments, capture=False, **variables):
     """
     Run eb, and wait for it also when it is interrupted: it takes away what it has begun.
 
@@ -47,13 +47,15 @@ def run(arguments, **variables):
     ----------
     arguments : sequence
         Arguments of eb; paths are full ones.
+    capture : bool
+        Whether its output is kept instead of shown.
     variables : str
         Environment variables in addition.
 
     Returns
     -------
-    int
-        Its exit status.
+    subprocess.CompletedProcess
+        Its exit status and, where it was kept, its output.
 
     Raises
     ------
@@ -63,13 +65,16 @@ def run(arguments, **variables):
     environment = clean_environment()
     command = [program(environment), *map(str, arguments)]
     output.command(command)
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} if capture else {}
     with tempfile.TemporaryDirectory(prefix="ebsif-eb-") as folder:
-        process = subprocess.Popen(command, cwd=folder, env={**environment, **variables})
+        process = subprocess.Popen(command, cwd=folder, env={**environment, **variables}, text=True, errors="replace",
+                                   **pipes)
         try:
-            return process.wait()
+            said, _ = process.communicate()
         except KeyboardInterrupt:
             process.wait()
             raise
+    return subprocess.CompletedProcess(command, process.returncode, said)
 
 
 def program(environment):
@@ -98,8 +103,7 @@ def clean_environment():
     if loaded:
         environment = unloaded(loaded, environment)
     # the Python that has EasyBuild; others on PATH may be those of containers
-    beside = Path(sys.executable).with_name("eb")
-    if shutil.which("eb", path=environment.get("PATH")) == str(beside) and not environment.get("EB_INSTALLPYTHON"):
+    if Path(program(environment)).parent == Path(sys.executable).parent and not environment.get("EB_INSTALLPYTHON"):
         environment.setdefault("EB_PYTHON", sys.executable)
     return environment
 
@@ -191,6 +195,22 @@ def read(path):
         return EasyConfig(str(path))
     except EasyBuildError as error:
         raise EasyBuildFailure(f"{path}: {str(error).strip(chr(39))}") from None
+
+
+def source_paths():
+    """Return where EasyBuild looks for images (list of str)."""
+    from easybuild.tools.config import source_paths
+
+    session()
+    return source_paths()
+
+
+def installations(name):
+    """Return the directory (Path) below which containers of a name are installed."""
+    from easybuild.tools.config import install_path
+
+    session()
+    return Path(install_path()) / name
 
 
 def place_of(path):

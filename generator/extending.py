@@ -1,15 +1,14 @@
 """Extending a container with packages of one's own: an easyconfig with a suffix of its own, and looking ahead."""
 
+import glob
 import json
 import os
 import re
-import shutil
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from ebsif import inspection, output, requirements
+from ebsif import easyconfig, eb, lock, requirements
 from ebsif.catalogue import Stage
 from ebsif.errors import EbsifError
 from packaging.utils import canonicalize_name
@@ -22,7 +21,7 @@ class ExtendingError(EbsifError):
 
 @dataclass
 class Plan:
-    """What pip would do in the image."""
+    """What pip would do in the image: (name, version) of each package, bytes as far as indexes tell them."""
 
     added: list
     there: list
@@ -68,101 +67,88 @@ def extend(container, wanted, name, date):
         description=f"{description}\nWith packages of one's own.")
 
 
-def image_of(container, named=None):
+def sources(container):
     """
-    Return the path of the image of a container on this machine (Path).
-
-    Raises
-    ------
-    ExtendingError
-        If it is not there.
+    Return the option of eb (str) that says where images are: where EasyBuild looks, where the catalogue has them, and
+    where that of a container is installed.
     """
-    if named:
-        return Path(named)
-    places = [path for _, path in container.image_places]
-    for path in places:
-        if path.is_file():
-            return path
-    looked = ", ".join(str(path) for path in places) or "no directory is known for the site"
-    raise ExtendingError(f"the image of {container.module} is not here ({looked}): name it with --image FILE")
+    stable = [path for stability, path in container.image_places if container.moving or stability != "moving"]
+    loaded = [Path(os.environ["SIF"])] if os.environ.get("SIF") else []
+    installed = eb.installations(container.name).glob(f"*/{glob.escape(container.file_name)}")
+    found = [path.parent for path in (*stable, *loaded, *sorted(installed))
+             if path.name == container.file_name and path.is_file()]
+    return "--sourcepath=" + ":".join(dict.fromkeys(map(str, [*eb.source_paths(), *found])))
 
 
-def check(image, wanted):
+def check(container, options=(), image=None):
     """
-    Return what pip would do in an image, without installing anything (Plan).
+    Return what pip would do (Plan): let eb install in a temporary place, but for the last stage, which pip only plans.
+
+    The image is found, and stages are taken, as in an installation. Earlier stages are really made, because later
+    ones may be built with what they bring; those that are too much work for a login node are planned as well.
 
     Parameters
     ----------
-    image : Path
-        The image.
-    wanted : list
-        Stages, or lines.
+    container : Container
+        With requirements.
+    options : sequence of str
+        More options for eb.
+    image : Path, optional
+        The image, where it is not where eb would find it.
 
     Raises
     ------
     ExtendingError
-        If pip finds no solution: a package of the image would have to be replaced, for instance.
+        If the installation would fail: a package of the image would have to be replaced, for instance.
     """
-    found = inspection.inspect(image, checksum=False)
-    if not found.python:
-        raise ExtendingError(f"{image} has no Python")
+    stages = [dict(stage) for stage in container.stages] or [{"name": "requirements",
+                                                              "requirements": container.requirements}]
+    for stage in stages:
+        if stage is stages[-1] or stage.get("heavy"):
+            stage["options"] = [*stage.get("options", []), "--dry-run"]
+            for key in ("post", "verify", "patches"):
+                stage.pop(key, None)
+    planned = container.but(
+        requirements=[Stage.model_validate(stage) for stage in stages], sha256=None, definition_files=[],
+        **({"file": str(image.absolute())} if image else {}))
+    with tempfile.TemporaryDirectory(prefix="ebsif-check-") as folder:
+        path = Path(folder) / container.easyconfig_name
+        path.write_text(easyconfig.render(planned), encoding="utf-8")
+        done = eb.run([path, *options, f"--buildpath={folder}/build", f"--installpath={folder}/install", "--stop=build",
+                       "--disable-enforce-checksums", sources(container)], capture=True)
+        if done.returncode:
+            raise ExtendingError(explain(done.stdout, container))
+        reports = [json.loads(report.read_text()) for report in Path(folder).glob("build/**/stages/*/report.json")]
+        pins = [text.read_text() for text in Path(folder).glob("build/**/stages/*/constraints.txt")]
+    items = [item for report in reports for item in report["install"]]
+    added = {canonicalize_name(item["metadata"]["name"]): (item["metadata"]["name"], item["metadata"]["version"])
+             for item in items}
+    image_packages = {canonicalize_name(name): version for name, version in lock.pins("".join(pins).split()).items()}
+    there = {name: image_packages[name] for name in names_of(stages) if name in image_packages and name not in added}
+    size = sum(item["download_info"].get("archive_info", {}).get("size", 0) or 0 for item in items)
+    return Plan(sorted(added.values()), sorted(there.items()), size)
+
+
+def names_of(stages):
+    """Return the normal names of the packages that stages ask for (list of str)."""
     from easybuild.easyblocks.generic.containerlint import package_name
-    from easybuild.easyblocks.generic.containerpackages import constraint_lines
+    from easybuild.easyblocks.generic.containerstage import ContainerStage
 
-    installed = {canonicalize_name(name): version for name, version in found.python["packages"].items()}
-    parts = [stage if isinstance(stage, dict) else {"requirements": [stage]} for stage in wanted]
-    lines = list(dict.fromkeys(line for part in parts for line in part["requirements"]))
-    isolated = not any(part.get("no_build_isolation") for part in parts)
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        (place / "requirements.txt").write_text("".join(f"{line}\n" for line in lines))
-        constraints = constraint_lines((name, version) for name, version in found.python["packages"].items()
-                                       if canonicalize_name(name) not in ("pip", "setuptools", "wheel"))
-        (place / "constraints.txt").write_text("".join(f"{line}\n" for line in constraints))
-        command = [found.python["executable"], "-m", "pip", "install", "--dry-run", "--no-input",
-                   "--report", f"{place}/report.json",
-                   "--disable-pip-version-check",
-                   "-c", f"{place}/constraints.txt", "-r", f"{place}/requirements.txt"]
-        if not isolated:
-            command.append("--no-build-isolation")
-        result = run_pip(image, found, command, place)
-        if result.returncode:
-            raise ExtendingError(explain(result.stdout + result.stderr, installed))
-        report = json.loads((place / "report.json").read_text())
-    added = [(item["metadata"]["name"], item["metadata"]["version"]) for item in report["install"]]
-    names = {canonicalize_name(name) for name, _ in added}
-    asked = [package_name(line) for line in lines if not line.startswith("-")]
-    there = [(name, installed[name]) for name in asked if name in installed and name not in names]
-    size = sum(item["download_info"].get("archive_info", {}).get("size", 0) or 0 for item in report["install"])
-    return Plan(sorted(added), sorted(there), size)
+    return [package_name(line) for stage in ContainerStage.from_parameter(stages) for line in stage.requirement_list]
 
 
-def run_pip(image, found, command, place):
-    """Run pip in the image with what it needs of this machine; return the CompletedProcess."""
-    runtime = shutil.which("apptainer") or shutil.which("singularity")
-    environment = {name: value for name, value in os.environ.items()
-                   if not name.startswith(("APPTAINER", "SINGULARITY", "PYTHON", "CONDA", "VIRTUAL_ENV"))}
-    environment["APPTAINERENV_PYTHONNOUSERSITE"] = environment["SINGULARITYENV_PYTHONNOUSERSITE"] = "1"
-    binds = [str(place), *([os.environ["EBSIF_INSTALL_BIND"]] if os.environ.get("EBSIF_INSTALL_BIND") else [])]
-    words = [runtime, "--silent", "exec", "--no-home", "--pwd", "/",
-             *[word for bind in binds for word in ("--bind", bind)], found.resolved, *command]
-    output.command(words)
-    return subprocess.run(
-        words, capture_output=True, text=True, env=environment, check=False,
-        stdin=subprocess.DEVNULL)
-
-
-def explain(said, installed):
-    """Return what pip's failure means (str)."""
-    lines = [line for line in said.strip().splitlines() if line.strip()]
-    if "no such option: --dry-run" in said or "no such option: --report" in said:
+def explain(said, container):
+    """Return what a failure of eb means (str)."""
+    if "no such option: --dry-run" in said:
         return "the pip of the image is too old to look ahead (22.2 is needed): leave out --check"
-    named = re.search(r"(?:constraint\)?|requested \(constraint\)) ([A-Za-z0-9_.-]+)==", said)
-    if named and canonicalize_name(named.group(1)) in installed:
-        package = named.group(1)
-        return (f"the image has {package} {installed[canonicalize_name(package)]}, which stays as it is, and the "
-                "requirements want another one: change the requirement\n" + "\n".join(lines[-8:]))
-    return "pip finds no solution:\n" + "\n".join(lines[-12:])
+    if "Couldn't find file" in said:
+        places = [str(path.parent) for _, path in container.image_places]
+        return (f"the image of {container.module} is not here ({container.file_name} is neither where EasyBuild looks "
+                f"nor in {', '.join(places) or 'a directory of the site'}): name it with --image FILE")
+    error = re.search(r"^ERROR: (?:Installation of \S+ failed: )?(.*?)(?: The output of pip is above.*)?$", said,
+                      re.MULTILINE)
+    of_pip = [line.strip() for line in said.splitlines() if line.startswith("  ERROR: ")]
+    return "\n  ".join([error.group(1) if error else said[-2000:], *of_pip[-8:]])
 
 
 def size_of_download(plan):

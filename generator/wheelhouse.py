@@ -49,7 +49,7 @@ def fill(easyconfig, folder, options=()):
         raise WheelhouseError(f"can't make the folder {folder}: {error.strerror}") from error
     with tempfile.TemporaryDirectory(prefix="ebsif-wheelhouse-") as work:
         status = eb.run([easyconfig, f"--buildpath={work}/build", f"--installpath={work}/install", "--stop=build",
-                         "--rebuild", *options], **{FILL_VARIABLE: str(folder)})
+                         "--rebuild", *options], **{FILL_VARIABLE: str(folder)}).returncode
     if status:
         raise WheelhouseError("eb failed, see its output above; the folder may hold some of the wheels")
     return sorted(folder.glob("*.whl"))

@@ -39,7 +39,8 @@ def add_outcome(parser):
     """Add the arguments for what comes of it."""
     parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path, default=Path(),
                         help="where the easyconfig goes (default: here)")
-    parser.add_argument("--image", metavar="FILE", help="the image, for --check, where it is not where the site has it")
+    parser.add_argument("--image", metavar="FILE", type=Path,
+                        help="the image, for --check, where it is not where eb finds it")
     parser.add_argument("--check", action="store_true", help="look ahead with pip in the image, install nothing")
     parser.add_argument("--install", action="store_true", help="install it, with eb in a clean directory")
     parser.add_argument("--rebuild", action="store_true",
@@ -57,7 +58,7 @@ def run(options):
 def write(options, stages, name):
     """Write the easyconfig of a container with packages on top, look ahead, install; return the exit status."""
     installing = options.install or options.rebuild
-    if installing:
+    if installing or options.check:
         # a mistake in its options or configuration is told before anything is written
         eb.session(tuple(options.more))
     settled = settings.read(options)
@@ -65,13 +66,13 @@ def write(options, stages, name):
     extended = extending.extend(container, stages, name, options.date)
     text = easyconfig.render(extended, HEADER)
     if options.check:
-        show(extending.check(extending.image_of(container, options.image), stages))
+        show(extending.check(extended, options.more, options.image))
         if not installing:
             return 0
     path = options.output / extended.easyconfig_name
     write_file(path, text, options.rebuild)
     if installing:
-        return install(path, options.rebuild, options.more)
+        return install(path, options.rebuild, [*options.more, extending.sources(extended)])
     output.hint(f"install it with: eb {path}")
     output.hint(f"then: module load {extended.module}")
     return 0
@@ -99,7 +100,7 @@ def install(path, again, more):
         raise extending.ExtendingError(
             f"{place.module} is installed already, but not from what {path} says now: --rebuild installs it again; or "
             "choose another --name or --date")
-    status = eb.run([path.resolve(), *(["--rebuild"] if again else []), *more])
+    status = eb.run([path.resolve(), *(["--rebuild"] if again else []), *more]).returncode
     if status == 0 and place.file.exists():
         output.hint(f"now: {place.load}")
     return status

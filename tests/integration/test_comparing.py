@@ -1,15 +1,17 @@
 """Comparing containers, and moving an extension to a newer one."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from parts import wheel_settings
+from parts import part, wheel_settings
 from support import CHECKOUT
 
 EBSIF = Path(sys.prefix) / "bin/ebsif"
+AS_ROOT = [] if os.getuid() else ["--allow-use-as-root-and-accept-consequences"]
 OLDER, NEWER = "PyTorch/2.6.0-rocm-6.2.4-python-3.12-singularity-20250410", "PyTorch/2.7.0"
 
 
@@ -71,7 +73,7 @@ def test_an_extension_is_moved(stages, tmp_path, wheels, base_image):
     if len(stages) == 1:
         settings = {name: str(value) for name, value in wheel_settings(wheels).items()}
         ahead = run("upgrade", "Base-1.0-mine-20260101.eb", "Base/2.0", *common, "--check", "--image", base_image,
-                    cwd=tmp_path, **settings)
+                    "--", *AS_ROOT, cwd=tmp_path, LMOD_CMD=part("LMOD_CMD"), **settings)
         assert "+ greeting 1.0" in ahead.stdout
     plain = tmp_path / "Plain-1.0.eb"
     plain.write_text(before.replace("-mine-20260101", ""))

@@ -1,5 +1,6 @@
 """From a requirements.txt to a module: ebsif extend."""
 
+import re
 import shlex
 import subprocess
 import sys
@@ -109,7 +110,8 @@ def test_the_easyconfig_is_complete_and_one_s_own(place, site):
 
 def test_looking_ahead(place, site, wheels, base_image):
     """What would be added, what is there; a conflict with the image is named; nothing is installed or written."""
-    result = place("-r", "requirements.txt", "--check", "--image", base_image)
+    more = ("--", *site.eb_options)
+    result = place("-r", "requirements.txt", "--check", "--image", base_image, *more)
     lines = result.stdout.splitlines()
     assert lines[:2] == ["+ greeting 1.0", "+ hello 1.0"]
     assert lines[2].startswith("= numpy 2.")
@@ -117,13 +119,43 @@ def test_looking_ahead(place, site, wheels, base_image):
     make_wheel(wheels, "numpy", "1.0")
     try:
         (site.work / "bad.txt").write_text("numpy<2\n")
-        error = place("-r", "bad.txt", "--check", "--image", base_image, status=1).stderr
+        # use D8: found where EasyBuild finds it
+        error = place("-r", "bad.txt", "--check", *more, status=1).stderr
     finally:
         (wheels / "numpy-1.0-py3-none-any.whl").unlink()
-    assert "the image has numpy 2." in error
-    assert "which stays as it is" in error
+    assert re.match(r"ebsif: pip failed in stage 'requirements'.*: numpy==2\.\S+ of the image can't be replaced, but: "
+                    r"The user requested numpy<2\. .*'allow_replace': \['numpy'\]", error)
     assert not list(site.work.glob("*.eb"))
-    assert "the image of Base/1.0-20250101 is not here" in place("-r", "requirements.txt", "--check", status=1).stderr
+    (site.sources / "example.sif").unlink()
+    error = place("-r", "requirements.txt", "--check", *more, status=1).stderr
+    assert error.startswith("ebsif: the image of Base/1.0-20250101-mine-20260101 is not here (example.sif is neither")
+    assert list(site.temporary.glob("ebsif-*")) == []
+
+
+def test_looking_ahead_takes_stages_as_an_installation_does(site, tmp_path):
+    """Use D8, defects D1, A3: stages in each form, wheels of this machine, what a stage allows; the installed image."""
+    folder = tmp_path / "sites/local/containers"
+    folder.mkdir(parents=True)
+    (folder / "Base.yaml").write_text(CATALOGUE)
+    own = tmp_path / "own wheels"
+    own.mkdir()
+    for name, version in (("first", "1.0"), ("last", "2.0"), ("numpy", "1.0"), ("built", "1.0")):
+        make_wheel(own, name, version, requires=["nowhere"])
+    stages = [
+        {"name": "block", "requirements": "first\n", "no_deps": True, "find_links": [str(own)]},
+        {"name": "checks", "verify": [["python", "-c", "import first"]]},
+        {"name": "last", "requirements": f"last @ file://{str(own).replace(' ', '%20')}/last-2.0-py3-none-any.whl\n"
+         "numpy==1.0\nbuilt\nscipy-is-none; python_version < '3'\n", "options": ["--find-links", str(own)],
+         "find_links": [str(own)], "env": {"PIP_NO_DEPS": "1"}, "allow_replace": ["numpy"], "post": ["exit 1"]}]
+    site.easyconfig(f"sources = ['example.sif']\nrequirements = {stages}\n", name="Base", suffix="-mine-20260101")
+    # where a module has been installed its image is
+    (site.prefix / "eb/software/Base/1.0").mkdir(parents=True)
+    (site.sources / "example.sif").rename(site.prefix / "eb/software/Base/1.0/example.sif")
+    result = site.run(["ebsif", "upgrade", site.prefix / "Base-1.0-mine-20260101.eb", "Base/1.0", "--check",
+                       "--catalogue", tmp_path / "sites", "--", *site.eb_options], PIP_NO_INDEX="1", check=False)
+    assert result.stdout.splitlines() == [
+        "+ built 1.0", "+ first 1.0", "+ last 2.0", "+ numpy 1.0",
+        "4 packages would be added, 0 are there; download: not said by the index"], result.stdout + result.stderr
 
 
 def test_stages_of_one_s_own(place, site):
