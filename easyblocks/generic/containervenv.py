@@ -450,6 +450,14 @@ class ContainerVenv(ContainerInstall):
 
     # --- module
 
+    def help_sections(self):
+        """How to add packages, whosever the module is and whether user software is packed or not."""
+        return super().help_sections() + [
+            "Packages of your own: if this module is yours and user-software in it is a directory, add them with pip "
+            "in the container,\npack it with make-squashfs and reload the module (unmake-squashfs makes the directory "
+            "again). Or begin with a copy:\n\n    mkdir DIRECTORY; export EBSIF_USER_SOFTWARE=DIRECTORY; "
+            "unmake-squashfs; module load %s" % self.short_mod_name]
+
     def module_more_binds(self, module):
         """User software, as it is found: the SquashFS file wins over the directory."""
         directory = os.path.join(self.installdir, DIRECTORY)

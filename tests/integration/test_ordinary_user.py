@@ -64,3 +64,60 @@ def test_an_ordinary_user_installs_and_uses_both_modules(user_site, base_image, 
     )
     assert output.split()[0] != "0"
     assert "byhand" in output
+
+
+@pytest.fixture
+def own_place():
+    """A home of somebody else than the owner of the installations, with a directory for user software."""
+    home = Path(tempfile.mkdtemp(prefix="ebsif-home-"))
+    os.chown(home, 1, 1)
+    yield home
+    shutil.rmtree(home)
+
+
+@pytest.mark.parametrize("module", [Installed.WRITABLE, Installed.SQUASHED])
+def test_user_software_of_one_s_own(installed_once, own_place, wheels, module):
+    """G-05 (use D3, D10, lumi B5): a module of others, with either kind of user software, is where one begins."""
+    root = installed_once.root(module)
+    before = sorted((str(path), path.lstat().st_ctime_ns) for path in root.rglob("*"))
+    site = installed_once.site
+    script = f"""
+        {site.tool.init}
+        module use {site.modules}
+        cd; id -un
+        echo "# there is none yet"
+        export EBSIF_USER_SOFTWARE=$HOME/place
+        unmake-squashfs 2>/dev/null
+        unset EBSIF_USER_SOFTWARE
+        module load {module} || exit 99
+        singularity exec $SIF pip install --no-index nothing 2>&1 | grep hint
+        unmake-squashfs; echo "unmade $?"
+        echo "# its own"
+        mkdir place; export EBSIF_USER_SOFTWARE=$HOME/place
+        unmake-squashfs; echo "unmade $?"
+        module unload {module}; module load {module}
+        singularity exec -B {wheels} $SIF pip install --quiet --no-index --find-links {wheels} byhand && echo pip
+        make-squashfs; echo "made $?"
+        rm -r place/user-software
+        module unload {module}; module load {module}
+        singularity exec $SIF python -c 'import byhand; print(byhand.__file__)'
+        unmake-squashfs; echo "unmade $?"
+    """
+    command = ["runuser", "-u", "daemon", "--", "env", f"HOME={own_place}", f"TMPDIR={own_place}", "bash", "--norc",
+               "-c", script]
+    result = site.run(command, check=False, cwd="/")
+    said = result.stdout + result.stderr
+    first, second = result.stdout.split("# its own\n")
+    assert "EBSIF_USER_SOFTWARE=DIRECTORY" in first, said
+    assert "hint: user software is packed" in first if module == Installed.SQUASHED else "packed" not in first, said
+    assert f"unmade {4 if module == Installed.SQUASHED else 2}" in first, said
+    assert second.splitlines() == [
+        "unmade 0", "pip", "made 0", "/user-software/venv/pytorch/lib/python3.11/site-packages/byhand.py",
+        "unmade 0"], said
+    assert f"reload the module to use and change {own_place}/place/user-software" in result.stderr, said
+    # whatever is advised to be removed is the person's
+    for line in said.splitlines():
+        if "remove" in line:
+            assert str(root) not in line, line
+    assert f"(rm '{own_place}/place/user-software.squashfs')" in result.stderr, said
+    assert sorted((str(path), path.lstat().st_ctime_ns) for path in root.rglob("*")) == before

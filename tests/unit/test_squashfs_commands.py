@@ -380,3 +380,16 @@ def test_a_group_may_use_what_is_made(installation):
         if not path.is_symlink():
             wanted = 0o2070 if path.is_dir() else 0o060
             assert path.stat().st_mode & wanted == wanted, path
+
+
+def test_advice_is_about_one_s_own_files(installation):
+    """G-05 (use D3): in an installation that a group shares, the SquashFS file and the directory are a colleague's."""
+    os.chown(installation / "user-software", 65534, 65534)
+    result = run(installation, MAKE)
+    assert "is kept, it is nobody's" in result.stderr
+    assert "remove" not in result.stderr
+    os.chown(installation / "user-software.squashfs", 65534, 65534)
+    shutil.rmtree(installation / "user-software")
+    result = run(installation, UNMAKE)
+    assert "still wins, and it is nobody's: agree with them before" in result.stderr
+    assert "rm '" not in result.stderr

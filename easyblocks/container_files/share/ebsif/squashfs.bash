@@ -9,6 +9,9 @@ find_place() {
     [[ -d "$place" ]] || in_container || refuse 2 "EBSIF_USER_SOFTWARE names no directory: $place; make it (mkdir), or unset the variable"
 }
 
+# How to have user software that one may change, where that of the module is others'.
+own="for user software of your own name a directory of yours (mkdir DIRECTORY; export EBSIF_USER_SOFTWARE=DIRECTORY), then run unmake-squashfs and reload the module"
+
 # Make `work`, a directory in that place that disappears however the command ends.
 # There, so that the last step is a rename within one file system.
 make_work_directory() {
@@ -18,8 +21,9 @@ make_work_directory() {
     trap 'exit 130' INT
     trap 'exit 143' TERM
     remove_leftovers
+    [[ -w "$place" ]] || refuse 4 "can't write in $place: you may not change it; $own"
     work=$(mktemp -d "$place/.${0##*/}.${HOSTNAME:-host}.$$.XXXXXXXX") ||
-        refuse 4 "can't write in $place: is it read-only, or is the disk or your quota full?"
+        refuse 4 "can't write in $place: is the disk or your quota full?"
 }
 
 # Remove what killed commands left in that place: one's own, of processes of this machine that are no more.
@@ -57,7 +61,7 @@ check_readable() {
     unreadable=$(find "$1" \( -type f ! -readable -o -type d \( ! -readable -o ! -executable \) -prune \) -print) ||
         refuse 4 "can't look into all of $1; nothing was changed"
     [[ -z "$unreadable" ]] ||
-        refuse 4 "can't read $(shorten "$unreadable"): let their owners allow it (chmod), or move them away; nothing was changed"
+        refuse 4 "can't read $(shorten "$unreadable"): their owners can change that (chmod); nothing was changed"
 }
 
 # Print a line for each file and directory below a directory: size (of files) and path, with the target of links.
@@ -90,6 +94,11 @@ shorten() {
     done
     ((${#lines[@]} <= 5)) || text+=" and $((${#lines[@]} - 5)) more"
     printf '%s' "$text"
+}
+
+# owner PATH: print whose it is, if it's not one's own: nobody is told to remove what belongs to others.
+owner() {
+    [[ -O "$1" ]] || stat -c %U -- "$1"
 }
 
 # Set `progress`, options for mksquashfs and unsquashfs, and `chatter`, where their standard output goes: the bar on a
