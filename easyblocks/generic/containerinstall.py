@@ -17,7 +17,7 @@ from easybuild.easyblocks.generic.containerdistributed import SETTINGS_FILE
 from easybuild.easyblocks.generic.containerload import IF_NEWER, IMAGE_OWN, INIT_NONE, MASKS, MODULE_VARIABLES
 from easybuild.easyblocks.generic.containerload import WRAPPERS_ALL, ContainerLoad
 from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, ContainerRuntime, bind_source, bind_target
-from easybuild.easyblocks.generic.containerruntime import callers_variables, escape_bind, escape_value, in_background
+from easybuild.easyblocks.generic.containerruntime import escape_bind, escape_value, in_background, passed_variables
 from easybuild.easyblocks.generic.containerruntime import runtime_variables
 from easybuild.easyblocks.generic.containersecrets import REMEDY, ContainerSecrets
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_warning
@@ -302,12 +302,10 @@ class ContainerInstall(ContainerLoad):
         """
         The environment of a command in the container at install time.
 
-        The same installation should come out whoever runs eb, so what would change that is dropped from the caller's
-        environment: binds, overlays and injected variables of the runtime, everything of Python's, what makes a shell
-        or the loader run something else, where pip puts packages.
+        The same installation should come out whoever runs eb, so it's that of the container, and of the caller's what
+        is needed on this machine.
         """
-        dropped = runtime_variables(os.environ) + callers_variables(os.environ)
-        environment = {key: value for key, value in os.environ.items() if key not in dropped}
+        environment = passed_variables(os.environ)
         environment['TMPDIR'] = os.path.join(self.builddir, 'tmp')
         injected = dict(self.container_environment(), **self.image_environment())
         if self.image_search_path():

@@ -26,6 +26,9 @@ FILL_VARIABLE = 'EBSIF_FILL_WHEELHOUSE'
 # What pip reads credentials from; they are bound, so that they need not be anywhere else.
 OWN_FILES = ('PIP_CONFIG_FILE', 'NETRC')
 
+# The first command that fails ends a text, also one whose output goes to another (`make | tee log`).
+BASH = ['bash', '-e', '-o', 'pipefail', '-c']
+
 QUIET = {'PIP_NO_INPUT': '1', 'PIP_PROGRESS_BAR': 'off', 'PIP_DISABLE_PIP_VERSION_CHECK': '1'}
 # a requirement that names a place instead of leaving it to the index: 'name @ place', or 'place#egg=name'
 PLACE = re.compile(r'^\s*(?:(?:-e|--editable)[\s=]+)?(?:(?P<name>[\w.-]+)(?P<extras>\[[^\]]*\])?\s*@\s*)?'
@@ -157,6 +160,7 @@ class ContainerPip(object):
         """Variables of a stage, which reach the container only: the runtime itself must not see them."""
         environment = dict(QUIET, **variables)
         environment['PIP_CACHE_DIR'] = os.environ.get('PIP_CACHE_DIR') or os.path.join(self.block.builddir, 'pip-cache')
+        environment.update({name: os.environ[name] for name in stage.variables if name in os.environ})
         for name, value in stage.env.items():
             for prefix in RUNTIME_PREFIXES:
                 environment['%sENV_%s' % (prefix, name)] = escape_value(value)
@@ -197,9 +201,9 @@ class ContainerPip(object):
 
     def run_commands(self, stage, step, environment, binds):
         """Run the commands of a stage in the container, with the venv active; a text is a program for bash."""
-        environment = dict(environment, **self.block.venv_activation())
+        environment = self.block.activated(environment)
         for command in getattr(stage, step):
-            arguments = ['bash', '-c', command] if isinstance(command, str) else list(command)
+            arguments = BASH + [command] if isinstance(command, str) else list(command)
             try:
                 self.block.run_with_user_software(arguments, environment=environment, binds=binds)
             except RunShellCmdError as err:

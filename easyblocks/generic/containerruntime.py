@@ -21,11 +21,29 @@ _log = fancylogger.getLogger('containerruntime', fname=False)
 # Both runtimes read both spellings; with different values Apptainer warns, so each is set in both, alike.
 RUNTIME_PREFIXES = ('SINGULARITY', 'APPTAINER')
 
-# Of the caller: they change what a Python, a shell (bash(1), functions included) or the loader (ld.so(8)) in the
-# container runs, or where pip puts packages.
+# All of the caller's environment that a command of an installation gets: what the runtime needs, the person's name and
+# language, proxies, certificates, credentials, settings of pip, the batch job and its devices. It's a list of what is
+# passed and not of what is kept away, because any package may read a variable of its own (CFLAGS, CPATH, MAX_JOBS,
+# USE_CUDA ...), and EasyBuild sets those of its toolchain (CC, CXX); so the same comes out whoever installs.
+PASSED = re.compile(r"""(?:
+    PATH|LD_LIBRARY_PATH|XDG_RUNTIME_DIR|DBUS_SESSION_BUS_ADDRESS  # of the runtime; the first two stay with it
+    |(?:SINGULARITY|APPTAINER)_(?:CACHEDIR|CONFIGDIR|TMPDIR)
+    |HOME|USER|LOGNAME|TERM|TZ|LANG|LANGUAGE|LC_\w+
+    |(?i:https?|ftp|all|no)_(?i:proxy)
+    |SSL_CERT_FILE|SSL_CERT_DIR|\w+_CA_BUNDLE|GIT_SSL_\w+
+    |SSH_AUTH_SOCK|GIT_SSH\w*|GIT_ASKPASS|GIT_CONFIG_\w+|NETRC
+    |PIP_\w+
+    |(?:SLURM|PBS|PMI|PMIX|PALS)_\w+|\w+_VISIBLE_DEVICES
+    )\Z""", re.VERBOSE)
+
+# Never, not even from a module: they change what a Python, a shell (bash(1), functions included) or the loader
+# (ld.so(8)) in the container runs, or where pip puts packages.
 CALLERS_PREFIXES = ('PYTHON', 'CONDA', 'VIRTUAL_ENV', 'BASH_FUNC_')
 CALLERS_NAMES = ('BASH_ENV', 'ENV', 'IFS', 'CDPATH', 'GLOBIGNORE', 'SHELLOPTS', 'BASHOPTS', 'PS4', 'LD_PRELOAD',
                  'LD_AUDIT', 'PIP_TARGET', 'PIP_PREFIX', 'PIP_ROOT', 'PIP_USER', 'PIP_PYTHON', 'PIP_DRY_RUN')
+
+# More variables of the caller's to pass, as names.
+INSTALL_ENV_VARIABLE = 'EBSIF_INSTALL_ENV'
 
 SHOWN_LINES = 15  # of the output of a program that failed
 
@@ -148,9 +166,45 @@ def runtime_variables(environment):
     return [key for key in environment if key.startswith(RUNTIME_PREFIXES) and key not in kept]
 
 
-def callers_variables(environment):
-    """Return the variables by which the caller's environment would change an installation (list of str)."""
-    return [key for key in environment if key.startswith(CALLERS_PREFIXES) or key in CALLERS_NAMES]
+def passed_variables(environment):
+    """Return those variables of the caller's that a command of an installation gets (dict)."""
+    more = environment.get(INSTALL_ENV_VARIABLE, '').replace(',', ' ').split()
+    return {key: value for key, value in environment.items()
+            if (PASSED.match(key) and not is_kept_away(key)) or key in more}
+
+
+def is_kept_away(name):
+    """Tell whether a variable would make the container run something else."""
+    return name.startswith(CALLERS_PREFIXES) or name in CALLERS_NAMES
+
+
+def host_variables(before, after, search_path):
+    """
+    Return what modules of the host have set, for a command in the container (dict).
+
+    PATH and LD_LIBRARY_PATH of the container are its own; the directories that modules put into those of the host come
+    after the container's (and a program of theirs is there only if its directory is bound).
+
+    Parameters
+    ----------
+    before, after : dict
+        The environment without and with the modules.
+    search_path : list of str
+        What comes first on PATH in the container.
+    """
+    def added(name):
+        return [path for path in after.get(name, '').split(':') if path and path not in before.get(name, '').split(':')]
+
+    variables = {key: value for key, value in after.items() if before.get(key) != value and not is_kept_away(key)}
+    paths, libraries = added('PATH'), added('LD_LIBRARY_PATH')
+    for prefix in RUNTIME_PREFIXES:
+        if paths:
+            variables[prefix + 'ENV_PREPEND_PATH'] = escape_value(':'.join(search_path + paths))
+        if libraries:
+            # the runtime lets a shell in the container read it, which knows the image's value
+            variables[prefix + 'ENV_LD_LIBRARY_PATH'] = '${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}' + \
+                escape_value(':'.join(libraries))
+    return variables
 
 
 def escape_value(value):

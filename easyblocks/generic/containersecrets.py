@@ -11,7 +11,7 @@ import re
 
 REMEDY = "Others can read easyconfig and installation. Give pip the credential in a file of your own " \
     "(PIP_CONFIG_FILE, NETRC), or write ${NAME} instead, in a requirement line or an address, and set that variable " \
-    "when you install."
+    "when you install; a variable that a command needs is passed if EBSIF_INSTALL_ENV names it."
 
 # Variables and options whose value is a credential (HF_TOKEN; not HF_TOKEN_PATH, TOKENIZERS_PARALLELISM).
 NAME = r'(?:(?:\w+[_-])?(?:token|secret|passphrase)|\w*(?:password|passwd|api_?key|access_key|private_key))'

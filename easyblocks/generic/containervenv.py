@@ -19,7 +19,8 @@ from easybuild.easyblocks.generic.containerload import INIT_NONE, PLACE_VARIABLE
 from easybuild.easyblocks.generic.containerlock import ContainerLock
 from easybuild.easyblocks.generic.containerpackages import USER_SOFTWARE, ContainerPackages, normal_name, pip_version
 from easybuild.easyblocks.generic.containerpip import ContainerPip
-from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, escape_bind, escape_value, run_program
+from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, escape_bind, escape_value, host_variables
+from easybuild.easyblocks.generic.containerruntime import run_program
 from easybuild.easyblocks.generic.containerstage import TEXTS, VARIABLES, ContainerStage, is_of_kind
 from easybuild.easyblocks.generic.containerusersoftware import DIRECTORY, FILE_TIME, SQUASHFS, ContainerUserSoftware
 from easybuild.easyblocks.generic.containerusersoftware import remove_bytecode, set_file_times, share_files
@@ -302,11 +303,14 @@ class ContainerVenv(ContainerInstall):
         trace_msg("the venv sees all %d packages of the image" % len(image_packages))
         return packages
 
-    def venv_activation(self):
-        """Variables that make the venv the active one at install time, as it is when the module is loaded."""
-        path = ':'.join([os.path.join(self.venv, 'bin')] + self.image_search_path())
-        return {'%sENV_%s' % (prefix, name): value for prefix in RUNTIME_PREFIXES
-                for name, value in (('PREPEND_PATH', path), ('VIRTUAL_ENV', self.venv))}
+    def activated(self, environment):
+        """Return variables of a command (dict) and those that make the venv active, as when the module is loaded."""
+        variables = dict(environment)
+        for prefix in RUNTIME_PREFIXES:
+            path = environment.get(prefix + 'ENV_PREPEND_PATH') or escape_value(':'.join(self.image_search_path()))
+            variables[prefix + 'ENV_PREPEND_PATH'] = ':'.join(filter(None, [os.path.join(self.venv, 'bin'), path]))
+            variables[prefix + 'ENV_VIRTUAL_ENV'] = self.venv
+        return variables
 
     def run_with_user_software(self, command, user_software=None, binds=(), environment=None, **kwargs):
         """Run a command in the image with user software bound; by default the directory that is being made."""
@@ -352,7 +356,7 @@ class ContainerVenv(ContainerInstall):
         if modules:
             self.modules_tool.load(modules)
         try:
-            yield {key: value for key, value in os.environ.items() if before.get(key) != value}
+            yield host_variables(before, os.environ, self.image_search_path())
         finally:
             if modules:
                 restore_env(before)
@@ -389,7 +393,7 @@ class ContainerVenv(ContainerInstall):
 
     def run_installed(self, command, **kwargs):
         """Run a command in the container with the venv active."""
-        return self.run_with_user_software(command, environment=self.venv_activation(), **kwargs)
+        return self.run_with_user_software(command, environment=self.activated({}), **kwargs)
 
     def squash(self, squashfs):
         """Pack user software, then check that the container sees in the SquashFS file what it saw in the directory."""

@@ -137,11 +137,23 @@ def test_a_stage_without_a_pip_of_its_own(site, install):
 
 
 def test_variables_exist_in_their_stage_only(site, install):
-    """S000-05: variables of a stage exist in the container for that stage only, for commands and for pip."""
+    """
+    S000-05: variables of a stage exist in the container for that stage only, for commands and for pip.
+
+    defects B12, easybuild D9: those of the caller and of EasyBuild's toolchain do not, unless they are asked for.
+    """
+    callers = dict.fromkeys((
+        "CFLAGS", "CPATH", "MAKEFLAGS", "PKG_CONFIG_PATH", "LDFLAGS", "CMAKE_PREFIX_PATH", "RUSTFLAGS", "TMP",
+        "MAX_JOBS", "CC", "CXX", "PYTHONPATH", "GIT_DIR", "WHATEVER"), "of-the-caller")
+    passed = {"https_proxy": "proxy:80", "SLURM_JOB_ID": "7", "LICENCE": "port@host", "HIP_VISIBLE_DEVICES": "3",
+              "EBSIF_INSTALL_ENV": "LICENCE,ABSENT", "LC_TIME": "C"}
+    there = "import os, sys; sys.exit([name for name in sys.argv[1:] if name in os.environ] or 0)"
     install([
         {"name": "one", "env": {"MAX_JOBS": "4 $HOME `id`"}, "verify": ['test "$MAX_JOBS" = \'4 $HOME `id`\'']},
-        {"name": "two", "verify": ['test -z "${MAX_JOBS+set}"']},
-    ])
+        {"name": "two", "requirements": "plain", "verify": [
+            ["python", "-c", there, *callers], *[f'test "${name}" = {value}' for name, value in passed.items()
+                                                 if not name.startswith("EBSIF_")]]},
+    ], **callers, **passed)
 
 
 def test_a_green_pip_is_not_enough(site, install):
@@ -163,9 +175,10 @@ def test_commands_after_pip_end_up_in_the_squashfs(site, install):
 
 
 def test_the_output_of_a_failed_command_is_shown_and_logged(site, install):
-    """S000-09: a command fails: the end of its output is in the error, all of it in the log."""
-    command = "for i in $(seq 1 60); do echo line number $i >&2; done; exit 3"
+    """S000-09: a command fails: the end of its output is in the error, all of it in the log; in a pipe, too."""
+    command = "(for i in $(seq 1 60); do echo line number $i >&2; done; exit 3) 2>&1 | tee $TMPDIR/log"
     result = install([{"name": "noisy", "pre": [command]}], check=False)
+    assert "the command of 'pre' failed with exit status 3" in message(result)
     assert "line number 60" in result.stdout + result.stderr
     assert "line number 1\n" not in result.stdout + result.stderr
     log = result.stdout.split("log file(s) ")[1].split()[0]
@@ -390,15 +403,28 @@ def test_a_source_tree_is_patched_as_a_copy(site, install, patched, packages, tm
     assert (tmp_path / "marked-1.0" / "marker.txt").read_text() == "original\n"
 
 
-def test_modules_of_the_host_are_loaded_for_a_stage(site, install):
-    """S003-11 (in part): modules of a stage are loaded for it and unloaded after; a missing one is named."""
+def test_modules_of_the_host_are_loaded_for_a_stage(site, install, tmp_path):
+    """S003-11: modules of a stage are loaded for it, with what they add to PATH, and unloaded after; missing: named."""
+    programs = tmp_path / "tools"
+    programs.mkdir()
+    for name in ("host-cc", "python"):
+        (programs / name).write_text("#!/bin/sh\necho from the module\n")
+        (programs / name).chmod(0o755)
     folder = site.modules / "Tools"
     folder.mkdir(parents=True)
-    (folder / "1.0.lua").write_text('setenv("TOOLS_FLAGS", "from the module")\n')
+    (folder / "1.0.lua").write_text(
+        'setenv("TOOLS_FLAGS", "from the module")\nsetenv("PYTHONHOME", "/nowhere")\n'
+        f'prepend_path("PATH", "{programs}")\nprepend_path("LD_LIBRARY_PATH", "{programs}")\n')
+    path = "import os, shutil; print(shutil.which('host-cc'), os.environ['LD_LIBRARY_PATH'])"
     install([
-        {"modules": ["Tools/1.0"], "pre": ['test "$TOOLS_FLAGS" = "from the module"']},
-        {"pre": ['test -z "${TOOLS_FLAGS+set}"']},
-    ], MODULEPATH=site.modules)
+        {"modules": ["Tools/1.0"], "pre": [
+            'test "$TOOLS_FLAGS" = "from the module"', 'test "$(host-cc)" = "from the module"',
+            'test "$(command -v python)" = $VIRTUAL_ENV/bin/python',
+            f"[[ $LD_LIBRARY_PATH == *:{programs}* ]]",
+            f"python -c \"{path}\" | grep '^{programs}/host-cc .*{programs}'"],
+         "requirements": "plain"},
+        {"pre": ['test -z "${TOOLS_FLAGS+set}"', "! command -v host-cc", f"[[ $LD_LIBRARY_PATH != *{programs}* ]]"]},
+    ], MODULEPATH=site.modules, extra=f"optional_binds = ['{programs}']\n")
     result = install([{"modules": ["NoTools/1.0"], "pre": ["true"]}], check=False, extra="versionsuffix = '-x'\n")
     assert "NoTools/1.0" in failed(result, site, suffix="-x")
 
