@@ -81,6 +81,8 @@ class Fields(Model):
         None, description="who makes Python ready in the image")
     conda_root: Optional[Line] = None
     conda_env: Optional[Line] = Field(None, description="Conda environment in the image")
+    entry_point: Optional[Line] = Field(
+        None, description="program of the image through which programs are started, for what it sets")
     venv: Optional[bool] = Field(None, description="whether there is user software, with a venv")
     venv_name: Optional[Component] = None
     image: Optional[Literal["own", "central"]] = Field(None, description="whether the image is copied")

@@ -53,8 +53,11 @@ def of_module(module):
         for name in sorted(key[len("APPTAINERENV_") :] for key in changed if key.startswith("APPTAINERENV_"))
         for prefix in PREFIXES
     ]
+    words.append(changed["SIF"])
+    if "CONTAINER_ENTRY_POINT" in changed:
+        words.append(changed["CONTAINER_ENTRY_POINT"])
     # variables as a prefix: the runtimes read them the same way there as from the module
-    return " ".join(["env", *variables, *map(shlex.quote, [*words, changed["SIF"]])])
+    return " ".join(["env", *variables, *map(shlex.quote, words)])
 
 
 def environment_with(module):

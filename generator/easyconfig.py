@@ -45,6 +45,7 @@ def parameters(container):
         {"init": container.init if container.init != "image" else None,
          "conda_root": container.conda_root,
          "conda_env": container.conda_env if container.conda_env != container.name.lower() else None,
+         "entry_point": container.entry_point,
          "venv_name": container.venv_name if venv and container.venv_name != container.name.lower() else None,
          "image_packages": container.image_packages if venv else None},
         {"gpu": gpu if gpu != "none" else None,

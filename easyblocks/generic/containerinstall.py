@@ -131,12 +131,34 @@ class ContainerInstall(ContainerLoad):
             self.make_masks()
         # a truncated file, or one of another kind, ends here
         self.start_image()
+        self.check_entry_point()
         self.lock['library_binds'] = [
             bind for bind, kind in sorted(self.cfg['library_binds'].items()) if self.is_library_wanted(bind, kind)]
 
     def start_image(self):
         """Run something in the image, for easyblocks that derive from this one: what they want to know of it."""
         self.run_in_container(['true'], image=self.source_image)
+
+    def check_entry_point(self):
+        """
+        Start a program through the entry point: not every one runs what it's given, with the arguments as they are.
+
+        Raises
+        ------
+        EasyBuildError
+            If it does not.
+        """
+        entry_point = self.cfg['entry_point']
+        if not entry_point:
+            return
+        # the one that the runtime writes for images of other kinds lets a shell read its arguments
+        arguments = ['a  b', '$HOME', '"\'', '\\', '']
+        result = self.run_in_container([entry_point, 'printf', '[%s]'] + arguments, image=self.source_image,
+                                       hidden=True, split_stderr=True, fail_on_error=False)
+        if result.output != ''.join('[%s]' % argument for argument in arguments):
+            raise EasyBuildError("Easyconfig parameter 'entry_point': %s does not run the program it is given with the "
+                                 "same arguments. Name the program that it starts itself, or leave 'entry_point' out. "
+                                 "It said: %s", entry_point, (result.output + result.stderr).strip() or 'nothing')
 
     def make_masks(self):
         """Find what is masked, and make the overlay that does it."""

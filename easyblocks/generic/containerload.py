@@ -51,7 +51,7 @@ WRAPPERS_ALL = 'all'
 PLACE_VARIABLE = 'EBSIF_USER_SOFTWARE'
 
 # Variables of the module, and those that change what it does: another module's are no part of a check of this one.
-MODULE_VARIABLES = ('CONTAINERROOT', 'CONTAINER_MODULE', PLACE_VARIABLE)
+MODULE_VARIABLES = ('CONTAINERROOT', 'CONTAINER_ENTRY_POINT', 'CONTAINER_MODULE', PLACE_VARIABLE)
 
 # The overlay with the masks, in an installation.
 MASKS = os.path.join('share', 'ebsif', 'masks.squashfs')
@@ -89,6 +89,8 @@ class ContainerLoad(ContainerReplace):
             'conflicts': [[], "Modules that can't be loaded beside this one", CUSTOM],
             'container_env': [{}, "Environment variables to set in the container", CUSTOM],
             'definition_files': [[], "Files the image was built from, kept in share/docker-defs", CUSTOM],
+            'entry_point': [None, "Program of the image through which commands, wrappers, run scripts start programs, "
+                                  "for what it sets in their environment (full path)", CUSTOM],
             'gpu': [None, "Kind of GPU: %s" % ', '.join(sorted(GPU_KINDS)), CUSTOM],
             'gpu_option': [True, "Use the option of the runtime for this kind of GPU (--rocm, --nv), which puts "
                                  "libraries of the host before those of the image", CUSTOM],
@@ -164,6 +166,10 @@ class ContainerLoad(ContainerReplace):
         if relative and not self.cfg.get_ref('image_root'):
             raise EasyBuildError("Easyconfig parameter 'image_dirs': '%s' is no full path, and there is no "
                                  "'image_root'", relative[0])
+        entry_point = self.cfg['entry_point']
+        if entry_point and not re.match(r'/[A-Za-z0-9_.+/-]+\Z', entry_point):
+            raise EasyBuildError("Easyconfig parameter 'entry_point' should be the full path of a program of the image "
+                                 "(letters, digits and _ . + - only), found: %s", entry_point)
         self.distributed.check()
         self.check_script_names()
         wrappers = self.cfg.get_ref('wrappers')
@@ -438,6 +444,8 @@ class ContainerLoad(ContainerReplace):
             # a default: what a person has set goes into the container, and is there afterwards
             names = ['%sENV_%s' % (prefix, name) for prefix in RUNTIME_PREFIXES]
             text += module.default_env(names, escape_value(str(value)))
+        if self.cfg['entry_point']:
+            text += module.setenv('CONTAINER_ENTRY_POINT', self.cfg['entry_point'])
         for prefix in RUNTIME_PREFIXES:
             text += module.prepend_path(prefix + 'ENV_PREPEND_PATH', ':'.join(self.container_search_path()))
         return text

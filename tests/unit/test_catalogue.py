@@ -73,13 +73,16 @@ def test_variants_have_suffixes_of_their_own(read):
 def test_the_names_of_the_ai_factory():
     """The name of the image has the versions without dots, that of the module with them."""
     lumi = site.read("lumi")
-    (one,) = [one for one in catalogue.read(lumi, site.SITES / "lumi") if one.name == "lumi-multitorch"]
+    one, newer = (one for one in catalogue.read(lumi, site.SITES / "lumi") if one.name == "lumi-multitorch")
     assert one.file_name == "lumi-multitorch-full-u24r70f21m50t210-20260415_130625.sif"
     values = {name: value for group in easyconfig.parameters(one) for name, value in group.items()}
     assert values["image_dirs"] == [
         "/appl/local/laifs/containers/lumi-multitorch-u24r70f21m50t210-20260415_130625"]
     assert values["init"] == "venv-in-image"
     assert values["conflicts"] == ["singularity-AI-bindings", "lumi-aif-singularity-bindings"]
+    # lumi B11, L-03: where each generation sets what depends on the rank
+    assert values["entry_point"] == "/.singularity.d/runscript"
+    assert "entry_point = '/opt/oci-entrypoint.sh'" in easyconfig.render(newer)
 
 
 @pytest.mark.parametrize(("text", "expected"), [

@@ -156,6 +156,7 @@ def test_the_environment_of_the_kinds_of_images(easyblock):
         ("gpu = 'cuda'; gpu_mpi_library = '/a/libmpi_gtl_hsa.so'", "'cuda' it should be the full path of"),
         ("gpu = 'rocm'; gpu_mpi_library = '/a/libmpi_gtl_hsa.so'; container_env = {'LD_PRELOAD': 'x'}",
          "is loaded with LD_PRELOAD, and 'container_env' has a value for that"),
+        ("entry_point = 'oci.sh'", "'entry_point' should be the full path of a program of the image"),
         ("gpu = 'cude'", "'gpu': 'cude' (known: None, cuda, rocm)"),
         ("wrappers = ['a b']", "'wrappers' should be 'all' or a list of names of programs"),
         ("squashfs_options = '-comp xz'", "'squashfs_options' should be a list of texts"),

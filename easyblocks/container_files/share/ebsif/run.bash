@@ -7,6 +7,8 @@ if [[ "${SINGULARITYENV_WITH_CONDA:-}" != true ]]; then
     set -- bash -p -c '[[ ! -r /runscripts/init-conda-venv ]] || source /runscripts/init-conda-venv || exit; exec "$@"' \
         "${0##*/}" "$@"
 fi
+# What the image's entry point sets is for every program, by rank for instance; the runtime's exec leaves it out.
+[[ -z "${CONTAINER_ENTRY_POINT:-}" ]] || set -- "$CONTAINER_ENTRY_POINT" "$@"
 set -- "$SIF" "$@"
 case ${CONTAINER_GPU:-} in
     rocm) [[ ! -e /dev/kfd ]] || set -- --rocm "$@" ;;
