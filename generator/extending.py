@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from ebsif import easyconfig, eb, lock, requirements
+from ebsif import easyconfig, eb, lock, requirements, selection
 from ebsif.catalogue import Stage
 from ebsif.errors import EbsifError
 from packaging.utils import canonicalize_name
@@ -156,14 +156,15 @@ def size_of_download(plan):
     return f"{plan.size / 1e6:.1f} MB" if plan.size else "not said by the index"
 
 
-def stages_from(path, per_stage):
-    """Return the stages (list) of one file, or of several with names: [(name, path)]."""
+def stages_from(path, per_stage, container):
+    """Return the stages (list) of one file, or of several with names, [(name, path)], for a container."""
+    inside = selection.inside(container)
     if path:
-        wanted = requirements.read(requirements.path_of(path))
+        wanted = requirements.read(requirements.path_of(path), inside)
         return requirements.stages(wanted.lines), wanted.impossible
     stages, impossible = [], []
     for name, file in per_stage:
-        wanted = requirements.read(requirements.path_of(file))
+        wanted = requirements.read(requirements.path_of(file), inside)
         impossible += wanted.impossible
         stage = {"name": name, "requirements": wanted.lines}
         made = requirements.stages(wanted.lines)

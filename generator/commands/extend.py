@@ -49,20 +49,26 @@ def add_outcome(parser):
 
 def run(options):
     """Write an easyconfig; return the exit status."""
-    stages, impossible = extending.stages_from(options.requirements, [named(text) for text in options.stage])
+    container = chosen(options)
+    stages, impossible = extending.stages_from(
+        options.requirements, [named(text) for text in options.stage], container)
     for text in impossible:
         print(f"ebsif: {text}", file=sys.stderr)
-    return write(options, stages, options.name)
+    return write(options, container, stages, options.name)
 
 
-def write(options, stages, name):
+def chosen(options):
+    """Return the container that is named (Container)."""
+    settled = settings.read(options)
+    return catalogue.find_one(settled.containers(settled.site()), options.module)
+
+
+def write(options, container, stages, name):
     """Write the easyconfig of a container with packages on top, look ahead, install; return the exit status."""
     installing = options.install or options.rebuild
     if installing or options.check:
         # a mistake in its options or configuration is told before anything is written
         eb.session(tuple(options.more))
-    settled = settings.read(options)
-    container = catalogue.find_one(settled.containers(settled.site()), options.module)
     extended = extending.extend(container, stages, name, options.date)
     text = easyconfig.render(extended, HEADER)
     if options.check:

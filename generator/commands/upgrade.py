@@ -29,4 +29,4 @@ def run(options):
         raise extending.ExtendingError(f"there is no file {options.easyconfig}")
     eb.session(tuple(options.more))
     stages, name, _ = comparing.extension_of(options.easyconfig)
-    return extend.write(options, stages, name)
+    return extend.write(options, extend.chosen(options), stages, name)

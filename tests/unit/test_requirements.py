@@ -25,10 +25,15 @@ def test_a_requirements_file(tmp_path):
     ("a.txt", "# nothing\n", "asks for no Python package"),
     ("a.txt", "-r a.txt\n", "includes itself"),
     ("a.txt", "-r none.txt\n", "can't be read"),
-    ("a.txt", "-e .\n", "is a path beside the file"),
+    ("a.txt", "\n-e .\n", "a.txt:2: '-e .' would leave the module without the package when the directory is gone"),
+    ("a.txt", "--editable /x\n", "would leave the module without"),
+    ("a.txt", "a\nb \\\n  <2\n-c none.txt\n", "none.txt can't be read: it is not there"),
+    ("a.txt", "-fwheels\n", "a.txt:1: "),
+    ("a.txt", "x-1.0-py3-none-any.whl\n", "a.txt:1: "),
+    ("environment.yml", "dependencies: [{pip: [-r none.txt]}]\n", "can't be read"),
     ("pyproject.toml", "[project]\ndynamic = ['dependencies']\n", "name them in a requirements.txt"),
     ("pyproject.toml", "[project\n", "can't be read"),
-    ("environment.yml", "dependencies: [pytorch]\n", "its name there is probably torch"),
+    ("environment.yml", "dependencies: [pytorch]\n", "add torch to the part for pip, unless the image has it"),
     ("environment.yml", "dependencies: [\n", "can't be read"),
 ])
 def test_what_can_not_be_used(tmp_path, name, text, expected):
@@ -46,14 +51,47 @@ def test_a_project(tmp_path):
 
 
 def test_a_conda_environment(tmp_path):
-    """The part for pip; Conda packages are named, with what pip calls them."""
-    text = "dependencies: [python=3.10, 'conda-forge::opencv=4', cudatoolkit, scipy, {pip: [rich==13]}]\n"
+    """Use D12.8: the part for pip, with what it includes; what became of each Conda package."""
+    text = ("dependencies: [python=3.10, pip, 'conda-forge::opencv=4', ffmpeg, 'numpy<2', pytorch=2.6=py3_0, "
+            "{pip: [rich==13, -r other.txt]}]\n")
+    (tmp_path / "other.txt").write_text("./a.whl[x] ; python_version > '3'\n")
+    (tmp_path / "a.whl").touch()
     wanted = read(tmp_path / "environment.yml", text)
-    assert wanted.lines == ["rich==13"]
+    assert wanted.lines == ["rich==13", f"{tmp_path}/a.whl[x] ; python_version > '3'"]
     assert wanted.impossible == [
-        "Conda package conda-forge::opencv=4: not possible with pip; its name there is probably opencv-python",
-        "Conda package cudatoolkit: not possible with pip, it has to be in the image",
-        "Conda package scipy: not possible with pip; its name there is probably scipy"]
+        "Conda package python=3.10: the Python of the image is used",
+        "Conda package conda-forge::opencv=4: not for pip: add opencv-python==4.* to the part for pip, unless the "
+        "image has it",
+        "Conda package ffmpeg: not for pip: it has to be in the image",
+        "Conda package numpy<2: not for pip: if it's a Python package that the image lacks, add "
+        "numpy<2 to the part for pip",
+        "Conda package pytorch=2.6=py3_0: not for pip: add torch==2.6.* to the part for pip, unless the image "
+        "has it"]
+    inside = {"python": "3.11", "torch": "2.6.0+rocm6.2", "numpy": "2.1"}
+    assert requirements.read(tmp_path / "environment.yml", inside).impossible[::2] == [
+        "Conda package python=3.10: the image has python 3.11, which is used",
+        "Conda package ffmpeg: not for pip: it has to be in the image"]
+    assert requirements.read(tmp_path / "environment.yml", inside).impossible[-1] == (
+        "Conda package numpy<2: the image has numpy 2.1, which is used")
+
+
+def test_paths_beside_the_file(tmp_path, monkeypatch):
+    """Defects D2: they are full ones in the easyconfig, wherever they are read from; addresses stay as they are."""
+    monkeypatch.chdir("/")
+    for name in ("wheels", "more", "pro ject"):
+        (tmp_path / name).mkdir()
+    for name in ("c.txt", "more/d.txt", "wheels/x.whl", "y.tar.gz"):
+        (tmp_path / name).touch()
+    (tmp_path / "more/e.txt").write_text("-c d.txt\n-c https://example.org/c.txt\n../wheels/x.whl\n")
+    same = ["-c /opt/c.txt", "--find-links=/opt", "/opt/z.whl", "a @ https://example.org/a/b.whl", "-e git+https://a/b",
+            "git+https://example.org/a/b", "--index-url https://example.org/simple", "a.b-c_d[e]==1 ; os_name == '/'"]
+    text = ("-c c.txt\n--constraint=c.txt\n-f wheels\n--find-links wheels\nwheels/x.whl --hash=sha256:0\ny.tar.gz\n.\n"
+            "-r more/e.txt\n" + "\n".join(same))
+    assert read(tmp_path / "a.txt", "\ufeff" + text).lines == [
+        f"-c {tmp_path}/c.txt", f"--constraint {tmp_path}/c.txt", f"-f {tmp_path}/wheels",
+        f"--find-links {tmp_path}/wheels", f"{tmp_path}/wheels/x.whl --hash=sha256:0", f"{tmp_path}/y.tar.gz",
+        str(tmp_path), f"-c {tmp_path}/more/d.txt", "-c https://example.org/c.txt", f"{tmp_path}/wheels/x.whl", *same]
+    assert read(tmp_path / "b.txt", "pro\\\n ject\n./more\n").lines == ["pro ject", f"{tmp_path}/more"]
 
 
 def test_what_needs_torch_gets_a_stage_of_its_own():
