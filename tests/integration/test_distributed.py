@@ -154,6 +154,42 @@ def test_a_rank_that_dies_ends_the_job_with_its_status(training):
     assert status == 7, output
 
 
+# Writes that it's there, then waits; USR1 makes a checkpoint, which takes its time, and ends it with success.
+CHECKPOINT = """
+import os, signal, sys, time
+
+def save(*_):
+    time.sleep(0.5)
+    print("saved", os.environ["RANK"], flush=True)
+    sys.exit()
+
+signal.signal(signal.SIGUSR1, save)
+open(f"{sys.argv[1]}-{os.environ['RANK']}", "w").close()
+time.sleep(300)
+"""
+
+
+def test_a_signal_is_for_the_program_and_its_status_counts(training):
+    """use D4, T-07: all ranks save on USR1 and end with 0: the job has not failed. Those that die of TERM have."""
+    (training.site.work / "checkpoint.py").write_text(CHECKPOINT)
+    script = f"""
+        send() {{
+            ebsif job {MODULE} --nodes 2 -o $1.sh -- checkpoint.py $1
+            job=$(sbatch --parsable --output=$1.out $1.sh)
+            while [[ ! -e $1-0 || ! -e $1-1 ]]; do sleep 0.2; done
+            scancel --signal=$1 $job
+            while state=$(scontrol show job $job) && [[ $state =~ JobState=(RUNNING|COMPLETING) ]]; do sleep 0.2; done
+            echo $1 $(grep -oE '(JobState|ExitCode)=\\S+' <<<"$state")
+        }}
+        send USR1 & send TERM & wait
+        cat USR1.out
+    """
+    output = training.run(script).stdout
+    assert "USR1 JobState=COMPLETED ExitCode=0:0\n" in output
+    assert "TERM JobState=FAILED ExitCode=1:0\n" in output
+    assert sorted(re.findall("^saved .", output, re.MULTILINE)) == ["saved 0", "saved 1"]
+
+
 def test_torchrun_starts_the_ranks_of_each_node(training):
     """S002-64: the other launcher: srun starts torchrun once on each node, which finds its place by itself."""
     script = training.run(

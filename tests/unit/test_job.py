@@ -125,7 +125,7 @@ def test_torchrun():
 def test_data_is_fetched_before_the_job(tmp_path):
     """S002-70: the job stops at once, before any rank starts, if data is missing, and says where to fetch it."""
     text = script("local", "--data", tmp_path / "da ta", "--data", "/")
-    start, end = text.index("# What the run reads"), text.index("# Slurm ends the other")
+    start, end = text.index("# What the run reads"), text.index("# Signals reach the programs")
     check = ["bash", "-c", text[start:end]]
     result = subprocess.run(check, capture_output=True, text=True, check=False)
     assert result.returncode == 1
