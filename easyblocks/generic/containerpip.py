@@ -13,6 +13,7 @@ import re
 import shlex
 
 from easybuild.easyblocks.generic.containerdiagnosis import ContainerDiagnosis
+from easybuild.easyblocks.generic.containerlint import package_name
 from easybuild.easyblocks.generic.containerpackages import constraint_lines, normal_name, pip_version
 from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, escape_bind, escape_value
 from easybuild.tools.build_log import EasyBuildError, EasyBuildExit
@@ -28,6 +29,13 @@ OWN_FILES = ('PIP_CONFIG_FILE', 'NETRC')
 
 # The first command that fails ends a text, also one whose output goes to another (`make | tee log`).
 BASH = ['bash', '-e', '-o', 'pipefail', '-c']
+
+# Options of `pip install` that `pip wheel` does not know, with the number of their values.
+INSTALL_OPTIONS = {
+    '-U': 0, '--upgrade': 0, '--upgrade-strategy': 1, '-I': 0, '--ignore-installed': 0, '--force-reinstall': 0,
+    '--compile': 0, '--no-compile': 0, '--no-warn-script-location': 0, '--no-warn-conflicts': 0,
+    '--root-user-action': 1, '--break-system-packages': 0, '--no-deps': 0,
+}
 
 QUIET = {'PIP_NO_INPUT': '1', 'PIP_PROGRESS_BAR': 'off', 'PIP_DISABLE_PIP_VERSION_CHECK': '1'}
 # a requirement that names a place instead of leaving it to the index: 'name @ place', or 'place#egg=name'
@@ -122,7 +130,7 @@ class ContainerPip(object):
         trace_msg("installing %d requirement lines with pip %s" % (len(requirements.strip().splitlines()), version))
         # bytecode is made once, for all stages, when it's known what is there
         arguments = ['install', '--no-compile', '-r', os.path.join(folder, 'requirements.txt'),
-                     '-c', self.write_constraints(stage)] + stage.pip_options + self.places(stage)
+                     '-c', self.write_constraints(stage)] + self.options(stage) + self.places(stage)
         report = os.path.join(folder, 'report.json')
         if numbers(version) >= (22, 2):
             arguments += ['--report', report]
@@ -143,6 +151,10 @@ class ContainerPip(object):
         path = os.path.join(self.folder(stage), 'constraints.txt')
         write_file(path, ''.join(line + '\n' for line in lines + constraint_lines(sorted(wanted.values()))))
         return path
+
+    def options(self, stage):
+        """Return the options of pip install; what is to be built from source was built for a wheelhouse already."""
+        return without_options(stage.pip_options, {'--no-binary': 1}) if self.wheelhouse else stage.pip_options
 
     def places(self, stage):
         """Return the options of pip for where packages come from (list of str)."""
@@ -268,19 +280,35 @@ class ContainerPip(object):
                 self.artifacts[normal_name(item['metadata']['name'])] = {'file': name, 'sha256': digest}
 
     def fill_wheelhouse(self, stage, before, packages, **where):
-        """Put a wheel of everything that this stage installed into the folder of `ebsif wheelhouse`."""
+        """
+        Put a wheel of everything that this stage installed into the folder of `ebsif wheelhouse`.
+
+        It's built as the stage did it: from the same lines, which may have options of their own, with the same options.
+        What the lines do not name is asked for as it was installed.
+        """
         new = packages.select(lambda name: packages.in_user_software(name) and packages[name] != before.get(name))
         if not new:
             return
         frozen = self.run(stage, ['freeze', '--all', '--local'], split_stderr=True, hidden=True, **where).output
         # of a package that pip did not take from an index the line says where it was
-        lines = [line for line in frozen.splitlines()
-                 if normal_name(re.split(r'==|\s@\s', line)[0]) in new and not line.startswith('#')]
-        path = os.path.join(self.folder(stage), 'wheelhouse.txt')
-        write_file(path, ''.join(line + '\n' for line in lines))
-        trace_msg("putting %d wheels into %s" % (len(lines), self.fill))
-        arguments = ['wheel', '--no-deps', '--wheel-dir', self.fill, '-r', path]
-        self.run(stage, arguments + stage.build_options + self.places(stage), **where)
+        lines = {normal_name(re.split(r'==|\s@\s', line)[0]): line for line in frozen.splitlines()
+                 if not line.startswith('#')}
+        pins = [lines[name] for name in lines if name in new and '==' in lines[name]]
+        folder = self.folder(stage)
+        given = []
+        if stage.requirements:
+            with open(os.path.join(folder, 'requirements.txt')) as text:
+                given = text.read().splitlines()
+        asked = {package_name(line.strip()): line for line in given if not re.match(r'\s*(#|-(?!e|-editable)|$)', line)}
+        wanted = [line for line in given if re.match(r'\s*-(?!e|-editable)', line)] + \
+            [asked.get(name, lines[name]) for name in lines if name in new]
+        write_file(os.path.join(folder, 'wheelhouse.txt'), ''.join(line + '\n' for line in wanted))
+        write_file(os.path.join(folder, 'wheelhouse-pins.txt'), ''.join(line + '\n' for line in pins))
+        trace_msg("putting %d wheels into %s" % (len(new), self.fill))
+        arguments = ['wheel', '--no-deps', '--wheel-dir', self.fill, '-r', os.path.join(folder, 'wheelhouse.txt'),
+                     '-c', os.path.join(folder, 'wheelhouse-pins.txt')]
+        options = without_options(stage.pip_options, INSTALL_OPTIONS)
+        self.run(stage, arguments + options + self.places(stage), **where)
 
     def check_nothing_replaced(self, stage, packages):
         """
@@ -308,9 +336,23 @@ class ContainerPip(object):
             self.block.warn("stage '%s' installed %s" % (stage.name, text))
 
 
+def without_options(words, unwanted):
+    """Return options of pip without some, named with how many values they have: '--name value' or '--name=value'."""
+    kept, left_out = [], 0
+    for word in words:
+        name = word.split('=', 1)[0]
+        if left_out:
+            left_out -= 1
+        elif name in unwanted:
+            left_out = 0 if '=' in word else unwanted[name]
+        else:
+            kept.append(word)
+    return kept
+
+
 def by_name(line, stage):
     """
-    Return a requirement line that leaves the place of the package to pip.
+    Return a requirement line that leaves the place of the package to pip, and what it is built from.
 
     A wheelhouse has wheels of all, also of what came from a repository or a local file.
 
@@ -319,6 +361,8 @@ def by_name(line, stage):
     EasyBuildError
         If the line does not say what is there.
     """
+    if line.strip().startswith('--no-binary'):
+        return ''
     place = PLACE.match(line)
     if not place:
         return line

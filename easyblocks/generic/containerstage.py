@@ -11,7 +11,10 @@ One stage is one call of pip. Stages exist because pip has no order within a cal
 built against others that an earlier call installed (apex, flash-attn and deepspeed against torch).
 """
 import difflib
+import os
 import re
+import shlex
+from urllib.parse import unquote
 
 from easybuild.easyblocks.generic.containersecrets import REMEDY, ContainerSecrets
 from easybuild.tools.build_log import EasyBuildError
@@ -22,6 +25,12 @@ TEXTS = 'a list of texts'
 VARIABLES = 'a dictionary of texts'
 LINES = 'a text or a list of lines'
 COMMANDS = 'a list of commands, each a text for bash or a list of words'
+
+
+# Options of a line of a requirements.txt that name a place.
+OPTION_WITH_PLACE = re.compile(
+    r'(?:(?P<editable>-e|--editable)|(?P<file>-c|--constraint|-r|--requirement)|-f|--find-links)'
+    r'(?:\s*=\s*|\s*)(?=[^\s-])')
 
 
 class ContainerStage(object):
@@ -91,6 +100,12 @@ class ContainerStage(object):
             raise EasyBuildError("Easyconfig parameter 'requirements', %s: 'patches' are for the source of one "
                                  "package, but there are %d requirements. Make a stage of its own for it.", self.name,
                                  len(self.requirement_list))
+        for line in self.requirement_list:
+            option = OPTION_WITH_PLACE.match(line)
+            if option and option.group('editable') and not re.match(r'\w+\+', line[option.end():]):
+                raise EasyBuildError("Easyconfig parameter 'requirements', %s: the module would depend on a directory "
+                                     "elsewhere: %s. Leave out '%s', then what is there is installed as a copy.",
+                                     self.name, ContainerSecrets.masked(line), option.group('editable'))
         secrets = ContainerSecrets.found(self.record)
         if secrets:
             raise EasyBuildError("Easyconfig parameter 'requirements', %s: a credential is written out (%s). %s",
@@ -182,10 +197,56 @@ class ContainerStage(object):
     @property
     def local_paths(self):
         """Files and directories of this machine that the stage names: in requirement lines and find_links."""
-        paths = re.findall(r'(?:^|@\s*)(?:git\+)?(?:file://)?(/[^\s;#@]+)', self.requirements, re.MULTILINE)
-        paths += re.findall(r'^\s*(?:-f|--find-links)[\s=]+(?:file://)?(/\S+)', self.requirements, re.MULTILINE)
-        paths += [re.sub('^file://', '', place) for place in self.find_links if re.match('(file://)?/', place)]
-        return paths
+        places = [shlex.quote(place) for place in self.find_links]
+        return paths_in(self.requirements + ''.join('\n--find-links %s' % place for place in places))
+
+
+def paths_in(text, outer=()):
+    """
+    Return the full paths that the text of a requirements.txt names, and those that files name that it includes.
+
+    Parameters
+    ----------
+    text : str
+        Lines as pip reads them: joined after a backslash, comments after a blank, options as a shell would read them.
+    outer : tuple of str
+        The files it is included from.
+
+    Returns
+    -------
+    list of str
+    """
+    paths = []
+    for line in re.sub(r'\\\n', '', text).splitlines():
+        line = re.sub(r'(^|\s)#.*', '', line).strip()
+        option = OPTION_WITH_PLACE.match(line)
+        place = line[option.end():] if option else re.sub(r'^[\w.-]+\s*(\[[^\]]*\])?\s*@\s*', '', line)
+        if option and not option.group('editable'):
+            # a line that pip can't read either is left to pip
+            place = shlex.split(place)[0] if place.count('"') % 2 == place.count("'") % 2 == 0 and place else ''
+        path = path_of(place)
+        if path:
+            paths.append(path)
+        if path and option and option.group('file') and path not in outer and os.path.isfile(path):
+            with open(path, errors='replace') as included:
+                paths += paths_in(included.read(), outer + (path,))
+    return paths
+
+
+def path_of(place):
+    """Return the path of what a requirement names by full path or by an address of a file; else an empty text."""
+    match = re.match(r'(?P<git>git\+)?(?P<address>file:(?://(?:localhost)?)?)?(?P<path>/.*)', place)
+    if not match:
+        return ''
+    # a condition (; python_version ...), options of the line, and extras are no part of it
+    path = re.sub(r'\s*;\s.*|\s+--[a-z].*', '', match.group('path')).strip()
+    path = re.sub(r'(?<=\w)\[[\w.,\s-]*\]\Z', '', path)
+    if match.group('address'):
+        path = unquote(re.sub(r'#.*', '', path))
+    if match.group('git'):
+        # the last @ is that of a branch or a commit
+        path = path.rsplit('@', 1)[0]
+    return path
 
 
 def requirement_lines(value):

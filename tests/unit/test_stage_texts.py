@@ -14,7 +14,7 @@ from easybuild.easyblocks.generic.containerpackages import (
     gpu_label,
     pip_version,
 )
-from easybuild.easyblocks.generic.containerpip import by_name
+from easybuild.easyblocks.generic.containerpip import by_name, without_options
 from easybuild.easyblocks.generic.containerstage import ContainerStage
 from easybuild.tools.build_log import EasyBuildError
 from packaging.requirements import InvalidRequirement, Requirement
@@ -120,6 +120,56 @@ def test_files_of_this_machine_are_found():
         find_links=["/f/g", "https://example.org/h"],
     )
     assert made.local_paths == ["/a/x.whl", "/b/y.whl", "/c/z.git", "/d/wheels", "/e", "/f/g"]
+
+
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [
+        ("   /a/x.whl", "/a/x.whl"),
+        ("/home/user@realm/x.whl", "/home/user@realm/x.whl"),
+        ("x @ file:///home/user@realm/x.whl", "/home/user@realm/x.whl"),
+        ("/a b/c d/x.whl", "/a b/c d/x.whl"),
+        ("x @ file:///a%20b/x.whl#sha256=0", "/a b/x.whl"),
+        ("/a/project[extra,more] ; python_version > '3'", "/a/project"),
+        ("/a/x.whl --hash=sha256:00 # why", "/a/x.whl"),
+        ("x[y] @ file:///a/x.whl ; python_version > '3'", "/a/x.whl"),
+        ("x @ \\\n  file:///a/x.whl", "/a/x.whl"),
+        ("git+file:///home/user@realm/z.git@v1#egg=z", "/home/user@realm/z.git"),
+        ("-e git+file:///c/z.git#egg=z", "/c/z.git"),
+        ("-c /a/constraints.txt", "/a/constraints.txt"),
+        ("-c/a/constraints.txt", "/a/constraints.txt"),
+        ("--constraint=file:///a/constraints.txt", "/a/constraints.txt"),
+        ("-r '/a b/more.txt'", "/a b/more.txt"),
+        ("-f \"/a b/wheels\"", "/a b/wheels"),
+        ("https://example.org/a/x.whl", None), ("x @ https://example.org/a@b/x.whl", None), ("-i /x", None),
+        ("--find-links", None), ("x>=1 ; y == '/a'", None), ("# /a/x.whl", None), ("-f 'x", None),
+    ],
+)
+def test_paths_as_pip_reads_them(line, path):
+    """S003-09, defects B7: indented, with @ and blanks, in options: reachable in the container."""
+    assert stage(requirements=line).local_paths == ([path] if path else [])
+
+
+def test_paths_in_files_that_are_included(tmp_path):
+    """defects B7: what an included file names is needed, too; one that includes itself is no trap."""
+    (tmp_path / "more.txt").write_text(f"-r {tmp_path}/more.txt\n/a/x.whl\n")
+    assert stage(requirements=f"-r {tmp_path}/more.txt").local_paths == [
+        f"{tmp_path}/more.txt", f"{tmp_path}/more.txt", "/a/x.whl"]
+
+
+@pytest.mark.parametrize("line", ["-e /a/project", "  --editable=/a/b[c]", "-e file:///a", "-e ."])
+def test_directories_that_are_not_copied_are_refused(line):
+    """defects B8: an editable requirement gives a module that depends on a directory elsewhere."""
+    with pytest.raises(EasyBuildError, match="depend on a directory elsewhere.*as a copy"):
+        stage(requirements=line)
+    assert stage(requirements="-e git+https://example.org/x.git#egg=x")
+
+
+def test_what_is_built_for_a_wheelhouse_is_not_built_from_it():
+    """defects B3: --no-binary is left out, in every spelling."""
+    made = stage(no_binary=["a"], options=["--pre", "--no-binary", "b", "--no-binary=c", "--upgrade"])
+    assert without_options(made.pip_options, {"--no-binary": 1}) == ["--pre", "--upgrade"]
+    assert by_name("  --no-binary d", made) == ""
 
 
 def test_the_pip_of_another_place_is_refused():
