@@ -1,6 +1,7 @@
 """Adding an image to the catalogue: what its name and content say becomes a record; what is a guess is marked."""
 
 import re
+import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import Optional
 from ebsif import catalogue
 from ebsif.document import load, validate
 from ebsif.errors import EbsifError
+from ebsif.files import locked, replace
 from ebsif.output import plain
+from ebsif.site import CONTROL
 from packaging.utils import canonicalize_name
 
 # Where a field may end: in the name of an image versions stand between hyphens.
@@ -107,6 +110,9 @@ def propose(found, documents, name=None, family=None):
         If no family fits and no name is given, or the family that is named does not exist.
     """
     file_name = Path(found.resolved).name
+    if catalogue.PLACEHOLDER.search(file_name) or CONTROL.search(file_name):
+        raise AddingError(f"'{plain(file_name)}' can't be the name of an image in the catalogue, which takes words in "
+                          "braces for placeholders, and lines without control characters: give the file another name")
     candidates = []
     for document in documents:
         for candidate in document.families:
@@ -129,6 +135,9 @@ def propose(found, documents, name=None, family=None):
     if not name:
         raise AddingError(f"no family of the catalogue has images named like {file_name}: give a --name, and a family "
                           "is begun for it")
+    same_name = next((document for document in documents if document.name == name and document.containers), None)
+    if same_name:
+        return of_other_name(found, same_name, file_name)
     return of_new_family(found, name, file_name)
 
 
@@ -196,15 +205,31 @@ def components_of(found, document, fields, packages):
     return components, differing
 
 
-def of_new_family(found, name, file_name):
-    """Return the proposal for the first image of a name: what the image says, the rest to be looked at."""
-    packages = packages_of(found)
-    own = packages.get(canonicalize_name(name), "").split("+")[0]
+def version_of(found, name, file_name):
+    """Return the version of the software in an image (str), empty if nothing says it, and what to review (dict)."""
+    own = packages_of(found).get(canonicalize_name(name), "").split("+")[0]
     numbers = re.findall(r"\d+(?:\.\d+)+", file_name)
     version = own or found.labels.get("org.opencontainers.image.version") or (numbers[0] if numbers else "")
-    reviews = {}
-    if not own:
-        reviews["version"] = "from the file name" if version else "nothing in the image says it"
+    review = "from the file name" if version else "nothing in the image says it"
+    return version, {} if own else {"version": review}
+
+
+def of_other_name(found, document, file_name):
+    """Return the proposal for an image of a known software whose file is named as no other: the family used last."""
+    family = document.containers[-1].family
+    defaults = catalogue.family_values(document, family)
+    version, reviews = version_of(found, defaults["package"] or document.name, file_name)
+    proposal = of_family(found, document, family, defaults, {"version": version or "0"}, fits=True)
+    proposal.reviews.update(reviews, family="its other images are named differently")
+    values = {"family": proposal.values.pop("family"), "version": proposal.values.pop("version"),
+              "file": file_name.replace(version, "{version}") if version else file_name}
+    proposal.values = {**values, **proposal.values}
+    return proposal
+
+
+def of_new_family(found, name, file_name):
+    """Return the proposal for the first image of a name: what the image says, the rest to be looked at."""
+    version, reviews = version_of(found, name, file_name)
     family = {"file": file_name.replace(version, "{version}") if version else file_name, "init": found.init}
     if found.python:
         family["venv"] = True
@@ -245,21 +270,26 @@ def write(proposal, path, source=None):
     DocumentError
         If the result is not as it should be; nothing was written then.
     """
+    with locked(path.parent):
+        text = with_record(proposal, path, source)
+        if text:
+            replace(path, text)
+
+
+def with_record(proposal, path, source):
+    """Return the text of a file with one more record (str), None if it has that record already; see `write`."""
     origin = path if path.is_file() else source
     before = origin.read_text(encoding="utf-8") if origin else beginning(proposal)
     if before and not before.endswith("\n"):
         before += "\n"
     if not re.search(r"^containers:\n(?:[ #].*\n|\n)*\Z", before, re.MULTILINE):
         raise AddingError(f"{origin or path} does not end in its containers: add this record by hand\n{proposal.text}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.new")
-    new.write_text(before + proposal.text, encoding="utf-8")
-    try:
-        validate(catalogue.Document, load(new), new)
-    except EbsifError:
-        new.unlink()
-        raise
-    new.replace(path)
+    with tempfile.TemporaryDirectory() as folder:
+        new = Path(folder) / path.name
+        new.write_text(before + proposal.text, encoding="utf-8")
+        *others, added = validate(catalogue.Document, load(new), new).containers
+    # somebody else may have added the image in the meantime
+    return None if added in others else before + proposal.text
 
 
 def beginning(proposal):

@@ -276,6 +276,13 @@ class Container:
                 for one in images.directories]
 
     @property
+    def moving_image(self):
+        """Its image (Path) where only links that move lead to it, and the record does not say that it's meant."""
+        places = [(stability, path) for stability, path in self.image_places if path.exists()]
+        only = places and not self.moving and all(stability == "moving" for stability, _ in places)
+        return places[0][1] if only else None
+
+    @property
     def gpu_kind(self):
         """Kind of GPU (str), 'none' if there is none."""
         return self.gpu or self.site.gpu

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import os
 import re
 import tempfile
 from dataclasses import asdict, dataclass
@@ -111,10 +110,8 @@ def check_image(container, finding):
     places = [(stability, path) for stability, path in container.image_places if path.exists()]
     if places and not container.sha256:
         yield finding(WARNING, f"{places[0][1]} can be reached, and the record has no sha256 of it")
-    if places and not container.moving and all(stability == "moving" for stability, _ in places):
-        yield finding(ERROR, f"the image is only in a directory whose links move, {places[0][1]}"
-                             f" (now {os.path.realpath(places[0][1])}): name the file in a stable one, or say "
-                             "'moving: true'")
+    if container.moving_image:
+        yield finding(ERROR, easyconfig.moving_problem(container))
 
 
 def check_rocm(container, finding):

@@ -1,5 +1,6 @@
 """Easyconfigs: a container of the catalogue as the text that EasyBuild reads."""
 
+import os
 import re
 import textwrap
 
@@ -96,6 +97,13 @@ def driver_problem(container):
         return None
     return (f"ROCm {rocm} of this image is outside the range that the driver of {container.site.name} supports "
             f"({supported[0]} to {supported[1]}): it may fail or give wrong results")
+
+
+def moving_problem(container):
+    """Return what is wrong with where the image of a container is (str), None if nothing is (S001-02)."""
+    image = container.moving_image
+    return image and (f"the image is only in a directory whose links move, {image} (now {os.path.realpath(image)}): "
+                      "name the file in a stable one, or say 'moving: true'")
 
 
 def in_numbers(version, missing=0):

@@ -1,6 +1,25 @@
-"""Writing files that others may be reading."""
+"""Writing files that others may be reading, or writing as well."""
 
+import contextlib
+import fcntl
+import os
 import uuid
+
+
+@contextlib.contextmanager
+def locked(directory):
+    """
+    Let one process at a time change the files of a directory (Path), which is made if it is not there.
+
+    A POSIX lock, which NFS and parallel file systems have across machines where they have any; it ends with the
+    process. Who may write to the directory may lock it.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".ebsif.lock").open("a") as lock:
+        with contextlib.suppress(PermissionError):  # somebody else has made it, for all who may
+            os.fchmod(lock.fileno(), directory.stat().st_mode & 0o666)
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        yield
 
 
 def replace(path, text):

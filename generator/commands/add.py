@@ -4,6 +4,7 @@ The family is the one whose images are named like it. What neither the name nor 
 'review' in the record. An image that is in the catalogue already is left alone.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -22,6 +23,7 @@ def configure(parser):
     parser.add_argument("image", metavar="IMAGE", type=Path, help="a SIF file")
     parser.add_argument("--name", help="name of the software, for the first image of its kind")
     parser.add_argument("--family", help="family of the catalogue")
+    parser.add_argument("--moving", action="store_true", help="take it from a directory whose links move all the same")
     parser.add_argument("--dry-run", action="store_true", help="show the record, write nothing")
 
 
@@ -31,7 +33,7 @@ def run(options):
     profile = settled.site()
     directories = site.directories_of(profile.name, settled.directories)
     files = catalogue.files(*directories)
-    warn_of_moving_link(options.image, profile)
+    check_place(options.image, profile, options.moving)
     file_name = options.image.resolve().name
     known = [one for one in settled.containers(profile) if one.file_name == file_name]
     if known:
@@ -40,6 +42,8 @@ def run(options):
     found = inspection.inspect(options.image, checksum=not options.dry_run)
     documents = {path: validate(catalogue.Document, load(path), path) for path in files}
     proposal = adding.propose(found, list(documents.values()), options.name, options.family)
+    if options.moving:
+        proposal.values["moving"] = True
     if options.dry_run:
         if proposal.new_family:
             print(adding.beginning(proposal), end="")
@@ -53,7 +57,10 @@ def run(options):
     source = next((one for one in files if one.name == path.name), None)
     adding.write(proposal, path, source)
     print(f"{path}:\n{proposal.text}", end="")
-    (container,) = [one for one in catalogue.read_file(path, profile) if one.file_name == file_name]
+    container = next((one for one in catalogue.read_file(path, profile) if one.file_name == file_name), None)
+    if not container:
+        raise adding.AddingError(f"{path}: no record there gives the file name {file_name}: complete the last one by "
+                                 "hand ('file')")
     return finish(container, settled, options)
 
 
@@ -69,10 +76,13 @@ def finish(container, settled, options):
     return 0
 
 
-def warn_of_moving_link(image, profile):
-    """Say so if an image is named by a link in a directory whose links move."""
-    moving = [Path(profile.images.root or "/") / one.path for one in profile.images.directories
-              if one.stability == "moving"]
+def check_place(image, profile, meant):
+    """Say what a link stands for; raise AddingError for one in a directory whose links move, unless that is meant."""
+    moving = {Path(os.path.realpath(Path(profile.images.root or "/") / one.path)) for one in profile.images.directories
+              if one.stability == "moving"}
+    if Path(os.path.realpath(image.absolute().parent)) in moving and not meant:
+        raise adding.AddingError(f"{image} is in a directory whose links move, so it will be another image one day: "
+                                 f"add the file it is now, {image.resolve()}, from a directory that stays, or say "
+                                 "--moving")
     if image.is_symlink():
-        where = " in a directory whose links move" if image.absolute().parent in moving else ""
-        print(f"ebsif: {image} is a link{where}: the record is for {image.resolve()}", file=sys.stderr)
+        print(f"ebsif: {image} is a link: the record is for {image.resolve()}", file=sys.stderr)

@@ -3,7 +3,7 @@
 import difflib
 import sys
 
-from ebsif import catalogue, output, rendering, settings, site
+from ebsif import catalogue, easyconfig, output, rendering, settings, site
 
 EXAMPLES = """\
   ebsif render --site lumi                   write all easyconfigs below easyconfigs/
@@ -42,11 +42,14 @@ def run(options):
         chosen = list(dict.fromkeys(found))
     if options.stdout:
         for one in chosen:
-            print(rendering.easyconfig.render(one), end="")
+            print(easyconfig.render(one), end="")
         return 0
+    moving = [one for one in chosen if one.moving_image]
+    for one in moving:
+        print(f"ebsif: {one.path}: {one.module} is not rendered: {easyconfig.moving_problem(one)}", file=sys.stderr)
     states = {"new": 0, "changed": 0, "unchanged": 0}
     paths = []
-    for rendered in rendering.render(chosen, settled.output):
+    for rendered in rendering.render([one for one in chosen if one not in moving], settled.output):
         states[rendered.state] += 1
         paths.append(rendered.path)
         if options.diff:
@@ -56,14 +59,16 @@ def run(options):
             if rendered.state != "unchanged":
                 output.hint(f"{rendered.state:8} {rendered.path}")
     if everything:
-        memory.keep(paths)
-        for path in rendering.left_over(paths, settled.output, profile):
+        if not moving:
+            memory.keep(paths)
+        wanted = [*paths, *(rendering.place(one, settled.output) for one in moving)]
+        for path in rendering.left_over(wanted, settled.output, profile):
             print(f"ebsif: {path} is in the catalogue no more: remove it, or make it your own (first line)",
                   file=sys.stderr)
     if not options.diff:
         output.hint(f"{len(paths)} easyconfigs of the site {profile.name}: {states['new']} new, "
                     f"{states['changed']} changed, {states['unchanged']} as they should be")
-    return 1 if options.diff and len(paths) > states["unchanged"] else 0
+    return 1 if moving or (options.diff and len(paths) > states["unchanged"]) else 0
 
 
 def show_difference(rendered):

@@ -1,6 +1,7 @@
 """Looking at images and adding them to the catalogue, with real images."""
 
 import json
+import multiprocessing
 import re
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ebsif import adding, catalogue, document, inspection, site
+from ebsif import adding, catalogue, document, files, inspection, site
 
 LUMI_NAME = "lumi-pytorch-rocm-6.4.4-python-3.11-pytorch-v2.8.0-dockerhash-0123456789ab.sif"
 
@@ -100,7 +101,7 @@ def test_what_is_a_guess_is_marked(ebsif, image, tmp_path):
 
 
 def test_a_link_in_a_directory_whose_links_move(ebsif, image, tmp_path):
-    """S001-02, S002-17: the link is resolved, the record is for the file, and that is said."""
+    """S001-02, S002-17: refused, by `add` and by `render`, unless that is meant; what it leads to is said."""
     image("pytorch-2.14.0-cpu-python-3.11.sif")
     directories = f"[{{path: {tmp_path}/moving, stability: moving}}]"
     profile = f"name: mine\ndescription: x\nimages:\n  directories: {directories}\n"
@@ -108,10 +109,23 @@ def test_a_link_in_a_directory_whose_links_move(ebsif, image, tmp_path):
     (tmp_path / "mine/site.yaml").write_text(profile)
     (tmp_path / "moving").mkdir()
     (tmp_path / "moving/latest.sif").symlink_to("../images/pytorch-2.14.0-cpu-python-3.11.sif")
-    result = ebsif("add", "moving/latest.sif", "--site", "mine", "--catalogue", ".", "--name", "PyTorch")
-    assert "moving/latest.sif is a link in a directory whose links move: the record is for" in result.stderr
-    text = (tmp_path / "mine/containers/PyTorch.yaml").read_text()
-    assert "file: 'pytorch-{version}-cpu-python-3.11.sif'" in text
+    arguments = ("add", "moving/latest.sif", "--site", "mine", "--catalogue", ".", "--name", "PyTorch")
+    said = ebsif(*arguments, status=1).stderr
+    assert "moving/latest.sif is in a directory whose links move" in said
+    assert f"add the file it is now, {tmp_path}/images/pytorch-2.14.0-cpu-python-3.11.sif, " in said
+    assert not (tmp_path / "mine/containers/PyTorch.yaml").exists()
+    assert "moving/latest.sif is a link: the record is for" in ebsif(*arguments, "--moving").stderr
+    path = tmp_path / "mine/containers/PyTorch.yaml"
+    assert "file: 'pytorch-{version}-cpu-python-3.11.sif'" in path.read_text()
+    # rendered all the same because the record says so, and not without that
+    (tmp_path / "moving/pytorch-2.14.0-cpu-python-3.11.sif").symlink_to("../images/pytorch-2.14.0-cpu-python-3.11.sif")
+    render = ("render", "--site", "mine", "--catalogue", ".")
+    assert "1 as they should be" in ebsif(*render).stdout
+    assert path.read_text().count("    moving: true\n") == 1
+    path.write_text(path.read_text().replace("    moving: true\n", ""))
+    result = ebsif(*render, status=1)
+    assert "is not rendered: the image is only in a directory whose links move" in result.stderr
+    assert "in the catalogue no more" not in result.stderr
 
 
 def test_the_first_image_of_its_kind(ebsif, image, tmp_path):
@@ -133,6 +147,63 @@ def test_the_first_image_of_its_kind(ebsif, image, tmp_path):
     (tmp_path / "local/containers/Thing.yaml").write_text("containers: []\nname: Thing\nfamilies: {}\n")
     third = image("thing-1.4.0.sif")
     assert "add this record by hand" in ebsif("add", third, "--name", "Thing", "--catalogue", ".", status=1).stderr
+
+
+def test_another_name_for_a_known_software(ebsif, image, tmp_path):
+    """Defects D3, admin D1: the record says the file name, and the file that is no good is refused before anything."""
+    ebsif("add", image("tool-3.2.1.sif"), "--name", "Tool", "--catalogue", ".")
+    path = tmp_path / "local/containers/Tool.yaml"
+    before = path.read_text()
+    for name in ("tool-{name}.sif", "tool-{version}-2.0.sif", "tool\n4.0.sif"):
+        said = ebsif("add", image(name), "--name", "Tool", "--catalogue", ".", status=1).stderr
+        assert "can't be the name of an image in the catalogue" in said
+        assert "Traceback" not in said
+    assert path.read_text() == before
+    ebsif("add", image("othername-4.0.sif"), "--name", "Tool", "--catalogue", ".")
+    first, second = catalogue.read_file(path, site_of("local"))
+    assert (first.file_name, second.file_name) == ("tool-3.2.1.sif", "othername-4.0.sif")
+    assert (second.version, second.family) == ("4.0", "tool")
+    assert "# review: its other images are named differently" in path.read_text()
+
+
+def add_records(path, numbers):
+    """Add a record for each number; for a process of its own."""
+    for number in numbers:
+        values = {"family": "tool", "version": str(number), "file": f"tool-{number}.sif"}
+        adding.write(adding.Proposal("Tool", "tool", values, new_family={"homepage": "https://example.org/"}), path)
+
+
+def test_many_add_at_once(tmp_path):
+    """Defects A7: every record is there, the same one once, and nothing else is left in the directory."""
+    path = tmp_path / "containers/Tool.yaml"
+    workers = [multiprocessing.get_context("fork").Process(target=add_records, args=(path, range(start, start + 20, 2)))
+               for start in (0, 1, 0, 1, 20, 21)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0] * 6
+    assert sorted(int(one.version) for one in catalogue.read_file(path, site_of("local"))) == list(range(40))
+    assert sorted(one.name for one in path.parent.iterdir()) == [".ebsif.lock", "Tool.yaml"]
+
+
+def replace_often(path, text):
+    """Replace a file again and again; for a process of its own."""
+    for _ in range(200):
+        files.replace(path, text)
+
+
+def test_many_render_at_once(tmp_path):
+    """Defects A7: whoever writes an easyconfig at the same time gets in nobody's way."""
+    workers = [multiprocessing.get_context("fork").Process(target=replace_often, args=(tmp_path / "a.eb", text * 1000))
+               for text in "abcd"]
+    for worker in workers:
+        worker.start()
+    while any(worker.is_alive() for worker in workers):
+        seen = (tmp_path / "a.eb").read_text() if (tmp_path / "a.eb").exists() else "aaa"
+        assert len(set(seen)) == 1
+    assert [worker.exitcode for worker in workers] == [0] * 4
+    assert [one.name for one in tmp_path.iterdir()] == ["a.eb"]
 
 
 def site_of(name):
