@@ -72,7 +72,7 @@ def build_parser(arguments):
             more = getattr(module, "MORE", None)
             if more:
                 subparser.usage = f"{subparser.format_usage()[len('usage: ') :].rstrip()} [-- {more}...]"
-            subparser.set_defaults(run=module.run, takes_more=bool(more))
+            subparser.set_defaults(run=module.run, parser=subparser, takes_more=bool(more))
     return parser
 
 
@@ -120,10 +120,13 @@ def main(arguments=None):
     end = arguments.index("--") if "--" in arguments else len(arguments)
     try:
         parser = build_parser(arguments[:end])
-        options = parser.parse_args(arguments[:end])
+        options, unknown = parser.parse_known_args(arguments[:end])
         options.more = arguments[end + 1 :]
-        if options.more and not options.takes_more:
-            parser.error(f"unrecognized arguments: {' '.join(options.more)}")
+        if not options.takes_more:
+            unknown += options.more
+        if unknown:
+            way = " (write -- before what is for the program)" if options.takes_more else ""
+            options.parser.error(f"unrecognized arguments: {' '.join(unknown)}{way}")
         output.set_level(output.VERBOSE if options.verbose else output.QUIET if options.quiet else output.NORMAL)
         if options.no_color:
             os.environ["NO_COLOR"] = "1"

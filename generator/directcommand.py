@@ -33,11 +33,10 @@ def of_module(module):
     ModuleError
         If there is no modules tool, no such module, or it is none of a container.
     """
-    before = dict(os.environ)
-    after = environment_with(module)
+    before, after = environments(module)
     changed = {name: value for name, value in after.items() if before.get(name) != value}
     if "SIF" not in changed:
-        raise ModuleError(f"{module} is not the module of a container, or it is loaded already: unload it first")
+        raise ModuleError(f"{module} is not the module of a container")
     words = ["singularity", "exec"]
     binds = changed.get("APPTAINER_BINDPATH")
     if binds:
@@ -60,24 +59,44 @@ def of_module(module):
     return " ".join(["env", *variables, *map(shlex.quote, words)])
 
 
-def environment_with(module):
-    """Return the environment (dict) that a shell has after loading a module."""
-    if os.environ.get("LMOD_CMD"):
-        command = '"$LMOD_CMD" bash load "$1"'
-    elif os.environ.get("MODULES_CMD"):
-        command = '"$MODULES_CMD" bash load "$1"'
-    else:
-        raise ModuleError("no modules tool found (neither LMOD_CMD nor MODULES_CMD is set): start a login shell, or "
-                          "source the init script of Lmod or Environment Modules")
-    # what the modules tool prints is for a shell to evaluate; the name of the module reaches it as an argument
-    script = f'code=$({command}) || exit; eval "$code" || exit; env -0'
-    result = subprocess.run(  # noqa: S603
+def modules_command():
+    """Return how bash runs the modules tool (str), empty if there is none."""
+    for variable in ("LMOD_CMD", "MODULES_CMD"):
+        if os.environ.get(variable):
+            return f'"${variable}" bash'
+    return ""
+
+
+def run_bash(script, module):
+    """Run a script of bash; the name of the module reaches it as an argument."""
+    return subprocess.run(  # noqa: S603
         ["/bin/bash", "--noprofile", "--norc", "-c", script, "bash", module], capture_output=True, text=True,
         check=False, stdin=subprocess.DEVNULL,
     )
-    entries = [entry.split("=", 1) for entry in result.stdout.split("\0") if "=" in entry]
-    environment = dict(entries)
+
+
+def is_available(module):
+    """Tell whether the modules tool here finds a module (bool), None if there is no modules tool."""
+    tool = modules_command()
+    if not tool:
+        return None
+    return run_bash(f'code=$({tool} is-avail "$1") || exit; eval "$code"', module).returncode == 0
+
+
+def environments(module):
+    """Return the environments (two dicts) that a shell has without a module, also if it is loaded here, and with it."""
+    tool = modules_command()
+    if not tool:
+        raise ModuleError("no modules tool found (neither LMOD_CMD nor MODULES_CMD is set): start a login shell, or "
+                          "source the init script of Lmod or Environment Modules")
+    # what the modules tool prints is for a shell to evaluate; an empty entry is between the two environments
+    result = run_bash(
+        f'code=$({tool} unload "$1") || exit; eval "$code"; env -0; printf "\\0"; '
+        f'code=$({tool} load "$1") || exit; eval "$code" || exit; env -0', module)
+    without, _, after = result.stdout.partition("\0\0")
+    before, environment = (
+        dict(entry.split("=", 1) for entry in text.split("\0") if "=" in entry) for text in (without, after))
     if result.returncode or "SIF" not in environment:
         said = result.stderr.strip() or "it sets no SIF"
         raise ModuleError(f"the module {module} can't be loaded: {said}")
-    return environment
+    return before, environment

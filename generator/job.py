@@ -14,6 +14,9 @@ from ebsif.templating import environment
 # What srun and mpiexec start: one rank for each task, or torchrun once for each node.
 LAUNCHERS = ("native", "torchrun")
 
+# Programs that start ranks or containers, as the script does.
+STARTERS = ("srun", "mpirun", "mpiexec", "singularity", "apptainer", "torchrun", "accelerate", "deepspeed")
+
 
 class JobError(EbsifError):
     """A batch script can't be written; the message says why and what to do."""
@@ -118,6 +121,41 @@ def install_script(easyconfig, options, request, site):
         qos=request.qos or partition.qos, time=request.time or install.time, modules=install.modules,
         easyconfig=easyconfig, options=options,
     )
+
+
+def python_program(words):
+    """
+    Return what python runs (tuple of str), for a command as a person types it.
+
+    Raises
+    ------
+    JobError
+        If it is none of python's.
+    """
+    name = Path(words[0]).name
+    if re.fullmatch(r"python(3(\.\d+)?)?", name):
+        # the script says it already
+        words = words[1:]
+        if not words:
+            raise JobError(f"say what {name} runs: train.py, or -m MODULE")
+    elif name in STARTERS:
+        way = "; --launcher torchrun makes it use torchrun" if name == "torchrun" else ""
+        raise JobError(f"the script starts the ranks in the container and runs python: name its program only, without "
+                       f"'{name}'{way}")
+    return tuple(words)
+
+
+def program_file(command):
+    """Return the file that python runs (str), None where it runs a module or a text."""
+    words = iter(command)
+    for word in words:
+        if word in ("-m", "-c", "-"):
+            return None
+        if word in ("-W", "-X"):
+            next(words, None)
+        elif not word.startswith("-"):
+            return word
+    return None
 
 
 def header(request, site, partition):

@@ -25,6 +25,12 @@ def hint(text):
         print(text)
 
 
+def note(text):
+    """Tell what was done or may go wrong, beside a result; not with --quiet. For standard error."""
+    if _level > QUIET:
+        print(f"ebsif: {text}", file=sys.stderr)
+
+
 def command(words):
     """Tell which program is going to be run, with --verbose. For standard error."""
     if _level >= VERBOSE:

@@ -58,10 +58,14 @@ def is_variable(text):
 
 
 def is_duration(text):
-    """Return a text if it is a duration as schedulers write it."""
-    if not re.fullmatch(r"\d{1,3}:[0-5]\d:[0-5]\d", text):
-        raise ValueError("should be a duration, hours:minutes:seconds, as in 00:30:00")
-    return text
+    """Return a duration as every scheduler reads it, hours:minutes:seconds; Slurm's days-hours:... becomes hours."""
+    if re.fullmatch(r"\d{1,3}:[0-5]\d:[0-5]\d", text):
+        return text
+    found = re.fullmatch(r"(\d{1,2})-(\d{1,2})(?::([0-5]\d))?(?::([0-5]\d))?", text)
+    if not found:
+        raise ValueError("should be a duration, hours:minutes:seconds or days-hours:minutes:seconds, as in 00:30:00")
+    days, hours, minutes, seconds = found.groups()
+    return f"{int(days) * 24 + int(hours):02}:{minutes or '00'}:{seconds or '00'}"
 
 
 Line = Annotated[str, AfterValidator(is_line)]

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ebsif import job, output, settings, site
+from ebsif import catalogue, directcommand, job, output, settings, site
 
 EXAMPLES = """\
   ebsif job PyTorch/2.7.1-... --nodes 4 --site lumi -o train.sh -- train.py --epochs 10
@@ -36,7 +36,7 @@ def configure(parser):
     parser.add_argument("--account", help="who pays")
     parser.add_argument("--partition", metavar="NAME", help="partition or queue")
     parser.add_argument("--qos", help="quality of service")
-    parser.add_argument("--time", type=duration, metavar="H:MM:SS", help="time limit")
+    parser.add_argument("--time", type=duration, metavar="[D-]H:MM:SS", help="time limit")
     parser.add_argument("--tasks-per-node", type=count, metavar="N", help="ranks on each node")
     parser.add_argument("--cpus-per-task", type=count, metavar="N", help="CPUs of each rank")
     parser.add_argument("--gpus-per-node", type=count, metavar="N", help="GPUs of each node")
@@ -49,15 +49,17 @@ def configure(parser):
 
 def run(options):
     """Write a batch script, and submit it if asked to; return the exit status."""
-    profile = settings.read(options).site()
-    text = write(options, profile)
+    settled = settings.read(options)
+    profile = settled.site()
+    submit = {"slurm": "sbatch", "pbs": "qsub"}[profile.scheduler.kind]
+    text = write(options, settled, profile)
     if options.output:
         options.output.write_text(text, encoding="utf-8")
+        output.note(f"wrote {options.output}" + (f"; submit it with: {submit} {options.output}" * (not options.submit)))
     elif not options.submit:
         print(text, end="")
     if not options.submit:
         return 0
-    submit = {"slurm": "sbatch", "pbs": "qsub"}[profile.scheduler.kind]
     try:
         output.command([submit])
         return subprocess.run([submit], input=text, text=True, check=False).returncode
@@ -65,7 +67,7 @@ def run(options):
         raise job.JobError(f"{submit} is not on PATH: submit on a login node of {profile.name}") from None
 
 
-def write(options, profile):
+def write(options, settled, profile):
     """Return the text of the batch script that the options ask for."""
     if bool(options.install) == bool(options.module):
         wrong_use("name a module, or --install EASYCONFIG")
@@ -78,8 +80,41 @@ def write(options, profile):
         stem = Path(options.install).name
         request = job.Request(module="", command=(f"install-{stem}",), **values)
         return job.install_script(options.install, options.more, request, profile)
-    request = job.Request(module=options.module, command=tuple(options.more), data=tuple(options.data), **values)
+    command = job.python_program(options.more)
+    check_file(job.program_file(command), options.submit)
+    request = job.Request(module=module_name(options.module, settled.containers(profile), profile), command=command,
+                          data=tuple(options.data), **values)
     return job.script(request, profile)
+
+
+def check_file(path, needed):
+    """Say that the program is not here; the job would start here if it is submitted now, so that is refused."""
+    if path is None or Path(path).exists():
+        return
+    problem = f"there is no {path} in {Path.cwd()}, where the job would start if it were submitted here"
+    if needed:
+        raise job.JobError(problem)
+    output.note(problem)
+
+
+def module_name(wanted, containers, profile):
+    """
+    Return the name of the module that a person means (str), as other commands read it; say if nothing is known of it.
+
+    Raises
+    ------
+    CatalogueError
+        If it's more than one container.
+    """
+    try:
+        found = catalogue.find(containers, wanted)
+    except catalogue.CatalogueError:
+        found = []
+    module = catalogue.find_one(found, wanted).module if found else wanted
+    available = directcommand.is_available(module)
+    if not available and not (available is None and found):
+        output.note(f"no module {module} is found here: the job fails unless one is found there")
+    return module
 
 
 def wrong_use(text):

@@ -149,8 +149,10 @@ def test_a_rank_that_dies_ends_the_job_with_its_status(training):
     """S003-25: the script that `ebsif job` writes starts with srun; a rank that dies ends the job, with its status."""
     (training.site.work / "die.py").write_text(
         "import os, sys, time\nsys.exit(7) if os.environ['RANK'] == '1' else time.sleep(300)\n")
-    script = training.run(f"ebsif job {MODULE} --nodes 2 --site local -- die.py").stdout
-    status, output = training.batch("die", script)
+    written = training.run(f"ebsif job {MODULE} --nodes 2 --site local -- die.py")
+    # use D12.4: module and program are there
+    assert written.stderr == ""
+    status, output = training.batch("die", written.stdout)
     assert status == 7, output
 
 
@@ -191,12 +193,15 @@ def test_a_signal_is_for_the_program_and_its_status_counts(training):
 
 
 def test_torchrun_starts_the_ranks_of_each_node(training):
-    """S002-64: the other launcher: srun starts torchrun once on each node, which finds its place by itself."""
+    """use D12.6, S002-64: srun starts torchrun once on each node, which starts ranks; these report, it does not."""
     script = training.run(
-        f"ebsif job {MODULE} --nodes 2 --tasks-per-node 2 --launcher torchrun -- -u train.py").stdout
+        f"ebsif job {MODULE} --nodes 2 --tasks-per-node 2 --launcher torchrun --report -- -u train.py").stdout
     status, output = training.batch("torchrun", script)
     assert status == 0, output
     assert trained(output, 4)
+    assert sorted(re.findall(r"^rank (\d) of 4, local rank (\d) of 2 on \w+ \(torchrun\)", output, re.MULTILINE)) == [
+        ("0", "0"), ("1", "1"), ("2", "0"), ("3", "1")]
+    assert len(re.findall("^rank ", output, re.MULTILINE)) == 4
 
 
 def test_the_job_script_of_lumi_runs(training):

@@ -154,13 +154,14 @@ def test_definition_files(site):
 
 
 def test_the_equivalent_command(site, tmp_path):
-    """S002-13: `ebsif command MODULE` prints a line for the runtime that does the same without the module."""
+    """S002-13, use D12.12: `ebsif command MODULE` prints what does the same without the module, loaded or not."""
     (tmp_path / "a b").mkdir()
     text = f"optional_binds = ['{tmp_path}/a b:/mnt']\ncontainer_env = {{'QUOTED': \"it's $HOME\"}}\n"
     site.eb(site.easyconfig(TEXT + "requirements = [{'post': ['true']}]\n" + text))
     script = f"export MODULEPATH='{site.modules}'; ebsif command Example/1.0"
     line = site.bash(script).stdout.strip()
     assert " singularity exec -B " in line
+    assert site.bash("module load Example/1.0; ebsif command Example/1.0").stdout.strip() == line
     code = "import sys, os; print(sys.prefix, os.environ['QUOTED'], os.path.isdir('/mnt'))"
     command = site.bash(f'{line} python -c "{code}"').stdout
     assert command == "/user-software/venv/pytorch it's $HOME True\n"

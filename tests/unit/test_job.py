@@ -167,7 +167,14 @@ def test_the_program_is_what_was_typed(words):
         (["--", "a"], 2, "name a module, or --install EASYCONFIG"),
         (["M", "--nodes", "0", "--", "a"], 2, "'0' is no number from 1 on"),
         (["M", "--time", "30", "--", "a"], 2, "'30' should be a duration"),
-        (["M", "--submit", "--", "a"], 1, "sbatch is not on PATH: submit on a login node of local"),
+        # use D12.3 to 5
+        (["M", "--submit", "--", "missing.py"], 1, "there is no missing.py in "),
+        (["M", "--", "python"], 1, "say what python runs: train.py, or -m MODULE"),
+        (["M", "--", "srun", "a.py"], 1, "the script starts the ranks in the container and runs python: name its"),
+        (["M", "--", "torchrun", "a.py"], 1, "without 'torchrun'; --launcher torchrun makes it use torchrun"),
+        (["--site", "lumi", "PyTorch/2.2.0", "--", "a"], 1, "'PyTorch/2.2.0' is more than one container, name one of"),
+        (["M", "train.py"], 2, "ebsif job: error: unrecognized arguments: train.py (write -- before what is for the"),
+        (["M", "--submit", "--", __file__], 1, "sbatch is not on PATH: submit on a login node of local"),
     ],
 )
 def test_what_is_wrong_is_named(arguments, status, expected):
@@ -175,6 +182,40 @@ def test_what_is_wrong_is_named(arguments, status, expected):
     result = run(*arguments, PATH="/nowhere")
     assert (result.returncode, result.stdout) == (status, "")
     assert expected in result.stderr
+
+
+@pytest.mark.parametrize("words", [["python", "train.py"], ["/usr/bin/python3.12", "train.py"], ["train.py"]])
+def test_python_is_said_already(words):
+    """use D12.3: `-- python train.py` runs train.py, and the job is called train."""
+    text = script("local", program=words)
+    assert "conda-python-distributed train.py\n" in text
+    assert header(text)[0] == "--job-name=train"
+
+
+def test_a_container_is_named_as_everywhere():
+    """use D12.4: NAME/VERSION of the catalogue is its module; what is not found here is said, and written as it is."""
+    arguments = ["--site", "lumi", "--account", "A"]
+    result = run("PyTorch/2.7.0", *arguments, "--", __file__)
+    assert "\nmodule load PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-20250527\n" in result.stdout
+    assert result.stderr == ""
+    result = run("PyTrch/nonsense", *arguments, "--", "missing.py")
+    assert "\nmodule load PyTrch/nonsense\n" in result.stdout
+    assert "ebsif: no module PyTrch/nonsense is found here: the job fails unless" in result.stderr
+    assert "ebsif: there is no missing.py in " in result.stderr
+    # no file
+    assert "there is no" not in run("M", "--", "-W", "error", "-m", "package").stderr
+
+
+def test_days(tmp_path):
+    """use D12.5: a time limit as Slurm writes it, for PBS as well; a file that was written is named."""
+    for name, line in (("local", "--time=48:00:00"), ("derecho", "-l walltime=48:00:00")):
+        assert line in header(script(name, "--time", "2-00:00:00"))
+    durations = {"0-12": "12:00:00", "1-01:30": "25:30:00", "100:00:00": "100:00:00"}
+    assert {text: site.is_duration(text) for text in durations} == durations
+    path = tmp_path / "job.sh"
+    result = run("M", "-o", path, "--", __file__)
+    assert f"ebsif: wrote {path}; submit it with: sbatch {path}" in result.stderr
+    assert "wrote" not in run("M", "-q", "-o", path, "--", __file__).stderr
 
 
 def test_the_account(monkeypatch):
