@@ -408,7 +408,9 @@ def test_the_bill_of_materials_is_optional(tmp_path, base_image, works):
         (programs / name).chmod(0o755)
     site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), tmp_path / "layout")
     (site.sources / "example.sif").symlink_to(base_image)
-    easyconfig = site.easyconfig("easyblock = 'ContainerInstall'\nsources = ['example.sif']\n")
+    warning = "ROCm 5.1 is too old for the driver"
+    easyconfig = site.easyconfig(
+        f"easyblock = 'ContainerInstall'\nsources = ['example.sif']\nwarnings = ['{warning}']\n")
     # without the venv of the tests
     rest = [folder for folder in site.environment["PATH"].split(":") if folder != f"{sys.prefix}/bin"]
     result = site.eb(easyconfig, PYTHONPATH=packages if works else library, EB_PYTHON=programs / "python",
@@ -418,4 +420,6 @@ def test_the_bill_of_materials_is_optional(tmp_path, base_image, works):
     said = " ".join((result.stdout + result.stderr).split())
     assert said.count(warned) == (not works), said
     assert (root / "share/ebsif/sbom.cdx.json").exists() == works
-    assert site.bash("module load Example/1.0 && ls $SIF").stdout
+    # S001-17, tests: what the generator warns of is said at installation and in the help
+    assert f"WARNING: {warning}" in said
+    assert warning in site.bash("module load Example/1.0 && ls $SIF && module help Example/1.0 2>&1").stdout

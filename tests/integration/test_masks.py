@@ -80,6 +80,24 @@ def test_the_loader_takes_the_other_library(site):
     assert "libpcre2" not in maps
 
 
+def test_a_copy_in_a_wheel_gives_way(site, base_image, tmp_path):
+    """S000-11, tests: a wheel has a copy of a library, found by RPATH; masked, the loader takes that of the system."""
+    packages = "/opt/miniconda3/envs/pytorch/lib/python3.11/site-packages"
+    script = f"ls {packages}/numpy.libs/libquadmath-*; ldd {packages}/numpy/_core/_multiarray_umath.*.so"
+    plain = subprocess.run(["apptainer", "exec", base_image, "sh", "-c", script], capture_output=True, text=True,
+                           check=True).stdout
+    name = Path(plain.splitlines()[0]).name
+    assert f"numpy/_core/../../numpy.libs/{name} (" in plain
+    copy = subprocess.run(["apptainer", "exec", base_image, "cat", f"{packages}/numpy.libs/{name}"],
+                          capture_output=True, check=True).stdout
+    (tmp_path / name).write_bytes(copy)
+    masked(site, [f"{packages}/numpy.libs/libquadmath-*"], f"optional_binds = ['{tmp_path / name}:{LIBRARY}/{name}']\n")
+    linked = in_container(site, f"ldd {packages}/numpy/_core/_multiarray_umath.cpython-311-x86_64-linux-gnu.so").stdout
+    assert f"{name} => /lib/x86_64-linux-gnu/{name} (" in linked
+    maps = in_container(site, "python3 -c 'import numpy; print(open(\"/proc/self/maps\").read())'").stdout
+    assert {line.split()[-1] for line in maps.splitlines() if name in line} == {f"{LIBRARY}/{name}"}
+
+
 def test_masks_are_in_help_and_lock(site):
     """S000-12: a mask is listed in the help of the module and in the lock, with what it matched."""
     masked(site, {"/usr/bin/to[u]*": None, "/usr/bin/whoami": "/usr/bin/id"})

@@ -246,24 +246,33 @@ def test_a_local_wheel_is_reachable_and_in_the_lock(site, install, tmp_path):
     assert "local==1.0" in lock(site)["venv_packages"]
 
 
-def test_a_git_repository(site, install, tmp_path):
-    """S000-08: a git URL builds if git is in the image; without git the error says so."""
-    work = tmp_path / "work"
-    work.mkdir()
-    for file, text in project_files("fromgit", needs="json").items():
-        (work / file).write_text(text)
+def test_a_git_repository(site, install, packages, tmp_path):
+    """S000-08: a git URL with a submodule builds if git is in the image; without git the error says so."""
+    files = project_files("fromgit", needs="json")
+    # the build needs what is in the submodule, as that of PyTorch and apex does
+    files["pyproject.toml"] = files["pyproject.toml"].replace('["."]', '["part"]')
+    author = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "protocol.file.allow=always"]
+    # where the container sees it; pip binds what the requirement names
+    part = packages / "part.git"
     bare = tmp_path / "fromgit.git"
-    author = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
-    clone = ["clone", "-q", "--bare", ".", bare]
-    for command in (["init", "-q"], ["add", "."], [*author, "commit", "-qm", "x"], clone):
-        subprocess.run(["git", *command], cwd=work, check=True)
+    for repository, names in ((part, ["backend.py"]), (bare, ["pyproject.toml", "PKG-INFO"])):
+        work = tmp_path / f"work-{repository.name}"
+        work.mkdir()
+        for file in names:
+            (work / file).write_text(files[file])
+        submodule = [["submodule", "--quiet", "add", part, "part"]] if repository == bare else []
+        clone = ["clone", "-q", "--bare", ".", repository]
+        for command in (["init", "-q"], ["add", "."], *submodule, ["commit", "-qm", "x"], clone):
+            subprocess.run(["git", *author, *command], cwd=work, check=True)
     stages = [{"name": "git", "requirements": f"git+file://{bare}#egg=fromgit", "no_build_isolation": True}]
     stages[0]["env"] = {"PATH": "/user-software/venv/pytorch/bin"}
     result = install(stages, check=False)
     text = failed(result, site)
     assert "Stage 'git' has a requirement from a git repository, but git is missing in the image" in text
     assert "-m pip install" not in result.stdout
-    del stages[0]["env"]
+    # git takes submodules from files only if it's told to
+    stages[0]["env"] = {
+        "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "protocol.file.allow", "GIT_CONFIG_VALUE_0": "always"}
     install(stages)
     assert "fromgit==1.0" in lock(site)["venv_packages"]
 

@@ -60,6 +60,31 @@ def test_arguments_and_directory_pass_through(wrapped, arguments):
     assert result.stderr == ""
 
 
+WAYS = {
+    "exec": "singularity exec \"$SIF\" python find.py",
+    "shell": "echo 'python find.py' | singularity shell \"$SIF\"",
+    "start-shell": "start-shell -c 'python find.py'",
+    "wrapper": "python find.py",
+    "distributed run": "singularity exec \"$SIF\" conda-python-distributed find.py",
+}
+
+
+def test_packages_in_the_home_directory_are_not_used(wrapped, base_image, tmp_path):
+    """S002-41, tests: ~/.local has packages: no way to run Python sees them, that of the plain image does."""
+    folder = tmp_path / ".local/lib/python3.11/site-packages"
+    folder.mkdir(parents=True)
+    for name in ("only_there", "mytool", "numpy"):
+        (folder / f"{name}.py").write_text("raise SystemExit('shadow')\n")
+    (wrapped.work / "find.py").write_text(
+        "import importlib.util, mytool, numpy\nprint(importlib.util.find_spec('only_there'), mytool.__file__)\n")
+    python = ["/opt/miniconda3/envs/pytorch/bin/python3", "-c", "import only_there"]
+    plain = wrapped.run(["apptainer", "exec", base_image, *python], check=False, APPTAINER_HOME=tmp_path)
+    assert "shadow" in plain.stderr
+    for way, command in WAYS.items():
+        result = loaded(wrapped, command, check=False, APPTAINER_HOME=tmp_path)
+        assert re.match(r"None /user-software/venv/pytorch/lib/\S+/mytool.py$", result.stdout), (way, result)
+
+
 def test_input_and_status_pass_through(wrapped):
     """S002-24: standard input, standard error and exit status pass through unchanged; nothing is added."""
     code = "import sys; sys.stderr.write(sys.stdin.read().upper()); sys.exit(37)"

@@ -1,9 +1,12 @@
 """Stages and diagnosis, as texts."""
 
 import ast
+import contextlib
+import json
 import re
 import subprocess
 import sys
+import types
 
 import pytest
 from easybuild.easyblocks.generic.containerdiagnosis import ContainerDiagnosis
@@ -14,12 +17,14 @@ from easybuild.easyblocks.generic.containerpackages import (
     gpu_label,
     pip_version,
 )
-from easybuild.easyblocks.generic.containerpip import by_name, without_options
+from easybuild.easyblocks.generic.containerpip import ContainerPip, by_name, without_options
 from easybuild.easyblocks.generic.containerstage import ContainerStage
 from easybuild.tools.build_log import EasyBuildError
+from ebsif import catalogue, site
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 from support import CHECKOUT, CONTAINER_FILES
+from test_parameters import configuration  # noqa: F401
 
 
 def stage(**properties):
@@ -47,38 +52,58 @@ def test_properties_become_options_of_pip(properties, options):
     assert made.pip_options + made.pip_places == options
 
 
-def test_the_recipe_for_mpi4py():
-    """S003-04: mpi4py from source: MPICC=cc, --no-binary=mpi4py, --upgrade."""
-    made = stage(requirements="mpi4py", env={"MPICC": "cc"}, no_binary=["mpi4py"], options=["--upgrade"])
-    assert made.env == {"MPICC": "cc"}
-    assert made.pip_options == ["--no-binary", "mpi4py", "--upgrade"]
+class Recorder:
+    """What a stage needs of an easyblock; commands are noted, and nothing is run."""
+
+    venv_python = "/user-software/venv/x/bin/python"
+
+    def __init__(self, builddir):
+        self.builddir = str(builddir)
+        self.modules, self.calls = [], []
+
+    @contextlib.contextmanager
+    def modules_loaded(self, modules):
+        """Note the modules."""
+        self.modules = modules
+        yield {}
+
+    def packages(self, _):
+        """Only pip."""
+        return ContainerPackages(pip=("pip", "26.0", "/user-software/venv/x/lib"))
+
+    def activated(self, environment):
+        """Nothing more."""
+        return environment
+
+    def run_with_user_software(self, command, environment, **_):
+        """Note a command."""
+        self.calls.append((command, environment))
+        return types.SimpleNamespace(exit_code=0)
 
 
-def test_the_recipe_for_horovod():
-    """S003-05: Horovod: its variables and options, byte for byte."""
-    env = {
-        "CC": "cc", "CXX": "CC", "FC": "ftn", "HOROVOD_CPU_OPERATIONS": "MPI", "HOROVOD_WITH_MPI": "1",
-        "HOROVOD_WITH_TENSORFLOW": "0", "HOROVOD_WITH_PYTORCH": "1", "HOROVOD_WITH_MXNET": "0",
-    }
-    made = stage(
-        requirements=["horovod[pytorch]==0.28.1"], env=env, no_build_isolation=True, options=["--no-cache-dir"]
-    )
-    assert made.requirements == "horovod[pytorch]==0.28.1\n"
-    assert made.env == env
-    assert made.pip_options == ["--no-build-isolation", "--no-cache-dir"]
+RECIPE = json.loads((CHECKOUT / "tests/data/archer2-recipe.json").read_text())
 
 
-def test_the_recipe_for_packages_beside_torch():
-    """S003-08: no_deps and extra_index_url: torchaudio and torchvision can't bring a torch of their own."""
-    made = stage(requirements="torchaudio\ntorchvision", no_deps=True, extra_index_url=["https://example.org/cpu"])
-    assert made.pip_options == ["--no-deps"]
-    assert made.pip_places == ["--extra-index-url", "https://example.org/cpu"]
-
-
-def test_the_flags_of_a_source_build_are_variables_of_a_stage():
-    """S003-12: USE_DISTRIBUTED=1 and the like are the stage's env."""
-    env = {"USE_DISTRIBUTED": "1", "USE_CUDA": "0", "USE_ROCM": "0", "USE_MKL": "1", "MKL_THREADING": "SEQ"}
-    assert stage(requirements="torch", env=env).record["env"] == env
+@pytest.mark.parametrize("expected", RECIPE, ids=[one["stage"] for one in RECIPE])
+def test_pip_gets_what_the_recipe_of_the_site_says(tmp_path, expected):
+    """S003-04, S003-05, S003-08, S003-11, S003-12, tests: the shipped record against the recipe of the site."""
+    (record,) = catalogue.read(site.read("archer2"), site.SITES / "archer2")
+    (properties,) = [one for one in record.stages if one["name"] == expected["stage"]]
+    block = Recorder(tmp_path)
+    pip = ContainerPip(block, ContainerPackages(), {}, None)
+    pip.install(stage(**{**properties, "verify": []}), block.packages(None))
+    command, environment = next(call for call in block.calls if "install" in call[0])
+    settings, _, words = expected["command"].partition("pip install ")
+    for setting in settings.split():
+        name, value = setting.split("=")
+        assert (environment[f"APPTAINERENV_{name}"], environment[f"SINGULARITYENV_{name}"]) == (value, value)
+    names = [word for word in words.split() if not re.match("-|https:", word)]
+    asked = (tmp_path / "stages" / properties["name"].replace(" ", "_") / "requirements.txt").read_text().splitlines()
+    assert [package_name(line) for line in asked] == [package_name(name) for name in names]
+    assert not [name for name in names if "==" in name and name not in asked]
+    options = [part for word in words.split() if word not in names for part in word.split("=")]
+    assert not [option for option in options if option not in command], command
+    assert block.modules == expected.get("modules", block.modules)
 
 
 def test_the_order_is_that_of_the_list():
