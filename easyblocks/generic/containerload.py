@@ -56,6 +56,10 @@ MODULE_VARIABLES = ('CONTAINERROOT', 'CONTAINER_ENTRY_POINT', 'CONTAINER_MODULE'
 # The overlay with the masks, in an installation.
 MASKS = os.path.join('share', 'ebsif', 'masks.squashfs')
 
+# What can't be a wrapper: scripts of the host that begin with `#!/usr/bin/env bash`, and what eb runs, would be run in
+# the container.
+NEEDED_ON_HOST = ('apptainer', 'bash', 'env', 'sh', 'singularity')
+
 LISTS_OF_TEXTS = ('binds', 'conflicts', 'definition_files', 'image_dirs', 'optional_binds', 'warnings')
 
 
@@ -70,8 +74,8 @@ class ContainerLoad(ContainerReplace):
 
     SCRIPTS = ['bin/start-shell'] + ['share/ebsif/%s.bash' % name for name in ('common', 'inside', 'ready', 'run')]
     PYTHON_SCRIPTS = ['bin/list-packages', 'bin/make-venv', 'bin/extend-venv-activate', 'share/ebsif/make-venv.py',
-                      'share/ebsif/venv-wrapper', 'runscripts/conda-python-simple', 'runscripts/init-conda-venv',
-                      'runscripts/conda-python-distributed', 'runscripts/get-master',
+                      'share/ebsif/image-programs.py', 'share/ebsif/venv-wrapper', 'runscripts/conda-python-simple',
+                      'runscripts/init-conda-venv', 'runscripts/conda-python-distributed', 'runscripts/get-master',
                       'runscripts/list-packages']
     # installed under the names that 'script_names' has for them
     NAMED_SCRIPTS = ['bin/container-exec', 'bin/container-run', 'bin/container-runtime']
@@ -177,6 +181,11 @@ class ContainerLoad(ContainerReplace):
         if not all(isinstance(name, str) and re.match(r'[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z', name) for name in names):
             raise EasyBuildError("Easyconfig parameter 'wrappers' should be '%s' or a list of names of programs, "
                                  "found: %s", WRAPPERS_ALL, wrappers)
+        needed = [name for name in names if name in NEEDED_ON_HOST]
+        if needed:
+            raise EasyBuildError("Easyconfig parameter 'wrappers': '%s' would take the place of the host's, which "
+                                 "commands and job scripts need to get into the container. Leave it out; start-shell "
+                                 "is the shell of the container.", needed[0])
 
     def check_container_env(self):
         """Stop for values that don't arrive in the container as they are (Lmod 8.6, Environment Modules 5.2)."""

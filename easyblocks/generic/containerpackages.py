@@ -34,9 +34,12 @@ class ContainerPackages(dict):
     ----------
     python_path : str
         PYTHONPATH as the interpreter had it.
+    purelib : str
+        The directory in the container where pip would put packages for the interpreter.
     """
 
     python_path = ''
+    purelib = ''
 
     @classmethod
     def from_output(cls, text):
@@ -44,6 +47,7 @@ class ContainerPackages(dict):
         packages = cls()
         seen = ast.literal_eval(text)
         packages.python_path = seen['environment']['PYTHONPATH']
+        packages.purelib = seen['purelib']
         for name, version, directory in seen['packages']:
             # the first on sys.path is the one that is imported
             packages.setdefault(normal_name(name), (name, version, directory))

@@ -15,7 +15,8 @@ import re
 from easybuild.easyblocks.generic.containerdiagnosis import ContainerDiagnosis
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall, container_files, program_for_image
 from easybuild.easyblocks.generic.containerlint import ContainerLint
-from easybuild.easyblocks.generic.containerload import INIT_NONE, PLACE_VARIABLE, module_container_variable
+from easybuild.easyblocks.generic.containerload import INIT_NONE, NEEDED_ON_HOST, PLACE_VARIABLE
+from easybuild.easyblocks.generic.containerload import module_container_variable
 from easybuild.easyblocks.generic.containerlock import ContainerLock
 from easybuild.easyblocks.generic.containerpackages import USER_SOFTWARE, ContainerPackages, normal_name, pip_version
 from easybuild.easyblocks.generic.containerpip import ContainerPip
@@ -47,6 +48,9 @@ MAKE_VENV = 'python3 -m venv --without-pip --system-site-packages "$1" && exec "
 MAKE_VENV_WITH_ENSUREPIP = 'python3 -m venv --clear --without-pip "$1" && ' \
     'exec "$1/bin/python3" -Im ensurepip --upgrade --default-pip'
 NO_PIP_TO_COPY = 3
+
+# Prints the names of the programs in a directory. For sh.
+PROGRAMS = 'for path in "$1"/*; do if [ -f "$path" ] && [ -x "$path" ]; then printf "%s\\n" "${path##*/}"; fi; done'
 
 
 class ContainerVenv(ContainerInstall):
@@ -280,16 +284,17 @@ class ContainerVenv(ContainerInstall):
             diagnosis = ContainerDiagnosis(result.output, '')
             raise EasyBuildError("The venv can't be made in the container%s. It said: %s",
                                  ': ' + diagnosis.text if diagnosis.text else '', result.output[-1000:])
-        (lib,) = glob.glob(os.path.join(self.user_software, 'venv', self.venv_name, 'lib', 'python3*'))
-        folder = os.path.join(lib, 'site-packages')
-        for path in sorted(glob.glob(os.path.join(container_files(), 'site-packages', 'ebsif_*'))):
+        packages = self.packages(self.venv_python)
+        # where this Python looks, whatever it is called there (lib64, python3.14t)
+        folder = os.path.join(self.user_software, os.path.relpath(packages.purelib, USER_SOFTWARE))
+        for path in sorted(glob.glob(os.path.join(glob.escape(container_files()), 'site-packages', 'ebsif_*'))):
             copy_file(path, os.path.join(folder, os.path.basename(path)))
         if image_packages.python_path:
             # Python looks there before it looks into the venv; an upgrade in the venv would not be used
-            path = [os.path.join(self.venv, 'lib', os.path.basename(lib), 'site-packages'), image_packages.python_path]
-            self.lock['venv_environment'] = {'PYTHONPATH': ':'.join(path)}
+            self.lock['venv_environment'] = {
+                'PYTHONPATH': ':'.join([packages.purelib, image_packages.python_path])}
+            packages = self.packages(self.venv_python)
 
-        packages = self.packages(self.venv_python)
         unseen = [name for name in image_packages if name not in packages]
         if unseen:
             lines = nub(image_packages[name][2] for name in unseen)
@@ -301,6 +306,9 @@ class ContainerVenv(ContainerInstall):
                                  "install them again. Nothing was installed.", len(unseen), len(image_packages),
                                  ', '.join(unseen[:5]), ', ...' if len(unseen) > 5 else '')
         trace_msg("the venv sees all %d packages of the image" % len(image_packages))
+        programs = self.run_with_user_software([self.venv_python, '-'], stdin=program_for_image('image-programs.py'),
+                                               hidden=True, split_stderr=True).output.split()
+        trace_msg("programs of the image that run in the venv: %d" % len(programs))
         return packages
 
     def activated(self, environment):
@@ -387,9 +395,15 @@ class ContainerVenv(ContainerInstall):
         super().install_additions()
 
     def programs(self):
-        """The programs of the venv, those for activating it by hand left out (list of str)."""
-        folder = os.path.join(self.user_software, 'venv', self.venv_name, 'bin')
-        return [name for name in os.listdir(folder) if not name.lower().startswith('activate')]
+        """
+        The programs of the venv, with those of the image that run in it (list of str).
+
+        Those for activating it by hand are left out, and what can't be a wrapper. The container tells which files are
+        programs: on the host the links to the image's Python lead nowhere.
+        """
+        names = self.run_with_user_software(['sh', '-c', PROGRAMS, 'sh', os.path.join(self.venv, 'bin')],
+                                            hidden=True, split_stderr=True).output.splitlines()
+        return [name for name in names if not name.lower().startswith('activate') and name not in NEEDED_ON_HOST]
 
     def run_installed(self, command, **kwargs):
         """Run a command in the container with the venv active."""

@@ -162,6 +162,12 @@ def test_the_wrappers_in_the_container(wrapped):
     result = loaded(wrapped, f"singularity exec -B '{wrapped.prefix}' '{other}' '{root}/bin/python' -V", check=False)
     assert result.returncode == 1
     assert "this is another container" in result.stderr
+    # defects D6: the same image, started by another path
+    link = wrapped.sources / "link.sif"
+    if not link.exists():
+        link.symlink_to(root / "example.sif")
+    bind = f"singularity exec -B '{wrapped.prefix}' '{link}'"
+    assert loaded(wrapped, f"{bind} '{root}/bin/python' -c 'import sys; print(sys.prefix)'").stdout == output
 
 
 def test_binds_and_variables_of_the_users_are_respected(wrapped, tmp_path):
@@ -258,6 +264,8 @@ def test_the_gpu_is_used_where_there_is_one(site, wheels, tmp_path):
         ("['no-such-program']", "the container has no program named 'no-such-program'"),
         ("['../escape']", "should be 'all' or a list of names"),
         ("'python'", "should be 'all' or a list of names"),
+        # use D12.11
+        ("['git', 'bash']", "'bash' would take the place of the host's"),
         ("['start-shell']", "'start-shell' is a command of the module itself"),
     ],
 )

@@ -12,6 +12,7 @@ import os
 import shutil
 import struct
 import sys
+import sysconfig
 
 NOT_HERE = 3
 # --report is from 22.2 on
@@ -63,10 +64,14 @@ def main():
     wanted = [file for file in files if file.name != "RECORD"]
     # distributions take pip apart (pip/_vendor/__init__.py says so), and move it
     vendored = [file for file in wanted if file.parts[:2] == ("pip", "_vendor")]
-    if version < OLDEST or len(vendored) < 50 or not all(os.path.isfile(str(file.locate())) for file in wanted):
+    # not from there: the list of files may leave itself out
+    info = [file.parent for file in wanted if file.name == "METADATA"]
+    complete = info and len(vendored) >= 50 and all(os.path.isfile(str(file.locate())) for file in wanted)
+    if version < OLDEST or not complete:
         return NOT_HERE
 
-    library = os.path.join(sys.prefix, "lib", "python%d.%d" % sys.version_info[:2], "site-packages")
+    # lib/python3.14t for one without a global lock
+    library = sysconfig.get_path("purelib")
     records = []
     for file in wanted:
         copy(str(file.locate()), os.path.join(library, str(file)), int(sys.argv[1]))
@@ -77,9 +82,9 @@ def main():
             script.write(SCRIPT.format(python=os.path.join(sys.prefix, "bin", "python3")))
         os.chmod(path, 0o755)
         records.append(os.path.relpath(path, library))
-    record = next(file for file in files if file.name == "RECORD")
-    with open(os.path.join(library, str(record)), "w") as lines:
-        lines.writelines("%s,,\n" % path for path in records + [str(record)])
+    record = str(info[0] / "RECORD")
+    with open(os.path.join(library, record), "w") as lines:
+        lines.writelines("%s,,\n" % path for path in records + [record])
     return 0
 
 

@@ -5,8 +5,10 @@ root=${root:?}
 # shellcheck source=common.bash
 source "$root/share/ebsif/common.bash"
 name=${0##*/}
-[[ -n "${SIF:-}" && "${APPTAINER_CONTAINER:-${SINGULARITY_CONTAINER:-}}" == "$SIF" ]] || refuse 1 \
-    "this is another container (${APPTAINER_CONTAINER:-${SINGULARITY_CONTAINER:-unknown}}), and no container can be started in it: leave it first"
+container=${APPTAINER_CONTAINER:-${SINGULARITY_CONTAINER:-unknown}}
+# the text as well: the image itself need not be seen in the container
+[[ -n "${SIF:-}" && ("$container" == "$SIF" || "$container" -ef "$SIF") ]] || refuse 1 \
+    "this is another container ($container), and no container can be started in it: leave it first"
 IFS=:
 for folder in $PATH; do
     if [[ -x "$folder/$name" && ! "$folder" -ef "$root/bin" ]]; then

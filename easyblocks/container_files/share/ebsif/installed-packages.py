@@ -5,6 +5,7 @@ Run in an image: what this interpreter is and sees, as a Python literal (python3
 """
 import os
 import sys
+import sysconfig
 
 # what a venv, pip and the work on both need; distributions have some of them in packages of their own
 MODULES = ('importlib.metadata', 'json', 'venv', 'ensurepip', 'pip')
@@ -44,6 +45,7 @@ print(ascii({
     'executable': sys.executable,
     'prefix': sys.prefix,
     'base_prefix': sys.base_prefix,
+    'purelib': sysconfig.get_path('purelib'),
     'environment': {name: os.environ.get(name, '') for name in ('CONDA_PREFIX', 'VIRTUAL_ENV', 'PYTHONPATH')},
     'modules': modules,
     'packages': packages() if {'importlib.metadata', 'json'} <= set(modules) else [],

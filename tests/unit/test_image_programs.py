@@ -1,0 +1,201 @@
+"""What is run by the Python of a new venv, with the Python of the tests: image-programs.py and copy-pip.py."""
+
+import shutil
+import subprocess
+import sys
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from support import CONTAINER_FILES
+
+COPY_PIP = CONTAINER_FILES / "share/ebsif/copy-pip.py"
+PROGRAM = CONTAINER_FILES / "share/ebsif/image-programs.py"
+# what every program prints: which Python, what it was told, what it is, and where its siblings are looked for
+TELL = (
+    "import os, sys\n"
+    "def main():\n    print(sys.prefix, *sys.argv[1:], sys.flags.ignore_environment)\n"
+)
+SCRIPT = "{first}\n" + TELL + "if __name__ == '__main__':\n    print(__file__, sys.argv[0], sys.path[0])\n    main()\n"
+SPAWN = """#!{python}
+import multiprocessing, sys
+
+def where(number):
+    return sys.prefix
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.map(where, [1])[0])
+"""
+
+
+def make_venv(path, sees=None):
+    """Make a venv, which sees the packages of another one."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", path], check=True)
+    (packages,) = path.glob("lib/python*/site-packages")
+    if sees:
+        (packages / "image.pth").write_text("".join(f"{path}\n" for path in sees.glob("lib/python*/site-packages")))
+    return packages
+
+
+def add_package(packages, name, entry_points="", record="", module=TELL):
+    """Put a package into a directory of packages, as pip leaves it."""
+    (packages / f"{name}.py").write_text(module)
+    info = packages / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(entry_points)
+    (info / "RECORD").write_text(record)
+
+
+def add_program(path, text, mode=0o755):
+    """Write a program."""
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_text(text)
+    path.chmod(mode)
+
+
+class Place:
+    """An image's environment, itself a venv, with programs of all kinds; and a venv on top of it."""
+
+    def __init__(self, folder):
+        self.image = folder / "image"
+        self.venv = folder / "the venv"
+        packages = make_venv(self.image)
+        bin_ = self.image / "bin"
+        python = bin_ / "python"
+        add_package(
+            packages, "tool", record="../../../bin/recorded,,\n../../../elsewhere/bin/far,,\n",
+            entry_points="[console_scripts]\ntool = tool:main\nno-file=tool:main [extra]\ncompiled = tool:main\n"
+                         "pip3.99 = tool:main\n[gui_scripts]\nwindow = tool:main\n",
+        )
+        add_package(packages, "broken", entry_points="[console_scripts]\nnothing\n")
+        (packages / "empty-1.0.dist-info").mkdir()
+        add_program(bin_ / "tool", f"#!{python}\nfrom tool import main\nmain()\n")
+        firsts = {
+            "plain": f"#!{python}", "third": f"#! {python}3 -E", "env": "#!/usr/bin/env python3",
+            "split": "#!/usr/bin/env -S python3 -E", "recorded": f"#!{python}", "../elsewhere/bin/far": f"#!{python}",
+            "long": f"#!/bin/sh\n'''exec' \"{python}\" -E \"$0\" \"$@\"\n' '''",
+            "relocatable": "#!/bin/sh\n'''exec' \"$(dirname -- \"$(realpath -- \"$0\")\")\"/'python3' "
+                           "\"$0\" \"$@\"\n' '''",
+        }
+        self.scripts = {Path(name).name for name in firsts}
+        for name, first in firsts.items():
+            add_program(bin_ / name, SCRIPT.format(first=first))
+        add_program(bin_ / "spawn", SPAWN.format(python=python))
+        # what is not to be touched
+        other = folder / "other"
+        make_venv(other)
+        add_program(bin_ / "shell", "#!/bin/sh\necho shell\n")
+        add_program(bin_ / "compiled", "\x7fELF")
+        add_program(bin_ / "empty", "")
+        add_program(bin_ / "conda", SCRIPT.format(first=f"#!{other}/bin/python"))
+        add_program(bin_ / "perl", "#!/usr/bin/env perl\n")
+        add_program(bin_ / "data", SCRIPT.format(first=f"#!{python}"), 0o644)
+        for name in ("pip", "pip3", "python3-config", "activate"):
+            add_program(bin_ / name, SCRIPT.format(first=f"#!{python}"))
+        (bin_ / "__pycache__").mkdir()
+        make_venv(self.venv, sees=self.image)
+        add_program(self.venv / "bin" / "recorded", "mine\n")
+
+    def make(self, venv, path):
+        """Run the program with the Python of a venv; the result are the names and texts of what it wrote."""
+        before = {path.name for path in (venv / "bin").iterdir()}
+        path = ":".join(str(folder) for folder in [*path, "/usr/bin", "/bin"])
+        result = subprocess.run([venv / "bin/python", "-"], input=PROGRAM.read_text(), env={"PATH": path},
+                                capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr
+        new = {path.name: path.read_text() for path in (venv / "bin").iterdir() if path.name not in before}
+        assert sorted(new) == result.stdout.split()
+        return new
+
+
+def run(path, *arguments):
+    """Run a program and return its lines."""
+    environment = {"PATH": f"{path.parent}:/usr/bin:/bin"}
+    return subprocess.run([path, *arguments], env=environment, capture_output=True, text=True, check=True,
+                          cwd="/").stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    place = Place(tmp_path_factory.mktemp("programs"))
+    place.made = place.make(place.venv, [place.venv / "bin", place.image / "bin"])
+    return place
+
+
+def test_every_python_program_of_the_image_has_one(place):
+    """use D1, G-01: entry points and Python scripts; nothing for other programs, other Pythons, pip, Python itself."""
+    own = {"tool", "no-file", "window", "spawn", *place.scripts} - {"recorded"}
+    assert own <= set(place.made)
+    # there are also those of the Python of the tests
+    assert {name for name in place.made if (place.image / "bin" / name).exists()} == own - {"no-file", "window", "far"}
+    assert (place.venv / "bin/recorded").read_text() == "mine\n"
+    assert not [name for name in place.made if name.startswith("pip") or name.endswith("-config")]
+
+
+def test_they_run_the_python_of_the_venv(place):
+    """use D1, G-01: entry points as pip writes them, also below a directory with a blank; processes they start, too."""
+    for name in ("tool", "no-file", "window"):
+        assert run(place.venv / "bin" / name, "a b", "*") == [f"{place.venv} a b * 0"]
+    assert run(place.venv / "bin/spawn") == [str(place.venv)]
+
+
+def test_a_script_is_that_very_file(place):
+    """use D1, G-01: a script's name, file and search path are its own, the options of its first line in force."""
+    for name in place.scripts - {"recorded"}:
+        file = place.image / "bin" / name if name != "far" else place.image / "elsewhere/bin/far"
+        told, last = run(place.venv / "bin" / name, "x y")
+        assert told == f"{file} {file} {file.parent}"
+        assert last == f"{place.venv} x y {int(name in ('third', 'split', 'long'))}"
+
+
+def test_a_venv_on_top_of_the_venv(place, tmp_path):
+    """use D1, G-01: programs of both; those that run the lower venv's Python are made to run the upper one's."""
+    (packages,) = place.venv.glob("lib/python*/site-packages")
+    if not (packages / "mine.py").exists():
+        add_package(packages, "mine", entry_points="[console_scripts]\nmine = mine:main\n")
+    long = tmp_path / ("d" * 120)
+    top = make_venv(long, sees=place.venv)
+    with (top / "image.pth").open("a") as lines:
+        lines.writelines(f"{path}\n" for path in place.image.glob("lib/python*/site-packages"))
+    made = place.make(long, [place.venv / "bin", place.image / "bin"])
+    assert {"mine", "tool", "spawn", *place.scripts} - {"recorded"} <= set(made)
+    for name in ("mine", "tool"):
+        assert run(long / "bin" / name, "x") == [f"{long} x 0"]
+    told, last = run(long / "bin/third", "x")
+    assert (told.split()[0], last) == (str(place.image / "bin/third"), f"{long} x 1")
+
+
+def test_again_it_changes_nothing(place):
+    """What is there stays, and the bytes are the same wherever they were made."""
+    assert place.make(place.venv, [place.image / "bin"]) == {}
+    for path in place.made:
+        (place.venv / "bin" / path).unlink()
+    assert place.make(place.venv, [place.image / "bin"]) == place.made
+
+
+def test_pip_that_does_not_list_its_list(tmp_path):
+    """defects B16: pip whose RECORD leaves RECORD out is copied; without metadata the venv gets ensurepip's (3)."""
+    image, venv = make_venv(tmp_path / "image"), tmp_path / "venv"
+    packages = make_venv(venv, sees=tmp_path / "image")
+    pip = distribution("pip")
+    info = image / f"pip-{pip.version}.dist-info"
+    shutil.copytree(pip.locate_file("pip"), image / "pip", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(pip.locate_file(info.name), info)
+    # ensurepip installs that as well with an old Python
+    (image / "setuptools-1.0.dist-info").mkdir()
+    (image / "setuptools-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: setuptools\nVersion: 1.0\n")
+    lines = [line for line in (info / "RECORD").read_text().splitlines(keepends=True) if "/RECORD," not in line]
+
+    def copy():
+        command = [venv / "bin/python", "-I", "-", "315532800"]
+        return subprocess.run(command, input=COPY_PIP.read_text(), text=True, check=False).returncode
+
+    (info / "RECORD").write_text("".join(line for line in lines if "/METADATA," not in line))
+    assert copy() == 3
+    (info / "RECORD").write_text("".join(lines))
+    assert copy() == 0
+    assert f"{info.name}/RECORD,,\n" in (packages / info.name / "RECORD").read_text()
+    version = subprocess.run([venv / "bin/pip", "--version"], capture_output=True, text=True, check=True).stdout
+    assert str(packages) in version
