@@ -30,8 +30,9 @@ if __name__ == "__main__":
 
 
 def make_venv(path, sees=None):
-    """Make a venv, which sees the packages of another one."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", path], check=True)
+    """Make a venv, which sees the packages of another one, or no others."""
+    options = ["--without-pip", *(["--system-site-packages"] if sees else [])]
+    subprocess.run([sys.executable, "-m", "venv", *options, path], check=True)
     (packages,) = path.glob("lib/python*/site-packages")
     if sees:
         (packages / "image.pth").write_text("".join(f"{path}\n" for path in sees.glob("lib/python*/site-packages")))
@@ -90,6 +91,7 @@ class Place:
         add_program(bin_ / "compiled", "\x7fELF")
         add_program(bin_ / "empty", "")
         add_program(bin_ / "conda", SCRIPT.format(first=f"#!{other}/bin/python"))
+        add_program(bin_ / "beneath", SCRIPT.format(first=f"#!{Path(sys.executable).resolve()}"))
         add_program(bin_ / "perl", "#!/usr/bin/env perl\n")
         add_program(bin_ / "data", SCRIPT.format(first=f"#!{python}"), 0o644)
         for name in ("pip", "pip3", "python3-config", "activate"):
@@ -128,7 +130,7 @@ def test_every_python_program_of_the_image_has_one(place):
     """use D1, G-01: entry points and Python scripts; nothing for other programs, other Pythons, pip, Python itself."""
     own = {"tool", "no-file", "window", "spawn", *place.scripts} - {"recorded"}
     assert own <= set(place.made)
-    # there are also those of the Python of the tests
+    # nothing for the Python beneath the image's venv, whose packages that does not see
     assert {name for name in place.made if (place.image / "bin" / name).exists()} == own - {"no-file", "window", "far"}
     assert (place.venv / "bin/recorded").read_text() == "mine\n"
     assert not [name for name in place.made if name.startswith("pip") or name.endswith("-config")]

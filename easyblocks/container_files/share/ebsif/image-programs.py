@@ -38,13 +38,20 @@ def environments():
             if os.path.isfile(os.path.join(prefix, "pyvenv.cfg")) and prefix != os.path.realpath(sys.prefix)]
 
 
+def is_isolated(prefix):
+    """Tell whether a venv does not see the packages of the Python that it was made from."""
+    with open(os.path.join(prefix, "pyvenv.cfg")) as lines:
+        return not re.search(r"^include-system-site-packages\s*=\s*true", lines.read(), re.MULTILINE | re.IGNORECASE)
+
+
 def is_ours(interpreter):
     """Tell whether an interpreter is the one beneath the venv, or that of a venv beneath it."""
     prefix = os.path.dirname(os.path.dirname(interpreter))
     if os.path.isfile(os.path.join(prefix, "pyvenv.cfg")):
         return os.path.realpath(prefix) in environments()
     # not the same inode: Conda's environments have hard links to one file
-    return os.path.realpath(interpreter) == os.path.realpath(sys.executable)
+    return os.path.realpath(interpreter) == os.path.realpath(sys.executable) and \
+        not any(is_isolated(path) for path in environments())
 
 
 def folders():
