@@ -44,13 +44,14 @@ class Proposal:
 
 
 def as_yaml(value):
-    """Return a text, a table of texts, or True, as YAML in a line."""
+    """Return a text, a number, a list or table of them, or True, as YAML in a line."""
     if value is True:
         return "true"
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(as_yaml, value)) + "]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {as_yaml(item)}" for key, item in value.items()) + "}"
+    value = str(value)
     plain = re.fullmatch(r"[A-Za-z0-9/][A-Za-z0-9_./+-]*", value) and value not in ("true", "false", "null")
     return value if plain else "'" + value.replace("'", "''") + "'"
 

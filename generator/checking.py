@@ -155,7 +155,7 @@ def check_line(container, stage, line, finding):
         elif there and short(there) != short(version if built == "rocm" else f"{version[:-1]}.{version[-1]}"):
             yield finding(WARNING, f"stage '{stage}': {line} is for {built} {version}, the image has {built} {there}")
     rocm = container.components.get("rocm")
-    if re.match(r"bitsandbytes\b", line) and rocm and tuple(map(int, short(rocm).split("."))) < (6, 1):
+    if re.match(r"bitsandbytes\b", line) and rocm and easyconfig.in_numbers(rocm) < (6, 1):
         yield finding(ERROR, f"stage '{stage}': bitsandbytes works from ROCm 6.1 on, and the image has {rocm}")
     if not re.search(r"===?|@|\.whl\b|^-|^\.?/", line):
         yield finding(WARNING, f"stage '{stage}': {line} is not pinned (==): another day brings another version")

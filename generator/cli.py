@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import os
+import signal
 import sys
 
 from ebsif import output, version
@@ -110,7 +111,8 @@ def main(arguments=None):
     Returns
     -------
     int
-        The exit status: 0, 1 for a failure, 2 for wrong use (argparse exits with it), 130 after Ctrl-C.
+        The exit status: 0, 1 for a failure, 2 for wrong use (argparse exits with it), 130 after Ctrl-C, 141 if nobody
+        reads the output any more; commands that compare have 1 for a difference and 2 for a failure, as diff(1).
     """
     check_python(sys.version_info[:2])
     if "_ARGCOMPLETE" in os.environ:
@@ -118,24 +120,41 @@ def main(arguments=None):
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     # what follows -- is for the program that a command runs
     end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = argparse.Namespace()
     try:
-        parser = build_parser(arguments[:end])
-        options, unknown = parser.parse_known_args(arguments[:end])
-        options.more = arguments[end + 1 :]
-        if not options.takes_more:
-            unknown += options.more
-        if unknown:
-            way = " (write -- before what is for the program)" if options.takes_more else ""
-            options.parser.error(f"unrecognized arguments: {' '.join(unknown)}{way}")
-        output.set_level(output.VERBOSE if options.verbose else output.QUIET if options.quiet else output.NORMAL)
-        if options.no_color:
-            os.environ["NO_COLOR"] = "1"
-        return options.run(options)
+        return flushed(run, arguments[:end], arguments[end + 1 :], options)
+    except BrokenPipeError:
+        # who reads has had enough (head); Python would complain at the end once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except (EbsifError, OSError) as error:
         print(f"ebsif: {error}", file=sys.stderr)
-        return EXIT_FAILURE
+        return getattr(options, "trouble", EXIT_FAILURE)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+
+
+def flushed(function, *arguments):
+    """Call a function; what it prints reaches whoever reads it, or that fails, before this returns or raises."""
+    try:
+        return function(*arguments)
+    finally:
+        sys.stdout.flush()
+
+
+def run(arguments, more, options):
+    """Parse arguments into options, do what they say with what follows --, and return the exit status."""
+    _, unknown = build_parser(arguments).parse_known_args(arguments, options)
+    options.more = more
+    if not options.takes_more:
+        unknown += more
+    if unknown:
+        way = " (write -- before what is for the program)" if options.takes_more else ""
+        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}{way}")
+    output.set_level(output.VERBOSE if options.verbose else output.QUIET if options.quiet else output.NORMAL)
+    if options.no_color:
+        os.environ["NO_COLOR"] = "1"
+    return options.run(options)
 
 
 if __name__ == "__main__":

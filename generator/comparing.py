@@ -59,7 +59,8 @@ def of_installation(path):
 
 def of_parameters(values):
     """Return what the parameters of an easyconfig say (dict of dict)."""
-    known = {"image": {"file": Path(values["sources"][0]).name} if values.get("sources") else {}}
+    names = eb.source_names(values.get("sources") or [])
+    known = {"image": {"file": Path(names[0]).name} if names else {}}
     known["bind"] = {}
     for name in BIND_PARAMETERS:
         for bind in values.get(name) or []:

@@ -90,7 +90,9 @@ def find_user_packages():
     root = os.environ.get("CONTAINERROOT")
     image = lock.pins(lock.read(root).get("image_packages", [])) if root else {}
     for folder in sorted(Path.home().glob(".local/lib/python3*/site-packages")):
-        packages = {found.metadata["Name"]: found.version for found in distributions(path=[str(folder)])}
+        # what pip has begun to remove (~umpy) has no metadata, for Python 3.14 None
+        known = [found for found in distributions(path=[str(folder)]) if found.metadata and found.metadata["Name"]]
+        packages = {found.metadata["Name"]: found.version for found in known}
         if packages:
             text = f"{folder}: " + ", ".join(f"{name} {version}" for name, version in sorted(packages.items()))
             shadows = sorted(name for name in packages if name.lower() in {other.lower() for other in image})

@@ -53,16 +53,24 @@ def pages(containers):
     Parameters
     ----------
     containers : list of Container
-        All of a site, of one name in the order of the catalogue, which is that of their history.
+        All of a site.
     """
-    made, named = [], {}
-    for container in containers:
+    earlier, named = {}, {}
+    for container in sorted(containers, key=in_history):
         before = named.setdefault(container.name, [])
-        earlier = next((one for one in reversed(before) if one.file_name != container.file_name), None)
-        changes = lock.differences("", selection.inside(earlier), selection.inside(container)) if earlier else []
-        made.append(Page(container, earlier, changes))
+        earlier[container] = next((one for one in reversed(before) if one.file_name != container.file_name), None)
         before.append(container)
-    return made
+    return [Page(one, earlier[one], changes(earlier[one], one)) for one in containers]
+
+
+def changes(earlier, container):
+    """Return what is in a container and not in the one before it, or in another version (list of lock.Change)."""
+    return lock.differences("", selection.inside(earlier), selection.inside(container)) if earlier else []
+
+
+def in_history(container):
+    """Return what sorts containers by when they were made; those that don't say come first, by version."""
+    return container.date or "", in_order(container.version)
 
 
 def build(sites, directory):
@@ -94,9 +102,15 @@ def build(sites, directory):
         number = write_sources(sites, source)
         run_sphinx(source, made, Path(work) / "doctrees")
         (made / MARKER).write_text("Made by ebsif docs, which replaces this directory as a whole.\n", encoding="utf-8")
+        earlier = Path(work) / "earlier"
         if directory.exists():
-            directory.rename(Path(work) / "earlier")
-        made.rename(directory)
+            directory.rename(earlier)
+        try:
+            made.rename(directory)
+        except OSError:
+            if earlier.exists():
+                earlier.rename(directory)
+            raise
     return number
 
 

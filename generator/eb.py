@@ -213,6 +213,12 @@ def installations(name):
     return Path(install_path()) / name
 
 
+def source_names(sources):
+    """Return the names of sources (list of str), each a text or, as EasyBuild has it as well, a table."""
+    names = [source.get("filename") if isinstance(source, dict) else source for source in sources]
+    return [name for name in names if isinstance(name, str)]
+
+
 def place_of(path):
     """Return where the module of an easyconfig is, or would be (Place)."""
     from easybuild.framework.easyconfig.easyconfig import ActiveMNS

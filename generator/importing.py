@@ -114,7 +114,7 @@ def templates_filled(value, values):
 
 def read_sources(values, found, record):
     """Take the image and the definition file."""
-    names = [source["filename"] if isinstance(source, dict) else source for source in values["sources"]]
+    names = eb.source_names(values["sources"])
     images = [Path(name).name for name in names if name.endswith((".sif", ".simg"))]
     if not images:
         raise ImportingError(f"{found.path}: none of the sources is an image (*.sif)")

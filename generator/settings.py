@@ -70,12 +70,20 @@ def read(options):
     path = configuration_path()
     configured = validate(Configuration, load(path), path) if path.is_file() else Configuration()
     # relative paths are beside the file
-    more = [path.parent / Path(name).expanduser() for name in configured.catalogues]
+    more = [beside(path, name) for name in configured.catalogues]
     directories = [*options.catalogue, *more]
     for directory in directories:
         if not directory.is_dir():
             raise site.SiteError(f"the catalogue {directory} is no directory")
     output = getattr(options, "easyconfigs", None) or (
-        path.parent / Path(configured.output).expanduser() if configured.output else Path("easyconfigs"))
+        beside(path, configured.output) if configured.output else Path("easyconfigs"))
     name = options.site or os.environ.get(site.SITE_VARIABLE) or configured.site
     return Settings(name, (*directories, site.SITES), output)
+
+
+def beside(path, name):
+    """Return a path (Path) that a configuration file names: relative to the file, with ~ filled in."""
+    try:
+        return path.parent / Path(name).expanduser()
+    except RuntimeError as error:
+        raise site.SiteError(f"{path}: {name}: {error}") from None

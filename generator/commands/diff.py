@@ -1,7 +1,7 @@
 """Compare two containers, installed or in the catalogue: image, components, packages, binds, variables.
 
-Exit status 0 if they are alike, 1 if they differ. What is known of only one of them is left out: the catalogue does not
-know every package, an installation does.
+Exit status 0 if they are alike, 1 if they differ, 2 if one can't be read. What is known of only one of them is left
+out: the catalogue does not know every package, an installation does.
 """
 
 from ebsif import comparing, settings
@@ -20,6 +20,7 @@ def configure(parser):
     parser.add_argument("before", metavar="A", help="NAME/VERSION, an installation directory, or an easyconfig")
     parser.add_argument("after", metavar="B", help="the other one")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(trouble=2)
 
 
 def run(options):

@@ -31,12 +31,12 @@ def run(options):
     containers = [one for name in names for one in settled.containers(settled.site(name))]
     if options.names:
         containers = list(dict.fromkeys(one for name in options.names for one in catalogue.find(containers, name)))
-    hidden = 0
-    if not (options.archived or options.names):
-        hidden = len(containers)
-        containers = [one for one in containers if not one.archived]
-        hidden -= len(containers)
     containers = [one for one in containers if all(selection.has(one, wanted) for wanted in wishes)]
+    hidden = 0
+    # who names a version means that one
+    if not (options.archived or any("/" in name for name in options.names)):
+        hidden = sum(1 for one in containers if one.archived)
+        containers = [one for one in containers if not one.archived]
     if options.json:
         print(json.dumps([as_data(one) for one in containers], indent=2))
         return 0
@@ -52,8 +52,9 @@ def run(options):
 
 
 def shown(container):
-    """Return the components of a container in a line (str)."""
-    return ", ".join(f"{name} {version}" for name, version in container.components.items())
+    """Return the components of a container in a line (str), after a word on one that is no longer recommended."""
+    inside = ", ".join(f"{name} {version}" for name, version in container.components.items())
+    return f"(archived) {inside}".rstrip() if container.archived else inside
 
 
 def as_data(container):

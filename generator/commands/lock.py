@@ -20,13 +20,13 @@ def configure(parser):
     diff = actions.add_parser(
         "diff", help="compare two installations or lock files",
         description="Compare image, packages, stages and local files of two installations. Exit status 0 if they are "
-        "alike, 1 if they differ or one can't be read.",
+        "alike, 1 if they differ, 2 if one can't be read.",
         epilog=f"examples:\n{EXAMPLES}", formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     diff.add_argument("before", metavar="A", help="an installation directory (CONTAINERROOT) or a lock file")
     diff.add_argument("after", metavar="B", help="the other one")
     diff.add_argument("--json", action="store_true", help="print the differences as a JSON list")
-    diff.set_defaults(act=run_diff)
+    diff.set_defaults(act=run_diff, trouble=2)
     sbom = actions.add_parser(
         "sbom", help="write the software bill of materials of an installation",
         description="Write the software bill of materials of an installation, in CycloneDX JSON.",

@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
-from ebsif import catalogue, checking, document, easyconfig, rendering, schema, selection, site
+from ebsif import catalogue, checking, document, documenting, easyconfig, rendering, schema, selection, site
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -296,6 +296,38 @@ def test_only_what_changed_is_written(read, tmp_path):
     assert not [path for path in output.rglob("*") if path.name.startswith(".")]
 
 
+def test_the_container_before_is_the_older_one(read):
+    """Use D12.10: the history is by date, whatever the order of versions; without a date by version."""
+    records = "".join(RECORD.replace("2.10", version).replace("20250101", date).replace("abc", f"h{date}")
+                      for version, date in (("2.7.0", "20250527"), ("20240801", "20241007"), ("2.8.0", "20250601")))
+    pages = documenting.pages(read(HEAD + records))
+    assert [page.before and page.before.version for page in pages] == ["20240801", None, "2.7.0"]
+    undated = "".join(f"  - {{family: base, version: {version}, hash: h{version}, suffix: -x}}\n"
+                      for version in ("2.10", "2.9"))
+    assert [page.before and page.before.version for page in documenting.pages(read(HEAD + undated))] == ["2.9", None]
+
+
+def test_earlier_pages_stay_if_new_ones_can_not_take_their_place(tmp_path, monkeypatch):
+    """Defects E11: the second of two renames fails."""
+    directory = tmp_path / "public"
+    directory.mkdir()
+    for name in (documenting.MARKER, "earlier"):
+        (directory / name).touch()
+    rename = Path.rename
+
+    def failing(self, target):
+        if self.name == "html":
+            raise OSError("disk")
+        return rename(self, target)
+
+    monkeypatch.setattr(documenting, "run_sphinx", lambda _, made, *__: made.mkdir())
+    monkeypatch.setattr(Path, "rename", failing)
+    with pytest.raises(OSError, match="disk"):
+        documenting.build([], directory)
+    assert (directory / "earlier").exists()
+    assert [one.name for one in tmp_path.iterdir()] == ["public"]
+
+
 def test_ten_thousand_records_take_linear_time(read):
     """Ten times the records take about ten times as long, not a hundred."""
     def seconds(number):
@@ -348,6 +380,7 @@ def found(read, tmp_path, text, profile=None):
     ("requirements: [x==1 --global-option=a]", "warning", "'--global-option' is deprecated since pip 24.2"),
     ("requirements: [torchvision==0.16+rocm6.1]", "warning", "is for rocm 6.1, the image has rocm 6.2.4"),
     ("requirements: [torchvision==0.16+cu124]", "error", "is for cuda, and this is a site with rocm"),
+    ("components: {rocm: 6.0rc1}\n    requirements: [bitsandbytes==1]", "error", "bitsandbytes works from ROCm 6.1"),
     ("components: {rocm: 6.0.3}\n    requirements: [bitsandbytes==1]", "error", "bitsandbytes works from ROCm 6.1 on"),
     ("requirements: [{name: a, requirements: [a==1]}, {name: a, requirements: [b==1]}]", "error", "two stages are"),
     ("suffix: -{nothing}", "error", "nothing stands for {nothing}"),

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -145,11 +146,49 @@ def test_list(place):
     assert "0.5.0" not in run(place, "list", *MINE, "--has", "cuda>=12.6").stdout
     assert run(place, "list", *MINE, "--has", "vllm").stdout.startswith("no container is like that")
     assert "0.4.0" in run(place, "list", *MINE, "--archived").stdout
+    # use D12.2: hidden with a name as well, marked where they are shown
+    assert run(place, "list", *MINE, "jax").stdout == output
+    assert run(place, "list", *MINE, "jax/0.4.0").stdout.splitlines()[1:] == ["JAX/0.4.0-20240101  3.12    (archived)"]
     data = json.loads(run(place, "list", *MINE, "--json", "jax/0.10.0").stdout)
     assert data[0]["module"] == "JAX/0.10.0-20250601"
     assert data[0]["components"] == {"cuda": "12.6", "jax": "0.10.0", "python": "3.12"}
     everywhere = json.loads(run(place, "list", "--all-sites", "--json", "--catalogue", "sites").stdout)
     assert {one["site"] for one in everywhere} == {"archer2", "derecho", "local", "lumi", "mine"}
+
+
+@pytest.mark.parametrize("arguments", [["list", *MINE], ["show", *MINE, "JAX/0.10.0", "--json"], ["list", "--help"]])
+def test_nobody_reads_on(place, arguments):
+    """Defects D4, use D12.1, admin D13: the end of who reads is no error of ours; the status is that of SIGPIPE."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    result = subprocess.run([EBSIF, *arguments], cwd=place, stdout=writing, stderr=subprocess.PIPE, text=True,
+                            check=False, env={"PATH": "/usr/bin:/bin", "HOME": str(place)})
+    os.close(writing)
+    assert (result.returncode, result.stderr) == (128 + signal.SIGPIPE, "")
+
+
+@pytest.mark.parametrize(("line", "expected"), [
+    ("catalogues: ['~nobody-of-that-name/x']", "config.yaml: ~nobody-of-that-name/x: Could not determine home"),
+    ("output: '~nobody-of-that-name/x'", "config.yaml: ~nobody-of-that-name/x: Could not determine home")])
+def test_a_home_directory_that_is_not_there(place, line, expected):
+    """Defects D3: named, with the file, without a traceback."""
+    (place / "config.yaml").write_text(f"{line}\n")
+    said = run(place, "list", EBSIF_CONFIG=str(place / "config.yaml"), status=1).stderr
+    assert said.startswith(f"ebsif: {place}/{expected}")
+
+
+def test_easyconfigs_that_are_written_otherwise(place):
+    """Defects D3: sources as tables, with and without a file name, numbers as values: read, or said what is missing."""
+    text = ("easyblock = 'MakeCp'\nname = 'Tool'\nversion = '1.0'\nhomepage = 'http://example.org'\ndescription = 'x'\n"
+            "toolchain = SYSTEM\nfiles_to_copy = []\nmoduleclass = 'tools'\nmodextravars = {'OMP_NUM_THREADS': 4}\n")
+    (place / "named.eb").write_text(text + "sources = [{'filename': 'tool-1.0.sif', 'extract_cmd': 'cp %s .'}]\n")
+    (place / "other.eb").write_text(text + "sources = [{'filename': 'tool-2.0.sif'}]\n")
+    (place / "none.eb").write_text(text + "sources = [{'download_filename': 'x', 'git_config': {}}]\n")
+    assert "variables: {OMP_NUM_THREADS: 4}" in run(place, "import", *MINE, "named.eb").stdout
+    assert "none of the sources is an image" in run(place, "import", *MINE, "none.eb", status=1).stderr
+    changed = run(place, "diff", *MINE, "named.eb", "other.eb", status=1).stdout
+    assert "~ image file tool-1.0.sif -> tool-2.0.sif" in changed
+    assert "- image file tool-1.0.sif" in run(place, "diff", *MINE, "named.eb", "none.eb", status=1).stdout
 
 
 def test_list_at_a_terminal(place):

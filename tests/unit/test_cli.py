@@ -56,6 +56,8 @@ def test_doctor_lists_packages_that_would_shadow(tmp_path):
     for name, version in (("numpy", "1.0"), ("mine", "2.0")):
         (folder / f"{name}-{version}.dist-info").mkdir(parents=True)
         (folder / f"{name}-{version}.dist-info" / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+    # defects D3: what is left when pip is interrupted
+    (folder / "~umpy-1.0.dist-info").mkdir()
     root = tmp_path / "installation"
     (root / "share/ebsif").mkdir(parents=True)
     record = {"image": {"file": "a.sif"}, "image_packages": ["numpy==2.0", "torch==2.0"]}

@@ -87,11 +87,11 @@ def test_a_bill_of_materials(places, tmp_path):
     [(None, "no installation of a container module"), ("{", "can't be read"), ("[]", "has no 'image'")],
 )
 def test_what_is_no_record_is_named(places, tmp_path, capsys, content, expected):
-    """An error names the file and the reason; nothing on standard output, status 1."""
+    """An error names the file and the reason; nothing on standard output, status 2 (use D12.7)."""
     path = tmp_path / "wrong.json"
     if content is not None:
         path.write_text(content)
-    assert main(["lock", "diff", places[0], str(path)]) == 1
+    assert main(["lock", "diff", places[0], str(path)]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert str(path) in printed.err
