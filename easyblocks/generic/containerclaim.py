@@ -98,8 +98,17 @@ class ContainerClaim(object):
 
 def this_process():
     """Return what tells this process from all others (dict)."""
-    return {'host': socket.gethostname(), 'boot': boot(), 'processes': process_namespace(), 'pid': os.getpid(),
-            'started': started(os.getpid())}
+    return {'host': socket.gethostname(), 'machine': machine(), 'boot': boot(), 'processes': process_namespace(),
+            'pid': os.getpid(), 'started': started(os.getpid())}
+
+
+def machine():
+    """Return what tells this machine from others of its name, "localhost" for instance (str); machine-id(5)."""
+    try:
+        with open('/etc/machine-id') as identity:
+            return identity.read().strip()
+    except OSError:
+        return ''
 
 
 def boot():
@@ -135,7 +144,8 @@ def is_alive(owner):
     if owner['host'] != here['host']:
         return None
     if owner['boot'] != here['boot']:
-        return False
+        # another start of this machine, or another machine of its name
+        return False if here['machine'] and owner['machine'] == here['machine'] else None
     if owner['processes'] != here['processes'] or not isinstance(owner['pid'], int):
         return None
     return started(owner['pid']) == owner['started']
