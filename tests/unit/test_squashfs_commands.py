@@ -373,7 +373,12 @@ def test_a_group_may_use_what_is_made(installation):
     (installation / "user-software" / "secret").chmod(0o600)
     (installation / "user-software" / "group").chmod(0o700)
     installation.chmod(0o2775)
-    assert run(installation, MAKE).returncode == 0
+    before = os.umask(0o077)
+    try:
+        assert run(installation, MAKE).returncode == 0
+    finally:
+        os.umask(before)
+    assert (installation / "user-software.squashfs").stat().st_mode & 0o060 == 0o060
     shutil.rmtree(installation / "user-software")
     assert run(installation, UNMAKE).returncode == 0
     for path in [installation / "user-software", *(installation / "user-software").rglob("*")]:
