@@ -13,9 +13,11 @@ import hashlib
 import mmap
 import os
 import queue
+import stat
 import threading
 
 from easybuild.tools.build_log import EasyBuildError
+from easybuild.tools.filetools import CHECKSUM_FUNCTIONS, CHECKSUM_TYPE_MD5, CHECKSUM_TYPE_SHA256
 
 BLOCK = 8 * 1024 * 1024  # bytes
 BLOCKS = 3  # in memory at a time
@@ -66,6 +68,8 @@ class ContainerCopy(object):
                 size = os.fstat(image.fileno()).st_size
                 if copied != size or os.fstat(copy.fileno()).st_size != size:
                     raise OSError(errno.EIO, "%d of %d bytes could be copied" % (copied, size))
+                # as private, and as executable, as the source is; nobody else may write it
+                os.fchmod(copy.fileno(), stat.S_IMODE(os.fstat(image.fileno()).st_mode) & 0o775 | 0o600)
                 os.fsync(copy.fileno())
             os.rename(self.partial, self.target)
         except OSError as err:
@@ -112,15 +116,47 @@ class ContainerCopy(object):
             self.free.put(memory)
 
 
+def is_verified(checksum, name, compute):
+    """
+    Tell whether a file has the checksum of an easyconfig, in each form that EasyBuild allows (verify_checksum).
+
+    Parameters
+    ----------
+    checksum : str, tuple, list, dict or None
+        Value (its length says which type); type and value; alternatives (tuple); several, all of which have to be right
+        (list); by file name (dict); none.
+    name : str
+        Name of the file.
+    compute : callable
+        Returns the checksum of a type.
+
+    Returns
+    -------
+    bool
+    """
+    if checksum is None:
+        return True
+    if isinstance(checksum, dict):
+        return name in checksum and is_verified(checksum[name], name, compute)
+    if isinstance(checksum, list):
+        return all(is_verified(one, name, compute) for one in checksum)
+    if isinstance(checksum, str):
+        kind = CHECKSUM_TYPE_SHA256 if len(checksum) == 64 else CHECKSUM_TYPE_MD5
+        return compute(kind) == checksum
+    if len(checksum) == 2 and checksum[0] in CHECKSUM_FUNCTIONS:
+        return compute(checksum[0]) == checksum[1]
+    return any(is_verified(one, name, compute) for one in checksum)
+
+
 def create(path):
     """Open a new file for writing past the cache where the file system can do that (file object, not buffered)."""
     def opener(name, flags):
         try:
-            return os.open(name, flags | getattr(os, 'O_DIRECT', 0), 0o666)
+            return os.open(name, flags | getattr(os, 'O_DIRECT', 0), 0o600)
         except OSError as err:
             if err.errno != errno.EINVAL:
                 raise
-            return os.open(name, flags, 0o666)
+            return os.open(name, flags, 0o600)
 
     return open(path, 'wb', buffering=0, opener=opener)
 

@@ -86,3 +86,33 @@ def test_a_write_that_fails(tmp_path):
     assert f"Copying the image {tmp_path}/source to {tmp_path}/target failed" in result.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "target"]
     assert (tmp_path / "target").read_text() == "earlier"
+
+
+@pytest.mark.parametrize(("source_mode", "mode"), [(0o644, 0o644), (0o640, 0o640), (0o755, 0o755), (0o466, 0o664),
+                                                  (0o4777, 0o775)])
+def test_the_copy_is_as_private_and_as_executable(tmp_path, source_mode, mode):
+    """defects A11, lumi B8: modes are those of the source; nobody else may write it."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(b"image")
+    source.chmod(source_mode)
+    before = os.umask(0o077)
+    try:
+        containercopy.ContainerCopy(str(source), str(target)).make()
+    finally:
+        os.umask(before)
+    assert target.stat().st_mode & 0o7777 == mode
+
+
+MD5, SHA256, OTHER = "5" * 32, "a" * 64, "b" * 64
+
+
+@pytest.mark.parametrize(("checksum", "right"), [
+    (None, True), (SHA256, True), (OTHER, False), (MD5, True), ("6" * 32, False),
+    (("sha256", SHA256), True), (("sha256", OTHER), False), (("size", 7), True), (("size", 8), False),
+    ((OTHER, SHA256), True), ((OTHER, ("size", 7)), True), ((OTHER, OTHER), False), ((OTHER, OTHER, SHA256), True),
+    ([SHA256, MD5], True), ([SHA256, OTHER], False), ({"x.sif": SHA256}, True), ({"x.sif": OTHER}, False),
+    ({"x.sif": None}, True), ({"y.sif": SHA256}, False), ([{"x.sif": (OTHER, SHA256)}], True)])
+def test_every_form_of_checksum(checksum, right):
+    """G-06 (defects A4): a checksum of an easyconfig is compared with what was installed, in all forms of EasyBuild."""
+    found = {"sha256": SHA256, "md5": MD5, "size": 7}
+    assert containercopy.is_verified(checksum, "x.sif", found.__getitem__) is right
