@@ -10,9 +10,10 @@ EasyBuild support for installing a container image as a module, implemented as a
 import importlib.util
 import os
 import re
+import stat
 import sys
 
-from easybuild.easyblocks.generic.containercopy import ContainerCopy
+from easybuild.easyblocks.generic.containercopy import ContainerCopy, is_verified
 from easybuild.easyblocks.generic.containerdistributed import SETTINGS_FILE
 from easybuild.easyblocks.generic.containerload import IF_NEWER, IMAGE_OWN, INIT_NONE, MASKS, MODULE_VARIABLES
 from easybuild.easyblocks.generic.containerload import WRAPPERS_ALL, ContainerLoad
@@ -20,6 +21,7 @@ from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, Cont
 from easybuild.easyblocks.generic.containerruntime import escape_bind, escape_value, in_background, passed_variables
 from easybuild.easyblocks.generic.containerruntime import runtime_variables
 from easybuild.easyblocks.generic.containersecrets import REMEDY, ContainerSecrets
+from easybuild.easyblocks.generic.containerusersoftware import ContainerUserSoftware
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_warning
 from easybuild.tools.config import build_option, update_build_option
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, compute_checksum, copy_file, mkdir
@@ -74,6 +76,11 @@ class ContainerInstall(ContainerLoad):
         self.source_image = None
         self.overlays = []
         self.bill_of_materials = None
+        names = [os.path.basename(name) for name in self.cfg.get_ref('definition_files')]
+        for name in nub(names):
+            if names.count(name) > 1:
+                raise EasyBuildError("Easyconfig parameter 'definition_files' has more than one file named %s: all are "
+                                     "kept in one directory. Rename all but one.", name)
 
     # --- steps
 
@@ -207,12 +214,15 @@ class ContainerInstall(ContainerLoad):
             return
         size = os.path.getsize(self.source_image)
         if self.cfg['image'] == IMAGE_OWN:
+            used = self.image_path
             trace_msg("copying %s (%.1f GB)" % (self.source_image, size / 1e9))
-            sha256 = ContainerCopy(self.source_image, self.image_path).make()
+            sha256 = ContainerCopy(self.source_image, used).make()
         else:
+            used = self.source_image
             trace_msg("the image is not copied, the module uses the one in 'image_dirs'")
-            sha256 = compute_checksum(self.source_image, CHECKSUM_TYPE_SHA256)
+            sha256 = compute_checksum(used, CHECKSUM_TYPE_SHA256)
         trace_msg("SHA256 %s" % sha256)
+        self.check_image(used, sha256)
         self.lock['image'] = {
             'file': self.image_name,
             'source': self.src[0]['path'],
@@ -221,9 +231,58 @@ class ContainerInstall(ContainerLoad):
             'sha256': sha256,
         }
         self.install_additions()
-        # last: only a complete installation has one
+        self.write_lock()
+
+    def check_image(self, path, sha256):
+        """
+        Stop if the image that is used is not the one that was verified: it may have changed since.
+
+        Parameters
+        ----------
+        path : str
+            The image.
+        sha256 : str
+            What was computed while it was copied; other types are computed now.
+
+        Raises
+        ------
+        EasyBuildError
+            If it has another checksum than the easyconfig says.
+        """
+        def compute(kind):
+            return sha256 if kind == CHECKSUM_TYPE_SHA256 else compute_checksum(path, kind)
+
+        checksum = self.src[0]['checksum']
+        if not build_option('ignore_checksums') and not is_verified(checksum, self.image_name, compute):
+            raise EasyBuildError("The image %s changed while it was installed: its checksum is no longer that of the "
+                                 "easyconfig (its SHA256 is %s). Install again when nobody writes it any more.",
+                                 self.source_image, sha256)
+
+    def write_lock(self):
+        """Write the record, and what tells later whether somebody changed what was installed."""
+        files = ContainerUserSoftware(self.installdir)
+        self.lock['user_software'], self.lock['scripts'] = files.fingerprints, files.scripts
         self.lock.write(self.lock_path)
+
+    def post_processing_step(self, *args, **kwargs):
+        """What the easyconfig does to the installation belongs to it."""
+        if self.dry_run or 'image' not in self.lock:
+            return super().post_processing_step(*args, **kwargs)
+        self.take_place()
+        # meanwhile the module is checked
         self.write_bill_of_materials()
+        result = super().post_processing_step(*args, **kwargs)
+        self.write_lock()
+        return result
+
+    def permissions_step(self, *args, **kwargs):
+        """As EasyBuild does, but an image that not everybody may read (for its license) is not opened to more."""
+        before = stat.S_IMODE(os.stat(self.image_path).st_mode) if os.path.exists(self.image_path) else 0o777
+        super().permissions_step(*args, **kwargs)
+        group = stat.S_IRWXG if self.group or build_option('group_writable_installdir') else 0
+        closed = (stat.S_IRWXG | stat.S_IRWXO) & ~(before | group)
+        if closed and os.path.exists(self.image_path):
+            adjust_permissions(self.image_path, closed, add=False, recursive=False, ignore_errors=True)
 
     def install_additions(self):
         """What is installed besides image and scripts; easyblocks that derive from this one add to it."""

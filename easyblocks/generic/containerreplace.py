@@ -8,18 +8,26 @@
 EasyBuild support for installing again without taking away what works, implemented as an easyblock to derive from.
 """
 import ctypes
+import errno
 import os
+import shutil
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 from easybuild.easyblocks.generic.containerclaim import ContainerClaim
+from easybuild.easyblocks.generic.containerusersoftware import ContainerUserSoftware
+from easybuild.framework import easyblock
 from easybuild.framework.easyblock import EasyBlock
+from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import print_msg, print_warning
-from easybuild.tools.filetools import read_file, remove_dir, remove_file, write_file
+from easybuild.tools.filetools import copy_file, read_file, remove_dir, remove_file, write_file
 from easybuild.tools.utilities import trace_msg
 
 RENAME_EXCHANGE = 2  # of renameat2(2)
 AT_FDCWD = -100
+
+# In an installation that is in its place, and whose module is not written yet.
+UNPROVEN = os.path.join('share', 'ebsif', 'unproven')
 
 
 class ContainerReplace(EasyBlock):
@@ -27,9 +35,21 @@ class ContainerReplace(EasyBlock):
     Support for replacing an installation only when the new one is complete.
 
     EasyBuild empties the installation directory, then fills it. Here the new installation is made beside an earlier
-    one and checked there, then the two change places and the module is written. Whatever fails before, the earlier
-    image, user software and module are as they were; jobs that run from them go on with the files they have.
+    one. When all is there the two change places, with a module for the new one, so that what comes afterwards (commands
+    of the easyconfig, hooks, the sanity check, the module) sees the paths that stay. Whatever fails, they change back:
+    the earlier image, user software and module are as they were; jobs that run from them go on with the files they
+    have. After a kill the next attempt changes them back.
     """
+
+    @staticmethod
+    def extra_options(extra_vars=None):
+        """Easyconfig parameters for installing again."""
+        extra_vars = EasyBlock.extra_options(extra_vars)
+        extra_vars.update({
+            'keep_user_software': [True, "When the module is installed again, keep user software and scripts that were "
+                                         "changed by hand since", CUSTOM],
+        })
+        return extra_vars
 
     def __init__(self, *args, **kwargs):
         """There is nothing to replace until an earlier installation is found."""
@@ -38,11 +58,16 @@ class ContainerReplace(EasyBlock):
 
     @property
     def lock_path(self):
-        """Where the record of what was installed is; it's written last, so only a complete installation has one."""
+        """Where the record of what was installed is; only a complete installation has one."""
         return os.path.join(self.installdir, 'share', 'ebsif', 'lock.json')
 
+    @property
+    def replaced_module(self):
+        """Where the module of the earlier installation is kept until that of the new one is complete."""
+        return beside_module(self.mod_filepath, 'replaced')
+
     def run_all_steps(self, *args, **kwargs):
-        """Run the steps; when they end without a new installation, nothing is left beside the earlier one."""
+        """Run the steps; when they end without a new installation, everything is as it was."""
         with ContainerClaim(self.installdir).held():
             try:
                 return super().run_all_steps(*args, **kwargs)
@@ -51,8 +76,7 @@ class ContainerReplace(EasyBlock):
                 with suppress(Exception):
                     self.finish_writing()
                 if self.place:
-                    remove_replaced(self.place.beside)
-                    self.place = None
+                    self.give_up()
 
     def remove_module_file(self):
         """Leave the module of the earlier installation: it works until it's rewritten. One of another place goes."""
@@ -64,87 +88,96 @@ class ContainerReplace(EasyBlock):
         """Make the installation directory; beside an earlier installation, if there is one."""
         place = Place(self.installdir)
         if not self.dry_run:
-            place.recover()
+            if place.recover() and os.path.exists(self.replaced_module):
+                os.rename(self.replaced_module, self.mod_filepath)
             for path in place.leftovers:
-                # a killed attempt: without a lock file it was not complete, with one it had been replaced already
+                # a killed attempt: without a lock file it was not complete, with one it had been in place
                 self.keep_from(path)
                 remove_replaced(path)
+            remove_file(self.replaced_module)
             earlier = os.path.exists(self.lock_path) or os.path.exists(self.mod_filepath)
             if earlier and os.path.isdir(self.installdir) and not self.cfg['keeppreviousinstall']:
-                trace_msg("the earlier installation stays as it is until the new one is complete")
-                self.place = place
-                self.change_installdir(place.beside)
+                self.make_beside(place)
         super().make_installdir(*args, **kwargs)
+
+    def make_beside(self, place):
+        """Go on beside the earlier installation; where directories can't be renamed, EasyBuild empties it."""
+        problem = place.problem()
+        if problem:
+            print_warning("%s can't change places with a new installation (%s): it is emptied, and not available until "
+                          "the new one is complete.", self.installdir, problem, log=self.log)
+            self.keep_from(self.installdir)
+            super().remove_module_file()
+            return
+        trace_msg("the earlier installation stays as it is until the new one is complete")
+        self.place = place
+        self.change_installdir(place.beside)
 
     def change_installdir(self, path):
         """Go on in another installation directory, templates included."""
         self.installdir = path
         self.update_config_template_run_step()
 
+    def post_processing_step(self, *args, **kwargs):
+        """Put the new installation in its place first: what runs now may write the paths of it into files."""
+        self.take_place()
+        return super().post_processing_step(*args, **kwargs)
+
+    def take_place(self):
+        """Let the new installation take the place of the earlier one, and its module at once."""
+        if not self.place or self.place.taken:
+            return
+        self.finish_writing()
+        self.change_installdir(self.place.path)
+        module = self.module_text()
+        if os.path.exists(self.mod_filepath):
+            copy_file(self.mod_filepath, self.replaced_module)
+        self.place.take()
+        # the earlier module may name an image that the new installation does not have
+        write_whole(self.mod_filepath, module)
+
+    def give_up(self):
+        """Put the earlier installation and its module back, where they aren't, and remove the new one."""
+        place, self.place = self.place, None
+        self.change_installdir(place.path)
+        if place.taken:
+            place.exchange()
+            if os.path.exists(self.replaced_module):
+                os.rename(self.replaced_module, self.mod_filepath)
+            else:
+                remove_file(self.mod_filepath)
+            # it could be loaded meanwhile
+            self.keep_from(place.beside)
+        remove_file(self.replaced_module)
+        remove_replaced(place.beside)
+
     def make_module_step(self, fake=False):
-        """Write the module; a complete installation takes the place of the earlier one, and its module at once."""
+        """Write the module, whole; then the earlier installation is no longer needed."""
         if fake or self.dry_run:
             return super().make_module_step(fake=fake)
         self.finish_writing()
-        if not self.place:
-            return self.write_module()
-        earlier_module = read_file(self.mod_filepath, mode='rb') if os.path.exists(self.mod_filepath) else None
-        module = self.module_for(self.place)
-        # until here what was made beside the earlier installation is removed when something fails
-        place, self.place = self.place, None
-        self.change_installdir(place.installdir)
-        place.exchange()
-        try:
-            # the earlier module may name an image that the new installation does not have
-            os.rename(module, self.mod_filepath)
-            modules_path = self.write_module()
-        except BaseException:
-            place.exchange()
-            remove_replaced(place.beside)
-            if earlier_module is None:
-                remove_file(self.mod_filepath)
-            else:
-                write_file(module, earlier_module)
-                os.rename(module, self.mod_filepath)
-            raise
-        self.keep_from(place.beside, merge=True)
-        if self.cfg['cleanupoldinstall']:
-            remove_replaced(place.beside)
-        else:
-            backup = '%s.%s' % (self.installdir, time.strftime('%Y%m%d-%H%M%S'))
-            os.rename(place.beside, backup)
-            print_msg("the earlier installation is kept at %s", backup, log=self.log)
-        return modules_path
-
-    def write_module(self):
-        """
-        Write the module as EasyBuild does, under another name first: whoever loads it meanwhile gets a whole one.
-
-        A kill half-way would leave a part of a module that EasyBuild takes for an installation.
-        """
-        path = self.mod_filepath
-        self.mod_filepath = unfinished(path)
-        try:
+        self.take_place()
+        with whole_files():
             modules_path = super().make_module_step()
-            os.rename(self.mod_filepath, path)
-        finally:
-            remove_file(self.mod_filepath)
-            self.mod_filepath = path
+        if self.place:
+            place, self.place = self.place, None
+            remove_file(os.path.join(self.installdir, UNPROVEN))
+            remove_file(self.replaced_module)
+            self.keep_from(place.beside, merge=True)
+            if self.cfg['cleanupoldinstall']:
+                remove_replaced(place.beside)
+            else:
+                backup = '%s.%s' % (place.installdir, time.strftime('%Y%m%d-%H%M%S'))
+                os.rename(place.beside, backup)
+                print_msg("the earlier installation is kept at %s", backup, log=self.log)
         return modules_path
 
-    def module_for(self, place):
-        """Write the module of the new installation as it will be in its place; return the path of the file (str)."""
+    def module_text(self):
+        """Return the module of the new installation (str)."""
         modules_path = super().make_module_step(fake=True)
         text = read_file(self.module_generator.get_module_filepath(fake=True))
         remove_dir(modules_path)
-        path = unfinished(self.mod_filepath)
-        # the one is the other with something added, so nothing else can be meant
-        try:
-            write_file(path, text.replace(place.beside, place.installdir))
-        except BaseException:
-            remove_file(path)
-            raise
-        return path
+        return text
 
     def finish_writing(self):
         """
@@ -158,7 +191,11 @@ class ContainerReplace(EasyBlock):
 
     def keep_from(self, earlier, merge=False):
         """
-        Keep what people have put into an installation that is going to be removed; easyblocks that derive say what.
+        Keep what people have put into an installation that is going to be removed: user software, scripts.
+
+        Where both installations had the same user software to begin with, that of the earlier one is put into the new
+        one, also if nobody changed it: programs may run from it. Otherwise (another image, other packages) what was
+        changed is set aside: what was added may not fit what is there now.
 
         Parameters
         ----------
@@ -167,6 +204,37 @@ class ContainerReplace(EasyBlock):
         merge : bool
             Whether the new installation is complete, so that something could be put into it.
         """
+        before, now = ContainerUserSoftware(earlier), ContainerUserSoftware(self.installdir)
+        # without a lock file and not in use, it's the rest of a killed attempt
+        if not self.cfg['keep_user_software'] or not (before.record or merge or earlier == self.installdir):
+            return
+        self.keep_scripts(before, now, merge)
+        changed = before.changed
+        if merge and before.present and before.installed and before.installed == now.installed:
+            now.take_over(before)
+            if changed:
+                print_msg("user software was changed by hand since it was installed; it is kept as it is (%s)",
+                          ', '.join(changed), log=self.log)
+            return
+        why = "was changed by hand since" if before.installed else "may have been changed by hand (it has no record)"
+        for path, command in before.set_aside(changed, now):
+            print_msg("user software of the earlier installation %s, and is not for this one; it is kept at %s. To use "
+                      "it all the same: %s", why, path, command, log=self.log)
+
+    def keep_scripts(self, before, now, merge):
+        """Keep commands and run scripts of people's own: in place, or set aside where the new installation has them."""
+        there = now.scripts if merge else {}
+        own = [name for name in before.own_scripts if before.scripts[name] != there.get(name)]
+        in_place = [name for name in own if merge and before.record and name not in there]
+        for name in in_place:
+            os.makedirs(os.path.dirname(now.path(name)), exist_ok=True)
+            os.rename(before.path(name), now.path(name))
+        if in_place:
+            print_msg("scripts that were added by hand are kept (%s)", ', '.join(in_place), log=self.log)
+        aside = [name for name in own if name not in in_place]
+        if aside:
+            print_msg("scripts of the earlier installation that are not those of this one are kept at %s (%s)",
+                      before.set_scripts_aside(aside, now), ', '.join(aside), log=self.log)
 
 
 class Place(object):
@@ -175,29 +243,68 @@ class Place(object):
 
     Attributes
     ----------
+    path : str
+        Where the installation is, or will be, as EasyBuild calls it.
     installdir : str
-        Where the installation is, or will be.
+        The same with links resolved: a link stays one.
     beside : str
         Where its replacement is made; after ``exchange`` the replaced one is there.
     spare : str
         Needed in between where the two can't change places at once.
+    taken : bool
+        Whether the replacement is in its place.
     """
 
-    def __init__(self, installdir):
+    def __init__(self, path):
         """Keep where the installation is."""
-        self.installdir = installdir
-        self.beside = installdir + '.replace'
-        self.spare = installdir + '.replaced'
+        self.path = path
+        self.installdir = os.path.realpath(path)
+        self.beside = self.installdir + '.replace'
+        self.spare = self.installdir + '.replaced'
+        self.taken = False
 
     def recover(self):
-        """Undo the first half of an exchange that was killed."""
+        """Undo an exchange that was killed, in between or before the module was written; tell the latter (bool)."""
         if not os.path.lexists(self.installdir) and os.path.lexists(self.spare):
             os.rename(self.spare, self.installdir)
+        if not os.path.exists(os.path.join(self.installdir, UNPROVEN)):
+            return False
+        if not os.path.lexists(self.beside) and os.path.lexists(self.spare):
+            os.rename(self.spare, self.beside)
+        if not os.path.isdir(self.beside):
+            return False
+        self.exchange()
+        return True
 
     @property
     def leftovers(self):
         """What killed attempts left beside the installation (list of str)."""
         return [path for path in (self.beside, self.spare) if os.path.lexists(path)]
+
+    def problem(self):
+        """
+        Tell why the two could not change places (OSError), None if they can.
+
+        A directory is not put in the place of one that isn't empty, so trying to do it changes nothing.
+        """
+        try:
+            os.makedirs(os.path.join(self.beside, 'not empty'))
+            os.rename(self.installdir, self.beside)
+        except OSError as err:
+            shutil.rmtree(self.beside, ignore_errors=True)
+            return None if err.errno in (errno.ENOTEMPTY, errno.EEXIST) else err
+        # a file system that does it all the same
+        os.rename(self.beside, self.installdir)
+        return None
+
+    def take(self):
+        """Put the replacement in its place, marked as one that is not proven to work."""
+        mark = os.path.join(self.beside, UNPROVEN)
+        os.makedirs(os.path.dirname(mark), exist_ok=True)
+        with open(mark, 'w'):
+            pass
+        self.exchange()
+        self.taken = True
 
     def exchange(self):
         """
@@ -209,14 +316,45 @@ class Place(object):
         if renameat2 and renameat2(AT_FDCWD, os.fsencode(self.installdir), AT_FDCWD, os.fsencode(self.beside),
                                    RENAME_EXCHANGE) == 0:
             return
-        os.rename(self.installdir, self.spare)
-        os.rename(self.beside, self.installdir)
-        os.rename(self.spare, self.beside)
+        done = []
+        try:
+            for old, new in ((self.installdir, self.spare), (self.beside, self.installdir), (self.spare, self.beside)):
+                os.rename(old, new)
+                done.append((old, new))
+        except BaseException:
+            for old, new in reversed(done):
+                os.rename(new, old)
+            raise
 
 
-def unfinished(path):
-    """Return where a module file is written before it is put in its place; modules tools list no such name (str)."""
-    return os.path.join(os.path.dirname(path), '.%s.unfinished' % os.path.basename(path))
+@contextmanager
+def whole_files():
+    """
+    Let EasyBuild write files whole: whoever reads one meanwhile gets the earlier one or the new one.
+
+    A kill half-way would leave a part of a module that EasyBuild takes for an installation. Here, so that it happens
+    between the hook for the text and the update of the modules tool's cache, and both see the path that stays.
+    """
+    easyblock.write_file = write_whole
+    try:
+        yield
+    finally:
+        easyblock.write_file = write_file
+
+
+def write_whole(path, *args, **kwargs):
+    """Write a file as EasyBuild's write_file does, under another name first."""
+    part = beside_module(path, 'unfinished')
+    try:
+        write_file(part, *args, **kwargs)
+        os.rename(part, path)
+    finally:
+        remove_file(part)
+
+
+def beside_module(path, what):
+    """Return a path for something that has to do with a module file; modules tools list no such name (str)."""
+    return os.path.join(os.path.dirname(path), '.%s.%s' % (os.path.basename(path), what))
 
 
 def remove_replaced(path):

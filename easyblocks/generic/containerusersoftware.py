@@ -5,20 +5,25 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-User software of an installation as files: the directory, the SquashFS file, and what a user changed in them.
+User software of an installation as files: the directory, the SquashFS file, and what a user changed; scripts, too.
 """
 import hashlib
 import json
 import os
+import shlex
+import shutil
 import stat
 import struct
 import time
 
+from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, remove_dir, remove_file
 
 DIRECTORY = 'user-software'
 SQUASHFS = 'user-software.squashfs'
 NAMES = (DIRECTORY, SQUASHFS)
+# where people put scripts of their own
+SCRIPT_FOLDERS = ('bin', 'runscripts')
 # of all files in user software, so that the same installation gives the same bytes (1980-01-01, what zip files allow)
 FILE_TIME = 315532800
 
@@ -52,19 +57,41 @@ class ContainerUserSoftware(object):
         return {name: fingerprint(self.path(name)) for name in self.present}
 
     @property
-    def installed(self):
-        """The fingerprints as they were when the module was installed; none if its lock file does not say."""
+    def scripts(self):
+        """What tells whether commands and run scripts were changed, by path in the installation (dict of str)."""
+        return {os.path.relpath(os.path.join(folder, name), self.root): fingerprint(os.path.join(folder, name))
+                for top in SCRIPT_FOLDERS for folder, _, names in os.walk(self.path(top)) for name in names}
+
+    @property
+    def record(self):
+        """The record of the installation (dict), None if there is none."""
         try:
             with open(os.path.join(self.root, 'share', 'ebsif', 'lock.json')) as lock:
-                return json.load(lock).get('user_software', {})
+                return json.load(lock)
         except (OSError, ValueError):
-            return {}
+            return None
+
+    @property
+    def installed(self):
+        """The fingerprints as they were when the module was installed; none if its record does not say."""
+        return (self.record or {}).get('user_software', {})
 
     @property
     def changed(self):
         """Those that are not as they were installed (list of str)."""
         installed = self.installed
         return [name for name in self.present if fingerprint(self.path(name)) != installed.get(name)]
+
+    @property
+    def own_scripts(self):
+        """Paths in the installation of the scripts that are not as they were installed (list of str)."""
+        installed = (self.record or {}).get('scripts', {})
+        return sorted(name for name, digest in self.scripts.items() if digest != installed.get(name))
+
+    @property
+    def prefix(self):
+        """Start of the paths of what is set aside (str)."""
+        return '%s.%s' % (os.path.realpath(self.root), time.strftime('%Y%m%d-%H%M%S'))
 
     def take_over(self, earlier):
         """Replace user software by what another installation has, the same choice of directory and SquashFS file."""
@@ -73,7 +100,7 @@ class ContainerUserSoftware(object):
         for name in earlier.present:
             os.rename(earlier.path(name), self.path(name))
 
-    def set_aside(self, names, prefix):
+    def set_aside(self, names, beside):
         """
         Move user software out of the installation.
 
@@ -81,20 +108,45 @@ class ContainerUserSoftware(object):
         ----------
         names : list of str
             Of the two, those to move.
-        prefix : str
-            Start of the new paths, on the same file system: a rename can't fail half-way.
+        beside : ContainerUserSoftware
+            Where it could be used; the new paths begin with the path of this installation.
 
         Returns
         -------
-        list of str
-            Where they are now.
+        list of (str, str)
+            Where they are now, and the command that puts each in use.
         """
-        stamp = time.strftime('%Y%m%d-%H%M%S')
-        paths = []
+        moved = []
         for name in names:
-            paths.append(free_path('%s.%s.%s' % (prefix, stamp, name)))
-            os.rename(self.path(name), paths[-1])
-        return paths
+            path = free_path('%s.%s' % (beside.prefix, name))
+            move(self.path(name), path)
+            there = [shlex.quote(beside.path(one)) for one in NAMES + (name,)]
+            moved.append((path, 'rm -rf %s %s; mv %s %s' % (there[0], there[1], shlex.quote(path), there[2])))
+        return moved
+
+    def set_scripts_aside(self, names, beside):
+        """Move scripts, by their paths in the installation, out of it; return the directory where they are (str)."""
+        target = free_path(beside.prefix + '.scripts')
+        for name in names:
+            move(self.path(name), os.path.join(target, name))
+        return target
+
+
+def move(path, target):
+    """
+    Move what people made to a place beside the installation.
+
+    Raises
+    ------
+    EasyBuildError
+        If that is not possible; it is where it was.
+    """
+    try:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        shutil.move(path, target)
+    except (OSError, shutil.Error) as err:
+        raise EasyBuildError("%s was changed by hand, and can't be kept at %s: %s. Move it to a place of yours, or set "
+                             "'keep_user_software = False' to lose it.", path, target, err)
 
 
 def free_path(path):
@@ -111,9 +163,12 @@ def fingerprint(path):
     """
     Return what changes when a user changes user software: SHA256 of a file, or of a list of what is in a directory.
 
-    For a directory names, kinds, sizes and link targets count, not contents: reading tens of thousands of small files
-    takes minutes on a parallel file system. Bytecode does not count, Python writes it when it likes.
+    For a directory names, kinds, sizes, times of files and link targets count, not contents: reading tens of thousands
+    of small files takes minutes on a parallel file system. Bytecode does not count, Python writes it when it likes; nor
+    do modes, EasyBuild sets them.
     """
+    if os.path.islink(path):
+        return os.readlink(path)
     if os.path.isfile(path):
         return compute_checksum(path, CHECKSUM_TYPE_SHA256)
     digest = hashlib.sha256()
@@ -121,7 +176,11 @@ def fingerprint(path):
         folders[:] = sorted(name for name in folders if name != '__pycache__')
         for name in sorted(files + folders):
             entry = os.path.join(folder, name)
-            what = os.readlink(entry) if os.path.islink(entry) else os.path.isdir(entry) or os.path.getsize(entry)
+            status = os.lstat(entry)
+            if stat.S_ISLNK(status.st_mode):
+                what = os.readlink(entry)
+            else:
+                what = stat.S_ISDIR(status.st_mode) or (status.st_size, int(status.st_mtime))
             digest.update(repr((os.path.relpath(entry, path), what)).encode('utf-8', 'surrogateescape'))
     return digest.hexdigest()
 
@@ -155,7 +214,7 @@ def set_file_times(path):
     os.utime(path, (FILE_TIME, FILE_TIME))
 
 
-def share_files(path, group_writes):
+def share_files(path, group_writes, set_gid=False):
     """
     Let everybody read what is below a directory, itself included, whatever the umask was when it was made.
 
@@ -167,6 +226,8 @@ def share_files(path, group_writes):
         The directory.
     group_writes : bool
         Whether the group may change it as well.
+    set_gid : bool
+        Whether what is made in it belongs to its group.
     """
     for folder, _, files in os.walk(path):
         for entry in [folder] + [os.path.join(folder, name) for name in files]:
@@ -176,6 +237,8 @@ def share_files(path, group_writes):
             shared = mode | stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IROTH
             if os.path.isdir(entry) or mode & stat.S_IXUSR:
                 shared |= stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
+            if os.path.isdir(entry) and set_gid:
+                shared |= stat.S_ISGID
             shared = shared | stat.S_IWGRP if group_writes else shared & ~stat.S_IWGRP
             shared &= ~stat.S_IWOTH
             if shared != mode:

@@ -11,6 +11,7 @@ import contextlib
 import glob
 import os
 import re
+import stat
 
 from easybuild.easyblocks.generic.containerdiagnosis import ContainerDiagnosis
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall, container_files, program_for_image
@@ -23,10 +24,10 @@ from easybuild.easyblocks.generic.containerpip import ContainerPip
 from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, escape_bind, escape_value, host_variables
 from easybuild.easyblocks.generic.containerruntime import run_program
 from easybuild.easyblocks.generic.containerstage import TEXTS, VARIABLES, ContainerStage, is_of_kind
-from easybuild.easyblocks.generic.containerusersoftware import DIRECTORY, FILE_TIME, SQUASHFS, ContainerUserSoftware
-from easybuild.easyblocks.generic.containerusersoftware import remove_bytecode, set_file_times, share_files
+from easybuild.easyblocks.generic.containerusersoftware import DIRECTORY, FILE_TIME, SQUASHFS, remove_bytecode
+from easybuild.easyblocks.generic.containerusersoftware import set_file_times, share_files
 from easybuild.framework.easyconfig.default import CUSTOM
-from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_msg
+from easybuild.tools.build_log import EasyBuildError, dry_run_msg
 from easybuild.tools.config import ERROR, build_option
 from easybuild.tools.environment import restore_env
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, copy_dir, copy_file, mkdir
@@ -74,8 +75,6 @@ class ContainerVenv(ContainerInstall):
         extra_vars = ContainerInstall.extra_options(extra_vars)
         extra_vars.update({
             'image_packages': [{}, "Packages that the image should have, each with its exact version", CUSTOM],
-            'keep_user_software': [True, "When the module is installed again, keep user software that was changed by "
-                                         "hand since", CUSTOM],
             'protect': [PROTECT_ALL, "Packages of the image that requirements may not replace: '%s', or a list of "
                                      "names" % PROTECT_ALL, CUSTOM],
             'requirements': [None, "Python packages to install: the text of a requirements.txt, a list of its lines, "
@@ -382,14 +381,18 @@ class ContainerVenv(ContainerInstall):
             dry_run_msg("Installing user software as %s\n" % (
                 target + '.squashfs' if self.stages else target))
             return
+        group_writes = bool(build_option('group_writable_installdir'))
         if self.stages:
             self.compile_bytecode()
-        share_files(self.user_software, group_writes=bool(build_option('group_writable_installdir')))
+        else:
+            self.fix_times()
+        share_files(self.user_software, group_writes)
         if self.stages:
             self.squash(os.path.join(self.installdir, SQUASHFS))
         else:
             copy_dir(self.user_software, target, symlinks=True)
-        self.lock['user_software'] = ContainerUserSoftware(self.installdir).fingerprints
+            # copying a directory's mode takes away what it had from the one around it
+            share_files(target, group_writes, set_gid=bool(os.stat(self.installdir).st_mode & stat.S_ISGID))
         if self.repeated:
             self.repeated.check_after(self.lock)
         super().install_additions()
@@ -429,6 +432,11 @@ class ContainerVenv(ContainerInstall):
                                  squashfs, len(packed), len(made))
         trace_msg("user software is %.1f MB in one file" % (os.path.getsize(squashfs) / 1e6))
 
+    def fix_times(self):
+        """Give all files one time, so that a later change shows; bytecode that was made for another time goes."""
+        remove_bytecode(self.user_software)
+        set_file_times(self.user_software)
+
     def compile_bytecode(self):
         """
         Compile the venv's Python files, with the same result for the same files.
@@ -436,35 +444,11 @@ class ContainerVenv(ContainerInstall):
         Bytecode names the time of its source file, so that is fixed first. What was compiled meanwhile goes; that of
         the image's pip came with it and stays.
         """
-        remove_bytecode(self.user_software)
-        set_file_times(self.user_software)
+        self.fix_times()
         self.run_with_user_software(
             [self.venv_python, '-', str(self.cfg.parallel), os.path.join(self.venv, 'lib')],
             stdin=program_for_image('compile-bytecode.py'), fail_on_error=False, hidden=True)
         set_file_times(self.user_software)
-
-    def keep_from(self, earlier, merge=False):
-        """
-        Keep what a user changed by hand in user software of an earlier installation.
-
-        Where both installations had the same user software to begin with, the changed one is put into the new one.
-        Otherwise (another image, other packages) it's set aside: what was added may not fit what is there now.
-        """
-        before = ContainerUserSoftware(earlier)
-        # without a lock file and not in use, it's the rest of a killed attempt
-        if not self.cfg['keep_user_software'] or not (merge or before.installed):
-            return
-        changed = before.changed
-        if not changed:
-            return
-        if merge and before.installed and before.installed == self.lock['user_software']:
-            ContainerUserSoftware(self.installdir).take_over(before)
-            print_msg("user software was changed by hand since it was installed; it is kept as it is (%s)",
-                      ', '.join(changed), log=self.log)
-            return
-        for path in before.set_aside(changed, prefix=self.installdir):
-            print_msg("user software of the earlier installation was changed by hand since, and is not for this one; "
-                      "it is kept at %s", path, log=self.log)
 
     # --- module
 

@@ -19,7 +19,8 @@ FIRST = [r"opened .*\.owner\.", r"opened .*/1\.0/example\.sif\.partial", "in .* 
          "in .* pip .*install", "in .*/make-squashfs ", r"opened .*/lock\.json", r"rename .*/lock\.json",
          r"opened .*\.unfinished", r"rename .*\.unfinished"]
 AGAIN = [r"opened .*/1\.0\.replace/example\.sif\.partial", "in .*/make-squashfs ", r"opened .*\.unfinished",
-         r"rename .*/\.1\.0\.lua\.unfinished", r"rmdir .*/1\.0\.replace", r"remove .*/1\.0\.replace/"]
+         r"rename .*/\.1\.0\.lua\.unfinished", r"open .*/share/ebsif/unproven", "in .*touch ",
+         r"rmdir .*/1\.0\.replace", r"remove .*/1\.0\.replace/"]
 
 
 def spread(number, every):
@@ -172,7 +173,8 @@ class Loop:
     @property
     def easyconfig(self):
         """The easyconfig as it is now."""
-        return self.site.easyconfig(TEXT + f"requirements = [{self.requirement!r}]\n")
+        return self.site.easyconfig(TEXT + f"requirements = [{self.requirement!r}]\n"
+                                    "postinstallcmds = ['touch %(installdir)s/share/after']\n")
 
     def eb(self, at=None, *options, check=False):
         """Run eb, with kill -9 at a point; return the CompletedProcess."""

@@ -1,5 +1,9 @@
 """Installing again: what works stays until the new installation is complete, and what people added is kept."""
 
+import hashlib
+import os
+import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -79,12 +83,17 @@ def test_a_failed_installation_changes_nothing(site, wheels):
     site.bash("module load Example/1.0 && singularity exec $SIF python -c 'import hello'")
 
 
-def test_a_program_goes_on_while_its_module_is_installed_again(site, wheels):
-    """A job runs from image and SquashFS file while both are replaced: it ends well."""
-    easyconfig = site.easyconfig(TEXT + requirements("greeting"))
+@pytest.mark.parametrize(("text", "work"), [
+    (requirements("greeting"), "import numpy.fft, greeting, hello, json.tool"),
+    # defects B5: Python starts itself again, as multiprocessing and torchrun do
+    ("", "import numpy.fft, subprocess, sys; subprocess.run([sys.executable, '-c', ''], check=True)"),
+])
+def test_a_program_goes_on_while_its_module_is_installed_again(site, wheels, text, work):
+    """A job runs from image and user software, packed or a directory, while both are replaced: it ends well."""
+    easyconfig = site.easyconfig(TEXT + text)
     site.eb(easyconfig, **wheel_settings(wheels))
     script = "module load Example/1.0 && exec singularity exec $SIF python -c " \
-        "'import time; print(1, flush=True); input(); import numpy.fft, greeting, hello, json.tool; print(2)'"
+        f'"import time; print(1, flush=True); input(); {work}; print(2)"'
     prelude = f"{site.tool.init}\nmodule use '{site.modules}'\n"
     with subprocess.Popen(
         ["bash", "--noprofile", "--norc", "-c", prelude + script], env=site.environment, text=True,
@@ -107,13 +116,90 @@ def test_a_new_image_takes_the_place_of_another(site, wheels, base_image):
     assert beside(site) == []
 
 
-def test_the_installation_directory_in_commands(site):
-    """%(installdir)s of commands after the installation is where files really are, also when it's done again."""
-    easyconfig = site.easyconfig(TEXT + "postinstallcmds = ['touch %(installdir)s/mine']\n")
-    for options in ([], ["--rebuild"]):
-        site.eb(easyconfig, *options)
-        assert (site.prefix / "eb/software/Example/1.0/mine").exists()
+PATHS = """
+def module_write_hook(self, filepath, text, *args, **kwargs):
+    if filepath.startswith({modules!r}):
+        with open({log!r}, 'a') as log:
+            log.write('module %s in %s\\n' % (filepath, self.installdir))
+
+def post_postproc_hook(self, *args, **kwargs):
+    with open({log!r}, 'a') as log:
+        log.write('postproc in %s\\n' % self.installdir)
+"""
+
+
+def test_paths_that_are_written_stay(site):
+    """defects B4, C8 (easybuild D3, D5, D10): commands, hooks, the cache of modules see the paths that stay."""
+    root, log, hooks = site.prefix / "eb/software/Example/1.0", site.prefix / "log", site.prefix / "hooks.py"
+    hooks.write_text(PATHS.format(modules=str(site.modules), log=str(log)))
+    commands = ["echo %(installdir)s >%(installdir)s/where", "ln -sf %(installdir)s/where %(installdir)s/link"]
+    easyconfig = site.easyconfig(TEXT + f"postinstallcmds = {commands}\n")
+    for options in (["--update-modules-tool-cache"], ["--rebuild"]):
+        log.write_text("")
+        result = site.eb(easyconfig, f"--hooks={hooks}", *options, MODULEPATH=site.modules)
+        assert (root / "where").read_text() == f"{root}\n"
+        assert (root / "link").readlink() == root / "where"
+        expected = [f"postproc in {root}", f"module {site.modules}/Example/1.0.lua in {root}"]
+        assert log.read_text().splitlines() == expected
+        assert "unfinished" not in result.stdout
+        if "--rebuild" not in options:
+            cached = [path for path in site.home.rglob("*.lua") if "Example/1.0" in path.read_text()]
+            assert cached, list(site.home.rglob("*"))
     assert beside(site) == []
+    assert [path.name for path in (site.modules / "Example").iterdir()] == ["1.0.lua"]
+
+
+APPEND = """
+def pre_install_hook(self, *args, **kwargs):
+    with open(self.source_image, 'ab') as image:
+        image.write(b'x')
+"""
+
+
+def test_the_image_is_the_one_that_was_verified(site, base_image):
+    """G-06 (defects A4, A11, lumi B8): it changes after its checksum was taken: refused, the earlier one stays."""
+    image = site.sources / "own.sif"
+    shutil.copy(base_image, image)
+    image.chmod(0o750)
+    digest = hashlib.sha256(image.read_bytes()).hexdigest()
+    easyconfig = site.easyconfig(TEXT.replace("example.sif", "own.sif") + f"checksums = [{{'own.sif': '{digest}'}}]\n")
+    site.eb(easyconfig)
+    copy = site.prefix / "eb/software/Example/1.0/own.sif"
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o750
+    hooks = site.prefix / "hooks.py"
+    hooks.write_text(APPEND)
+    before = everything(site)
+    result = site.eb(easyconfig, "--rebuild", f"--hooks={hooks}", check=False)
+    assert result.returncode != 0
+    assert "changed while it was installed" in result.stdout + result.stderr
+    assert everything(site) == before
+
+
+def test_where_directories_can_not_be_renamed(site):
+    """easybuild D4, D8: a link stays one; a mount is emptied and filled, what was changed in it is kept beside."""
+    easyconfig = site.easyconfig(TEXT)
+    site.eb(easyconfig)
+    root = site.prefix / "eb/software/Example/1.0"
+    elsewhere = site.prefix / "elsewhere"
+    elsewhere.mkdir()
+    root.rename(elsewhere / "1.0")
+    root.symlink_to(elsewhere / "1.0")
+    site.eb(easyconfig, "--rebuild")
+    assert root.is_symlink()
+    assert [path.name for path in elsewhere.iterdir()] == ["1.0"]
+    assert beside(site) == []
+    site.bash("module load Example/1.0 && singularity exec $SIF true")
+
+    root.unlink()
+    (elsewhere / "1.0").rename(root)
+    (root / "user-software/mine").write_text("mine")
+    command = ["eb", *site.eb_options, easyconfig, "--rebuild"]
+    result = site.run(["unshare", "--mount", "--map-root-user", "bash", "-c", 'mount --bind "$0" "$0"; exec "$@"', root,
+                       *command])
+    assert "it is emptied, and not available until" in result.stdout + result.stderr
+    (kept,) = beside(site)
+    assert (root.parent / kept / "mine").read_text() == "mine"
+    site.bash("module load Example/1.0 && singularity exec $SIF true")
 
 
 # --- what was added by hand
@@ -127,11 +213,16 @@ def test_additions_stay_in_use(site, wheels, text):
     add_by_hand(site, wheels)
     squashfs = site.prefix / "eb/software/Example/1.0/user-software.squashfs"
     content = squashfs.read_bytes()
+    mine = squashfs.parent / "runscripts/mine"
+    mine.write_text("mine")
     for _ in range(2):
         result = site.eb(easyconfig, "--rebuild", **wheel_settings(wheels))
         assert "it is kept as it is (user-software.squashfs)" in result.stdout
         assert squashfs.read_bytes() == content
         assert not (squashfs.parent / "user-software").exists()
+        # lumi 6
+        assert mine.read_text() == "mine"
+        assert "scripts that were added by hand are kept (runscripts/mine)" in result.stdout
     assert beside(site) == []
     site.bash("module load Example/1.0 && singularity exec $SIF python -c 'import byhand'")
 
@@ -151,9 +242,18 @@ def test_additions_that_do_not_fit_are_set_aside(site, wheels):
 
     site.bash("module load Example/1.0 && unmake-squashfs")
     (root / "user-software/mine").write_text("mine")
-    site.eb(site.easyconfig(TEXT), "--rebuild")
-    (directory,) = set(beside(site)) - {name}
-    assert (site.prefix / "eb/software/Example" / directory / "mine").read_text() == "mine"
+    (root / "runscripts/get-master").write_text("mine")
+    # defects A5: the new one has no user software at all; lumi 6: the command to use it, scripts that were changed
+    easyconfig = site.easyconfig(TEXT.replace("venv_name = 'pytorch'\n", ""))
+    easyconfig.write_text(easyconfig.read_text().replace("ContainerVenv", "ContainerInstall"))
+    result = site.eb(easyconfig, "--rebuild")
+    directory, scripts = sorted(set(beside(site)) - {name}, reverse=True)
+    assert (root.parent / directory / "mine").read_text() == "mine"
+    assert (root.parent / scripts / "runscripts/get-master").read_text() == "mine"
+    assert (root / "runscripts/get-master").read_text() != "mine"
+    (command,) = (line.split("To use it all the same: ")[1] for line in result.stdout.splitlines() if directory in line)
+    subprocess.run(["bash", "-c", command], check=True)
+    assert (root / "user-software/mine").exists()
 
 
 def test_nothing_is_kept_that_was_not_changed(site, wheels):
@@ -226,3 +326,20 @@ def test_user_software_that_is_shared_by_a_group(tmp_path, base_image, wheels):
     assert lines
     assert not [line for line in lines if line[4:6] != "rw"]
 
+
+
+def test_all_of_it_belongs_to_the_group(site, wheels):
+    """G-12 (lumi B3): a set-gid directory of a project: user software is set-gid, and the group's, with umask 077."""
+    software = site.prefix / "eb/software"
+    software.mkdir(parents=True)
+    os.chown(software, -1, 1)
+    software.chmod(0o2775)
+    command = ["eb", *site.eb_options, "--group-writable-installdir", site.easyconfig(TEXT, suffix="-dir"),
+               site.easyconfig(TEXT + requirements("greeting"), suffix="-file")]
+    site.run(["bash", "-c", 'umask 077; exec "$@"', "bash", *command], **wheel_settings(wheels))
+    for path in (software / "Example").rglob("*"):
+        if not path.is_symlink():
+            status = path.lstat()
+            wanted = 0o2070 if path.is_dir() else 0o060
+            assert status.st_mode & wanted == wanted, (path, oct(status.st_mode))
+            assert status.st_gid == 1, path

@@ -168,3 +168,10 @@ def test_wrong_values_are_named(easyblock, text, expected):
     with pytest.raises(EasyBuildError) as error:
         easyblock(text)
     assert expected in str(error.value)
+
+
+def test_files_of_one_name_are_refused(easyblock):
+    """defects B17: two definition files would become one: said before anything is copied."""
+    with pytest.raises(EasyBuildError, match="more than one file named image.def"):
+        easyblock("definition_files = ['one/image.def', 'two/image.def']", cls=ContainerInstall)
+    easyblock("definition_files = ['one/image.def', 'two/other.def']", cls=ContainerInstall)

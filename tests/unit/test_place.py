@@ -1,12 +1,20 @@
 """Two installations change places, whatever the system offers for it."""
 
 import ctypes
+import errno
+import json
 import os
 import py_compile
+import shlex
+import shutil
+import subprocess
+import sys
 
 import pytest
-from easybuild.easyblocks.generic.containerreplace import Place
+from easybuild.easyblocks.generic import containerclaim, containerusersoftware
+from easybuild.easyblocks.generic.containerreplace import UNPROVEN, Place
 from easybuild.easyblocks.generic.containerusersoftware import FILE_TIME, ContainerUserSoftware, remove_bytecode
+from easybuild.tools.build_log import EasyBuildError
 
 
 @pytest.fixture(params=["at once", "with three renames"])
@@ -48,8 +56,8 @@ def test_what_is_set_aside_overwrites_nothing(tmp_path):
     paths = []
     for text in ("one", "two"):
         (tmp_path / "1.0" / "user-software.squashfs").write_text(text)
-        paths += software.set_aside(["user-software.squashfs"], prefix=str(tmp_path / "1.0"))
-    assert [open(path).read() for path in paths] == ["one", "two"]  # noqa: PTH123, SIM115
+        paths += software.set_aside(["user-software.squashfs"], software)
+    assert [open(path).read() for path, _ in paths] == ["one", "two"]  # noqa: PTH123, SIM115
 
 
 def test_bytecode_that_stays(tmp_path):
@@ -68,3 +76,162 @@ def test_bytecode_that_stays(tmp_path):
     assert len(list(cache.iterdir())) == 1
     assert (tmp_path / "compiled" / "module.py").exists()
     assert not (tmp_path / "compiled" / "__pycache__").exists()
+
+
+@pytest.mark.parametrize("failing", [1, 2, 3])
+def test_an_exchange_that_fails_changes_nothing(tmp_path, monkeypatch, failing):
+    """defects E2: without an exchange at once, any of the three renames fails: both are where they were."""
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
+    for name in ("1.0", "1.0.replace"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "which").write_text(name)
+    rename, calls = os.rename, []
+
+    def fail(*arguments):
+        calls.append(arguments)
+        if len(calls) == failing:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        rename(*arguments)
+
+    monkeypatch.setattr(os, "rename", fail)
+    with pytest.raises(OSError, match="Stale"):
+        Place(str(tmp_path / "1.0")).exchange()
+    assert content(tmp_path) == {"1.0": "1.0", "1.0.replace": "1.0.replace"}
+
+
+def test_a_link_stays_a_link(tmp_path):
+    """easybuild D8: the installation directory is a link to elsewhere: what it points to changes places."""
+    there = tmp_path / "elsewhere"
+    (there / "1.0").mkdir(parents=True)
+    (there / "1.0/which").write_text("earlier")
+    (tmp_path / "1.0").symlink_to(there / "1.0")
+    place = Place(str(tmp_path / "1.0"))
+    assert place.problem() is None
+    os.makedirs(place.beside)  # noqa: PTH103
+    place.take()
+    assert (tmp_path / "1.0").is_symlink()
+    assert (tmp_path / "1.0" / UNPROVEN).exists()
+    assert sorted(path.name for path in there.iterdir()) == ["1.0", "1.0.replace"]
+    # killed now: the next attempt begins with the earlier one
+    assert Place(str(tmp_path / "1.0")).recover()
+    assert (tmp_path / "1.0/which").read_text() == "earlier"
+
+
+def test_recover_from_each_point(tmp_path, monkeypatch):
+    """A kill after any of the three renames, the new installation marked as not proven: the earlier one is back."""
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
+    for killed in (1, 2, 3):
+        folder = tmp_path / str(killed)
+        place = Place(str(folder / "1.0"))
+        for name in ("1.0", "1.0.replace"):
+            (folder / name).mkdir(parents=True)
+        (folder / "1.0/which").write_text("earlier")
+        (folder / "1.0.replace" / UNPROVEN).parent.mkdir(parents=True)
+        (folder / "1.0.replace" / UNPROVEN).touch()
+        steps = [(place.installdir, place.spare), (place.beside, place.installdir), (place.spare, place.beside)]
+        for old, new in steps[:killed]:
+            os.rename(old, new)  # noqa: PTH104
+        assert place.recover() == (killed > 1)
+        assert not place.recover()
+        assert (folder / "1.0/which").read_text() == "earlier"
+        assert sorted(path.name for path in folder.iterdir()) == ["1.0", "1.0.replace"]
+
+
+def test_whether_directories_can_change_places(tmp_path):
+    """easybuild D4: a mount, a directory that is not one's own: said, and nothing has changed."""
+    (tmp_path / "1.0/sub").mkdir(parents=True)
+    assert Place(str(tmp_path / "1.0")).problem() is None
+    code = "import sys; from easybuild.easyblocks.generic.containerreplace import *\n" \
+        "print(Place(sys.argv[1]).problem().errno)"
+    script = f"mount --bind {tmp_path}/1.0 {tmp_path}/1.0; {sys.executable} -c {shlex.quote(code)} {tmp_path}/1.0"
+    result = subprocess.run(["unshare", "--mount", "--map-root-user", "bash", "-c", script], capture_output=True,
+                            text=True, check=True)
+    assert int(result.stdout) == errno.EBUSY
+    assert [path.name for path in tmp_path.iterdir()] == ["1.0"]
+    assert (tmp_path / "1.0/sub").is_dir()
+
+
+def installation(root, scripts=(), record=True):
+    """A directory with user software of one file, scripts, and the record of all that."""
+    for folder in ("user-software", "runscripts", "share/ebsif"):
+        (root / folder).mkdir(parents=True)
+    (root / "user-software/module.py").write_text("a = 1")
+    os.utime(root / "user-software/module.py", (FILE_TIME, FILE_TIME))
+    for name in scripts:
+        (root / name).write_text(name)
+    software = ContainerUserSoftware(str(root))
+    if record:
+        text = json.dumps({"user_software": software.fingerprints, "scripts": software.scripts})
+        (root / "share/ebsif/lock.json").write_text(text)
+    return software
+
+
+def test_a_change_that_keeps_the_size(tmp_path):
+    """defects A6: one byte of a file is edited: user software has changed; not so by modes, bytecode, directories."""
+    software = installation(tmp_path / "1.0")
+    module = tmp_path / "1.0/user-software/module.py"
+    module.chmod(0o664)
+    os.utime(module.parent)
+    (module.parent / "__pycache__").mkdir()
+    (module.parent / "__pycache__/module.pyc").write_text("")
+    assert software.changed == []
+    module.write_text("a = 2")
+    assert software.changed == ["user-software"]
+
+
+def test_what_counts_as_changed_without_a_record(tmp_path):
+    """lumi 6: an installation of another recipe has no record: all counts, scripts as well."""
+    software = installation(tmp_path / "1.0", ["runscripts/mine"], record=False)
+    assert (software.changed, software.own_scripts) == (["user-software"], ["runscripts/mine"])
+
+
+def test_the_command_that_puts_it_in_use(tmp_path):
+    """lumi 6: the command that goes with what was set aside works, whatever the new installation has."""
+    software = installation(tmp_path / "a place" / "1.0")
+    ((path, command),) = software.set_aside(["user-software"], software)
+    (tmp_path / "a place/1.0/user-software.squashfs").write_text("new")
+    subprocess.run(["bash", "-c", command], check=True)
+    assert software.present == ["user-software"]
+    assert (tmp_path / "a place/1.0/user-software/module.py").exists()
+    assert not os.path.exists(path)  # noqa: PTH110
+
+
+def test_what_can_not_be_set_aside_stays(tmp_path, monkeypatch):
+    """easybuild D4: the directory around the installation can't be written: a message, and nothing is lost."""
+    software = installation(tmp_path / "1.0")
+
+    def refuse(*_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(shutil, "move", refuse)
+    with pytest.raises(EasyBuildError, match="keep_user_software = False"):
+        software.set_aside(["user-software"], software)
+    assert software.changed == []
+
+
+def test_the_group_of_directories(tmp_path):
+    """G-12 (lumi B3): what is made in user software belongs to the group, where the installation is set-gid."""
+    (tmp_path / "one/two").mkdir(parents=True)
+    (tmp_path / "one/file").write_text("")
+    for set_gid in (True, False):
+        shutil.copytree(tmp_path / "one", tmp_path / str(set_gid))
+        containerusersoftware.share_files(str(tmp_path / str(set_gid)), group_writes=True, set_gid=set_gid)
+        folders = (tmp_path / str(set_gid), tmp_path / str(set_gid) / "two")
+        modes = [oct(path.stat().st_mode & 0o7777) for path in folders]
+        assert modes == ["0o2775" if set_gid else "0o775"] * 2
+
+
+@pytest.mark.parametrize(("change", "alive"), [
+    ({}, True), ({"pid": 2**22 + 1}, False), ({"boot": "x"}, False), ({"boot": "x", "machine": "another"}, None),
+    ({"boot": "x", "machine": ""}, None), ({"host": "elsewhere"}, None)])
+def test_whose_lock_it_is(change, alive, monkeypatch):
+    """defects A8: a machine of the same name that has started at another time may be another machine."""
+    monkeypatch.setattr(containerclaim, "machine", lambda: "this")
+    owner = {**containerclaim.this_process(), **change}
+    assert containerclaim.is_alive(owner) is alive
+
+
+def test_a_machine_without_a_name_of_its_own(monkeypatch):
+    """defects A8: where no machine has an id, a lock of another start is nobody's to judge."""
+    monkeypatch.setattr(containerclaim, "machine", lambda: "")
+    assert containerclaim.is_alive({**containerclaim.this_process(), "boot": "x"}) is None
