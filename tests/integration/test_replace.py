@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from parts import TOOLS, Installed, wheel_settings
+from parts import TOOLS, Installed, example_site, wheel_settings
 from support import Site
 
 TEXT = Installed.TEXT
@@ -328,8 +328,10 @@ def test_user_software_that_is_shared_by_a_group(tmp_path, base_image, wheels):
 
 
 
-def test_all_of_it_belongs_to_the_group(site, wheels):
+def test_all_of_it_belongs_to_the_group(tmp_path, base_image, wheels):
     """G-12 (lumi B3): a set-gid directory of a project: user software is set-gid, and the group's, with umask 077."""
+    # Environment Modules: Lmod shows root no modules that others can't read
+    site = example_site(tmp_path, base_image, "EnvironmentModules-Tcl")
     software = site.prefix / "eb/software"
     software.mkdir(parents=True)
     os.chown(software, -1, 1)
