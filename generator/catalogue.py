@@ -4,11 +4,13 @@ A file has the records of one name and the families they belong to. What a recor
 from the families that one extends, then from the site.
 """
 
+import os
 import re
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Optional, Union
 
+from ebsif import selection
 from ebsif.document import DocumentError, Model, load, validate
 from ebsif.errors import EbsifError
 from ebsif.site import Binds, GpuKind, GpuVisibility, Images, Line, Site, Value, Variable
@@ -17,6 +19,9 @@ from pydantic import AfterValidator, Field, model_validator
 # What joins a family with what it extends, and a record with its family.
 ADDED = ("conflicts", "definition_files")
 MERGED = ("components", "container_env", "variables", "image_packages", "script_names")
+
+# Begins the name of a variable with the version of a container that is meant where none is given.
+DEFAULT_VERSION = "EBSIF_VERSION_"
 
 PLACEHOLDER = re.compile(r"\{([\w-]+)(!dotless)?\}")
 
@@ -456,13 +461,18 @@ def find_one(containers, wanted):
     """
     Return the one container that a person means (Container); of several of one image the plain one.
 
+    Who gives a name alone means the version that EBSIF_VERSION_<NAME> names, else the newest one (S004-10).
+
     Raises
     ------
     CatalogueError
         If there is none, or more than one; they are listed.
     """
-    found = find(containers, wanted)
+    default = None if "/" in wanted else os.environ.get(DEFAULT_VERSION + re.sub(r"\W", "_", wanted).upper())
+    found = find(containers, f"{wanted}/{default}" if default else wanted)
     found = [one for one in found if not one.label] or found
+    if found[0].name.lower() == wanted.lower() and not default:
+        found = [max([one for one in found if not one.archived] or found, key=selection.in_history)]
     if len(found) > 1:
         names = "\n  ".join(one.module for one in found)
         raise CatalogueError(f"'{wanted}' is more than one container, name one of:\n  {names}")

@@ -11,7 +11,6 @@ from ebsif import easyconfig, job, lock, selection, version
 from ebsif.errors import EbsifError
 from ebsif.site import Account
 from ebsif.templating import environment
-from packaging.version import InvalidVersion, Version
 
 # Says that a directory holds nothing but pages of ours, so that a next run may replace it.
 MARKER = ".ebsif-docs"
@@ -56,7 +55,7 @@ def pages(containers):
         All of a site.
     """
     earlier, named = {}, {}
-    for container in sorted(containers, key=in_history):
+    for container in sorted(containers, key=selection.in_history):
         before = named.setdefault(container.name, [])
         earlier[container] = next((one for one in reversed(before) if one.file_name != container.file_name), None)
         before.append(container)
@@ -66,11 +65,6 @@ def pages(containers):
 def changes(earlier, container):
     """Return what is in a container and not in the one before it, or in another version (list of lock.Change)."""
     return lock.differences("", selection.inside(earlier), selection.inside(container)) if earlier else []
-
-
-def in_history(container):
-    """Return what sorts containers by when they were made; those that don't say come first, by version."""
-    return container.date or "", in_order(container.version)
 
 
 def build(sites, directory):
@@ -195,19 +189,11 @@ def table(some, site_names):
     for page in some:
         for name, found in selection.inside(page.container).items():
             versions.setdefault(name, set()).add(found)
-    versions = {name: sorted(versions[name], key=in_order) for name in sorted(versions)}
+    versions = {name: sorted(versions[name], key=selection.in_order) for name in sorted(versions)}
     rows = [(page, json.dumps({name: versions[name].index(version)
                                for name, version in selection.inside(page.container).items()}))
             for page in some]
     return template("table.html").render(rows=rows, versions=json.dumps(versions), sites=site_names)
-
-
-def in_order(version):
-    """Return what sorts a version; what is none, a commit for example, comes first."""
-    try:
-        return (1, Version(version), version)
-    except InvalidVersion:
-        return (0, Version("0"), version)
 
 
 def escaped(text):

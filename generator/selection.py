@@ -58,3 +58,18 @@ def has(container, requirement):
     except InvalidVersion:
         # a commit, for example: it is that one or it is not
         return str(requirement.specifier) == f"=={version}"
+
+
+def in_order(version):
+    """Return what sorts a version; what is none, a commit for example, comes first."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return (1, Version(version), version)
+    except InvalidVersion:
+        return (0, Version("0"), version)
+
+
+def in_history(container):
+    """Return what sorts containers by when they were made; those that don't say come first, by version."""
+    return container.date or "", in_order(container.version)

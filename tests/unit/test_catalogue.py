@@ -296,6 +296,23 @@ def test_only_what_changed_is_written(read, tmp_path):
     assert not [path for path in output.rglob("*") if path.name.startswith(".")]
 
 
+def test_the_version_that_is_meant(read, monkeypatch):
+    """S004-10: where none is given the newest one that is recommended, and the plain one; a variable names another."""
+    records = "".join(RECORD.replace("2.10", version).replace("20250101", date).replace("abc", f"h{date}") + more
+                      for version, date, more in (
+                          ("2.9", "20250527", ""), ("2.8", "20250601", ""), ("2.8", "20250602", "    label: mine\n"),
+                          ("2.11", "20260101", "    archived: true\n")))
+    containers = read(HEAD + records)
+    assert catalogue.find_one(containers, "pytorch").date == "20250601"
+    assert catalogue.find_one(containers, "PyTorch/2.9").date == "20250527"
+    monkeypatch.setenv("EBSIF_VERSION_PYTORCH", "v2.11")
+    assert catalogue.find_one(containers, "PyTorch").date == "20260101"
+    assert catalogue.find_one(containers, "PyTorch/2.9").date == "20250527"
+    monkeypatch.setenv("EBSIF_VERSION_PYTORCH", "3.0")
+    with pytest.raises(catalogue.CatalogueError, match="PyTorch has no version '3.0'; there are:"):
+        catalogue.find_one(containers, "PyTorch")
+
+
 def test_the_container_before_is_the_older_one(read):
     """Use D12.10: the history is by date, whatever the order of versions; without a date by version."""
     records = "".join(RECORD.replace("2.10", version).replace("20250101", date).replace("abc", f"h{date}")

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from ebsif import document, site
+from ebsif import catalogue, document, easyconfig, site
 
 WRONG = """\
 name: bad
@@ -109,6 +109,20 @@ def test_a_site_without_gpu_has_nothing_of_one(tmp_path):
         assert not re.search("rocm|cuda|nccl|gtl|/dev/kfd|nvidia", text, re.IGNORECASE)
     (line,) = messages("name: a\ndescription: a\ngpu_visibility: all\n", tmp_path)
     assert "gpu is none, so there should be no gpu_visibility" in line
+
+
+def test_the_mpi_of_the_host_is_bound_where_there_are_nvidia_gpus():
+    """S004-18: what the library by which MPI knows of GPUs is part of, is in every container; GPUs are not chosen."""
+    for name in site.names():
+        profile = site.read(name)
+        if profile.gpu != "cuda":
+            continue
+        assert profile.network_env["CUDA_VISIBLE_DEVICES"] is None
+        for container in catalogue.read(profile, site.SITES / name):
+            values = {key: value for group in easyconfig.parameters(container) for key, value in group.items()}
+            assert values["gpu"] == "cuda"
+            sources = [bind.split(":")[0] for bind in [*values.get("binds", []), *values["optional_binds"]]]
+            assert any(values["gpu_mpi_library"].startswith(f"{source}/") for source in sources)
 
 
 def test_the_network_of_derecho():
