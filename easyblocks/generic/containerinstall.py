@@ -18,8 +18,8 @@ from easybuild.easyblocks.generic.containerdistributed import SETTINGS_FILE
 from easybuild.easyblocks.generic.containerload import IF_NEWER, IMAGE_OWN, INIT_NONE, MASKS, MODULE_VARIABLES
 from easybuild.easyblocks.generic.containerload import WRAPPERS_ALL, ContainerLoad
 from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, ContainerRuntime, bind_source, bind_target
-from easybuild.easyblocks.generic.containerruntime import escape_bind, escape_value, in_background, passed_variables
-from easybuild.easyblocks.generic.containerruntime import runtime_variables
+from easybuild.easyblocks.generic.containerruntime import escape_bind, escape_value, in_background, named_variables
+from easybuild.easyblocks.generic.containerruntime import passed_variables, runtime_variables
 from easybuild.easyblocks.generic.containersecrets import REMEDY, ContainerSecrets
 from easybuild.easyblocks.generic.containerusersoftware import ContainerUserSoftware
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_warning
@@ -105,7 +105,8 @@ class ContainerInstall(ContainerLoad):
         super().prepare_step(*args, **kwargs)
         for text in self.cfg['warnings']:
             print_warning(text, log=self.log)
-        self.keep_out_of_report(ContainerSecrets.variables(self.initial_environ))
+        environment = self.initial_environ
+        self.keep_out_of_report(ContainerSecrets.variables(environment) + named_variables(environment))
         if self.dry_run or build_option('module_only'):
             return
         self.runtime = ContainerRuntime()

@@ -301,7 +301,7 @@ class ContainerPip(object):
                 given = text.read().splitlines()
         asked = {package_name(line.strip()): line for line in given if not re.match(r'\s*(#|-(?!e|-editable)|$)', line)}
         wanted = [line for line in given if re.match(r'\s*-(?!e|-editable)', line)] + \
-            [asked.get(name, lines[name]) for name in lines if name in new]
+            [line for line in (asked.get(name, lines.get(name)) for name in sorted(new)) if line]
         write_file(os.path.join(folder, 'wheelhouse.txt'), ''.join(line + '\n' for line in wanted))
         write_file(os.path.join(folder, 'wheelhouse-pins.txt'), ''.join(line + '\n' for line in pins))
         trace_msg("putting %d wheels into %s" % (len(new), self.fill))

@@ -166,9 +166,14 @@ def runtime_variables(environment):
     return [key for key in environment if key.startswith(RUNTIME_PREFIXES) and key not in kept]
 
 
+def named_variables(environment):
+    """Return the names of those variables that the caller wants to be passed in addition (list of str)."""
+    return environment.get(INSTALL_ENV_VARIABLE, '').replace(',', ' ').split()
+
+
 def passed_variables(environment):
     """Return those variables of the caller's that a command of an installation gets (dict)."""
-    more = environment.get(INSTALL_ENV_VARIABLE, '').replace(',', ' ').split()
+    more = named_variables(environment)
     return {key: value for key, value in environment.items()
             if (PASSED.match(key) and not is_kept_away(key)) or key in more}
 
