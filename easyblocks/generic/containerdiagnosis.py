@@ -40,6 +40,9 @@ class ContainerDiagnosis(object):
          r"Failed to establish a new connection|No route to host|Could not fetch URL \S+: connection error)",
          "there is no network here, or not to that host. Install on a node with network, or set PIP_INDEX_URL to a "
          "mirror that can be reached"),
+        (r"Could not find a suitable TLS CA certificate bundle, invalid path: (\S+)",
+         "\\1 is not in the container: REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE or PIP_CERT names a file of this machine. "
+         "Name its directory in EBSIF_INSTALL_BIND, or unset the variable"),
         (r"(?:CERTIFICATE_VERIFY_FAILED|certificate verify failed)",
          "the certificate of the index is not trusted in the image. If this machine has its own certificates, name "
          "their directory in EBSIF_INSTALL_BIND and the file in PIP_CERT"),

@@ -74,8 +74,9 @@ class ContainerLoad(ContainerReplace):
 
     SCRIPTS = ['bin/start-shell'] + ['share/ebsif/%s.bash' % name for name in ('common', 'inside', 'ready', 'run')]
     PYTHON_SCRIPTS = ['bin/list-packages', 'bin/make-venv', 'bin/extend-venv-activate', 'share/ebsif/make-venv.py',
-                      'share/ebsif/image-programs.py', 'share/ebsif/venv-wrapper', 'runscripts/conda-python-simple',
-                      'runscripts/init-conda-venv', 'runscripts/conda-python-distributed', 'runscripts/get-master',
+                      'share/ebsif/image-programs.py', 'share/ebsif/venv-wrapper', 'share/ebsif/activate-before.sh',
+                      'share/ebsif/activate-after.sh', 'runscripts/conda-python-simple', 'runscripts/init-conda-venv',
+                      'runscripts/conda-python-distributed', 'runscripts/get-master',
                       'runscripts/list-packages']
     # installed under the names that 'script_names' has for them
     NAMED_SCRIPTS = ['bin/container-exec', 'bin/container-run', 'bin/container-runtime']

@@ -37,6 +37,11 @@ INSTALL_OPTIONS = {
     '--root-user-action': 1, '--break-system-packages': 0, '--no-deps': 0,
 }
 
+# pip applies a PIP_CONSTRAINT of the environment to what it builds packages with, too (until 25.3): these are for that.
+BUILD_TOOLS = ('cmake', 'cython', 'flit-core', 'hatchling', 'maturin', 'meson', 'meson-python', 'ninja', 'pip',
+               'poetry-core', 'pybind11', 'scikit-build', 'scikit-build-core', 'setuptools', 'setuptools-rust',
+               'setuptools-scm', 'wheel')
+
 QUIET = {'PIP_NO_INPUT': '1', 'PIP_PROGRESS_BAR': 'off', 'PIP_DISABLE_PIP_VERSION_CHECK': '1'}
 # a requirement that names a place instead of leaving it to the index: 'name @ place', or 'place#egg=name'
 PLACE = re.compile(r'^\s*(?:(?:-e|--editable)[\s=]+)?(?:(?P<name>[\w.-]+)(?P<extras>\[[^\]]*\])?\s*@\s*)?'
@@ -155,6 +160,11 @@ class ContainerPip(object):
     def options(self, stage):
         """Return the options of pip install; what is to be built from source was built for a wheelhouse already."""
         return without_options(stage.pip_options, {'--no-binary': 1}) if self.wheelhouse else stage.pip_options
+
+    @property
+    def kept(self):
+        """What keeps the packages of the image when pip or uv is run by hand: lines of constraints (list of str)."""
+        return self.protected.select(lambda name: name not in BUILD_TOOLS).constraints
 
     def places(self, stage):
         """Return the options of pip for where packages come from (list of str)."""

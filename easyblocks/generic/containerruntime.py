@@ -37,10 +37,12 @@ PASSED = re.compile(r"""(?:
     )\Z""", re.VERBOSE)
 
 # Never, not even from a module: they change what a Python, a shell (bash(1), functions included) or the loader
-# (ld.so(8)) in the container runs, or where pip puts packages.
+# (ld.so(8)) in the container runs, or what pip installs and where.
 CALLERS_PREFIXES = ('PYTHON', 'CONDA', 'VIRTUAL_ENV', 'BASH_FUNC_')
 CALLERS_NAMES = ('BASH_ENV', 'ENV', 'IFS', 'CDPATH', 'GLOBIGNORE', 'SHELLOPTS', 'BASHOPTS', 'PS4', 'LD_PRELOAD',
-                 'LD_AUDIT', 'PIP_TARGET', 'PIP_PREFIX', 'PIP_ROOT', 'PIP_USER', 'PIP_PYTHON', 'PIP_DRY_RUN')
+                 'LD_AUDIT', 'PIP_TARGET', 'PIP_PREFIX', 'PIP_ROOT', 'PIP_USER', 'PIP_PYTHON', 'PIP_DRY_RUN',
+                 'PIP_BUILD_CONSTRAINT', 'PIP_CONSTRAINT', 'PIP_FORCE_REINSTALL', 'PIP_IGNORE_INSTALLED', 'PIP_NO_DEPS',
+                 'PIP_REQUIREMENT', 'PIP_UPGRADE', 'UV_CONSTRAINT')
 
 # More variables of the caller's to pass, as names.
 INSTALL_ENV_VARIABLE = 'EBSIF_INSTALL_ENV'

@@ -31,7 +31,7 @@ from easybuild.tools.build_log import EasyBuildError, dry_run_msg
 from easybuild.tools.config import ERROR, build_option
 from easybuild.tools.environment import restore_env
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, copy_dir, copy_file, mkdir
-from easybuild.tools.filetools import apply_regex_substitutions, which, write_file
+from easybuild.tools.filetools import adjust_permissions, apply_regex_substitutions, which, write_file
 from easybuild.tools.utilities import nub, trace_msg
 
 PROTECT_ALL = 'all'
@@ -41,6 +41,11 @@ JOB_VARIABLES = ('SLURM_JOB_ID', 'PBS_JOBID')
 JOB_COMMANDS = ('sbatch', 'qsub')
 HEAVY_HERE_VARIABLE = 'EBSIF_HEAVY_HERE'
 
+
+# What keeps pip and uv from replacing packages of the image by hand: the file in an installation, where the container
+# sees it, and the variables that name it.
+CONSTRAINTS = os.path.join('runscripts', 'image-constraints.txt')
+CONSTRAINTS_VARIABLES = ('PIP_CONSTRAINT', 'UV_CONSTRAINT')
 
 # Both for sh. The first makes a venv that sees the packages of the image, and gives it the image's pip (copy-pip.py, on
 # standard input). The second does it as `python3 -m venv` would, but pip is a step of its own, because venv keeps to
@@ -91,6 +96,7 @@ class ContainerVenv(ContainerInstall):
         super().__init__(*args, **kwargs)
         self.image_packages = None
         self.installed_packages = None
+        self.constraints = []
         if self.cfg['init'] == INIT_NONE:
             raise EasyBuildError("Easyconfig parameter 'init' is '%s': an image without Python can't have a venv. Use "
                                  "the easyblock ContainerInstall for it.", INIT_NONE)
@@ -215,6 +221,7 @@ class ContainerVenv(ContainerInstall):
         for stage in stages:
             packages = pip.install(stage, packages)
         self.installed_packages = packages
+        self.constraints = pip.kept
         self.lock['versions']['pip'] = pip_version(packages)
         self.lock['artifacts'] = pip.artifacts
         self.lock.setdefault('venv_environment', {})
@@ -393,6 +400,9 @@ class ContainerVenv(ContainerInstall):
             copy_dir(self.user_software, target, symlinks=True)
             # copying a directory's mode takes away what it had from the one around it
             share_files(target, group_writes, set_gid=bool(os.stat(self.installdir).st_mode & stat.S_ISGID))
+        path = os.path.join(self.installdir, CONSTRAINTS)
+        write_file(path, ''.join(line + '\n' for line in self.constraints))
+        adjust_permissions(path, 0o644, relative=False)
         if self.repeated:
             self.repeated.check_after(self.lock)
         super().install_additions()
@@ -495,5 +505,19 @@ class ContainerVenv(ContainerInstall):
         variables = {'VIRTUAL_ENV': self.venv, 'VIRTUAL_ENV_PROMPT': self.venv_name}
         variables.update(self.recorded('venv_environment', {}))
         activated = ''.join(module_container_variable(module, name, variables[name]) for name in sorted(variables))
+        # a module that is written again may be that of an installation without the file
+        activated += module.when_or_unloading(
+            module.is_file(os.path.join(self.installdir, CONSTRAINTS)), module_constraints(module))
         return super().module_environment(module) + \
             module.when_or_unloading(module.is_set('user_software'), activated)
+
+
+def module_constraints(module):
+    """Statements that name the constraints for pip and uv in the container; what a person has set stays in force."""
+    text = ''
+    for name in CONSTRAINTS_VARIABLES:
+        names = ['%sENV_%s' % (prefix, name) for prefix in RUNTIME_PREFIXES]
+        own = 'own_' + name.lower()
+        text += module.declare_from_environment(own, name, '') + module.when_or_unloading(
+            module.negate(module.is_set(own)), module.default_env(names, '/' + CONSTRAINTS))
+    return text

@@ -39,8 +39,11 @@ def state(folder):
 
 
 @pytest.mark.parametrize("suffix", ["-file", "-directory"])
-def test_another_account_uses_it(central, tmp_path, fault, suffix):
-    """Loading, programs, packing, pip: nothing in the installation changes, and what can't be done is said."""
+def test_another_account_uses_it(central, wheels, tmp_path, fault, suffix):
+    """Loading, programs, packing, pip: nothing in the installation changes, and what can't be done is said.
+
+    use D10, G-05: the hint when pip fails is about what is there, and following it works.
+    """
     case = fault("another account", suffix[1:])
     software = central.prefix / "eb"
     before = state(software)
@@ -50,7 +53,11 @@ def test_another_account_uses_it(central, tmp_path, fault, suffix):
         "singularity exec $SIF python -c 'import numpy, json.tool; print(numpy.__name__)'",
         "start-shell -c 'python -c \"import xml.dom.minidom; print(1 + 1)\"'",
         "list-packages >/dev/null", "make-squashfs; echo made $?", "unmake-squashfs; echo unmade $?",
-        "singularity exec $SIF pip install --no-index nothing >/dev/null 2>&1; echo pip $?",
+        f"singularity exec $SIF pip install --no-index --find-links {wheels} byhand; echo pip $?",
+        # what pip's hint says works
+        "make-venv $HOME/env; source $HOME/env/bin/activate",
+        f"pip install --quiet --no-index --find-links {wheels} byhand",
+        "python -c 'import byhand; print(byhand.__file__)'; deactivate",
         "mkdir $HOME/place; export EBSIF_USER_SOFTWARE=$HOME/place",
         "test -e $CONTAINERROOT/user-software || { unmake-squashfs && echo own; }"])
     try:
@@ -68,6 +75,11 @@ def test_another_account_uses_it(central, tmp_path, fault, suffix):
     else:
         case.shown("made 4" in result.stdout and "unmade 2" in result.stdout, result.stdout)
     case.shown("pip 0" not in result.stdout, "pip said nothing of it")
+    case.said(result.stderr, "hint:   make-venv DIRECTORY")
+    packed = suffix == "-file"
+    case.shown(("packed in a SquashFS file" in result.stderr) == packed, result.stderr)
+    case.said(result.stderr, "export EBSIF_USER_SOFTWARE=DIRECTORY; unmake-squashfs")
+    case.kept(f"{home}/env/lib/python3.11/site-packages/byhand.py" in result.stdout, result.stdout + result.stderr)
     after = state(software)
     case.kept(before == after, sorted(set(before.items()) ^ set(after.items()))[:4])
 

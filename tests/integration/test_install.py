@@ -195,12 +195,12 @@ def test_no_dot_file_of_the_user_is_changed(site, wheels):
 
 
 def test_the_callers_environment_does_not_change_the_installation(site, wheels, tmp_path):
-    """Binds, injected variables and Python settings of the person who runs eb are not the installation's."""
+    """G-03: binds, injected variables, settings of Python and pip of who runs eb are not the installation's."""
     (tmp_path / "numpy.py").write_text("raise SystemExit('the wrong numpy')\n")
     site.eb(
         site.easyconfig(TEXT + requirements("greeting")), **wheel_settings(wheels), APPTAINER_BIND="/does/not/exist",
         SINGULARITY_BINDPATH="/does/not/exist", APPTAINERENV_PREPEND_PATH="/nowhere", PYTHONPATH=tmp_path,
-        VIRTUAL_ENV="/nowhere", CONDA_PREFIX="/nowhere",
+        VIRTUAL_ENV="/nowhere", CONDA_PREFIX="/nowhere", PIP_CONSTRAINT="/nowhere", UV_CONSTRAINT="/nowhere",
     )
     assert "greeting==1.0" in lock(site.prefix / "eb/software/Example/1.0")["venv_packages"]
 

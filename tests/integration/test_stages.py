@@ -209,7 +209,7 @@ def test_the_same_version_again_is_no_way_around(site, install, packages):
 
 
 def test_a_replacement_that_is_meant(site, install, packages):
-    """A stage may replace a package of the image by name; later stages then work with that one."""
+    """A stage may replace a package of the image by name; later stages, and pip by hand (G-03), work with that one."""
     make_wheel(packages, "numpy", version="99.0")
     make_wheel(packages, "wants", requires=["numpy >= 99"])
     install([
@@ -217,12 +217,20 @@ def test_a_replacement_that_is_meant(site, install, packages):
         {"name": "after", "requirements": "wants"},
     ])
     assert {"numpy==99.0", "wants==1.0"} <= set(lock(site)["venv_packages"])
+    assert "numpy" not in kept_by_hand(site)
+
+
+def kept_by_hand(site):
+    """Names of the packages that pip by hand may not replace."""
+    path = site.prefix / "eb/software/Example/1.0/runscripts/image-constraints.txt"
+    return {line.split("==")[0] for line in path.read_text().splitlines()}
 
 
 def test_only_some_packages_are_protected(site, install, packages):
-    """protect: a list of names; the others may be replaced."""
+    """protect: a list of names; the others may be replaced, by hand as well (G-03)."""
     make_wheel(packages, "numpy", version="99.0")
     install([{"name": "new", "requirements": "numpy>=99"}], extra="protect = ['packaging']\n")
+    assert kept_by_hand(site) == {"packaging"}
     assert "numpy==99.0" in lock(site)["venv_packages"]
 
 

@@ -1,33 +1,52 @@
 """An environment of one's own on top of a module: make-venv and extend-venv-activate."""
 
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from parts import TOOLS, Installed
+from parts import TOOLS
 from support import CONTAINER_FILES, Site, make_wheel
 
 # everything of the shell that activation touches, in one line
 SHOW = 'printf "%s|" "$PATH" "${PYTHONPATH-unset}" "${SIF-none}" "$LOADEDMODULES" "$(declare -f deactivate)"; echo'
 
 
+# activation may change nothing for good; what the modules tools keep for themselves is their business, and PS1 that of
+# Python's own text
+NOT_OURS = "^((_|OLDPWD|_ModuleTable|__LMOD|__MODULES|BASH_FUNC|PS1)[^=]*=|(LOADEDMODULES|_LMFILES_)=$)"
+WHOLE = rf"env -0 | grep -zvE '{NOT_OURS}' | sort -z | tr '\0\n' '| '; echo"
+
+
 @pytest.fixture(params=["Lmod-Lua", "EnvironmentModules-Tcl"])
-def place(request, tmp_path, base_image):
-    """A site with a container module, for each modules tool."""
-    site = Site(tmp_path / "site", TOOLS[request.param](), Path(sys.prefix))
-    (site.sources / "example.sif").symlink_to(base_image)
-    site.eb(site.easyconfig(Installed.TEXT))
-    return site
+def place(request, installations):
+    """The installed modules, for each modules tool."""
+    return installations(request.param)
 
 
-def test_an_environment_on_top_of_the_module(place, tmp_path):
-    """S003-16, S003-18: activation loads the module, its programs run in the container; deactivation undoes all."""
-    wheels = tmp_path / "wheels"
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with tiny wheels: what fits the image and what does not."""
+    wheels = tmp_path / "own wheels"
     wheels.mkdir()
     make_wheel(wheels, "mine", module_text="def main():\n    print('in', __file__)\n", scripts={"mytool": "mine:main"})
-    pip = f"pip install --no-index --find-links {wheels}"
-    place.bash("module load Example/1.0 && cd /tmp && make-venv '" + str(tmp_path / "my env") + "'")
+    make_wheel(wheels, "fits", requires=["numpy"])
+    make_wheel(wheels, "wants", requires=["numpy >= 99"])
+    make_wheel(wheels, "numpy", version="99.0")
+    return wheels
+
+
+def pip_options(folder):
+    """Options for pip and uv to use a folder only, for a shell."""
+    return f"--no-index --find-links {shlex.quote(str(folder))}"
+
+
+def test_an_environment_on_top_of_the_module(place, tmp_path, folder):
+    """S003-16, S003-18: activation loads the module, its programs run in the container; deactivation undoes all."""
+    pip = f"pip install {pip_options(folder)}"
+    place.load(place.WRITABLE, "cd /tmp && make-venv '" + str(tmp_path / "my env") + "'")
     script = f"""
         export PYTHONPATH=/somewhere
         {SHOW}
@@ -45,11 +64,186 @@ def test_an_environment_on_top_of_the_module(place, tmp_path):
         type mytool || true
     """
     # the wheels are below the directory of the tests, which is bound because /tmp is
-    lines = place.bash(script).stdout.splitlines()
+    lines = place.site.bash(script).stdout.splitlines()
     before, tool, python, after, again, last = lines
     assert tool == again == f"in {tmp_path}/my env/lib/python3.11/site-packages/mine.py"
     assert python.startswith(f"{tmp_path}/my env /opt/miniconda3/")
     assert before == after == last
+
+
+def test_everything_in_the_container_is_the_environment(place, tmp_path, folder):
+    """G-02, use D2: variables, programs that programs start, start-shell, exec, uv: nothing lands in the module."""
+    program = tmp_path / "program.py"
+    program.write_text("""if True:
+        import os, shutil, subprocess, sys
+        print(os.environ['VIRTUAL_ENV'], shutil.which('python'), shutil.which('pip'), flush=True)
+        if sys.argv[1:]:
+            subprocess.run(sys.argv[1], shell=True, check=True)
+    """)
+    user_software = place.root(place.WRITABLE) / "user-software"
+    before = sorted(path for path in user_software.rglob("*") if "__pycache__" not in path.parts)
+    env = f"{tmp_path}/env"
+    result = place.load(place.WRITABLE, f"""
+        set -e
+        make-venv {env}
+        cp "{os.environ['EBSIF_TEST_UV']}" {env}/bin/uv
+        source {env}/bin/activate
+        export pip="pip install -q {pip_options(folder)} mine"
+        python {program} 'python {program}; eval "$pip"'
+        start-shell -c 'echo $VIRTUAL_ENV $(which python pip)'
+        singularity exec $SIF which python
+        uv pip install -q {pip_options(folder)} --no-deps fits
+        singularity exec $SIF python -c 'import mine, fits; print(mine.__file__, fits.__file__)'
+        ! uv pip install -q {pip_options(folder)} wants
+        deactivate
+        singularity exec $SIF which python
+    """)
+    site_packages = f"{env}/lib/python3.11/site-packages"
+    assert result.stdout.splitlines() == [
+        *[f"{env} {env}/bin/python {env}/bin/pip"] * 3, f"{env}/bin/python",
+        f"{site_packages}/mine.py {site_packages}/fits.py", "/user-software/venv/pytorch/bin/python",
+    ], result.stderr
+    assert "APPTAINERENV_UV_CONSTRAINT= SINGULARITYENV_UV_CONSTRAINT=" in result.stderr
+    assert sorted(path for path in user_software.rglob("*") if "__pycache__" not in path.parts) == before
+
+
+def test_deactivate_puts_everything_back(place, tmp_path):
+    """G-02, use D9: all variables are what they were: loaded before or not, unset or set, twice, nested, swapped."""
+    env = f"{tmp_path}/env"
+    show = tmp_path / "show"
+    show.write_text(WHOLE)
+    place.load(place.WRITABLE, f"make-venv {env}")
+    cases = {
+        "no module": (":", ":", ":"),
+        "loaded before": (f"module load {place.WRITABLE}", ":", ":"),
+        "own values": (f"module load {place.WRITABLE}; export APPTAINERENV_VIRTUAL_ENV=/x SINGULARITYENV_VIRTUAL_ENV= "
+                       "APPTAINERENV_PREPEND_PATH=/a/b SINGULARITYENV_PYTHONPATH='/user-software/venv/q:/r'", ":", ":"),
+        "twice": (":", f"source {env}/bin/activate", ":"),
+        "nested": (":", f"bash -c 'source {env}/bin/activate; deactivate; bash {show}' >{tmp_path}/inner", ":"),
+        "unloaded meanwhile": (":", f"module unload {place.WRITABLE}", ":"),
+        "loaded before, unloaded meanwhile": (
+            f"module load {place.WRITABLE}", f"module unload {place.WRITABLE}", f"module unload {place.WRITABLE}"),
+        "another container before": (f"module load {place.SQUASHED}", ":", ":"),
+    }
+    for name, (setting, meanwhile, expected) in cases.items():
+        script = f"""
+            {setting}
+            {expected}
+            bash {show}
+            {setting}
+            source {env}/bin/activate || exit
+            bash {show}
+            {meanwhile}
+            deactivate
+            bash {show}
+        """
+        before, active, after = place.site.bash(script).stdout.splitlines()
+        assert f"APPTAINERENV_VIRTUAL_ENV={env}|" in active, name
+        assert f"SINGULARITYENV_PREPEND_PATH={env}/bin:" in active, name
+        assert before.split("|") == after.split("|"), name
+    inner = (tmp_path / "inner").read_text()
+    assert f"APPTAINERENV_VIRTUAL_ENV={env}|" in inner
+
+
+def test_a_module_that_is_loaded_again(place, tmp_path):
+    """G-02, use D2: the module has the container again: programs of the environment say so; then it is active again."""
+    env = f"{tmp_path}/env"
+    result = place.load(place.WRITABLE, f"""
+        make-venv {env}
+        source {env}/bin/activate
+        module unload {place.WRITABLE}
+        module load {place.WRITABLE}
+        {env}/host-bin/python -c '' || echo refused
+        source {env}/bin/activate
+        python -c 'import os; print(os.environ["VIRTUAL_ENV"])'
+        deactivate
+        echo $APPTAINERENV_VIRTUAL_ENV $APPTAINERENV_PREPEND_PATH
+    """)
+    refused, again, *rest = result.stdout.split()
+    assert (refused, again, rest[0]) == ("refused", env, "/user-software/venv/pytorch")
+    assert env not in rest[1]
+    assert f"the environment is not active, or a module was loaded since: source {env}/bin/activate" in result.stderr
+
+
+def test_programs_of_an_environment_come_and_go(installed_once, tmp_path, folder):
+    """defects E8: what was uninstalled is no command any more, and BASH_ENV is not run at each call."""
+    (tmp_path / "rc").write_text("echo BASH_ENV was read\n")
+    result = installed_once.load(installed_once.WRITABLE, f"""
+        make-venv {tmp_path}/env
+        source {tmp_path}/env/bin/activate
+        pip install -q {pip_options(folder)} mine
+        export BASH_ENV={tmp_path}/rc
+        mytool
+        pip uninstall -q -y mine
+        hash -r; type mytool || echo gone
+        ls -A {tmp_path}/env/host-bin | grep -xE "[.]run|mytool|pip3?"
+    """)
+    assert result.stdout.split() == [
+        "in", f"{tmp_path}/env/lib/python3.11/site-packages/mine.py", "gone",
+        ".run", "pip", "pip3",
+    ]
+
+
+def test_packages_of_the_image_are_kept_by_hand(installed_once, tmp_path, folder):
+    """G-03: by hand pip replaces no package of the image, says why, and how it is done all the same; the rest works."""
+    options = pip_options(folder)
+    user_software = installed_once.root(installed_once.WRITABLE) / "user-software"
+    subprocess.run(["cp", "-a", user_software, tmp_path], check=True)
+    wheel = shlex.quote(f"{folder}/numpy-99.0-py3-none-any.whl")
+    pip = f"pip install {options}"
+    script = f"""
+        make-venv {tmp_path}/env 2>/dev/null
+        echo "== 'numpy<2'";    singularity exec $SIF {pip} 'numpy<2'
+        echo "== -q wants";     singularity exec $SIF {pip} -q wants
+        echo "== {wheel}";      singularity exec $SIF {pip} {wheel}
+        source {tmp_path}/env/bin/activate
+        echo "== wants";        {pip} wants
+        echo "== -U numpy";     {pip} -U numpy
+        deactivate
+    """
+    result = installed_once.load(installed_once.WRITABLE, f"exec 2>&1\n{script}")
+    answers = dict(part.split("\n", 1) for part in result.stdout.split("== ")[1:])
+    for name, answer in answers.items():
+        upgrade = name == "-U numpy"
+        assert "of the image and stays" in answer if upgrade else "of the image, made for this machine" in answer, name
+        command = "PIP_CONSTRAINT= pip install " + options + " " + name
+        assert command in answer, (name, answer)
+        assert "Successfully installed" not in answer
+        assert "hint: numpy " in answer or name == "-q wants"
+    # as the hint says, in the container and from outside; and what fits needs no word
+    script = f"""
+        source {tmp_path}/env/bin/activate
+        pip install -q {options} fits && python -c 'import fits, numpy; print(numpy.__file__)'
+        start-shell -c {shlex.quote(f"PIP_CONSTRAINT= pip install -q {options} wants")} && pip list | grep ^numpy
+        pip uninstall -q -y numpy
+        APPTAINERENV_PIP_CONSTRAINT= SINGULARITYENV_PIP_CONSTRAINT= pip install -q {options} wants
+        python -c 'import numpy; print(numpy.__file__)'
+    """
+    result = installed_once.load(installed_once.WRITABLE, script, EBSIF_USER_SOFTWARE=tmp_path)
+    file, _, version, other = result.stdout.split()
+    assert (file.startswith("/opt/"), version) == (True, "99.0"), result.stderr
+    assert other == f"{tmp_path}/env/lib/python3.11/site-packages/numpy.py"
+    assert "different values" not in result.stderr
+    # user software of one's own is as safe
+    result = installed_once.load(
+        installed_once.WRITABLE, f"singularity exec $SIF {pip} wants", check=False, EBSIF_USER_SOFTWARE=tmp_path)
+    assert result.returncode == 1
+    assert "hint: numpy " in result.stderr
+
+
+def test_constraints_are_there_where_user_software_is(installed):
+    """G-03: named in the container for pip and uv, without build tools; a person's own value wins; unloading unsets."""
+    show = "singularity exec $SIF printenv PIP_CONSTRAINT UV_CONSTRAINT"
+    file = "/runscripts/image-constraints.txt"
+    for module in (installed.WRITABLE, installed.SQUASHED):
+        script = f"{show}; module unload {module}; env | grep -c ENV_.*_CONSTRAINT"
+        assert installed.load(module, script, check=False).stdout.split() == [file, file, "0"]
+        lines = (installed.root(module) / file[1:]).read_text().splitlines()
+        names = [line.split("==")[0] for line in lines]
+        assert "numpy" in names
+        assert not {"pip", "setuptools", "wheel", "greeting"} & set(names)
+    for own in ("PIP_CONSTRAINT", "APPTAINERENV_PIP_CONSTRAINT"):
+        assert installed.output(installed.WRITABLE, show, **{own: "/mine"}).split() == ["/mine", file]
 
 
 def plain_module(site, folder):
@@ -139,3 +333,32 @@ def test_a_place_that_the_container_does_not_see(installed_once, tmp_path):
     result = installed_once.load(installed_once.WRITABLE, f"make-venv {tmp_path}", check=False)
     assert result.returncode == 1
     assert "is not empty" in result.stderr
+
+
+def test_the_venv_to_activate(base_image, tmp_path):
+    """defects E10: by hand VIRTUAL_ENV decides, else there has to be only one; Conda is activated beneath it."""
+    for name in ("first", "second"):
+        (tmp_path / "venv" / name / "bin").mkdir(parents=True)
+        text = f"export VIRTUAL_ENV=/user-software/venv/{name} PATH=/user-software/venv/{name}/bin:$PATH\n"
+        (tmp_path / "venv" / name / "bin/activate").write_text(text)
+    command = ["apptainer", "exec", "--bind", f"{CONTAINER_FILES}/runscripts:/runscripts,{tmp_path}:/user-software"]
+
+    def activated(**variables):
+        words = [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
+        shown = "source /runscripts/init-conda-venv; echo ${VIRTUAL_ENV:-none} ${CONDA_PREFIX:-none} ${PATH%%/bin:*}"
+        return subprocess.run([*command, *words, base_image, "bash", "-euc", shown], capture_output=True, text=True,
+                              check=True)
+
+    conda = "/opt/miniconda3/envs/pytorch"
+    several = activated(VIRTUAL_ENV="")
+    assert several.stdout.split() == ["none", conda, conda]
+    assert "there are several: export VIRTUAL_ENV with one of /user-software/venv/first" in several.stderr
+    second = "/user-software/venv/second"
+    # as the module has it: active, but Conda is not
+    path = f"{second}/bin:/usr/bin:/bin"
+    for variables in ({"VIRTUAL_ENV": second}, {"VIRTUAL_ENV": second, "PATH": path}):
+        assert activated(**variables).stdout.split() == [second, conda, second]
+    (tmp_path / "venv/first/bin/activate").unlink()
+    (tmp_path / "venv/first/bin").rmdir()
+    (tmp_path / "venv/first").rmdir()
+    assert activated(VIRTUAL_ENV="/user-software/venv/other").stdout.split() == [second, conda, second]

@@ -217,6 +217,8 @@ def test_the_pip_of_another_place_is_refused():
         ("ERROR: x-1.0-cp39-win32.whl is not a supported wheel on this platform.", "wheel x-1.0-cp39-win32.whl"),
         ("ERROR: No matching distribution found for nothing==1", "no index or folder"),
         ("SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate", "EBSIF_INSTALL_BIND"),
+        ("ERROR: Could not install packages due to an OSError: Could not find a suitable TLS CA certificate bundle, "
+         "invalid path: /etc/ssl/ca-bundle.pem", "/etc/ssl/ca-bundle.pem is not in the container: REQUESTS_CA_BUNDLE"),
         (
             "ERROR: Could not find a version that satisfies the requirement torchvision==0.22.1+rocm6.2\n"
             "ERROR: No matching distribution found for torchvision==0.22.1+rocm6.2",
@@ -226,7 +228,7 @@ def test_the_pip_of_another_place_is_refused():
     ],
 )
 def test_what_pip_says_is_explained(output, expected):
-    """S000-08 (git), and what else really happens: disk, quota, network, index, platform."""
+    """S000-08 (git), defects E9 (certificates), and what else happens: disk, quota, network, index, platform."""
     text = ContainerDiagnosis(output).text
     assert expected in text if expected else text == ""
 

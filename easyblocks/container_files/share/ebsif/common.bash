@@ -19,6 +19,14 @@ in_container() {
     [[ -e /.singularity.d ]]
 }
 
+# escape VALUE: set `escaped`, the value as a variable for the container (APPTAINERENV_X): a shell in it reads that.
+escape() {
+    escaped=${1//\\/\\\\}
+    escaped=${escaped//\$/\\\$}
+    # shellcheck disable=SC2034  # for who calls it
+    escaped=${escaped//\`/\\\`}
+}
+
 # run_in_container PROGRAM ARGUMENT...: become this program in the container of the loaded module.
 run_in_container() {
     # shellcheck source=run.bash

@@ -1,5 +1,7 @@
 """Make a virtual environment that sees every package of this Python, also if that is one of an environment itself."""
+import glob
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -15,10 +17,14 @@ def search_path(python):
     return subprocess.run([python, '-c', code], stdout=subprocess.PIPE, check=True).stdout.decode().splitlines()
 
 
+folder = os.path.join(directory, 'lib', 'python%d.%d' % sys.version_info[:2], 'site-packages')
 seen = search_path(program)
 unseen = [path for path in search_path(sys.executable) if path.endswith('-packages') and path not in seen]
+for path in unseen:
+    # what says why pip failed: a .pth file works only where Python looks by itself
+    for hints in glob.glob(os.path.join(glob.escape(path), 'ebsif_*.p*')):
+        shutil.copy(hints, folder)
 if unseen:
-    folder = os.path.join(directory, 'lib', 'python%d.%d' % sys.version_info[:2], 'site-packages')
     # a .pth file puts them behind the environment's own packages
     with open(os.path.join(folder, 'container-packages.pth'), 'w') as pth:
         pth.write(''.join(path + '\n' for path in unseen))

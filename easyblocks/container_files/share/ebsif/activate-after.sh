@@ -1,0 +1,98 @@
+# shellcheck shell=bash
+# Goes behind what Python wrote into bin/activate, see activate-before.sh.
+if [ ! -e /.singularity.d ]; then
+    # NAME VALUE: set a variable of the container, and remember what it was.
+    _ebsif_set() {
+        eval "_EBSIF_OLD_$1=\${$1+set:\$$1}; _EBSIF_NEW_$1=\$2; export $1=\$2"
+    }
+
+    # LIST ITEM: set _ebsif_rest, the search path without (the first of) that directory.
+    _ebsif_without() {
+        _ebsif_rest=$1
+        case ":$1:" in
+            *":$2:"*)
+                set -- ":$1:" "$2"
+                _ebsif_rest=${1%%":$2:"*}:${1#*":$2:"}
+                _ebsif_rest=${_ebsif_rest#:}
+                _ebsif_rest=${_ebsif_rest%:}
+                ;;
+        esac
+    }
+
+    # NAME: put a variable back. Who has changed it since (a module that was loaded again) keeps that, and once the
+    # module is unloaded there is nothing to put back; the environment itself goes from a search path in any case.
+    _ebsif_put_back() {
+        eval "[ -n \"\${_EBSIF_NEW_$1+set}\" ]" || return 0
+        eval "set -- $1 \"\${$1-}\" \"\${_EBSIF_NEW_$1-}\" \"\${_EBSIF_OLD_$1-}\"; unset _EBSIF_NEW_$1 _EBSIF_OLD_$1"
+        if [ "$2" = "$3" ] && [ -z "$_EBSIF_GONE" ]; then
+            set -- "$1" "$4"
+        elif [ "$2" = "$3" ] && [ "${1%_PREPEND_PATH}" = "$1" ]; then
+            set -- "$1" ""
+        else
+            _ebsif_without "$2" "$_EBSIF_ESCAPED/bin"
+            if [ "$_ebsif_rest" = "$2" ]; then return 0; fi
+            set -- "$1" "${_ebsif_rest:+set:$_ebsif_rest}"
+        fi
+        if [ -n "$2" ]; then export "$1=${2#set:}"; else unset "$1"; fi
+    }
+
+    # KIND: set the variables of one kind, those of Apptainer or Singularity.
+    _ebsif_enter() {
+        _ebsif_set "$1_VIRTUAL_ENV" "$_EBSIF_ESCAPED"
+        _ebsif_set "$1_VIRTUAL_ENV_PROMPT" "${_EBSIF_ESCAPED##*/}"
+        eval "set -- $1 \"\${$1_PREPEND_PATH-}\" \"\${$1_PYTHONPATH-}\""
+        _ebsif_set "$1_PREPEND_PATH" "$_EBSIF_ESCAPED/bin${2:+:$2}"
+        case $3 in
+            # an image with a PYTHONPATH of its own: the module has put its venv before that
+            /user-software/venv/*) _ebsif_set "$1_PYTHONPATH" "$_EBSIF_ESCAPED${_EBSIF_SITE#"$_EBSIF_VENV"}:$3" ;;
+        esac
+    }
+
+    if [ -d "$_EBSIF_VENV/host-bin" ]; then
+        # programs that are run in the container; those that came since then, too
+        "$_EBSIF_VENV/host-bin/.run"
+        export PATH="$_EBSIF_VENV/host-bin:$PATH"
+    elif [ -n "${PYTHONPATH:-}" ]; then
+        # packages of the module are there; those of the environment go before them
+        export PYTHONPATH="$_EBSIF_SITE:$PYTHONPATH"
+    fi
+
+    # In the container everything is this environment: what is started there starts other programs.
+    case "${CONTAINER_MODULE:-}/" in
+        "$_EBSIF_MODULE"/*)
+            _ebsif_enter APPTAINERENV
+            _ebsif_enter SINGULARITYENV
+            ;;
+    esac
+
+    eval "_ebsif_venv_$(declare -f deactivate)"
+    deactivate() {
+        # Python's text puts back what PATH was; modules that were loaded or unloaded since have changed it
+        _ebsif_without "$PATH" "$_EBSIF_VENV/host-bin"
+        _ebsif_without "$_ebsif_rest" "${VIRTUAL_ENV:-$_EBSIF_VENV}/bin"
+        if [ -n "${_OLD_VIRTUAL_PATH:-}" ]; then _OLD_VIRTUAL_PATH=$_ebsif_rest; fi
+        _ebsif_venv_deactivate "$@"
+        _EBSIF_GONE=1
+        case ":${LOADEDMODULES:-}:" in
+            *":$_EBSIF_MODULE:"* | *":$_EBSIF_MODULE/"*) _EBSIF_GONE= ;;
+        esac
+        for _ebsif_kind in APPTAINERENV SINGULARITYENV; do
+            _ebsif_put_back "${_ebsif_kind}_VIRTUAL_ENV"
+            _ebsif_put_back "${_ebsif_kind}_VIRTUAL_ENV_PROMPT"
+            _ebsif_put_back "${_ebsif_kind}_PREPEND_PATH"
+            _ebsif_put_back "${_ebsif_kind}_PYTHONPATH"
+        done
+        if [ -n "$_EBSIF_LOADED" ] && [ -z "$_EBSIF_GONE" ]; then
+            module unload "$_EBSIF_MODULE"
+            if [ -n "$_EBSIF_EARLIER" ]; then _ebsif_load_again "$_EBSIF_EARLIER"; fi
+        fi
+        case $_EBSIF_PYTHONPATH in
+            set:*) export PYTHONPATH="${_EBSIF_PYTHONPATH#set:}" ;;
+            *) unset PYTHONPATH ;;
+        esac
+        unset _EBSIF_MODULE _EBSIF_VENV _EBSIF_ESCAPED _EBSIF_SITE _EBSIF_PYTHONPATH _EBSIF_EARLIER _EBSIF_LOADED
+        unset _EBSIF_GONE _ebsif_kind _ebsif_rest
+        unset -f deactivate _ebsif_venv_deactivate
+        unset -f _ebsif_load_again _ebsif_without _ebsif_set _ebsif_enter _ebsif_put_back
+    }
+fi

@@ -1,0 +1,38 @@
+# shellcheck shell=bash
+# Goes before what Python wrote into bin/activate, and is read by the shell that activates: bash or zsh. It loads the
+# module _EBSIF_MODULE of the environment _EBSIF_VENV. In a container there is nothing to do.
+if [ ! -e /.singularity.d ]; then
+    _EBSIF_PYTHONPATH=${PYTHONPATH+set:$PYTHONPATH}
+    _EBSIF_EARLIER=
+    _EBSIF_LOADED=
+
+    # Load the modules of a list that are not loaded.
+    _ebsif_load_again() {
+        set -- "$1:"
+        while [ -n "$1" ]; do
+            case ":${LOADEDMODULES:-}:" in
+                *":${1%%:*}:"*) ;;
+                *) module load "${1%%:*}" ;;
+            esac
+            set -- "${1#*:}"
+        done
+    }
+
+    case ":${LOADEDMODULES:-}:" in
+        *":$_EBSIF_MODULE:"* | *":$_EBSIF_MODULE/"*) ;;
+        *)
+            # what has to go for this one is loaded again afterwards: one container at a time, one version of a module
+            _EBSIF_EARLIER=${LOADEDMODULES:-}
+            if [ -d "$_EBSIF_VENV/host-bin" ] && [ -n "${CONTAINER_MODULE:-}" ]; then
+                module unload "$CONTAINER_MODULE"
+            fi
+            if ! module load "$_EBSIF_MODULE"; then
+                if [ -n "$_EBSIF_EARLIER" ]; then _ebsif_load_again "$_EBSIF_EARLIER"; fi
+                unset _EBSIF_MODULE _EBSIF_VENV _EBSIF_ESCAPED _EBSIF_SITE _EBSIF_PYTHONPATH _EBSIF_EARLIER _EBSIF_LOADED
+                unset -f _ebsif_load_again
+                return 1
+            fi
+            _EBSIF_LOADED=1
+            ;;
+    esac
+fi

@@ -1,0 +1,95 @@
+"""What is said when pip fails in user software."""
+
+import importlib.util
+import logging
+import sys
+
+import pytest
+from support import CONTAINER_FILES
+
+
+@pytest.fixture
+def hints(monkeypatch, tmp_path):
+    """The module, with constraints of a module in force."""
+    spec = importlib.util.spec_from_file_location("hints", CONTAINER_FILES / "site-packages/ebsif_pip_hints.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    (tmp_path / "constraints.txt").write_text("numpy==2.4.6\ntorch==2.7.1+rocm6.2.4\n")
+    monkeypatch.setattr(module, "CONSTRAINTS", str(tmp_path / "constraints.txt"))
+    monkeypatch.setenv("PIP_CONSTRAINT", str(tmp_path / "constraints.txt"))
+    monkeypatch.setattr(module.RESOLVER, "level", logging.INFO)
+    return module
+
+
+def said(hints, messages=(), status=1):
+    """What is printed after pip has logged these messages."""
+    for message in messages:
+        hints.CONFLICTS.filter(logging.makeLogRecord({"msg": message}))
+    with pytest.raises(SystemExit) as ended:
+        hints.advise(status)
+    assert ended.value.code == status
+
+
+def test_a_package_of_the_image(hints, monkeypatch, capsys):
+    """G-03: which packages of the image are in the way, and the exact command to do it all the same."""
+    monkeypatch.setattr(sys, "argv", ["pip", "install", "torchvision<0.20"])
+    messages = ["Cannot install torchvision because these package versions have conflicting dependencies.",
+                "The conflict is caused by:\n    torchvision 0.19 depends on torch==2.4\n"
+                "    The user requested (constraint) torch==2.7.1+rocm6.2.4"]
+    said(hints, messages)
+    text = capsys.readouterr().err
+    assert "hint: torch 2.7.1+rocm6.2.4 is a package of the image" in text
+    assert "hint:     PIP_CONSTRAINT= pip install 'torchvision<0.20'\n" in text
+
+
+@pytest.mark.parametrize("message", ["No matching distribution found for x", "x and y have conflicting dependencies"])
+def test_another_failure_has_no_hint(hints, monkeypatch, capsys, message):
+    """G-05: nothing is advised where the packages of the image are not what is wrong."""
+    monkeypatch.setattr(sys, "argv", ["pip", "install", "x"])
+    said(hints, [message])
+    said(hints, [], status=0)
+    assert capsys.readouterr().err == ""
+
+
+def test_constraints_of_a_person(hints, monkeypatch, capsys):
+    """G-03: with constraints of one's own the image's are no reason."""
+    monkeypatch.setattr(sys, "argv", ["pip", "install", "-U", "numpy"])
+    said(hints, status=0)
+    assert "numpy 2.4.6 is a package of the image and stays" in capsys.readouterr().err
+    monkeypatch.setenv("PIP_CONSTRAINT", "/mine")
+    said(hints, ["conflicting dependencies", "(constraint) numpy==2.4.6"])
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("prefix", "packed", "own", "expected", "unexpected"),
+    [
+        ("/user-software/venv/x", True, True, ["packed in a SquashFS file", "unpacks it"], ["EBSIF_USER_SOFTWARE"]),
+        ("/user-software/venv/x", True, False, ["packed", "export EBSIF_USER_SOFTWARE=DIRECTORY"], ["unpacks"]),
+        ("/user-software/venv/x", False, False, ["venv/x can't be changed by you", "a copy of your own"], ["packed"]),
+        ("/project/env", True, True, ["/project/env can't be changed by you"], ["unmake", "packed"]),
+    ],
+)
+def test_what_can_not_be_written(hints, monkeypatch, capsys, prefix, packed, own, expected, unexpected):
+    """use D10: is it packed, is it one's own, is it user software at all; what works is advised, and nothing else."""
+    monkeypatch.setattr(sys, "argv", ["pip", "install", "--user", "x"])
+    monkeypatch.setattr(sys, "prefix", prefix)
+    monkeypatch.setattr(hints, "is_packed", lambda: packed)
+    monkeypatch.setattr(hints, "is_own", lambda: own)
+    said(hints)
+    text = capsys.readouterr().err
+    for part in [*expected, "leave out --user", "make-venv DIRECTORY"]:
+        assert part in text
+    for part in unexpected:
+        assert part not in text
+
+
+def test_whose_it_is(hints, monkeypatch, tmp_path):
+    """use D10: the place of user software where it is seen; one that the person has named is their own."""
+    (tmp_path / "place").mkdir()
+    monkeypatch.setenv("CONTAINER_USER_SOFTWARE", str(tmp_path / "place/user-software.squashfs"))
+    assert hints.is_own()
+    monkeypatch.setenv("CONTAINER_USER_SOFTWARE", "/not/bound/user-software.squashfs")
+    assert not hints.is_own()
+    monkeypatch.setenv("EBSIF_USER_SOFTWARE", "/not/bound/")
+    assert hints.is_own()
