@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from parts import TOOLS, part
+from parts import TOOLS, part, wheel_settings
 from support import CHECKOUT, Site, make_demo
 
 MODULE = "PyTorch/2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121"
@@ -134,7 +134,7 @@ def test_the_second_easyconfig_is_extended_by_hand(tool, prefix, wheels):
 
 
 ALL_REDUCE = """
-import sys, torch, torch.distributed as dist
+import sys, byhand, torch, torch.distributed as dist
 dist.init_process_group("gloo")
 value = torch.tensor([float(dist.get_rank() + 1)])
 dist.all_reduce(value)
@@ -144,12 +144,12 @@ dist.destroy_process_group()
 """
 
 
-def test_torchrun_through_its_wrapper(tmp_path):
-    """torchrun, a program of the image, starts its processes in the container through the wrapper."""
+def test_torchrun_through_its_wrapper(tmp_path, wheels):
+    """use D1, G-01: torchrun, a program of the image, starts its processes through the wrapper; they see the user's."""
     site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
     (site.sources / "torch.sif").symlink_to(part("EBSIF_TEST_PYTORCH_IMAGE"))
     text = "sources = ['torch.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\nwrappers = ['torchrun']\n"
-    site.eb(site.easyconfig(text))
+    site.eb(site.easyconfig(text + "requirements = ['byhand']\n"), **wheel_settings(wheels))
     (site.work / "all_reduce.py").write_text(ALL_REDUCE)
     script = "module load Example/1.0 && torchrun --standalone --nproc-per-node 2 all_reduce.py"
     assert sorted(site.bash(script).stdout.splitlines()) == ["sum 3.0 of 2"] * 2
