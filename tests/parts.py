@@ -2,13 +2,14 @@
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 from slurm import Cluster
-from support import ModulesTool, Site, make_wheel
+from support import CHECKOUT, ModulesTool, Site, make_wheel
 
 
 def part(variable):
@@ -51,6 +52,19 @@ def example_site(folder, image, tool="Lmod-Lua"):
 def base_image():
     """The example image without PyTorch: small, and quick to install."""
     return Path(part("EBSIF_TEST_BASE_IMAGE"))
+
+
+@pytest.fixture(scope="session")
+def small_image():
+    """A function: the path of an image of scripts/images, which is built unless it is cached."""
+
+    def get(variant):
+        made = subprocess.run([CHECKOUT / "scripts" / "build-example-image", "--variant", variant], text=True,
+                              capture_output=True, check=False, stdin=subprocess.DEVNULL)
+        assert made.returncode == 0, made.stderr[-3000:]
+        return Path(made.stdout.strip())
+
+    return get
 
 
 @pytest.fixture(scope="session")
