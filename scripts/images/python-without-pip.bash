@@ -4,7 +4,7 @@
 make_root() {
     debian python3 bash dash coreutils
     in_root python3 -m venv --without-pip /opt/venv
-    local packages=("${root:?}"/opt/venv/lib/python3*/site-packages)
+    local packages=${root:?}/opt/venv/lib/python${python:?}/site-packages
     mkdir "$packages/shipped-1.0.dist-info"
     printf 'Metadata-Version: 2.1\nName: shipped\nVersion: 1.0\n' >"$packages/shipped-1.0.dist-info/METADATA"
     printf 'shipped.py,,\nshipped-1.0.dist-info/RECORD,,\n' >"$packages/shipped-1.0.dist-info/RECORD"
