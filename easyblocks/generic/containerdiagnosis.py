@@ -26,9 +26,6 @@ class ContainerDiagnosis(object):
          "your disk quota is used up. Remove files, or choose another build directory (eb --buildpath)"),
         (r"Invalid(?:Requirement|Marker): (.*)",
          "a requirement can't be read: \\1"),
-        (r"No module named '?ensurepip",
-         "the Python of the image has no ensurepip, which a venv with pip needs. Distributions have it in a package of "
-         "its own (Debian's is python3-venv)"),
         (r"(?s)(?:Getting requirements to build|Preparing metadata|Building wheel|Installing build dependencies)"
          r".*?ModuleNotFoundError: No module named '([\w.]+)'",
          "it needs '\\1' while it is built. If the image has it, or an earlier stage installs it, put the package into "

@@ -17,6 +17,7 @@ from easybuild.easyblocks.generic.containercopy import ContainerCopy, is_verifie
 from easybuild.easyblocks.generic.containerdistributed import SETTINGS_FILE
 from easybuild.easyblocks.generic.containerload import IF_NEWER, IMAGE_OWN, INIT_NONE, MASKS, MODULE_VARIABLES
 from easybuild.easyblocks.generic.containerload import WRAPPERS_ALL, ContainerLoad
+from easybuild.easyblocks.generic.containerprobe import ContainerProbe
 from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, ContainerRuntime, bind_source, bind_target
 from easybuild.easyblocks.generic.containerruntime import escape_bind, escape_value, in_background, named_variables
 from easybuild.easyblocks.generic.containerruntime import passed_variables, runtime_variables
@@ -63,6 +64,9 @@ class ContainerInstall(ContainerLoad):
     What the module does is in ContainerLoad.
     """
 
+    # whether the image has to have all that a venv needs
+    NEEDS_VENV = False
+
     def __init__(self, *args, **kwargs):
         """Refuse credentials in the easyconfig; nothing is known of the machine and the image yet."""
         super().__init__(*args, **kwargs)
@@ -74,6 +78,7 @@ class ContainerInstall(ContainerLoad):
                                  ', '.join(nub(secrets)), REMEDY)
         self.runtime = None
         self.source_image = None
+        self.probe = None
         self.overlays = []
         self.bill_of_materials = None
         names = [os.path.basename(name) for name in self.cfg.get_ref('definition_files')]
@@ -144,8 +149,12 @@ class ContainerInstall(ContainerLoad):
             bind for bind, kind in sorted(self.cfg['library_binds'].items()) if self.is_library_wanted(bind, kind)]
 
     def start_image(self):
-        """Run something in the image, for easyblocks that derive from this one: what they want to know of it."""
-        self.run_in_container(['true'], image=self.source_image)
+        """See what the image has, and stop here if something that is needed is missing."""
+        found = self.run_in_container(['sh', '-c', program_for_image('probe-image.sh')], image=self.source_image,
+                                      stdin=program_for_image('installed-packages.py'), split_stderr=True, hidden=True)
+        self.probe = ContainerProbe(self.image_name, found.output, found.stderr)
+        if self.cfg['init'] != INIT_NONE:
+            self.probe.check(self.NEEDS_VENV)
 
     def check_entry_point(self):
         """

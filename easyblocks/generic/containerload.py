@@ -77,7 +77,7 @@ class ContainerLoad(ContainerReplace):
                       'share/ebsif/image-programs.py', 'share/ebsif/venv-wrapper', 'share/ebsif/activate-before.sh',
                       'share/ebsif/activate-after.sh', 'runscripts/conda-python-simple', 'runscripts/init-conda-venv',
                       'runscripts/conda-python-distributed', 'runscripts/get-master',
-                      'runscripts/list-packages']
+                      'runscripts/list-packages', 'runscripts/list-packages.py']
     # installed under the names that 'script_names' has for them
     NAMED_SCRIPTS = ['bin/container-exec', 'bin/container-run', 'bin/container-runtime']
 

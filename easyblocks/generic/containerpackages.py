@@ -41,11 +41,16 @@ class ContainerPackages(dict):
     python_path = ''
     purelib = ''
 
+    @staticmethod
+    def read(text):
+        """Return what share/ebsif/installed-packages.py printed (dict)."""
+        return ast.literal_eval(text)
+
     @classmethod
     def from_output(cls, text):
         """Return the packages that share/ebsif/installed-packages.py printed."""
         packages = cls()
-        seen = ast.literal_eval(text)
+        seen = cls.read(text)
         packages.python_path = seen['environment']['PYTHONPATH']
         packages.purelib = seen['purelib']
         for name, version, directory in seen['packages']:

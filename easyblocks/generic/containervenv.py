@@ -48,11 +48,11 @@ CONSTRAINTS = os.path.join('runscripts', 'image-constraints.txt')
 CONSTRAINTS_VARIABLES = ('PIP_CONSTRAINT', 'UV_CONSTRAINT')
 
 # Both for sh. The first makes a venv that sees the packages of the image, and gives it the image's pip (copy-pip.py, on
-# standard input). The second does it as `python3 -m venv` would, but pip is a step of its own, because venv keeps to
-# itself what went wrong with it.
+# standard input). The second does it as `python3 -m venv` would, but pip is a step of its own, for which the further
+# arguments are: venv keeps to itself what went wrong with it.
 MAKE_VENV = 'python3 -m venv --without-pip --system-site-packages "$1" && exec "$1/bin/python3" -I - "$2"'
-MAKE_VENV_WITH_ENSUREPIP = 'python3 -m venv --clear --without-pip "$1" && ' \
-    'exec "$1/bin/python3" -Im ensurepip --upgrade --default-pip'
+MAKE_VENV_THEN = 'venv=$1; shift; python3 -m venv --clear --without-pip "$venv" && exec "$venv/bin/python3" "$@"'
+ENSUREPIP = ['-Im', 'ensurepip', '--upgrade', '--default-pip']
 NO_PIP_TO_COPY = 3
 
 # Prints the names of the programs in a directory. For sh.
@@ -72,6 +72,7 @@ class ContainerVenv(ContainerInstall):
     user-software is bound there read-write, or else there is none and the image is used as it is.
     """
 
+    NEEDS_VENV = True
     SCRIPTS = ContainerInstall.SCRIPTS + ['bin/make-squashfs', 'bin/unmake-squashfs', 'share/ebsif/squashfs.bash']
 
     @staticmethod
@@ -190,7 +191,8 @@ class ContainerVenv(ContainerInstall):
 
     def start_image(self):
         """See which packages are in the image."""
-        self.image_packages = self.packages('python3', venv=False)
+        super().start_image()
+        self.image_packages = self.probe.packages
         self.check_image_packages(self.image_packages)
 
     @property
@@ -279,8 +281,11 @@ class ContainerVenv(ContainerInstall):
         result = self.run_with_user_software(['sh', '-c', MAKE_VENV, 'sh', self.venv, str(FILE_TIME)],
                                              stdin=program_for_image('copy-pip.py'), fail_on_error=False, hidden=True)
         if result.exit_code == NO_PIP_TO_COPY:
-            result = self.run_with_user_software(['sh', '-c', MAKE_VENV_WITH_ENSUREPIP, 'sh', self.venv],
-                                                 fail_on_error=False)
+            for pip in self.ways_to_pip():
+                result = self.run_with_user_software(['sh', '-c', MAKE_VENV_THEN, 'sh', self.venv] + pip,
+                                                     fail_on_error=False)
+                if result.exit_code == 0:
+                    break
             if result.exit_code == 0:
                 configuration = os.path.join(self.user_software, 'venv', self.venv_name, 'pyvenv.cfg')
                 apply_regex_substitutions(
@@ -326,6 +331,31 @@ class ContainerVenv(ContainerInstall):
             variables[prefix + 'ENV_VIRTUAL_ENV'] = self.venv
         return variables
 
+    def ways_to_pip(self):
+        """
+        Return how a venv can get a pip other than the image's: arguments for its Python, the best first.
+
+        The image's ensurepip; or, where a distribution has that in a package of its own, or a Python was made without,
+        a wheel of pip that is on this machine.
+
+        Returns
+        -------
+        list of list of str
+
+        Raises
+        ------
+        EasyBuildError
+            If there is none.
+        """
+        ways = [] if 'ensurepip' in self.probe.python['missing'] else [ENSUREPIP]
+        if self.probe.pip_wheel:
+            wheel = os.path.join(self.builddir, os.path.basename(self.probe.pip_wheel))
+            copy_file(self.probe.pip_wheel, wheel)
+            ways.append(['-I', os.path.join(wheel, 'pip'), 'install', '--no-index', '--ignore-installed', wheel])
+        if not ways:
+            raise EasyBuildError("The image %s can't have a venv: %s.", self.image_name, self.probe.no_pip)
+        return ways
+
     def run_with_user_software(self, command, user_software=None, binds=(), environment=None, **kwargs):
         """Run a command in the image with user software bound; by default the directory that is being made."""
         bind = escape_bind(user_software or self.user_software) + ':' + USER_SOFTWARE
@@ -337,7 +367,7 @@ class ContainerVenv(ContainerInstall):
         return self.run_in_container(command, image=self.source_image, binds=[bind] + list(binds),
                                      environment=variables, **kwargs)
 
-    def packages(self, python, venv=True, user_software=None):
+    def packages(self, python, user_software=None):
         """
         Return the packages that a Python in the container sees.
 
@@ -345,8 +375,6 @@ class ContainerVenv(ContainerInstall):
         ----------
         python : str
             The interpreter, a name on PATH or a path in the container.
-        venv : bool
-            Whether /user-software has to be there.
         user_software : str, optional
             Directory or SquashFS file, see run_with_user_software.
 
@@ -354,11 +382,8 @@ class ContainerVenv(ContainerInstall):
         -------
         ContainerPackages
         """
-        options = {'stdin': program_for_image('installed-packages.py'), 'split_stderr': True, 'hidden': True}
-        if venv:
-            result = self.run_with_user_software([python, '-'], user_software=user_software, **options)
-        else:
-            result = self.run_in_container([python, '-'], image=self.source_image, **options)
+        result = self.run_with_user_software([python, '-'], user_software=user_software, split_stderr=True, hidden=True,
+                                             stdin=program_for_image('installed-packages.py'))
         return ContainerPackages.from_output(result.output)
 
     # --- what stages need of the host

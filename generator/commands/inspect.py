@@ -25,7 +25,7 @@ def run(options):
         print(json.dumps(found.data, indent=2))
         return 0
     for name, value in lines(found):
-        print(f"{output.plain(name):16}{output.plain(value)}")
+        print(f"{output.plain(name):15} {output.plain(value)}")
     return 0
 
 
@@ -48,6 +48,8 @@ def lines(found):
     if python:
         venv = ", a venv" if python["prefix"] != python["base_prefix"] else ""
         yield "python", f"{python['version']} in {python['prefix']}{venv}"
+        if python["missing"]:
+            yield "  without", ", ".join(python["missing"])
         yield "packages", f"{len(python['packages'])} (--json lists them)"
     else:
         yield "python", "none"

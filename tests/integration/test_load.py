@@ -174,7 +174,7 @@ def test_the_equivalent_command(site, tmp_path):
 
 
 def test_an_image_without_python(site):
-    """S001-12: the image has no Python: module, binds and commands are made, no venv is tried."""
+    """Nothing of Python is wanted (init = none), though the image has one: module, binds and commands are made."""
     easyconfig = site.easyconfig("sources = ['example.sif']\ninit = 'none'\nwrappers = ['git']\n")
     easyconfig.write_text(easyconfig.read_text().replace("ContainerVenv", "ContainerInstall"))
     site.eb(easyconfig)

@@ -1,7 +1,7 @@
 """
 Run in an image: what this interpreter is and sees, as a Python literal (python3-minimal has no module json).
 
-'packages' are [name, version, directory] in the order of sys.path, 'modules' those of MODULES that can be imported.
+'packages' are [name, version, directory] in the order of sys.path, 'missing' those of MODULES that can't be imported.
 """
 import os
 import sys
@@ -30,16 +30,15 @@ def packages():
 
 
 def is_module(name):
-    """Tell whether a module can be imported; it's not."""
-    from importlib.util import find_spec
-
+    """Tell whether a module works; it may be there, and what it imports is not."""
     try:
-        return bool(find_spec(name))
+        __import__(name)
     except ImportError:
         return False
+    return True
 
 
-modules = [name for name in MODULES if is_module(name)]
+missing = [name for name in MODULES if not is_module(name)]
 print(ascii({
     'version': '.'.join(str(number) for number in sys.version_info[:3]),
     'executable': sys.executable,
@@ -47,6 +46,6 @@ print(ascii({
     'base_prefix': sys.base_prefix,
     'purelib': sysconfig.get_path('purelib'),
     'environment': {name: os.environ.get(name, '') for name in ('CONDA_PREFIX', 'VIRTUAL_ENV', 'PYTHONPATH')},
-    'modules': modules,
-    'packages': packages() if {'importlib.metadata', 'json'} <= set(modules) else [],
+    'missing': missing,
+    'packages': [] if 'importlib.metadata' in missing else packages(),
 }))

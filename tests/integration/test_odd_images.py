@@ -1,0 +1,160 @@
+"""Images that lack something: what can work works, the rest is refused before anything is copied, with the reason."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ebsif import inspection
+from parts import example_site, wheel_settings
+
+
+@pytest.fixture
+def place(tmp_path, small_image):
+    """A function that makes a site with one of the small images."""
+    return lambda variant: example_site(tmp_path, small_image(variant))
+
+
+def easyconfig(site, text, easyblock="ContainerInstall"):
+    """Write an easyconfig for the image of a site."""
+    path = site.easyconfig("sources = ['example.sif']\n" + text)
+    path.write_text(path.read_text().replace("ContainerVenv", easyblock))
+    return path
+
+
+def refused(site, path):
+    """Install, which has to fail without having copied anything; return what was said."""
+    result = site.eb(path, check=False)
+    said = result.stdout + result.stderr
+    assert result.returncode and "Traceback" not in said
+    assert "Nothing was copied" in said
+    assert not list((site.prefix / "eb").glob("software/*/*/*")) + list((site.prefix / "eb").rglob("*.sif"))
+    return said
+
+
+def test_an_image_without_bash_and_python(place, tmp_path):
+    """S001-12, G-11, defects B6: busybox alone: module, binds, wrappers and start-shell work; no venv is tried."""
+    site = place("busybox")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "text").write_text("second\nfirst\n")
+    text = f"init = 'none'\nwrappers = ['tac', 'sort']\nbinds = ['{tmp_path}/data:/mnt']\n"
+    site.eb(easyconfig(site, text))
+    root = site.prefix / "eb/software/Example/1.0"
+    assert {path.name for path in (root / "bin").iterdir()} == {"start-shell", "sort", "tac"}
+    assert list((root / "runscripts").iterdir()) == []
+    (tmp_path / "data" / "script").write_text('printf "<%s>" "$0" "$@"\n')
+    script = """
+        sort /mnt/text
+        start-shell -c 'echo "$0 $1 $APPTAINER_NAME"; test -x /bin/busybox' name 'a  b'
+        start-shell /mnt/script 'c  d' '$e'
+        echo; echo 'echo typed $((1 + 1))' | start-shell
+    """
+    output = site.bash("module load Example/1.0\nset -e\n" + script).stdout
+    assert output == "first\nsecond\nname a  b example.sif\n</mnt/script><c  d><$e>\ntyped 2\n"
+    assert site.bash("module load Example/1.0; start-shell -c 'exit 7'", check=False).returncode == 7
+
+
+@pytest.mark.parametrize(("easyblock", "text"), [("ContainerVenv", ""), ("ContainerInstall", "init = 'image'\n")])
+def test_what_an_image_without_bash_and_python_cannot_have(place, easyblock, text):
+    """G-11, defects B6, admin D10: a venv, and scripts for Python: both reasons, and what to do."""
+    site = place("busybox")
+    said = refused(site, easyconfig(site, text, easyblock))
+    assert "example.sif can't be installed like this: it has no bash" in said
+    assert "it has no python3 on PATH" in said
+    assert "easyblock ContainerInstall with init = 'none'" in said
+
+
+def test_a_python_that_is_not_whole(place, small_image):
+    """G-11, admin D9, D10: python3-minimal: no venv, for a reason that is told; its Python works as it is."""
+    site = place("python-minimal")
+    said = refused(site, easyconfig(site, "", "ContainerVenv"))
+    assert "its Python is not whole, the standard library lacks importlib.metadata, json, venv (Debian has" in said
+    assert "without user software (easyblock ContainerInstall; 'venv: false'" in said
+    said = refused(site, easyconfig(site, "masked_paths = ['/usr/bin/python3*']\n", "ContainerVenv"))
+    assert "like this: it has no python3 on PATH" in said
+
+    site.eb(easyconfig(site, "wrappers = ['python3']\n"))
+    script = "module load Example/1.0\npython3 -c 'import sys; print(sys.prefix)'\nlist-packages; echo $?"
+    result = site.bash(script)
+    assert result.stdout == "/usr\n1\n"
+    assert "the Python of this container can't tell its packages" in result.stderr
+    assert "Traceback" not in result.stderr
+
+    image = small_image("python-minimal")
+    shown = subprocess.check_output([Path(sys.prefix) / "bin/ebsif", "inspect", image], text=True)
+    lines = [line.split(None, 1) for line in shown.splitlines()]
+    assert ["without", "importlib.metadata, json, venv, ensurepip, pip"] in lines
+    assert inspection.inspect(image, checksum=False).python["version"].startswith("3.")
+
+
+def test_a_python_without_pip(place, wheels):
+    """G-11, admin (a): neither pip nor ensurepip, managed by the distribution: the venv has a pip of this machine."""
+    site = place("python-without-pip")
+    settings = wheel_settings(wheels)
+    site.eb(easyconfig(site, "requirements = ['byhand']\nvenv_name = 'mine'\n", "ContainerVenv"), **settings)
+    record = json.loads((site.prefix / "eb/software/Example/1.0/share/ebsif/lock.json").read_text())
+    assert record["image_packages"] == ["shipped==1.0"]
+    pip, byhand = sorted(record["venv_packages"], reverse=True)
+    assert pip.startswith("pip==") and byhand == "byhand==1.0"
+    code = "import byhand, pip, shipped, sys; print(sys.prefix, pip.__file__.split('/lib/')[0], shipped.__file__)"
+    output = site.bash(f'module load Example/1.0 && singularity exec $SIF python -c "{code}"\nlist-packages').stdout
+    assert output.split()[0] == output.split()[1] == "/user-software/venv/mine"
+    assert output.split()[2].startswith("/opt/venv/lib/")
+    assert {"byhand", "pip", "shipped"} <= set(output.split())
+
+    # without a venv
+    site.eb(easyconfig(site, "wrappers = ['python']\n"), "--rebuild")
+    listed = site.bash("module load Example/1.0 && list-packages").stdout.splitlines()
+    assert [line.split() for line in listed] == [["Package", "Version"], ["-------", "-------"], ["shipped", "1.0"]]
+    result = site.bash("module load Example/1.0 && list-packages --outdated", check=False)
+    assert result.returncode == 1
+    assert "has no pip, whose options can't be used: leave out --outdated" in result.stderr
+
+def test_an_image_as_cotainr_builds_it(place, wheels, small_image):
+    """S001-09: Conda in /opt/conda, activated by the image itself, cotainr's labels: it works as any other image."""
+    found = inspection.inspect(small_image("cotainr"), checksum=False)
+    assert found.init == "image"
+    assert found.labels["cotainr.version"] == "2025.3.0"
+    assert found.python["prefix"] == "/opt/conda/envs/conda_container_env"
+    site = place("cotainr")
+    text = "requirements = ['byhand']\nvenv_name = 'mine'\nwrappers = ['python']\n"
+    site.eb(easyconfig(site, text, "ContainerVenv"), **wheel_settings(wheels))
+    code = "import byhand, setuptools, sys; print(sys.prefix, setuptools.__file__, byhand.__file__)"
+    script = f"""
+        python -c '{code}'
+        singularity exec $SIF python -c '{code}'
+        singularity exec $SIF conda-python-simple -c '{code}'
+        start-shell -c "python -c '{code}'"
+    """
+    lines = site.bash("module load Example/1.0\nset -e\n" + script).stdout.splitlines()
+    assert len(lines) == 4 and len(set(lines)) == 1
+    prefix, setuptools, byhand = lines[0].split()
+    assert prefix == "/user-software/venv/mine"
+    assert setuptools.startswith("/opt/conda/envs/conda_container_env/lib/")
+    assert byhand.startswith("/user-software/venv/mine/lib/")
+
+
+ACTIVATION = r"""
+WITH_CONDA='source {folder}/activate'
+for options in '-eu -o pipefail' '+eu +o pipefail'; do
+    unset VIRTUAL_ENV CONDA_PREFIX
+    set $options
+    before=$(set +o)$-
+    source /runscripts/init-conda-venv
+    [[ "$before" == "$(set +o)$-" ]] && echo "same $VIRTUAL_ENV"
+done
+"""
+
+
+def test_activation_gives_the_options_back(installed_once, tmp_path):
+    """defects E4: what activation does to the shell's options is undone, not by `local -`, which needs bash 4.4."""
+    (tmp_path / "activate").write_text("false\n: $UNSET\nset -x +o pipefail\nreturn $STATUS\n")
+    (tmp_path / "script").write_text(ACTIVATION.format(folder=tmp_path))
+    run = f"singularity exec --bind {tmp_path} $SIF bash {tmp_path}/script"
+    module = installed_once.SQUASHED
+    status = {"APPTAINERENV_STATUS": "0", "SINGULARITYENV_STATUS": "0"}
+    assert installed_once.output(module, run, **status) == "\n".join(["same /user-software/venv/pytorch"] * 2)
+    failed = installed_once.load(module, run, check=False, **dict.fromkeys(status, "3"))
+    assert (failed.returncode, failed.stdout) == (3, "")
+    assert "\n    local -\n" not in (installed_once.root(module) / "runscripts/init-conda-venv").read_text()
