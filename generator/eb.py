@@ -151,7 +151,6 @@ def session(arguments=()):
         If it does not like its options, environment variables or configuration files.
     """
     from easybuild.tools import config, options
-    from easybuild.tools.build_log import EasyBuildError
 
     # somebody else has, which can't be repeated
     if config.BuildOptions in type(config.BuildOptions)._instances:
@@ -162,7 +161,7 @@ def session(arguments=()):
         with contextlib.redirect_stderr(said):
             # it misses its own command on PATH, which is not needed
             parsed = options.parse_options(args=["--ignore-osdeps", *arguments], with_include=False)
-    except (EasyBuildError, SystemExit) as error:
+    except (Exception, SystemExit) as error:  # for a file that is no configuration it fails with a TypeError
         text = said.getvalue().strip() if isinstance(error, SystemExit) else str(error).strip("'\"")
         raise EasyBuildFailure(f"EasyBuild refuses its configuration: {text}") from None
     finally:

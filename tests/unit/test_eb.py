@@ -43,3 +43,15 @@ def test_settings_that_easybuild_refuses(tmp_path, arguments):
     assert result.stderr.startswith("ebsif: EasyBuild refuses its configuration: ")
     assert "EASYBUILD_NONSENSE" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_configuration_file_that_is_none(tmp_path):
+    """Defects D3: EasyBuild itself fails with a traceback for it."""
+    (tmp_path / "config.cfg").write_text("not ini\n")
+    (tmp_path / "a.eb").write_text("name = 'A'\n")
+    result = subprocess.run(
+        [Path(sys.prefix) / "bin/ebsif", "import", "a.eb"], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "EASYBUILD_CONFIGFILES": str(tmp_path / "config.cfg")})
+    assert result.returncode == 1
+    assert result.stderr.startswith("ebsif: EasyBuild refuses its configuration: ")
+    assert "Traceback" not in result.stderr
