@@ -48,7 +48,7 @@ def of_module(module):
         if f"APPTAINER_{option}" in changed:
             words.append(f"--{option.lower()}")
     variables = [
-        f"{prefix}ENV_{name}={shlex.quote(changed[f'{prefix}ENV_{name}'])}"
+        f"{prefix}ENV_{name}={shlex.quote(after[f'{prefix}ENV_{name}'])}"
         for name in sorted(key[len("APPTAINERENV_") :] for key in changed if key.startswith("APPTAINERENV_"))
         for prefix in PREFIXES
     ]

@@ -203,6 +203,8 @@ class Site(Model):
     network_env: dict[Variable, Optional[Line]] = Field({}, description="variables of the network; null: to be unset")
     container_env: dict[Variable, Value] = Field({}, description="variables in every container")
     conflicts: list[Line] = Field([], description="modules that can't be loaded beside a container's")
+    one_container: Literal["refuse", "replace"] = Field(
+        "refuse", description="what loading does when another container's module is loaded")
     scheduler: Scheduler = Field(default_factory=Scheduler)
     moduleclass: Line = Field("ai", description="EasyBuild's class of the modules")
     support: Optional[Line] = Field(None, description="how containers are supported, for the help of their modules")

@@ -107,5 +107,5 @@ class ContainerDistributed(object):
             For the syntax of module files.
         """
         variables = sorted((name, str(value)) for name, value in self.cfg['network_env'].items() if value is not None)
-        text = ''.join(module.default_env([name], value) for name, value in variables)
+        text = ''.join(module.default_env(name, value) for name, value in variables)
         return ('\n' + module.comment('What the network of this site needs.') + text) if text else ''

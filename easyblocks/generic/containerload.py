@@ -16,7 +16,7 @@ from easybuild.easyblocks.generic.containerlock import ContainerLock
 from easybuild.easyblocks.generic.containermasks import ContainerMasks
 from easybuild.easyblocks.generic.containermodule import ContainerModule
 from easybuild.easyblocks.generic.containerreplace import ContainerReplace
-from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, bind_source, escape_bind, escape_value
+from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, bind_source, escape_bind
 from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import convert_name
@@ -40,6 +40,11 @@ LIBRARY_BINDS = (IF_MISSING, IF_NEWER)
 IMAGE_OWN = 'own'
 IMAGE_CENTRAL = 'central'
 IMAGE_KINDS = (IMAGE_OWN, IMAGE_CENTRAL)
+
+# What loading does when another container module is loaded.
+REFUSE = 'refuse'
+REPLACE = 'replace'
+ONE_CONTAINER = (REFUSE, REPLACE)
 
 # The kinds of GPU that a runtime has an option for: the option, and the device that is there if the node has one.
 GPU_KINDS = {'rocm': ('ROCM', '/dev/kfd'), 'cuda': ('NV', '/dev/nvidiactl')}
@@ -116,6 +121,8 @@ class ContainerLoad(ContainerReplace):
                                  "(dictionary of patterns and what replaces them)", CUSTOM],
             'network_env': [{}, "Environment variables the network of the site needs, None for those to unset in "
                                 "distributed runs", CUSTOM],
+            'one_container': [REFUSE, "What loading does when another container module is loaded: %s"
+                                      % ', '.join(ONE_CONTAINER), CUSTOM],
             'optional_binds': [[], "Bind mounts that are made only where their source exists", CUSTOM],
             'scheduler': [None, "Scheduler whose variables distributed runs read: %s (default: those of any launcher)"
                                 % ', '.join(SCHEDULERS), CUSTOM],
@@ -143,7 +150,8 @@ class ContainerLoad(ContainerReplace):
 
     def check_parameters(self):
         """Stop for values that can't be; what holds templates can be checked, it only can't be used yet."""
-        for param, known in (('init', INIT_KINDS), ('image', IMAGE_KINDS), ('gpu', (None,) + tuple(sorted(GPU_KINDS)))):
+        for param, known in (('init', INIT_KINDS), ('image', IMAGE_KINDS), ('gpu', (None,) + tuple(sorted(GPU_KINDS))),
+                             ('one_container', ONE_CONTAINER)):
             if self.cfg[param] not in known:
                 raise EasyBuildError("Unknown value for easyconfig parameter '%s': '%s' (known: %s)", param,
                                      self.cfg[param], ', '.join(str(kind) for kind in known))
@@ -167,10 +175,7 @@ class ContainerLoad(ContainerReplace):
         if self.cfg['image'] == IMAGE_CENTRAL and not self.cfg.get_ref('image_dirs'):
             raise EasyBuildError("Easyconfig parameter 'image' is '%s', so 'image_dirs' should say where it is",
                                  IMAGE_CENTRAL)
-        relative = [path for path in self.cfg.get_ref('image_dirs') if not path.startswith(('/', '%', '$', '~'))]
-        if relative and not self.cfg.get_ref('image_root'):
-            raise EasyBuildError("Easyconfig parameter 'image_dirs': '%s' is no full path, and there is no "
-                                 "'image_root'", relative[0])
+        self.check_image_dirs([path for path in self.cfg.get_ref('image_dirs') if not path.startswith('%')])
         entry_point = self.cfg['entry_point']
         if entry_point and not re.match(r'/[A-Za-z0-9_.+/-]+\Z', entry_point):
             raise EasyBuildError("Easyconfig parameter 'entry_point' should be the full path of a program of the image "
@@ -187,6 +192,21 @@ class ContainerLoad(ContainerReplace):
             raise EasyBuildError("Easyconfig parameter 'wrappers': '%s' would take the place of the host's, which "
                                  "commands and job scripts need to get into the container. Leave it out; start-shell "
                                  "is the shell of the container.", needed[0])
+
+    def check_image_dirs(self, paths):
+        """Directories are full paths, or below 'image_root'; no shell reads them."""
+        for path in paths:
+            if path.startswith(('$', '~')):
+                raise EasyBuildError("Easyconfig parameter 'image_dirs': '%s' is not expanded, write the full path "
+                                     "('image_root_variable' is for a directory that a variable names)", path)
+            if not path.startswith('/') and not self.cfg.get_ref('image_root'):
+                raise EasyBuildError("Easyconfig parameter 'image_dirs': '%s' is no full path, and there is no "
+                                     "'image_root'", path)
+
+    def prepare_step(self, *args, **kwargs):
+        """Check what templates have become."""
+        super().prepare_step(*args, **kwargs)
+        self.check_image_dirs(self.cfg['image_dirs'])
 
     def check_container_env(self):
         """Stop for values that don't arrive in the container as they are (Lmod 8.6, Environment Modules 5.2)."""
@@ -307,7 +327,8 @@ class ContainerLoad(ContainerReplace):
     def make_module_description(self):
         """The help text, with what is particular to this container."""
         usage = self.cfg['usage']
-        self.cfg['usage'] = '\n\n'.join(([usage] if usage else []) + self.help_sections())
+        # EasyBuild fills templates in it: these texts have theirs filled already
+        self.cfg['usage'] = re.sub(r'%(?=%*\()', '%%', '\n\n'.join(([usage] if usage else []) + self.help_sections()))
         try:
             return super().make_module_description()
         finally:
@@ -374,13 +395,18 @@ class ContainerLoad(ContainerReplace):
         ])
 
     def module_alone(self, module):
-        """Statements that refuse to be loaded beside another container module: both set the same variables."""
+        """Statements that see to it that no other container module is loaded: both set the same variables."""
+        other = module.fail_on_load(
+            "The container module ", 'other_module', " is loaded, and only one can be. Replace it: `module unload ",
+            'other_module', "`, then `module load %s`." % self.short_mod_name)
+        if self.cfg['one_container'] == REPLACE:
+            other = module.unload_on_load('other_module')
         return ''.join([
             module.comment('One container at a time.'),
-            module.declare_from_environment('other_container', 'CONTAINERROOT', ''),
             module.declare_from_environment('other_module', 'CONTAINER_MODULE', ''),
-            module.when(module.is_other_loaded('other_container', self.installdir, 'other_module'), module.fail_on_load(
-                "The module of another container is loaded (CONTAINERROOT names another place): unload it first.")),
+            module.when(module.is_loaded('other_module'), other), '\n',
+            module.comment('What a person has set before comes first where it can, and is there again afterwards.'),
+            module.functions,
             module.setenv('CONTAINER_MODULE', self.short_mod_name),
         ])
 
@@ -388,11 +414,17 @@ class ContainerLoad(ContainerReplace):
         """Statements that find the image and say where everything is."""
         central = [os.path.join(path, self.image_name) for path in self.cfg['image_dirs']]
         own = [self.image_path] if self.cfg['image'] == IMAGE_OWN else []
-        shown = own + [path if path.startswith('/') else os.path.join(self.cfg['image_root'], path) for path in central]
-        choose = module.fail_on_load(
-            "The image of this container is gone. None of these exists on this node: %s. If you removed your own copy, "
-            "the site has removed its copy as well, or it never had one: install the module again with eb."
-            % ', '.join(shown))
+        # texts and variables in turn; not the word None, in which a check of EasyBuild sees a mistake
+        looked_at = ["The image of this container is gone: there is no copy on this node. Looked for: "]
+        for number, path in enumerate(own + central):
+            looked_at[-1] += ', ' if number else ''
+            if path.startswith('/'):
+                looked_at[-1] += path
+            else:
+                looked_at += ['image_root', '/' + path]
+        looked_at[-1] += ". If you removed your own copy, the site has removed its copy as well, or it never had " \
+            "one: install the module again with eb."
+        choose = module.fail_on_load(*looked_at)
         for path in reversed(own + central):
             if path.startswith('/'):
                 choose = module.when(module.is_file(path), module.assign('container_image', path), choose)
@@ -419,19 +451,19 @@ class ContainerLoad(ContainerReplace):
         """Statements that set the binds: one variable of the module file, added to by what is found."""
         binds = [escape_bind(os.path.join(self.installdir, 'runscripts')) + ':/runscripts']
         text = module.comment('The binds. SINGULARITY_BIND and APPTAINER_BIND are left to the user, and are merged.')
-        text += module.declare('container_binds', ','.join(binds + list(self.cfg['binds'])))
+        text += module.declare_list('container_binds', '_BINDPATH', ',')
+        for bind in binds + list(self.cfg['binds']):
+            text += module.add('container_binds', bind)
         for bind in self.cfg['binds']:
             source = bind_source(bind)
             text += module.when(module.negate(module.exists(source)), module.fail_on_load(
                 "This container needs %s, which does not exist on this node. Is the file system mounted?" % source))
         for bind in list(self.cfg['optional_binds']) + self.recorded('library_binds', []):
-            text += module.when(module.exists(bind_source(bind)), module.append('container_binds', ',' + bind))
+            text += module.when(module.exists(bind_source(bind)), module.add('container_binds', bind))
         if self.cfg['bind_file']:
             text += module.read_binds('container_binds', self.cfg['bind_file'])
         text += self.module_more_binds(module)
-        for prefix in RUNTIME_PREFIXES:
-            text += module.setenv_from(prefix + '_BINDPATH', 'container_binds')
-        return text
+        return text + module.put_both_from('_BINDPATH', 'container_binds')
 
     def module_more_binds(self, module):
         """Statements that add to container_binds, for easyblocks that derive from this one."""
@@ -442,23 +474,17 @@ class ContainerLoad(ContainerReplace):
         overlay = os.path.join(self.installdir, MASKS)
         if not self.masks:
             return ''
-        mount = ''.join(module.prepend_list(prefix + '_OVERLAY', overlay + ':ro') for prefix in RUNTIME_PREFIXES)
-        return module.comment('Files of the image that are masked.') + mount + '\n'
+        return module.comment('Files of the image that are masked.') + \
+            module.put_list('_OVERLAY', ',', overlay + ':ro') + '\n'
 
     def module_environment(self, module):
         """Statements that set the environment in the container."""
         text = module.comment('The environment in the container.')
-        for name, value in sorted(self.activation_environment().items()):
-            text += module_container_variable(module, name, value)
-        for name, value in sorted(self.cfg['container_env'].items()):
-            # a default: what a person has set goes into the container, and is there afterwards
-            names = ['%sENV_%s' % (prefix, name) for prefix in RUNTIME_PREFIXES]
-            text += module.default_env(names, escape_value(str(value)))
+        for name, value in sorted(self.container_environment().items()):
+            text += module.container_env(name, value)
         if self.cfg['entry_point']:
             text += module.setenv('CONTAINER_ENTRY_POINT', self.cfg['entry_point'])
-        for prefix in RUNTIME_PREFIXES:
-            text += module.prepend_path(prefix + 'ENV_PREPEND_PATH', ':'.join(self.container_search_path()))
-        return text
+        return text + module.put_list('ENV_PREPEND_PATH', ':', ':'.join(self.container_search_path()))
 
     def module_gpu(self, module):
         """Statements that make the GPU available in the container, where the node has one."""
@@ -470,15 +496,10 @@ class ContainerLoad(ContainerReplace):
             use = ''.join(module.setenv('%s_%s' % (prefix, option), '1') for prefix in RUNTIME_PREFIXES)
             text = module.comment('The GPU, where there is one; the wrappers look again.')
             text += module.setenv('CONTAINER_GPU', self.cfg['gpu'])
-            text += module.when_or_unloading(module.is_device(device), use)
+            text += module.where(module.exists(device), use)
         library = self.cfg['gpu_mpi_library']
         if library:
             # without the library MPI refuses to start when it's told to know of GPUs
-            aware = module.setenv(GPU_AWARE_VARIABLE, '1') + module_container_variable(module, 'LD_PRELOAD', library)
-            text += module.when_or_unloading(module.exists(library), aware)
+            aware = module.setenv(GPU_AWARE_VARIABLE, '1') + module.container_env('LD_PRELOAD', library)
+            text += module.where(module.exists(library), aware)
         return '\n' + text if text else ''
-
-
-def module_container_variable(module, name, value):
-    """Statements that set one variable in the container, for both runtimes."""
-    return ''.join(module.setenv('%sENV_%s' % (prefix, name), escape_value(value)) for prefix in RUNTIME_PREFIXES)

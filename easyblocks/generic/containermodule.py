@@ -10,9 +10,23 @@ Statements of a module file whose values are decided when the module is loaded.
 EasyBuild's own generator writes constants. A container module has to look at the node it is loaded on (is the image
 there, is there a SquashFS file), so its values are collected in variables of the module file. The rule that keeps
 unloading right: a decision changes a variable's *value*; the statements that touch the environment are the same
-whatever was decided, or are repeated on unload (``when_or_unloading``), because the modules tools evaluate the
-file again to unload it, and by then the node may look different.
+whatever was decided (``where``), because the modules tools evaluate the file again to unload it, and by then the node
+may look different.
+
+What a person had in a variable before is there again after unloading. A module file begins with functions for that
+(``functions``); the statements call them. If a variable had a value, ``put`` notes in ``__EBSIF_EARLIER_<NAME>``
+that it was left as it is (``same``), or the value, after a colon (a plus: in Lmod, another module has pushed it).
+
+Environment Modules brings it back with ``unsetenv NAME VALUE``: before 5.1 it has no pushenv, and later it can't push
+a value with a colon. In Lmod nothing but pushenv sets a variable on unload, and that takes the value from a stack, in
+``__LMOD_STACK_<NAME>``. We write it ourselves, because Lmod 8.6 leaves a value behind when it takes one off, which it
+would bring back the next time, and in Tcl pushes the new value for the old one. An empty value is unset there.
+
+Where a container module is loaded in place of another one, or the modules tool has lost sight of that (its file was
+removed, a profile was sourced again), its values are no person's: what it has noted counts.
 """
+
+from easybuild.easyblocks.generic.containerruntime import escape_value
 
 # some end a file or a line for an interpreter (Ctrl-Z in Tcl), and none is readable in a module file
 CONTROL_CHARACTERS = [chr(code) for code in range(32)] + [chr(127)]
@@ -59,6 +73,28 @@ class ContainerModule(object):
         return self.join_root([
             ''.join(self.ESCAPES.get(char, char) for char in part) for part in text.split(self.root)])
 
+    @property
+    def functions(self):
+        """The functions that statements call. What is in the environment before them is a person's."""
+        return self.FUNCTIONS.lstrip('\n')
+
+    def container_env(self, name, value):
+        """Set a variable in the container, unless a person has set it there."""
+        escaped = escape_value(value)
+        return self.call('put_in_container', name, escaped, *([value] if escaped != value else []))
+
+    def default_env(self, name, value):
+        """Set an environment variable, unless a person has set it."""
+        return self.call('put_default', name, value)
+
+    def setenv(self, name, text):
+        """Set an environment variable to a constant."""
+        return self.call('put', name, text)
+
+    def put_list(self, name, separator, text):
+        """Set a list that both runtimes know, by a name with their prefixes; what a person has in it comes first."""
+        return self.call('put_list', name, separator, text)
+
     def indent(self, text):
         """Return text with every line one level deeper."""
         # not splitlines: it splits at characters that may be in a value
@@ -67,6 +103,80 @@ class ContainerModule(object):
 
 class LuaModule(ContainerModule):
     """Statements in Lua, for Lmod."""
+
+    FUNCTIONS = r"""
+local loading, unloading, in_force = mode() == "load", mode() == "unload", true
+local lost = loading and os.getenv("CONTAINER_MODULE") ~= nil
+local function earlier(name)
+    local noted = os.getenv("__EBSIF_EARLIER_" .. name) or (lost and "none" or "same")
+    if loading and noted ~= "none" then
+        return noted == "same" and os.getenv(name) or noted:match("^[:+](.*)$")
+    end
+end
+local function base64(text)
+    local digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    -- Lmod 8.6 damages a third byte above 191: groups of two where there is one
+    return (text:gsub("..?[^\192-\255]?", function(three)
+        local first, second, third = three:byte(1, 3)
+        local bits, word = first * 65536 + (second or 0) * 256 + (third or 0), ""
+        for _, place in ipairs({262144, 4096, 64, 1}) do
+            local digit = math.floor(bits / place) % 64 + 1
+            word = word .. digits:sub(digit, digit)
+        end
+        return word:sub(1, #three + 1) .. ("="):rep(3 - #three)
+    end))
+end
+local function put_back(name, note)
+    local noted, stack = os.getenv(note), "__LMOD_STACK_" .. name
+    setenv(noted and note or name, "")
+    if noted and noted ~= "same" then pushenv(name, "") end
+    if noted and noted:find("^:") then setenv(stack, "") end
+end
+local function put(name, value)
+    local note, stack, before = "__EBSIF_EARLIER_" .. name, "__LMOD_STACK_" .. name, earlier(name)
+    if not in_force then value = before end
+    if unloading then
+        put_back(name, note)
+    elseif before and before == value then
+        setenv(note, "same")
+        if lost then setenv(name, value) end
+    elseif before then
+        local others = not lost and os.getenv(stack) or nil
+        setenv(note, (others and "+" or ":") .. before)
+        setenv(stack, "-:" .. (others or base64(before)))
+        setenv(name, value)
+    elseif value then
+        setenv(name, value)
+    elseif lost then
+        unsetenv(name)
+    end
+end
+local function put_default(name, value)
+    put(name, earlier(name) or value)
+end
+local function put_both(name, value)
+    put("SINGULARITY" .. name, value)
+    put("APPTAINER" .. name, value)
+end
+local function put_in_container(name, value, literal)
+    for _, no_eval in ipairs({"APPTAINER_NO_EVAL", "SINGULARITY_NO_EVAL"}) do
+        if literal and (os.getenv(no_eval) or ""):find("^[1tT]") then value = literal end
+    end
+    put_both("ENV_" .. name, earlier("APPTAINERENV_" .. name) or earlier("SINGULARITYENV_" .. name) or value)
+end
+local function with(list, item, separator)
+    if item == "" or (separator .. list .. separator):find(separator .. item .. separator, 1, true) then
+        return list
+    end
+    return list == "" and item or list .. separator .. item
+end
+local function of_both(name, separator)
+    return with(earlier("APPTAINER" .. name) or "", earlier("SINGULARITY" .. name) or "", separator)
+end
+local function put_list(name, separator, items)
+    put_both(name, with(of_both(name, separator), items, separator))
+end
+"""
 
     ESCAPES = {char: '\\%03d' % ord(char) for char in CONTROL_CHARACTERS}
     ESCAPES.update({'\\': '\\\\', '"': '\\"', '\n': '\\n'})
@@ -88,37 +198,25 @@ class LuaModule(ContainerModule):
         """Give a declared variable another value."""
         return '%s = %s\n' % (variable, self.quote(text))
 
-    def append(self, variable, text):
-        """Add text to the value of a declared variable."""
-        return '%s = %s .. %s\n' % (variable, variable, self.quote(text))
-
-    def append_variable(self, variable, other):
-        """Add the value of another variable of the module file to that of a declared one."""
-        return '%s = %s .. %s\n' % (variable, variable, other)
-
-    def setenv(self, name, text):
-        """Set an environment variable to a constant."""
-        return 'setenv("%s", %s)\n' % (name, self.quote(text))
+    def call(self, function, *texts):
+        """Call one of the functions with constants."""
+        return '%s(%s)\n' % (function, ', '.join(self.quote(text) for text in texts))
 
     def setenv_from(self, name, variable):
         """Set an environment variable to the value of a variable of the module file."""
-        return 'setenv("%s", %s)\n' % (name, variable)
+        return 'put("%s", %s)\n' % (name, variable)
 
-    def prepend_path(self, name, path):
-        """Put a directory, or several with colons between them, in front of a search path."""
-        return 'prepend_path("%s", %s)\n' % (name, self.quote(path))
+    def put_both_from(self, name, variable):
+        """Set the variables that both runtimes know by a name with their prefixes."""
+        return 'put_both("%s", %s)\n' % (name, variable)
 
-    def prepend_list(self, name, item):
-        """Put an item in front of a list with commas."""
-        return 'prepend_path("%s", %s, ",")\n' % (name, self.quote(item))
+    def declare_list(self, variable, name, separator):
+        """Introduce a variable of the module file with what a person has in a list that both runtimes know."""
+        return 'local %s = of_both("%s", "%s")\n' % (variable, name, separator)
 
-    def default_env(self, names, text):
-        """Set variables to a constant, unless one of them has another value; what a person has set is left alone."""
-        value = self.quote(text)
-        own = ' and '.join('(os.getenv("%s") or %s) == %s' % (name, value, value) for name in names)
-        return ''.join(self.when(
-            '(mode() == "unload" and os.getenv("%s") == %s) or (mode() ~= "unload" and %s)' % (name, value, own),
-            self.setenv(name, text)) for name in names)
+    def add(self, variable, text):
+        """Add an item to a list with commas in a declared variable, unless it's there."""
+        return '%s = with(%s, %s, ",")\n' % (variable, variable, self.quote(text))
 
     def conflict(self, name):
         """Don't be loaded beside another module."""
@@ -133,22 +231,22 @@ class LuaModule(ContainerModule):
         """Give a declared variable a path below the directory in another one."""
         return '%s = %s .. %s\n' % (variable, base, self.quote('/' + path))
 
-    def append_bind(self, variable, path_variable, text):
+    def add_bind(self, variable, path_variable, text):
         """Add a bind: the path in a variable, escaped for the runtime, and the rest of the bind."""
-        return '%s = %s .. "," .. (%s:gsub("([,:])", "\\\\%%1")) .. %s\n' % (
+        return '%s = with(%s, (%s:gsub("([,:])", "\\\\%%1")) .. %s, ",")\n' % (
             variable, variable, path_variable, self.quote(text))
 
     def read_binds(self, variable, path):
         """Add the binds that a file holds when the module is loaded, one in a line, '?' before optional ones."""
         return (
-            'local bind_list = io.open(%(path)s)\n'
+            'local bind_list = isFile(%(path)s) and io.open(%(path)s)\n'
             'if bind_list then\n'
             '    for line in bind_list:lines() do\n'
             '        local optional, bind = line:match("^%%s*(%%??)%%s*(.-)%%s*$")\n'
             '        if bind ~= "" and bind:sub(1, 1) ~= "#" then\n'
             '            local source = bind:gsub("\\\\:", "\\1"):match("^[^:]*"):gsub("\\1", ":"):gsub("\\\\,", ",")\n'
-            '            if isFile(source) or isDir(source) then\n'
-            '                %(variable)s = %(variable)s .. "," .. bind\n'
+            '            if lfs.attributes(source, "mode") then\n'
+            '                %(variable)s = with(%(variable)s, bind, ",")\n'
             '            elseif optional == "" and mode() == "load" then\n'
             '                LmodError("This container needs " .. source .. ", which does not exist on this node.")\n'
             '            end\n'
@@ -171,13 +269,25 @@ class LuaModule(ContainerModule):
         """Condition: a regular file is at the path in a variable."""
         return 'isFile(%s)' % variable
 
-    def is_other_loaded(self, variable, text, module_variable):
-        """Condition: a variable of another module is set, to something else than text."""
-        return '%s ~= "" and %s ~= %s' % (variable, variable, self.quote(text))
+    def is_no_dir(self, variable):
+        """Condition: a variable is set, but no directory is at the path in it."""
+        return '%s ~= "" and not isDir(%s)' % (variable, variable)
 
-    def is_device(self, path):
-        """Condition: anything is there, a device for instance."""
-        return 'lfs.attributes(%s, "mode") ~= nil' % self.quote(path)
+    def is_relative(self, variable):
+        """Condition: a variable is set, to what is no full path."""
+        return '%s:find("^[^/]")' % variable
+
+    def loses_blank(self, variable):
+        """Condition: the runtime can't bind the path in a variable (see ``escape_bind``)."""
+        return '%s:find("[,:]%%s") or %s:find("%%s[,:]")' % (variable, variable)
+
+    def is_loaded(self, module_variable):
+        """Condition: the module of the name in a variable is loaded."""
+        return '%s ~= "" and isloaded(%s)' % (module_variable, module_variable)
+
+    def unload_on_load(self, module_variable):
+        """Unload the module of the name in a variable before this one is loaded."""
+        return self.when('mode() == "load"', 'unload(%s)\n' % module_variable)
 
     def is_file(self, path):
         """Condition: a regular file, or a link to one, is there."""
@@ -188,8 +298,8 @@ class LuaModule(ContainerModule):
         return 'isDir(%s)' % self.quote(path)
 
     def exists(self, path):
-        """Condition: anything is there. Lmod's isFile is true of regular files only."""
-        return '(isFile(%s) or isDir(%s))' % (self.quote(path), self.quote(path))
+        """Condition: anything is there, a socket or a device as well: Lmod's isFile is true of regular files only."""
+        return 'lfs.attributes(%s, "mode") ~= nil' % self.quote(path)
 
     def is_set(self, variable):
         """Condition: a variable of the module file is not empty."""
@@ -206,21 +316,132 @@ class LuaModule(ContainerModule):
             text += 'else\n%s' % self.indent(otherwise)
         return text + 'end\n'
 
-    def when_or_unloading(self, condition, then):
-        """Statements that change the environment under a condition, and are undone whatever the condition says then."""
-        return self.when('(%s) or mode() == "unload"' % condition, then)
+    def where(self, condition, then):
+        """Statements that change the environment where a condition holds: elsewhere they leave the values there are."""
+        return 'do\n    local outer = in_force\n    in_force = outer and (%s)\n%s    in_force = outer\nend\n' % (
+            condition, self.indent(then))
 
-    def fail_on_load(self, message):
-        """Stop a load with a message; unload, show, spider and is-avail go on."""
-        return self.when('mode() == "load"', 'LmodError(%s)\n' % self.quote(message))
+    def message(self, parts):
+        """Return an expression for a message: texts, and between them names of variables."""
+        return ' .. '.join(part if number % 2 else self.quote(part) for number, part in enumerate(parts))
 
-    def notice_on_load(self, message):
-        """Say something when the module is loaded."""
-        return self.when('mode() == "load"', 'LmodMessage(%s)\n' % self.quote(message))
+    def fail_on_load(self, *parts):
+        """Stop a load with a message (texts and variables in turn); unload, show, spider and is-avail go on."""
+        return self.when('mode() == "load"', 'LmodError(%s)\n' % self.message(parts))
+
+    def notice_on_load(self, *parts):
+        """Say something (texts and variables in turn) when the module is loaded."""
+        return self.when('mode() == "load"', 'LmodMessage(%s)\n' % self.message(parts))
 
 
 class TclModule(ContainerModule):
     """Statements in Tcl, for Environment Modules and Lmod."""
+
+    FUNCTIONS = r"""
+set unloading [expr {[module-info mode unload] || [module-info mode remove]}]
+set loading [expr {[module-info mode load] && !$unloading}]
+set in_lmod [expr {[info exists ModuleTool] && $ModuleTool eq "Lmod"}]
+set in_force 1
+proc is_set {name} {
+    global env in_lmod
+    if {![info exists env($name)]} { return 0 }
+    # to the module that is loaded next, Environment Modules shows what it has unset as empty
+    return [expr {$in_lmod || $env($name) ne "" || [catch {getenv $name unset} value] || $value ne "unset"}]
+}
+set lost [expr {$loading && [is_set CONTAINER_MODULE]}]
+proc earlier {name} {
+    global env loading lost
+    set note __EBSIF_EARLIER_$name
+    if {!$loading} { return {} }
+    if {[is_set $note] && $env($note) ne "same"} { return [list [string range $env($note) 1 end]] }
+    if {[is_set $name] && (!$lost || [is_set $note])} { return [list $env($name)] }
+    return {}
+}
+proc theirs {default args} {
+    foreach name $args {
+        if {[llength [earlier $name]]} { return [lindex [earlier $name] 0] }
+    }
+    return $default
+}
+proc change {name value} {
+    global in_lmod
+    # Lmod runs Tcl in the encoding of the locale C
+    if {$in_lmod} { set value [encoding convertfrom utf-8 [encoding convertto $value]] }
+    setenv $name $value
+}
+proc put_back {name note} {
+    global env in_lmod
+    if {![info exists env($note)]} { setenv $name ""; return }
+    set noted $env($note)
+    setenv $note ""
+    if {$noted eq "same"} { return }
+    if {!$in_lmod} { unsetenv $name [string range $noted 1 end]; return }
+    pushenv $name ""
+    if {[string match :* $noted]} { setenv __LMOD_STACK_$name "" }
+}
+proc base64 {bytes} {
+    # Lmod 8.6 damages a third byte above 191: groups of two where there is one
+    foreach three [regexp -all -inline {..?[^\u00c0-\u00ff]?} $bytes] { append text [binary encode base64 $three] }
+    return [string map {+ - / _} [append text ""]]
+}
+proc put_over {name value before} {
+    global env in_lmod lost
+    set stack __LMOD_STACK_$name
+    set kind :
+    if {$in_lmod} {
+        set values [base64 [encoding convertto $before]]
+        if {!$lost && [info exists env($stack)]} { set kind +; set values $env($stack) }
+        setenv $stack -:$values
+    } elseif {[string match "*\n*" $before]} {
+        error "$name has a value with a line break, which Environment Modules can't bring back: unset it first."
+    }
+    change __EBSIF_EARLIER_$name $kind$before
+    change $name $value
+}
+proc put {name value} {
+    global unloading lost in_force
+    set note __EBSIF_EARLIER_$name
+    set before [earlier $name]
+    if {$unloading} {
+        put_back $name $note
+    } elseif {[llength $before] && (!$in_force || [lindex $before 0] eq $value)} {
+        setenv $note same
+        if {$lost} { change $name [lindex $before 0] }
+    } elseif {[llength $before]} {
+        put_over $name $value [lindex $before 0]
+    } elseif {$in_force} {
+        change $name $value
+    } elseif {$lost} {
+        unsetenv $name
+    }
+}
+proc put_default {name value} {
+    put $name [theirs $value $name]
+}
+proc put_both {name value} {
+    put SINGULARITY$name $value
+    put APPTAINER$name $value
+}
+proc put_in_container {name value {literal ""}} {
+    global env
+    foreach no_eval {APPTAINER_NO_EVAL SINGULARITY_NO_EVAL} {
+        set is_on [expr {[info exists env($no_eval)] && [string match {[1tT]*} $env($no_eval)]}]
+        if {$is_on && $literal ne ""} { set value $literal }
+    }
+    put_both ENV_$name [theirs $value APPTAINERENV_$name SINGULARITYENV_$name]
+}
+proc with {list item separator} {
+    if {$item eq "" || [string first $separator$item$separator $separator$list$separator] >= 0} { return $list }
+    if {$list eq ""} { return $item }
+    return $list$separator$item
+}
+proc of_both {name separator} {
+    return [with [theirs "" APPTAINER$name] [theirs "" SINGULARITY$name] $separator]
+}
+proc put_list {name separator items} {
+    put_both $name [with [of_both $name $separator] $items $separator]
+}
+"""
 
     # braces as well: the bodies of `if` are read as braced words first, in which every brace counts
     ESCAPES = {char: '\\u%04x' % ord(char) for char in CONTROL_CHARACTERS}
@@ -243,38 +464,25 @@ class TclModule(ContainerModule):
         """Give a variable a value."""
         return 'set %s %s\n' % (variable, self.quote(text))
 
-    def append(self, variable, text):
-        """Add text to the value of a declared variable."""
-        return 'append %s %s\n' % (variable, self.quote(text))
-
-    def append_variable(self, variable, other):
-        """Add the value of another variable of the module file to that of a declared one."""
-        return 'append %s $%s\n' % (variable, other)
-
-    def setenv(self, name, text):
-        """Set an environment variable to a constant."""
-        return 'setenv %s %s\n' % (name, self.quote(text))
+    def call(self, function, *texts):
+        """Call one of the functions with constants."""
+        return '%s %s\n' % (function, ' '.join(self.quote(text) for text in texts))
 
     def setenv_from(self, name, variable):
         """Set an environment variable to the value of a variable of the module file."""
-        return 'setenv %s $%s\n' % (name, variable)
+        return 'put %s $%s\n' % (name, variable)
 
-    def prepend_path(self, name, path):
-        """Put a directory, or several with colons between them, in front of a search path."""
-        return 'prepend-path %s %s\n' % (name, self.quote(path))
+    def put_both_from(self, name, variable):
+        """Set the variables that both runtimes know by a name with their prefixes."""
+        return 'put_both %s $%s\n' % (name, variable)
 
-    def prepend_list(self, name, item):
-        """Put an item in front of a list with commas."""
-        return 'prepend-path -d , %s %s\n' % (name, self.quote(item))
+    def declare_list(self, variable, name, separator):
+        """Introduce a variable of the module file with what a person has in a list that both runtimes know."""
+        return 'set %s [of_both %s %s]\n' % (variable, name, separator)
 
-    def default_env(self, names, text):
-        """Set variables to a constant, unless one of them has another value; what a person has set is left alone."""
-        value = self.quote(text)
-        unloading = '([module-info mode unload] || [module-info mode remove])'
-        same = {name: '([info exists env(%s)] && $env(%s) eq %s)' % (name, name, value) for name in names}
-        own = ' && '.join('(![info exists env(%s)] || $env(%s) eq %s)' % (name, name, value) for name in names)
-        return ''.join(self.when('%s ? %s : (%s)' % (unloading, same[name], own), self.setenv(name, text))
-                       for name in names)
+    def add(self, variable, text):
+        """Add an item to a list with commas in a declared variable, unless it's there."""
+        return 'set %s [with $%s %s ,]\n' % (variable, variable, self.quote(text))
 
     def conflict(self, name):
         """Don't be loaded beside another module."""
@@ -289,14 +497,15 @@ class TclModule(ContainerModule):
         """Give a declared variable a path below the directory in another one."""
         return 'set %s [join [list $%s %s] ""]\n' % (variable, base, self.quote('/' + path))
 
-    def append_bind(self, variable, path_variable, text):
+    def add_bind(self, variable, path_variable, text):
         """Add a bind: the path in a variable, escaped for the runtime, and the rest of the bind."""
-        return 'append %s "," [string map {, \\\\, : \\\\:} $%s] %s\n' % (variable, path_variable, self.quote(text))
+        escaped = '[string map {, \\\\, : \\\\:} $%s]' % path_variable
+        return 'set %s [with $%s [join [list %s %s] ""] ,]\n' % (variable, variable, escaped, self.quote(text))
 
     def read_binds(self, variable, path):
         """Add the binds that a file holds when the module is loaded, one in a line, '?' before optional ones."""
         return (
-            'if {[file readable %(path)s]} {\n'
+            'if {[file isfile %(path)s] && [file readable %(path)s]} {\n'
             '    set bind_list [open %(path)s]\n'
             '    while {[gets $bind_list line] >= 0} {\n'
             '        regexp {^\\s*(\\??)\\s*(.*?)\\s*$} $line all optional bind\n'
@@ -304,7 +513,7 @@ class TclModule(ContainerModule):
             '            regexp {^(?:\\\\[,:]|[^:])*} $bind source\n'
             '            set source [string map {\\\\: : \\\\, ,} $source]\n'
             '            if {[file exists $source]} {\n'
-            '                append %(variable)s "," $bind\n'
+            '                set %(variable)s [with $%(variable)s $bind ,]\n'
             '            } elseif {$optional eq "" && [module-info mode load]} {\n'
             '                error "This container needs $source, which does not exist on this node."\n'
             '            }\n'
@@ -327,18 +536,26 @@ class TclModule(ContainerModule):
         """Condition: a regular file is at the path in a variable."""
         return '[file isfile $%s]' % variable
 
-    def is_other_loaded(self, variable, text, module_variable):
-        """
-        Condition: a variable of another module is set, to something else than text, and that module is loaded.
+    def is_no_dir(self, variable):
+        """Condition: a variable is set, but no directory is at the path in it."""
+        return '$%s ne "" && ![file isdirectory $%s]' % (variable, variable)
 
-        While it swaps, Environment Modules has the variables of the module that it has unloaded still.
-        """
+    def is_relative(self, variable):
+        """Condition: a variable is set, to what is no full path."""
+        return '[regexp {^[^/]} $%s]' % variable
+
+    def loses_blank(self, variable):
+        """Condition: the runtime can't bind the path in a variable (see ``escape_bind``)."""
+        return '[regexp {[,:]\\s|\\s[,:]} $%s]' % variable
+
+    def is_loaded(self, module_variable):
+        """Condition: the module of the name in a variable is loaded."""
         loaded = '[info exists env(LOADEDMODULES)] && [lsearch -exact [split $env(LOADEDMODULES) :] $%s] >= 0'
-        return '$%s ne "" && $%s ne %s && %s' % (variable, variable, self.quote(text), loaded % module_variable)
+        return '$%s ne "" && %s' % (module_variable, loaded % module_variable)
 
-    def is_device(self, path):
-        """Condition: anything is there, a device for instance."""
-        return self.exists(path)
+    def unload_on_load(self, module_variable):
+        """Unload the module of the name in a variable before this one is loaded."""
+        return self.when('[module-info mode load]', 'module unload $%s\n' % module_variable)
 
     def is_file(self, path):
         """Condition: a regular file, or a link to one, is there."""
@@ -367,15 +584,20 @@ class TclModule(ContainerModule):
             text += ' else {\n%s}' % self.indent(otherwise)
         return text + '\n'
 
-    def when_or_unloading(self, condition, then):
-        """Statements that change the environment under a condition, and are undone whatever the condition says then."""
-        # Environment Modules says unload, Lmod's Tcl interpreter says remove as well
-        return self.when('(%s) || [module-info mode unload] || [module-info mode remove]' % condition, then)
+    def where(self, condition, then):
+        """Statements that change the environment where a condition holds: elsewhere they leave the values there are."""
+        return 'lappend outer $in_force\nset in_force [expr {$in_force && (%s)}]\n%s' \
+            'set in_force [lindex $outer end]\nset outer [lreplace $outer end end]\n' % (condition, then)
 
-    def fail_on_load(self, message):
-        """Stop a load with a message; unload, show, spider and is-avail go on."""
-        return self.when('[module-info mode load]', 'error %s\n' % self.quote(message))
+    def message(self, parts):
+        """Return an expression for a message: texts, and between them names of variables."""
+        words = ['$' + part if number % 2 else self.quote(part) for number, part in enumerate(parts)]
+        return '[join [list %s] ""]' % ' '.join(words)
 
-    def notice_on_load(self, message):
-        """Say something when the module is loaded."""
-        return self.when('[module-info mode load]', 'puts stderr %s\n' % self.quote(message))
+    def fail_on_load(self, *parts):
+        """Stop a load with a message (texts and variables in turn); unload, show, spider and is-avail go on."""
+        return self.when('[module-info mode load]', 'error %s\n' % self.message(parts))
+
+    def notice_on_load(self, *parts):
+        """Say something (texts and variables in turn) when the module is loaded."""
+        return self.when('[module-info mode load]', 'puts stderr %s\n' % self.message(parts))

@@ -17,7 +17,6 @@ from easybuild.easyblocks.generic.containerdiagnosis import ContainerDiagnosis
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall, container_files, program_for_image
 from easybuild.easyblocks.generic.containerlint import ContainerLint
 from easybuild.easyblocks.generic.containerload import INIT_NONE, NEEDED_ON_HOST, PLACE_VARIABLE
-from easybuild.easyblocks.generic.containerload import module_container_variable
 from easybuild.easyblocks.generic.containerlock import ContainerLock
 from easybuild.easyblocks.generic.containerpackages import USER_SOFTWARE, ContainerPackages, normal_name, pip_version
 from easybuild.easyblocks.generic.containerpip import ContainerPip
@@ -155,9 +154,13 @@ class ContainerVenv(ContainerInstall):
         return ContainerStage.from_parameter(repeated['stages'] if repeated else self.cfg['requirements'])
 
     def container_search_path(self):
-        """The venv comes before the image; a directory that isn't there (no user software) does no harm on PATH."""
+        """
+        The venv comes before the image; a directory that isn't there (no user software) does no harm on PATH.
+
+        After it the programs of a SquashFS file that a person mounts there instead, as LUMI's guide does.
+        """
         path = super().container_search_path()
-        return path[:1] + [os.path.join(self.venv, 'bin')] + path[1:]
+        return path[:1] + [os.path.join(self.venv, 'bin'), os.path.join(USER_SOFTWARE, 'bin')] + path[1:]
 
     # --- steps
 
@@ -515,34 +518,47 @@ class ContainerVenv(ContainerInstall):
             module.comment('User software: the SquashFS file, read-only, else the directory, else none; first that of'),
             module.comment('the place that the user has named.'),
             module.declare_from_environment('own_place', PLACE_VARIABLE, ''),
+            self.check_own_place(module),
             module.declare('user_software', ''),
             choose,
             module.when(
                 module.is_file_at('user_software'),
-                module.append_bind('container_binds', 'user_software', ':%s:image-src=/,ro' % USER_SOFTWARE),
+                module.add_bind('container_binds', 'user_software', ':%s:image-src=/,ro' % USER_SOFTWARE),
                 module.when(module.is_set('user_software'),
-                            module.append_bind('container_binds', 'user_software', ':' + USER_SOFTWARE))),
+                            module.add_bind('container_binds', 'user_software', ':' + USER_SOFTWARE))),
             module.setenv_from('CONTAINER_USER_SOFTWARE', 'user_software'),
         ])
+
+    @staticmethod
+    def check_own_place(module):
+        """Statements that look at the place that the user has named."""
+        problems = [
+            (module.is_relative('own_place'), " is no full path: it would be another directory after `cd`."),
+            (module.loses_blank('own_place'), " can't be bound by the container runtime, because of the blank beside a "
+                                              "comma or colon: use another directory."),
+        ]
+        text = ''.join(module.when(condition, module.fail_on_load(PLACE_VARIABLE + "=", 'own_place', problem))
+                       for condition, problem in problems)
+        return text + module.when(module.is_no_dir('own_place'), module.notice_on_load(
+            PLACE_VARIABLE + "=", 'own_place', " is no directory, so the user software of the module is used. Make it "
+            "(mkdir), or unset the variable, then unload and load the module."))
 
     def module_environment(self, module):
         """The environment of the image, and what activation of the venv would set where there is user software."""
         variables = {'VIRTUAL_ENV': self.venv, 'VIRTUAL_ENV_PROMPT': self.venv_name}
         variables.update(self.recorded('venv_environment', {}))
-        activated = ''.join(module_container_variable(module, name, variables[name]) for name in sorted(variables))
+        activated = ''.join(module.container_env(name, variables[name]) for name in sorted(variables))
         # a module that is written again may be that of an installation without the file
-        activated += module.when_or_unloading(
-            module.is_file(os.path.join(self.installdir, CONSTRAINTS)), module_constraints(module))
-        return super().module_environment(module) + \
-            module.when_or_unloading(module.is_set('user_software'), activated)
+        constraints = os.path.join(self.installdir, CONSTRAINTS)
+        activated += module.where(module.is_file(constraints), module_constraints(module))
+        return super().module_environment(module) + module.where(module.is_set('user_software'), activated)
 
 
 def module_constraints(module):
     """Statements that name the constraints for pip and uv in the container; what a person has set stays in force."""
     text = ''
     for name in CONSTRAINTS_VARIABLES:
-        names = ['%sENV_%s' % (prefix, name) for prefix in RUNTIME_PREFIXES]
         own = 'own_' + name.lower()
-        text += module.declare_from_environment(own, name, '') + module.when_or_unloading(
-            module.negate(module.is_set(own)), module.default_env(names, '/' + CONSTRAINTS))
+        text += module.declare_from_environment(own, name, '') + module.where(
+            module.negate(module.is_set(own)), module.container_env(name, '/' + CONSTRAINTS))
     return text

@@ -1,11 +1,14 @@
 """What is decided when a module is loaded: image, binds, user software, other modules; in every modules tool."""
 
 import json
+import shlex
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from parts import TOOLS, Installed, wheel_settings
 from support import Site, make_wheel
 
@@ -57,6 +60,9 @@ def test_binds_that_the_site_keeps_in_one_file(tool_site, tmp_path):
     result = tool_site.bash("module load Example/1.0", check=False)
     assert f"This container needs {tmp_path}/gone" in " ".join(result.stderr.split())
     file.unlink()
+    file.mkdir()  # defects C7
+    assert "can't be read" in " ".join(tool_site.bash("module load Example/1.0", check=False).stderr.split())
+    file.rmdir()
     assert "can't be read" in " ".join(tool_site.bash("module load Example/1.0", check=False).stderr.split())
 
 
@@ -89,6 +95,11 @@ def test_a_place_of_ones_own(tool_site, tmp_path):
     assert output[-2:] == ["2", f"{place}/user-software.squashfs"]
     assert squashfs.read_bytes() == content
     assert not (squashfs.parent / "user-software").exists()
+    # what can't be used is said (defects C2, use D10)
+    for value, said in (("my place", "is no full path"), ("/a, b", "can't be bound"), ("/a/b", "is no directory")):
+        result = tool_site.bash("module load Example/1.0; echo ${SIF:+loaded}", check=False, EBSIF_USER_SOFTWARE=value)
+        assert f"EBSIF_USER_SOFTWARE={value} {said}" in " ".join(result.stderr.split())
+        assert result.stdout == ("loaded\n" if value == "/a/b" else "\n")
     # without the variable it is what everybody has
     result = tool_site.bash("module load Example/1.0; singularity exec \"$SIF\" python -c 'import byhand'", check=False)
     assert "ModuleNotFoundError" in result.stderr
@@ -109,7 +120,7 @@ def test_other_modules(tool_site):
     assert result.stdout.strip() == "none"
     result = tool_site.bash("module load Other/1.0; module load Example/1.0; echo $CONTAINERROOT", check=False)
     assert result.stdout.strip().endswith("/Other/1.0")
-    assert "The module of another container is loaded" in " ".join(result.stderr.split())
+    assert "The container module Other/1.0 is loaded" in " ".join(result.stderr.split())
 
     swap = "module load Example/2.0; module swap Example/2.0 Example/1.0; echo $CONTAINERROOT ${APPTAINERENV_ONE-gone}"
     assert tool_site.bash(swap).stdout.split()[-1] == "gone"
@@ -127,10 +138,12 @@ def test_both_kinds_of_user_software(tool_site):
 def test_what_help_says(tool_site):
     """S002-18, S002-55, S000-12: image, commands, variables, support level; `$WITH_CONDA` in single quotes."""
     text = TEXT.replace("conda-injected", "conda-manual")
+    text += "warnings = ['100% of %%(nosuch)s, not %%(name)s']\n"  # defects B14
     tool_site.eb(tool_site.easyconfig(text + "support_level = 'beta, best effort'\nwrappers = ['python']\n"))
     shown = tool_site.bash("module help Example/1.0 2>&1; module whatis Example/1.0 2>&1").stdout
     for expected in ("example.sif", "start-shell", "Support: beta, best effort", "bash -c '$WITH_CONDA; python",
-                     "RUNSCRIPTSEXAMPLE", "These run in the container by themselves: python", "numpy-"):
+                     "Warning: 100% of %(nosuch)s, not %(name)s", "RUNSCRIPTSEXAMPLE",
+                     "These run in the container by themselves: python", "numpy-"):
         assert expected in shown, expected
 
 
@@ -257,3 +270,158 @@ def test_settings_of_the_installation_stay_there(site):
     assert "MAX_JOBS" not in (site.modules / "Example/1.0.lua").read_text()
     show = "sh -c 'echo ${MAX_JOBS-none} ${CC-none}'"
     assert site.bash(f"module load Example/1.0 && singularity exec $SIF {show}").stdout == "none none\n"
+
+
+# Variables of the modules tools, and those that EasyBuild sets with statements of its own.
+BOOKKEEPING = ("_Module", "__LMOD_REF_", "__LMOD_Priority_", "LMOD", "LOADED", "_LM", "__MODULES", "MODULE", "EB", "_=")
+LISTS = ("_BINDPATH", "_OVERLAY", "ENV_PREPEND_PATH")
+RUNTIMES = ("APPTAINER", "SINGULARITY")
+
+
+class Pair:
+    """Modules of two containers that set all that a module can set: One refuses to replace another, Two does it."""
+
+    TEXT = (
+        "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\n"
+        "image = 'central'\nimage_dirs = ['{sources}']\n"
+        "container_env = {{'ODD': 'a$b`c', 'PLAIN': '1'}}\nnetwork_env = {{'NET_OF_SITE': 'hsn'}}\n"
+        "optional_binds = ['{root}/data:/mnt', '/dev/null:/opt/null', '/does/not/exist:/x']\n"
+        "masked_paths = ['/etc/debian_version']\n"
+    )
+
+    def __init__(self, site, image):
+        self.site = site
+        (site.sources / "example.sif").symlink_to(image)
+        (site.prefix / "data").mkdir()
+        text = self.TEXT.format(sources=site.sources, root=site.prefix)
+        easyconfigs = [
+            site.easyconfig(text, name="One"), site.easyconfig(text + "one_container = 'replace'\n", name="Two")
+        ]
+        for path in easyconfigs:
+            path.write_text(path.read_text().replace("ContainerVenv", "ContainerInstall"))
+        site.eb(*easyconfigs)
+        ((before, loaded, _),) = self.take([({}, ["load Two/1.0"])])
+        # a module knows by CONTAINER_MODULE that another one is there: no person sets that
+        # Lmod reads modules in Tcl before it unloads another one for them, so what only one of the two sets isn't noted
+        self.names = sorted({name for name in loaded if not name.endswith("TWO")} - set(before) - {"CONTAINER_MODULE"})
+
+    def take(self, cases):
+        """
+        Take steps of `module` in one shell, for each case (variables, steps) from the same point.
+
+        Returns environments, for each case: before, after the first step and after the last one.
+        """
+        script = "show() { env -0 >\"$work/$1\"; }\n"
+        for number, (environment, steps) in enumerate(cases):
+            script += "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
+            script += f"show before{number}\n"
+            for count, step in enumerate(steps):
+                script += f"module {step}\n" + (f"show loaded{number}\n" if not count else "")
+            script += f"show after{number}\nmodule purge\n" + "".join(f"unset {name}\n" for name in environment)
+        self.site.bash(script, work=self.site.work)
+        return [
+            [self.shown(f"{name}{number}") for name in ("before", "loaded", "after")] for number in range(len(cases))
+        ]
+
+    def shown(self, name):
+        """Read an environment, without the books of the modules tools."""
+        entries = (self.site.work / name).read_bytes().decode(errors="surrogateescape").split("\0")
+        return dict(entry.split("=", 1) for entry in entries if entry and not entry.startswith(BOOKKEEPING))
+
+
+@pytest.fixture(scope="session", params=TOOLS)
+def pair(request, prefix, base_image):
+    """The two modules, for each modules tool and syntax."""
+    return Pair(Site(prefix / f"pair-{request.param}", TOOLS[request.param](), Path(sys.prefix)), base_image)
+
+
+WAYS = (
+    ["load One/1.0", "unload One"],
+    ["load One/1.0", "load One/1.0", "purge"],
+    ["load One/1.0", "swap One/1.0 Two/1.0", "unload Two"],
+    ["load One/1.0", "load Two/1.0", "unload Two/1.0"],
+    ["load Two/1.0", "load One/1.0", "purge"],
+    ["load One/1.0", "unload One", "load Two/1.0", "unload Two"],
+    ["load One/1.0", "unload One", "load One/1.0", "swap One/1.0 One/1.0", "unload One"],
+)
+# without control characters, and a tilde, which is the home directory for some modules tools
+CHARACTERS = st.characters(max_codepoint=0x17F, exclude_categories=["Cc"], exclude_characters="~")
+VALUES = st.sampled_from(["/data:/data", "/a,/b:/c:ro", "/usr/bin", "1"]) | st.text(CHARACTERS, min_size=1, max_size=12)
+
+
+@settings(max_examples=4, deadline=None)
+@given(data=st.data())
+def test_unloading_brings_back_what_was(pair, data):
+    """G-07, defects C1, lumi B9, use D9: what was set before is in force beside the module's, and there afterwards."""
+    environments = st.dictionaries(st.sampled_from(pair.names), VALUES, max_size=8)
+    cases = data.draw(st.lists(st.tuples(environments, st.sampled_from(WAYS)), min_size=4, max_size=4))
+    for (own, steps), (before, loaded, after) in zip(cases, pair.take(cases)):
+        assert after == before, steps
+        for name in {name[len(prefix):] for name in pair.names for prefix in RUNTIMES if name.startswith(prefix)}:
+            one, other = (loaded[prefix + name] for prefix in RUNTIMES)
+            # otherwise Apptainer prints a warning at every start
+            assert one == other
+            theirs = [own[prefix + name] for prefix in RUNTIMES if prefix + name in own]
+            if name in LISTS:
+                assert all(value in one for value in theirs)
+                assert pair.site.prefix.name in one or name == "ENV_PREPEND_PATH"
+            elif theirs:
+                assert one == theirs[0]
+        assert loaded["SIF"] == f"{pair.site.sources}/example.sif"
+
+
+def test_one_container_at_a_time(pair):
+    """G-08, lumi B6: a job that inherits another container module never runs in it in silence, or it is replaced."""
+    # a job: a shell of its own, which inherits the environment
+    (pair.site.work / "job").write_text(f"{pair.site.tool.init}\nmodule load $1\necho $?\necho $CONTAINERROOT\n")
+    job = "bash --noprofile --norc job "
+    refused = pair.site.bash(f"module load Two/1.0; {job} One/1.0")
+    said = " ".join(refused.stderr.split())
+    assert "The container module Two/1.0 is loaded" in said
+    assert "`module unload Two/1.0`, then `module load One/1.0`" in said
+    assert refused.stdout.split()[0] == "1"
+    replaced = pair.site.bash(f"module load One/1.0; {job} Two/1.0").stdout.split()
+    assert replaced[-1].endswith("/Two/1.0")
+    assert replaced[-2] == "0"
+    # a swap is no matter of that
+    swapped = pair.site.bash("module load Two/1.0; module swap Two/1.0 One/1.0; echo $CONTAINERROOT; module list 2>&1")
+    assert swapped.stdout.split("\n")[0].endswith("/One/1.0")
+    assert "Two/1.0" not in swapped.stdout
+
+
+def test_a_module_that_the_tool_has_lost(pair):
+    """Defects C4: variables of a module that isn't loaded are no obstacle, and no values of a person's."""
+    leftover = {
+        "CONTAINERROOT": "/gone", "CONTAINER_MODULE": "Gone/1.0", "SIF": "/gone/x.sif", "APPTAINERENV_PLAIN": "x",
+        "SINGULARITYENV_PLAIN": "x", "APPTAINER_BINDPATH": "/gone:/runscripts", "SINGULARITYENV_PREPEND_PATH": "/gone",
+    }
+    ((_, loaded, after),) = pair.take([(leftover, ["load One/1.0", "unload One"])])
+    assert loaded["CONTAINERROOT"].endswith("/One/1.0")
+    assert loaded["APPTAINERENV_PLAIN"] == "1"
+    assert "/gone" not in "".join(loaded.values())
+    assert not set(after) & set(leftover)
+
+
+def test_values_for_a_runtime_that_evaluates_nothing(pair):
+    """Defects C6: with NO_EVAL set what an easyconfig sets in the container arrives without backslashes."""
+    for variable in ("APPTAINER_NO_EVAL", "SINGULARITY_NO_EVAL", "OTHER"):
+        show = "module load One/1.0 && singularity exec $SIF printenv ODD"
+        assert pair.site.bash(show, **{variable: "1"}).stdout == "a$b`c\n"
+
+
+def test_what_a_person_has_set_is_in_force_in_the_container(pair, tmp_path):
+    """G-07, defects B10, C1, C5: binds and search paths of both spellings, a device, and no word of the runtime."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    own = {
+        "APPTAINER_BINDPATH": f"{tmp_path}/one:/srv",
+        # one of the module's as well: bound once
+        "SINGULARITY_BINDPATH": f"{tmp_path}/two:/home,{pair.site.prefix}/data:/mnt",
+        "SINGULARITYENV_PREPEND_PATH": "/mine/bin", "SINGULARITYENV_PLAIN": "mine",
+    }
+    script = "module load One/1.0; singularity exec $SIF sh -c 'ls /srv /home; echo $PLAIN $PATH; test -c /opt/null'"
+    result = pair.site.bash(script, **own)
+    assert result.stderr == ""
+    assert {"one", "two", "mine"} <= set(result.stdout.split())
+    assert "/mine/bin:" in result.stdout

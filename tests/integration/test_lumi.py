@@ -113,7 +113,9 @@ def test_the_module(fact, containers, modules):
             found = environment[f"APPTAINERENV_{bare}"]
             assert environment[name] == found
             if bare == "PREPEND_PATH":
-                assert found.split(":") == [part for part in wanted.split(":") if part]
+                # and the programs of a SquashFS file that a person mounts at /user-software (lumi B10)
+                paths = [path for path in found.split(":") if path != "/user-software/bin"]
+                assert paths == [part for part in wanted.split(":") if part]
             elif bare.startswith("WITH_"):
                 # nothing is left to do, and scripts that do it still work
                 assert found == "true"

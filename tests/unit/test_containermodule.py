@@ -12,23 +12,28 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 # a root that turns up in random texts, with a character of the syntaxes
 ROOT = "0$"
 INTERPRETERS = {
-    "Lua": (["lua", "-"], f"local root = '{ROOT}'\nfunction setenv(name, value) io.write(value) end\n"),
+    "Lua": (
+        ["lua", "-"],
+        f"local root = '{ROOT}'\nfunction setenv(name, value) io.write(value) end\nfunction mode() return 'load' end\n",
+    ),
     "Tcl": (
         ["tclsh"],
         f"set root {{{ROOT}}}\n"
         "fconfigure stdout -translation binary -encoding utf-8\nfconfigure stdin -encoding utf-8\n"
-        "proc setenv {name value} { puts -nonewline $value }\n",
+        "proc setenv {name value} { puts -nonewline $value }\n"
+        "proc module-info {what name} { return [string equal $name load] }\n",
     ),
 }
 
 
-def run(syntax, text, before=""):
+def run(syntax, text):
     """Run statements of a module file in the real interpreter; setenv prints the value."""
+    functions = ContainerModule.for_syntax(syntax, ROOT).functions
     command, prelude = INTERPRETERS[syntax]
     if syntax == "Tcl":  # tclsh reads a program from standard input in the encoding of the locale
         command = ["tclsh", "-encoding", "utf-8", "/dev/stdin"]
     return subprocess.run(
-        command, input=(prelude + before + text).encode(), stdout=subprocess.PIPE, check=True, timeout=60
+        command, input=(prelude + functions + text).encode(), stdout=subprocess.PIPE, check=True, timeout=60
     ).stdout.decode()
 
 
@@ -50,35 +55,30 @@ def test_every_text_survives_the_module_syntax(syntax, texts):
 
 @pytest.mark.parametrize("syntax", INTERPRETERS)
 def test_a_variable_collects_what_was_decided(syntax):
-    """declare, assign, append and append_variable build one value; conditions choose."""
+    """declare, assign, and add build one value without repetitions; conditions choose."""
     module = ContainerModule.for_syntax(syntax, ROOT)
     program = (
         module.comment("a comment")
-        + module.declare("binds", "a")
+        + module.declare("binds", "a:b")
         + module.declare("more", "")
-        + module.when(module.is_set("more"), module.append("binds", ",wrong"), module.append("binds", ",b"))
-        + module.assign("more", ",c")
-        + module.when(module.is_set("more"), module.append_variable("binds", "more"))
+        + module.when(module.is_set("more"), module.add("binds", "wrong"), module.add("binds", "b"))
+        + module.assign("more", "c")
+        + module.when(module.is_set("more"), module.add("binds", "a:b") + module.add("binds", "a"))
         + module.setenv_from("X", "binds")
     )
-    assert run(syntax, program) == "a,b,c"
+    assert run(syntax, program) == "a:b,b,a"
 
 
 @pytest.mark.parametrize("syntax", INTERPRETERS)
-@pytest.mark.parametrize("unloading", [True, False])
-def test_statements_for_unloading_run_whatever_the_condition(syntax, unloading):
-    """A conditional change of the environment is undone on unload also when the condition has become false."""
+def test_messages_name_what_was_found(syntax):
+    """Texts and variables make one message."""
     module = ContainerModule.for_syntax(syntax, ROOT)
-    mode = "unload" if unloading else "load"
-    before = {
-        "Lua": f'function mode() return "{mode}" end\n',
-        "Tcl": f'proc module-info {{what name}} {{ return [string equal $name "{mode}"] }}\n',
-    }[syntax]
-    program = (
-        module.declare("found", "")
-        + module.when_or_unloading(module.is_set("found"), module.setenv("X", "value"))
-    )
-    assert run(syntax, program, before) == ("value" if unloading else "")
+    program = module.declare("found", "a $ [b]") + module.fail_on_load("one ", "found", " and " + ROOT)
+    said = {
+        "Lua": "function LmodError(text) io.write(text) end\n",
+        "Tcl": "proc error {text} { puts -nonewline $text }\n",
+    }
+    assert run(syntax, said[syntax] + program) == "one a $ [b] and " + ROOT
 
 
 def test_an_unknown_syntax_is_an_error():

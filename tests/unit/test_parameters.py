@@ -126,7 +126,8 @@ def test_the_environment_of_the_kinds_of_images(easyblock):
     injected = easyblock("init = 'conda-injected'\nconda_env = 'env'")
     assert injected.container_environment()["CONDA_PREFIX"] == "/opt/miniconda3/envs/env"
     assert injected.container_search_path() == [
-        "/runscripts", "/user-software/venv/example/bin", "/opt/miniconda3/envs/env/bin", "/opt/miniconda3/condabin"
+        "/runscripts", "/user-software/venv/example/bin", "/user-software/bin", "/opt/miniconda3/envs/env/bin",
+        "/opt/miniconda3/condabin",
     ]
     manual = easyblock("init = 'conda-manual'")
     assert "CONDA_PREFIX" not in manual.container_environment()
@@ -146,6 +147,10 @@ def test_the_environment_of_the_kinds_of_images(easyblock):
         ("image = 'central'", "'image' is 'central', so 'image_dirs' should say where it is"),
         ("image = 'here'", "'image': 'here' (known: own, central)"),
         ("image_dirs = ['sif-images']", "'sif-images' is no full path, and there is no 'image_root'"),
+        # defects B9
+        ("image_dirs = ['$HOME/images']", "'$HOME/images' is not expanded, write the full path"),
+        ("image_dirs = ['/a', '~/images']", "'~/images' is not expanded, write the full path"),
+        ("one_container = 'both'", "'one_container': 'both' (known: refuse, replace)"),
         ("image_root_variable = 'A B'", "'image_root_variable': 'A B' can't be the name of an environment variable"),
         ("scheduler = 'slrum'", "'scheduler': 'slrum' (known: slurm, pbs)"),
         ("gpu_visibility = 'none'", "'gpu_visibility': 'none' (known: local_rank, all)"),

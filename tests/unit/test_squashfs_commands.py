@@ -94,12 +94,13 @@ def test_unmake_squashfs_gives_the_directory_back(installation):
 
 @pytest.mark.parametrize("command", [MAKE, UNMAKE])
 def test_both_say_to_reload_the_module(installation, command):
-    """S002-30: when either command ends, it says to reload the module."""
+    """S002-30, defects C3: when either command ends, it says to reload the module, and how, with every modules tool."""
     result = run(installation, MAKE)
     if command == UNMAKE:
         shutil.rmtree(installation / "user-software")
         result = run(installation, UNMAKE)
     assert "reload the module" in result.stderr
+    assert "to reload: module unload NAME; module load NAME" in result.stderr
 
 
 def test_make_squashfs_refuses(installation):

@@ -15,7 +15,7 @@ source "$root/share/ebsif/common.bash"
 [[ "$CONTAINERROOT" -ef "$root" ]] ||
     refuse 1 "this is a command of the installation $root, but the module that is loaded is that of $CONTAINERROOT"
 [[ -f "$SIF" ]] ||
-    refuse 1 "the image $SIF is gone: reload the module, it then uses the site's copy if there is one"
+    refuse 1 "the image $SIF is gone: reload the module ($anew), it then uses the site's copy if there is one"
 [[ -e "${CONTAINER_USER_SOFTWARE:-$SIF}" ]] ||
-    refuse 1 "$CONTAINER_USER_SOFTWARE is gone since the module was loaded: reload the module"
+    refuse 1 "$CONTAINER_USER_SOFTWARE is gone since the module was loaded: reload the module ($anew)"
 refuse 127 "neither apptainer nor singularity is on PATH; on a cluster, try this on a compute node or load the site's module for it"

@@ -14,6 +14,17 @@ case ${CONTAINER_GPU:-} in
     rocm) [[ ! -e /dev/kfd ]] || set -- --rocm "$@" ;;
     cuda) [[ ! -e /dev/nvidiactl ]] || set -- --nv "$@" ;;
 esac
+# One of them set since the module was loaded: both are meant, that without the module's own directories goes first.
+if [[ "${SINGULARITYENV_PREPEND_PATH:-}" != "${APPTAINERENV_PREPEND_PATH:-}" ]]; then
+    case :${APPTAINERENV_PREPEND_PATH:-}: in
+        *:/runscripts:*) APPTAINERENV_PREPEND_PATH=${SINGULARITYENV_PREPEND_PATH:-}:$APPTAINERENV_PREPEND_PATH ;;
+        *) APPTAINERENV_PREPEND_PATH=${APPTAINERENV_PREPEND_PATH:-}:${SINGULARITYENV_PREPEND_PATH:-} ;;
+    esac
+    # an empty element would be the working directory
+    APPTAINERENV_PREPEND_PATH=${APPTAINERENV_PREPEND_PATH#:}
+    APPTAINERENV_PREPEND_PATH=${APPTAINERENV_PREPEND_PATH%:}
+    export APPTAINERENV_PREPEND_PATH SINGULARITYENV_PREPEND_PATH=$APPTAINERENV_PREPEND_PATH
+fi
 # of the host's Python, loader and shell: the container's would take them for theirs (APPTAINERENV_... passes one)
 unset PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONSTARTUP LD_PRELOAD LD_AUDIT BASH_ENV ENV
 # exec, so that a signal for this process is one for the runtime
