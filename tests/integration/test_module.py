@@ -127,7 +127,11 @@ def test_plain_singularity_exec_sees_the_squashfs(installed):
 
 
 def test_a_squashfs_of_ones_own_at_user_software(installed_once, tmp_path):
-    """Lumi B10: LUMI's guide: a SquashFS bound over /user-software, its bin put on PATH after loading or before it."""
+    """Lumi B10: LUMI's guide: a SquashFS bound over /user-software, its bin put on PATH after loading or before it.
+
+    With a directory as user software: Apptainer mounts no second SquashFS at the same place. By exec: the image of the
+    tests has nothing to run.
+    """
     (tmp_path / "own/bin").mkdir(parents=True)
     program = tmp_path / "own/bin/python"
     program.write_text("#!/bin/sh\necho mine $*\n")
@@ -135,13 +139,13 @@ def test_a_squashfs_of_ones_own_at_user_software(installed_once, tmp_path):
     own = installed_once.site.work / "own.sqsh"
     installed_once.site.run(["mksquashfs", tmp_path / "own", own, "-no-progress", "-noappend"])
     export = "export SINGULARITYENV_PREPEND_PATH=/user-software/bin"
-    run = "singularity run -B own.sqsh:/user-software:image-src=/ $SIF python test.py"
-    assert installed_once.output(installed_once.SQUASHED, f"{export}; {run}").splitlines()[-1] == "mine test.py"
-    output = installed_once.site.bash(f"{export}; module load {installed_once.SQUASHED}; {run}").stdout
+    run = "singularity exec -B own.sqsh:/user-software:image-src=/ $SIF python test.py"
+    assert installed_once.output(installed_once.WRITABLE, f"{export}; {run}").splitlines()[-1] == "mine test.py"
+    output = installed_once.site.bash(f"{export}; module load {installed_once.WRITABLE}; {run}").stdout
     assert output.splitlines()[-1] == "mine test.py"
     # commands of the module know both values
     script = "export SINGULARITYENV_PREPEND_PATH=/x; start-shell -c 'echo $PATH'"
-    show = installed_once.load(installed_once.SQUASHED, script)
+    show = installed_once.load(installed_once.WRITABLE, script)
     assert show.stdout.startswith("/x:/runscripts:")
     assert show.stderr == ""
 
