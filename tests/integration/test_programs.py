@@ -80,6 +80,7 @@ def test_pip_replaces_and_removes_them(place, tmp_path):
     make_wheel(tmp_path, "tell", version="2.0", module_text="def main():\n    print('newer')\n",
                scripts={"tell": "tell:main"})
     output = place.bash(f"""
+        export APPTAINERENV_PIP_CONSTRAINT= SINGULARITYENV_PIP_CONSTRAINT=  # on purpose
         module load Conda/1.0 && singularity exec $SIF pip install --quiet --no-index --find-links {tmp_path} -U tell
         tell; singularity exec $SIF pip uninstall --quiet --yes tell && singularity exec $SIF sh -c 'command -v tell'
         singularity exec $SIF python - <$CONTAINERROOT/share/ebsif/image-programs.py; tell

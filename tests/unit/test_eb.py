@@ -24,11 +24,18 @@ def test_an_interrupted_eb_takes_away_what_it_has_begun(tmp_path):
     (tmp_path / "eb").chmod(0o755)
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path), "WORK": str(tmp_path)}
     code = "import sys; from ebsif import eb\ntry:\n    eb.run([])\nexcept KeyboardInterrupt:\n    sys.exit(130)"
-    with subprocess.Popen([sys.executable, "-c", code], env=environment, start_new_session=True) as process:
+    # a shell that runs the tests in the background lets them ignore the signal
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment, start_new_session=True,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    try:
         while not (tmp_path / "started").exists():
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)
-        assert process.wait() == 130
+        assert process.wait(60) == 130
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
     assert (tmp_path / "cleaned").exists()
 
 
