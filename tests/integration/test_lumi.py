@@ -138,7 +138,7 @@ def unescaped(value):
 def test_the_binds(fact, containers, modules):
     """S002-15, S002-14 (in part): every bind, and libjansson only for the images that lack it."""
     text = modules.text(containers[fact["easyconfig"]])
-    ours = set(re.findall(r'container_binds \.\. ",(/[^"]+)"', text))
+    ours = set(re.findall(r'with\(container_binds, "(/[^"]+)", ","\)', text))
     wanted = {bind.split(":")[0] if len(set(bind.split(":"))) == 1 else bind for bind in fact["binds"]}
     assert ours == wanted - {"%(installdir)s/runscripts:/runscripts"}
     assert '/runscripts:/runscripts"' in text
