@@ -10,6 +10,7 @@ import pytest
 from support import CONTAINER_FILES
 
 COPY_PIP = CONTAINER_FILES / "share/ebsif/copy-pip.py"
+LIST_PACKAGES = CONTAINER_FILES / "runscripts/list-packages.py"
 PROGRAM = CONTAINER_FILES / "share/ebsif/image-programs.py"
 # what every program prints: which Python, what it was told, what it is, and where its siblings are looked for
 TELL = (
@@ -17,6 +18,8 @@ TELL = (
     "def main():\n    print(sys.prefix, *sys.argv[1:], sys.flags.ignore_environment)\n"
 )
 SCRIPT = "{first}\n" + TELL + "if __name__ == '__main__':\n    print(__file__, sys.argv[0], sys.path[0])\n    main()\n"
+# files of metadata that are no text
+BROKEN = ("METADATA", "RECORD", "entry_points.txt")
 SPAWN = """#!{python}
 import multiprocessing, sys
 
@@ -72,6 +75,9 @@ class Place:
         )
         add_package(packages, "broken", entry_points="[console_scripts]\nnothing\n")
         (packages / "empty-1.0.dist-info").mkdir()
+        for name in BROKEN:
+            add_package(packages, Path(name).stem)
+            (packages / f"{Path(name).stem}-1.0.dist-info" / name).write_bytes(b"Name: \xff\n")
         add_program(bin_ / "tool", f"#!{python}\nfrom tool import main\nmain()\n")
         firsts = {
             "plain": f"#!{python}", "third": f"#! {python}3 -E", "env": "#!/usr/bin/env python3",
@@ -90,6 +96,7 @@ class Place:
         add_program(bin_ / "shell", "#!/bin/sh\necho shell\n")
         add_program(bin_ / "compiled", "\x7fELF")
         add_program(bin_ / "empty", "")
+        add_program(bin_ / "quote", "#!/usr/bin/env -S python3 '\n")
         add_program(bin_ / "conda", SCRIPT.format(first=f"#!{other}/bin/python"))
         add_program(bin_ / "beneath", SCRIPT.format(first=f"#!{Path(sys.executable).resolve()}"))
         add_program(bin_ / "perl", "#!/usr/bin/env perl\n")
@@ -175,6 +182,13 @@ def test_again_it_changes_nothing(place):
     for path in place.made:
         (place.venv / "bin" / path).unlink()
     assert place.make(place.venv, [place.image / "bin"]) == place.made
+
+
+def test_packages_are_listed_without_pip(place):
+    """G-11, defects B13: a package whose metadata is missing or no text is left out, the others are listed."""
+    command = [place.image / "bin/python", LIST_PACKAGES]
+    _, _, *lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["broken", "entry_points", "RECORD", "tool"]
 
 
 def test_pip_that_does_not_list_its_list(tmp_path):

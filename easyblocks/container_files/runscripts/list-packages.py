@@ -19,9 +19,12 @@ else:
 
     found = {}
     for distribution in distributions():
-        name = distribution.metadata and distribution.metadata.get('Name')
-        if name:
-            found.setdefault(name, distribution.version)
+        try:
+            metadata = distribution.metadata
+        except Exception:  # without METADATA, from Python 3.14 on; or a file that is no text
+            metadata = None
+        if metadata and metadata.get('Name'):
+            found.setdefault(metadata['Name'], metadata.get('Version') or 'unknown')
     width = max([len(name) for name in found] + [len('Package')])
     print('%-*s %s' % (width, 'Package', 'Version'))
     print('-' * width, '-' * len('Version'))

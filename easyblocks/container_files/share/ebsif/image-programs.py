@@ -68,7 +68,7 @@ def packages():
     for package in distributions():
         try:
             name = package.metadata["Name"]
-        except (TypeError, OSError):  # without metadata, from Python 3.14 on
+        except Exception:  # without metadata, from Python 3.14 on; or a file that is no text
             name = None
         name = name and re.sub(r"[-_.]+", "-", name).lower()
         if name and name not in seen:
@@ -91,11 +91,11 @@ def command_of(path, search_path):
     words = lines[0][2:].strip().split(None, 1) if lines[0].startswith("#!") else []
     name = os.path.basename(words[0]) if words else None
     if name == "env" and len(words) > 1:
-        words = shlex.split(words[1][2:]) if words[1].startswith("-S") else words[1:]
+        words = words_of(words[1][2:]) if words[1].startswith("-S") else words[1:]
         words[:1] = [shutil.which(words[0], path=search_path) or ""] if words else []
     elif name == "sh" and NOTE.rstrip() in lines:
         # of a venv beneath this one
-        return shlex.split(lines[-1])[1:-1]
+        return words_of(lines[-1])[1:-1]
     elif name == "sh":
         words = command_of_long(path, lines[1]) if len(lines) > 1 else []
     return [*words, path] if words and INTERPRETER.match(os.path.basename(words[0])) else None
@@ -107,7 +107,23 @@ def command_of_long(path, line):
     beside = found and re.search(r"""\$0.*/["']*(python[\d.]*t?)["']*$""", found.group(1))
     if beside:
         return [os.path.join(os.path.dirname(os.path.realpath(path)), beside.group(1))]
-    return shlex.split(found.group(1)) if found else []
+    return words_of(found.group(1)) if found else []
+
+
+def words_of(text):
+    """Return the words of a text as a shell splits it; none if a shell can't read it either."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return []
+
+
+def lines_of(package, name):
+    """Return the lines of a file of a package's metadata; none if it's not there, or is no text."""
+    try:
+        return (package.read_text(name) or "").splitlines()
+    except ValueError:
+        return []
 
 
 def entry_points():
@@ -119,7 +135,7 @@ def entry_points():
     found = {}
     for package in packages():
         section = None
-        for line in (package.read_text("entry_points.txt") or "").splitlines():
+        for line in lines_of(package, "entry_points.txt"):
             header = re.match(r"\s*\[(.*)\]\s*$", line)
             section = header.group(1) if header else section
             point = re.match(r"\s*([^\s/#;]+)\s*=\s*([\w.]+)\s*:\s*([\w.]+)", line)
@@ -135,7 +151,7 @@ def scripts():
         for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
             found.setdefault(name, os.path.join(folder, name))
     for package in packages():
-        for line in (package.read_text("RECORD") or "").splitlines():
+        for line in lines_of(package, "RECORD"):
             path = re.match(r'"?(\.\./[^",]*/bin/[^/",]+)', line)
             if path:
                 place = os.path.normpath(str(package.locate_file(path.group(1))))
