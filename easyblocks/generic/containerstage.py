@@ -14,6 +14,7 @@ import difflib
 import os
 import re
 import shlex
+from contextlib import suppress
 from urllib.parse import unquote
 
 from easybuild.easyblocks.generic.containersecrets import REMEDY, ContainerSecrets
@@ -222,15 +223,23 @@ def paths_in(text, outer=()):
         option = OPTION_WITH_PLACE.match(line)
         place = line[option.end():] if option else re.sub(r'^[\w.-]+\s*(\[[^\]]*\])?\s*@\s*', '', line)
         if option and not option.group('editable'):
-            # a line that pip can't read either is left to pip
-            place = shlex.split(place)[0] if place.count('"') % 2 == place.count("'") % 2 == 0 and place else ''
+            place = first_word(place)
         path = path_of(place)
         if path:
             paths.append(path)
         if path and option and option.group('file') and path not in outer and os.path.isfile(path):
-            with open(path, errors='replace') as included:
+            # what can't be read is for pip to say
+            with suppress(OSError), open(path, errors='replace') as included:
                 paths += paths_in(included.read(), outer + (path,))
     return paths
+
+
+def first_word(text):
+    """Return the first word of a text as a shell reads it; an empty text if it can't, which pip can't either."""
+    try:
+        return (shlex.split(text) or [''])[0]
+    except ValueError:
+        return ''
 
 
 def path_of(place):

@@ -167,7 +167,8 @@ def test_files_of_this_machine_are_found():
         ("-r '/a b/more.txt'", "/a b/more.txt"),
         ("-f \"/a b/wheels\"", "/a b/wheels"),
         ("https://example.org/a/x.whl", None), ("x @ https://example.org/a@b/x.whl", None), ("-i /x", None),
-        ("--find-links", None), ("x>=1 ; y == '/a'", None), ("# /a/x.whl", None), ("-f 'x", None),
+        ("--find-links", None), ("x>=1 ; y == '/a'", None), ("# /a/x.whl", None), ("-f 'x", None), ("-f /x\\ ", None),
+        ("-c /proc/self/mem", "/proc/self/mem"),
     ],
 )
 def test_paths_as_pip_reads_them(line, path):
