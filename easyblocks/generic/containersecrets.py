@@ -14,7 +14,8 @@ REMEDY = "Others can read easyconfig and installation. Give pip the credential i
     "when you install; a variable that a command needs is passed if EBSIF_INSTALL_ENV names it."
 
 # Variables and options whose value is a credential (HF_TOKEN; not HF_TOKEN_PATH, TOKENIZERS_PARALLELISM).
-NAME = r'(?:(?:\w+[_-])?(?:token|secret|passphrase)|\w*(?:password|passwd|api_?key|access_key|private_key))'
+NAME = r'(?:(?:[\w-]+[_-])?(?:token|secret|passphrase)|' \
+    r'[\w-]*(?:password|passwd|api[_-]?key|access[_-]key|private_key))'
 
 # In this order: user:password@ of an address, as pip reads them; a user that is as long as tokens are (others belong to
 # a keyring); pip's proxy; parameters of an address; an option; a variable in a command.

@@ -32,6 +32,8 @@ TOKEN = "ghp_S3cr3tPw0123456789012345678901234567"
         {"env": {"SOURCE": f"https://bob:{SECRET}@host"}},
         {"pre": [f"git clone https://bob:{SECRET}@host/x"]},
         {"post": [["huggingface-cli", "login", "--token", SECRET]]},
+        {"post": [["x", "--my-api-key", SECRET]]},
+        {"verify": [f"x --hf-hub-token={SECRET}"]},
         {"verify": [f"export HF_TOKEN='{SECRET}'; python x.py"]},
     ],
 )
