@@ -49,7 +49,7 @@ def place(site, wheels, tmp_path):
 
 
 def test_from_requirements_to_a_module_in_two_commands(place, site, wheels):
-    """S001-05, S002-52, E-13: extend with --install, then the line it prints; eb runs in an empty directory."""
+    """S001-05, S002-52, E-13, use D6: extend --install, then the line it prints; eb runs in an empty directory."""
     hooks, seen = site.work / "hooks.py", site.prefix / "seen"
     hooks.write_text(f"import os\ndef start_hook(*_):\n    open({str(seen)!r}, 'w').write(repr(os.listdir('.')))\n")
     said = place("-r", "requirements.txt", "--install", "--", *site.eb_options, f"--hooks={hooks}").stdout
