@@ -274,18 +274,21 @@ def test_labels_at_a_terminal(tmp_path, fault):
 @given(words=TEXTS)
 def test_batch_scripts(place, words):
     """Words of the program, its data and its module are words in the script: bash reads it and executes none."""
-    request = job.Request(module=words[0], command=("train.py", *words), data=tuple(words))
-    text = job.script(request, site.read("local"))
     shims = place / "shims"
     shims.mkdir(exist_ok=True)
     shim = shims / "srun"
     if not shim.exists():
         shim.write_text("#!/bin/bash\nprintf '%s\\0' \"$@\" >seen\n")
         shim.chmod(0o755)
-    script = f"module() {{ :; }}\nSIF=x\ntest() {{ return 0; }}\n{text}"
-    subprocess.run(["bash", "-c", script], cwd=place, capture_output=True, check=False, timeout=20,
-                   env={"PATH": f"{shims}:/usr/bin:/bin"})
-    assert not (place / CANARY).exists()
+    (place / "seen").unlink(missing_ok=True)
+    # the script ends before srun where data are missing
+    for data in (tuple(words), ()):
+        text = job.script(job.Request(module=words[0], command=("train.py", *words), data=data), site.read("local"))
+        subprocess.run(["bash", "-c", f"module() {{ :; }}\nSIF=x\n{text}"], cwd=place, capture_output=True, check=False,
+                       timeout=20, env={"PATH": f"{shims}:/usr/bin:/bin"})
+        assert not (place / CANARY).exists()
+    seen = (place / "seen").read_bytes().decode().split("\0")[:-1]
+    assert seen[-len(words) - 1 :] == ["train.py", *words]
 
 
 # --- paths that leave the installation

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ebsif.cli import check_python
+from ebsif.cli import check_python, main
 from support import CHECKOUT
 
 EBSIF = Path(sys.prefix) / "bin" / "ebsif"
@@ -67,11 +67,15 @@ def test_doctor_lists_packages_that_would_shadow(tmp_path):
     assert "mine 2.0, numpy 1.0; would shadow the image's numpy; modules leave them out" in line
 
 
-def test_a_python_that_is_too_old_is_named():
+def test_a_python_that_is_too_old_is_named(monkeypatch):
     """S000-16: the Python of the host is too old: which version is needed, and where one may be found."""
     with pytest.raises(SystemExit, match=r"Python 3.9 or newer is needed, this is 3.6 .*module load cray-python"):
         check_python((3, 6))
     check_python((3, 9))
+    monkeypatch.setattr(sys, "version_info", (3, 8, 20))
+    with pytest.raises(SystemExit, match="this is 3.8"):
+        main(["list"])
+    monkeypatch.undo()
     old = "import sys; sys.path.insert(0, 'generator'); import ast; " \
         "ast.parse(open('generator/cli.py').read(), feature_version=(3, 6))"
     # the message has to be readable by that Python: the file parses as 3.6
