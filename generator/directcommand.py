@@ -71,7 +71,7 @@ def run_bash(script, module):
     """Run a script of bash; the name of the module reaches it as an argument."""
     return subprocess.run(  # noqa: S603
         ["/bin/bash", "--noprofile", "--norc", "-c", script, "bash", module], capture_output=True, text=True,
-        check=False, stdin=subprocess.DEVNULL,
+        errors="surrogateescape", check=False, stdin=subprocess.DEVNULL,
     )
 
 

@@ -174,7 +174,9 @@ def test_the_equivalent_command(site, tmp_path):
     script = f"export MODULEPATH='{site.modules}'; ebsif command Example/1.0"
     line = site.bash(script).stdout.strip()
     assert " singularity exec -B " in line
-    assert site.bash("module load Example/1.0; ebsif command Example/1.0").stdout.strip() == line
+    # with something in the environment that is no text
+    loaded = "export ODD=$'\\377'; module load Example/1.0; ebsif command Example/1.0"
+    assert site.bash(loaded).stdout.strip() == line
     code = "import sys, os; print(sys.prefix, os.environ['QUOTED'], os.path.isdir('/mnt'))"
     command = site.bash(f'{line} python -c "{code}"').stdout
     assert command == "/user-software/venv/pytorch it's $HOME True\n"
