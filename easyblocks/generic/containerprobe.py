@@ -92,7 +92,7 @@ class ContainerProbe(object):
                 self.python['version'], '.'.join(str(number) for number in OLDEST_PYTHON))]
         missing = [name for name in ('importlib.metadata', 'json', 'venv') if name in self.python['missing']]
         if missing:
-            return texts + ["its Python is not whole, the standard library lacks %s (Debian has it in the packages "
+            return texts + ["its Python is incomplete, the standard library lacks %s (Debian has it in the packages "
                             "python3 and python3-venv)" % ', '.join(missing)]
         if {'pip', 'ensurepip'} <= set(self.python['missing']) and not self.pip_wheel:
             texts.append(self.no_pip)

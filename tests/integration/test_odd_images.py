@@ -69,7 +69,7 @@ def test_a_python_that_is_not_whole(place, small_image):
     """G-11, admin D9, D10: python3-minimal: no venv, for a reason that is told; its Python works as it is."""
     site = place("python-minimal")
     said = refused(site, easyconfig(site, "", "ContainerVenv"))
-    assert "its Python is not whole, the standard library lacks importlib.metadata, json, venv (Debian has" in said
+    assert "its Python is incomplete, the standard library lacks importlib.metadata, json, venv (Debian has" in said
     assert "without user software (easyblock ContainerInstall; 'venv: false'" in said
     said = refused(site, easyconfig(site, "masked_paths = ['/usr/bin/python3*']\n", "ContainerVenv"))
     assert "like this: it has no python3 on PATH" in said

@@ -51,7 +51,7 @@ def test_an_image_that_has_everything(wheel_folder):
         ({"python3": ""}, False, ["it has no python3 on PATH"], "init = 'none'"),
         ({"runs": False}, True, ["its python3 doesn't work: can't load library"], "init = 'none'"),
         ({"version": "3.7.17"}, True, ["its Python 3.7.17 is too old, 3.8 or newer"], "without user software"),
-        ({"missing": ["json", "venv", "pip"]}, True, ["is not whole, the standard library lacks json, venv"],
+        ({"missing": ["json", "venv", "pip"]}, True, ["is incomplete, the standard library lacks json, venv"],
          "without user software"),
         ({"missing": ["ensurepip", "pip"]}, True, ["no ensurepip (Debian has it in the package python3-venv)"],
          "without user software"),
