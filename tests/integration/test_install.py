@@ -118,7 +118,7 @@ def test_the_end_of_the_block_does_not_matter(site, wheels, block):
 
 
 def test_the_easyblock_makes_the_binds_for_pip(site, tmp_path):
-    """S002-48: when pip runs at install all binds are made by the easyblock; no module is needed."""
+    """S002-48, S002-16: when pip runs the easyblock makes all binds; one that is gone later fails the load."""
     folder = tmp_path / "bound,with:odd char$acters"
     folder.mkdir()
     make_wheel(folder, "frombind")
@@ -128,6 +128,10 @@ def test_the_easyblock_makes_the_binds_for_pip(site, tmp_path):
     site.eb(site.easyconfig(text), PIP_FIND_LINKS="")
     output = site.bash("module load Example/1.0 && singularity exec $SIF ls /bound").stdout
     assert output.split() == ["frombind-1.0-py3-none-any.whl"]
+    folder.rename(tmp_path / "elsewhere")
+    result = site.bash("module load Example/1.0; echo ${SIF:-none}", check=False)
+    assert f"This container needs {folder}, which does not exist on this node" in " ".join(result.stderr.split())
+    assert result.stdout == "none\n"
 
 
 def test_a_failing_command_in_the_container_fails_eb(site, wheels):

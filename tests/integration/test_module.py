@@ -366,7 +366,7 @@ def test_values_for_the_container_are_not_read_by_a_shell(tool, tmp_path, base_i
 
 
 def test_a_missing_image_fails_the_load_only(installed):
-    """S002-03: neither copy exists: the load fails naming the file and the likely cause; show and unload do not."""
+    """S002-03: neither copy exists: the load fails naming the file and the cause; show, spider and unload do not."""
     root = installed.root(installed.WRITABLE)
     image = root / "example.sif"
     kept = root / "kept.sif"
@@ -374,6 +374,9 @@ def test_a_missing_image_fails_the_load_only(installed):
         module load {installed.WRITABLE} && mv {image} {kept}
         module unload {installed.WRITABLE} || echo unload failed
         module show {installed.WRITABLE} >/dev/null 2>&1 || echo show failed
+        if [[ -n ${{LMOD_CMD:-}} ]] && module spider {installed.WRITABLE} 2>&1 | grep -E 'Unable|gone'; then
+            echo spider failed
+        fi
         module load {installed.WRITABLE}; echo "load ended with $? SIF=${{SIF-unset}}"
         mv {kept} {image}
     """
