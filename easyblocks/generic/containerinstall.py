@@ -64,9 +64,6 @@ class ContainerInstall(ContainerLoad):
     What the module does is in ContainerLoad.
     """
 
-    # whether the image has to have all that a venv needs
-    NEEDS_VENV = False
-
     def __init__(self, *args, **kwargs):
         """Refuse credentials in the easyconfig; nothing is known of the machine and the image yet."""
         super().__init__(*args, **kwargs)
@@ -154,7 +151,7 @@ class ContainerInstall(ContainerLoad):
                                       stdin=program_for_image('installed-packages.py'), split_stderr=True, hidden=True)
         self.probe = ContainerProbe(self.image_name, found.output, found.stderr)
         if self.cfg['init'] != INIT_NONE:
-            self.probe.check(self.NEEDS_VENV)
+            self.probe.check(self.HAS_USER_SOFTWARE)
 
     def check_entry_point(self):
         """
@@ -281,9 +278,11 @@ class ContainerInstall(ContainerLoad):
         self.take_place()
         # meanwhile the module is checked
         self.write_bill_of_materials()
-        result = super().post_processing_step(*args, **kwargs)
-        self.write_lock()
-        return result
+        try:
+            return super().post_processing_step(*args, **kwargs)
+        finally:
+            # also if a command failed: what it left is nobody's work, to be kept when all this is removed
+            self.write_lock()
 
     def permissions_step(self, *args, **kwargs):
         """As EasyBuild does, but an image that not everybody may read (for its license) is not opened to more."""

@@ -41,6 +41,9 @@ class ContainerReplace(EasyBlock):
     have. After a kill the next attempt changes them back.
     """
 
+    # whether the module makes user software visible in the container
+    HAS_USER_SOFTWARE = False
+
     @staticmethod
     def extra_options(extra_vars=None):
         """Easyconfig parameters for installing again."""
@@ -217,9 +220,12 @@ class ContainerReplace(EasyBlock):
                           ', '.join(changed), log=self.log)
             return
         why = "was changed by hand since" if before.installed else "may have been changed by hand (it has no record)"
-        for path, command in before.set_aside(changed, now):
-            print_msg("user software of the earlier installation %s, and is not for this one; it is kept at %s. To use "
-                      "it all the same: %s", why, path, command, log=self.log)
+        paths, command = before.set_aside(changed, now)
+        if paths:
+            use = "To use it all the same: %s" % command if self.HAS_USER_SOFTWARE else \
+                "An installation of this kind uses none: for one that does, see the easyblock ContainerVenv."
+            print_msg("user software of the earlier installation %s, and is not for this one; it is kept at %s. %s",
+                      why, ' and '.join(paths), use, log=self.log)
 
     def keep_scripts(self, before, now, merge):
         """Keep commands and run scripts of people's own: in place, or set aside where the new installation has them."""

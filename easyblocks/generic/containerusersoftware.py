@@ -113,16 +113,17 @@ class ContainerUserSoftware(object):
 
         Returns
         -------
-        list of (str, str)
-            Where they are now, and the command that puts each in use.
+        list of str
+            Where they are now.
+        str
+            The command that puts them in use, all at once: one for each would remove what the other put there.
         """
-        moved = []
-        for name in names:
-            path = free_path('%s.%s' % (beside.prefix, name))
+        paths = [free_path('%s.%s' % (beside.prefix, name)) for name in names]
+        commands = [['rm', '-rf'] + [beside.path(name) for name in NAMES]]
+        for name, path in zip(names, paths):
             move(self.path(name), path)
-            there = [shlex.quote(beside.path(one)) for one in NAMES + (name,)]
-            moved.append((path, 'rm -rf %s %s; mv %s %s' % (there[0], there[1], shlex.quote(path), there[2])))
-        return moved
+            commands.append(['mv', path, beside.path(name)])
+        return paths, '; '.join(' '.join(shlex.quote(word) for word in command) for command in commands)
 
     def set_scripts_aside(self, names, beside):
         """Move scripts, by their paths in the installation, out of it; return the directory where they are (str)."""

@@ -71,7 +71,7 @@ class ContainerVenv(ContainerInstall):
     user-software is bound there read-write, or else there is none and the image is used as it is.
     """
 
-    NEEDS_VENV = True
+    HAS_USER_SOFTWARE = True
     SCRIPTS = ContainerInstall.SCRIPTS + ['bin/make-squashfs', 'bin/unmake-squashfs', 'share/ebsif/squashfs.bash']
 
     @staticmethod

@@ -56,8 +56,8 @@ def test_what_is_set_aside_overwrites_nothing(tmp_path):
     paths = []
     for text in ("one", "two"):
         (tmp_path / "1.0" / "user-software.squashfs").write_text(text)
-        paths += software.set_aside(["user-software.squashfs"], software)
-    assert [open(path).read() for path, _ in paths] == ["one", "two"]  # noqa: PTH123, SIM115
+        paths += software.set_aside(["user-software.squashfs"], software)[0]
+    assert [open(path).read() for path in paths] == ["one", "two"]  # noqa: PTH123, SIM115
 
 
 def test_bytecode_that_stays(tmp_path):
@@ -188,12 +188,22 @@ def test_what_counts_as_changed_without_a_record(tmp_path):
 def test_the_command_that_puts_it_in_use(tmp_path):
     """lumi 6: the command that goes with what was set aside works, whatever the new installation has."""
     software = installation(tmp_path / "a place" / "1.0")
-    ((path, command),) = software.set_aside(["user-software"], software)
+    (path,), command = software.set_aside(["user-software"], software)
     (tmp_path / "a place/1.0/user-software.squashfs").write_text("new")
     subprocess.run(["bash", "-c", command], check=True)
     assert software.present == ["user-software"]
     assert (tmp_path / "a place/1.0/user-software/module.py").exists()
     assert not os.path.exists(path)  # noqa: PTH110
+
+
+def test_the_command_that_puts_both_in_use(tmp_path):
+    """The directory and the file packed from it are set aside: one command, which loses neither of them."""
+    software = installation(tmp_path / "1.0")
+    (tmp_path / "1.0/user-software.squashfs").write_text("packed by hand")
+    _, command = software.set_aside(software.present, software)
+    assert software.present == []
+    subprocess.run(["bash", "-c", command], check=True)
+    assert software.present == ["user-software", "user-software.squashfs"]
 
 
 def test_what_can_not_be_set_aside_stays(tmp_path, monkeypatch):
