@@ -114,8 +114,9 @@ def check(container, options=(), image=None):
     with tempfile.TemporaryDirectory(prefix="ebsif-check-") as folder:
         path = Path(folder) / container.easyconfig_name
         path.write_text(easyconfig.render(planned), encoding="utf-8")
+        # a module of that name, which is to be made again, would have eb do nothing
         done = eb.run([path, *options, f"--buildpath={folder}/build", f"--installpath={folder}/install", "--stop=build",
-                       "--disable-enforce-checksums", sources(container)], capture=True)
+                       "--rebuild", "--disable-enforce-checksums", sources(container)], capture=True)
         if done.returncode:
             raise ExtendingError(explain(done.stdout, container))
         reports = [json.loads(report.read_text()) for report in Path(folder).glob("build/**/stages/*/report.json")]

@@ -4,6 +4,8 @@ The module has a name of its own, so it never replaces that of the plain contain
 and all others) stay as they are. Packages that are built against torch are put into a stage of their own.
 """
 
+import os
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -79,7 +81,9 @@ def write(options, container, stages, name):
     write_file(path, text, options.rebuild)
     if installing:
         return install(path, options.rebuild, [*options.more, extending.sources(extended)])
-    output.hint(f"install it with: eb {path}")
+    # with another module of that software loaded, eb refuses
+    loaded = os.environ.get("CONTAINER_MODULE")
+    output.hint(f"install it with: {f'module unload {loaded}; ' if loaded else ''}eb {shlex.quote(str(path))}")
     output.hint(f"then: module load {extended.module}")
     return 0
 
@@ -132,5 +136,5 @@ def show(plan):
         print(f"+ {name} {version}")
     for name, version in plan.there:
         print(f"= {name} {version} is in the image")
-    print(f"{len(plan.added)} packages would be added, {len(plan.there)} are there; download: "
+    print(f"added: {len(plan.added)}, already in the image: {len(plan.there)}, download: "
           f"{extending.size_of_download(plan)}")

@@ -66,7 +66,7 @@ def run(options):
             print(f"ebsif: {path} is in the catalogue no more: remove it, or make it your own (first line)",
                   file=sys.stderr)
     if not options.diff:
-        output.hint(f"{len(paths)} easyconfigs of the site {profile.name}: {states['new']} new, "
+        output.hint(f"easyconfigs of the site {profile.name}: {states['new']} new, "
                     f"{states['changed']} changed, {states['unchanged']} as they should be")
     return 1 if moving or (options.diff and len(paths) > states["unchanged"]) else 0
 

@@ -91,6 +91,13 @@ def test_from_requirements_to_a_module_in_two_commands(place, site, wheels):
     assert "greeting" not in packages
     # nothing to do is no error
     assert "is already installed (module found), skipping" in again(status=0).stdout
+    # looking ahead says what an installation would do, also where there is one of that name
+    arguments = (*arguments[:-1], "--check")
+    assert again(status=0).stdout.splitlines()[-2:] == [
+        "+ hello 1.0", "added: 1, already in the image: 0, download: not said by the index"]
+    # with the module loaded, eb by hand would refuse
+    arguments = arguments[:-1]
+    assert f"\ninstall it with: module unload {MODULE}; eb {path.name}\n" in again(status=0).stdout
 
 
 def test_the_easyconfig_is_complete_and_one_s_own(place, site):
@@ -115,7 +122,7 @@ def test_looking_ahead(place, site, wheels, base_image):
     lines = result.stdout.splitlines()
     assert lines[:2] == ["+ greeting 1.0", "+ hello 1.0"]
     assert lines[2].startswith("= numpy 2.")
-    assert lines[3].startswith("2 packages would be added, 1 are there; download: ")
+    assert lines[3].startswith("added: 2, already in the image: 1, download: ")
     make_wheel(wheels, "numpy", "1.0")
     try:
         (site.work / "bad.txt").write_text("numpy<2\n")
@@ -155,7 +162,7 @@ def test_looking_ahead_takes_stages_as_an_installation_does(site, tmp_path):
                        "--catalogue", tmp_path / "sites", "--", *site.eb_options], PIP_NO_INDEX="1", check=False)
     assert result.stdout.splitlines() == [
         "+ built 1.0", "+ first 1.0", "+ last 2.0", "+ numpy 1.0",
-        "4 packages would be added, 0 are there; download: not said by the index"], result.stdout + result.stderr
+        "added: 4, already in the image: 0, download: not said by the index"], result.stdout + result.stderr
 
 
 def test_stages_of_one_s_own(place, site):
