@@ -66,6 +66,31 @@ def fake_program(folder, name, text):
     return folder
 
 
+def test_what_is_others_is_not_to_be_removed(installation):
+    """Use D3: who may not remove what is there is told whose it is, and how to have a place of one's own."""
+    squashfs = installation / "user-software.squashfs"
+    squashfs.touch()
+    for command, path in ((MAKE, squashfs), (UNMAKE, installation / "user-software")):
+        own = run(installation, command)
+        os.chown(path, 2, 2)
+        others = run(installation, command)
+        assert own.returncode == others.returncode == 3
+        assert f"{path} exists: remove " in own.stderr
+        assert f"{path} exists, and it is bin's; it was not touched; for user software of your own" in others.stderr
+        assert "remove" not in others.stderr
+
+
+def test_a_place_of_ones_own_is_a_full_path(installation, tmp_path, monkeypatch):
+    """Use D3: a relative name would mean another directory, or none, elsewhere; the message has the full one."""
+    (tmp_path / "own").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EBSIF_USER_SOFTWARE", "own")
+    for command in (MAKE, UNMAKE):
+        result = run(installation, command)
+        assert result.returncode == 2
+        assert f"has to be a full path: export EBSIF_USER_SOFTWARE='{tmp_path}/own'\n" in result.stderr
+
+
 def test_make_squashfs_makes_a_readable_file_and_keeps_the_directory(installation):
     """S002-26: the SquashFS exists, unsquashfs can read it, the directory is still there."""
     before = listing(installation / "user-software")

@@ -5,6 +5,8 @@ root=${root:?}
 # Set `place`, where user software is: the installation, or the directory that the user has named.
 find_place() {
     place=${EBSIF_USER_SOFTWARE:-$root}
+    # the module binds that name: it has to mean the same from everywhere
+    [[ "$place" == /* ]] || refuse 2 "EBSIF_USER_SOFTWARE has to be a full path: export EBSIF_USER_SOFTWARE='$PWD/$place'"
     # in a container, where it may not be seen, the commands refuse for that reason
     [[ -d "$place" ]] || in_container || refuse 2 "EBSIF_USER_SOFTWARE names no directory: $place; make it (mkdir), or unset the variable"
 }
@@ -99,6 +101,14 @@ shorten() {
 # owner PATH: print whose it is, if it's not one's own: nobody is told to remove what belongs to others.
 owner() {
     [[ -O "$1" ]] || stat -c %U -- "$1"
+}
+
+# refuse_existing PATH ADVICE: end, for what should be made is there already.
+refuse_existing() {
+    local others
+    others=$(owner "$1")
+    [[ -z "$others" || -L "$1" ]] || refuse 3 "$1 exists, and it is $others's; it was not touched; $own"
+    refuse 3 "$1 exists: $2; it was not touched"
 }
 
 # Set `progress`, options for mksquashfs and unsquashfs, and `chatter`, where their standard output goes: the bar on a
