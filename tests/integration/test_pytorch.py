@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from parts import TOOLS, part, wheel_settings
-from support import CHECKOUT, Site, make_demo
+from support import CHECKOUT, Site, make_demo, make_wheel
 
 MODULE = "PyTorch/2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121"
 
@@ -104,6 +104,32 @@ def test_eb_finds_the_easyconfigs_of_the_installed_project(demo):
     found = by_hand("cd /; eb --search-short exampleVenv 2>&1")
     assert "PyTorch-2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121.eb" in found
     assert "ContainerVenv" in by_hand("cd /; eb --list-easyblocks 2>&1")
+
+
+LAUNCHER = """
+import subprocess, sys
+def main():
+    sys.exit(subprocess.run([sys.executable, *sys.argv[2:]]).returncode)
+"""
+
+
+def test_launchers_in_an_environment_of_ones_own(demo, tmp_path):
+    """use D2, G-02: in an active environment, torchrun and an installed launcher start its Python, nested ones too."""
+    make_wheel(tmp_path, "accelerate", module_text=LAUNCHER, scripts={"accelerate": "accelerate:main"})
+    (tmp_path / "rank.py").write_text(
+        "import os, sys, accelerate\n"
+        "sys.stdout.write(f'{os.environ[\"RANK\"]}|{sys.prefix}|{accelerate.__file__}\\n')\n"
+    )
+    (tmp_path / "nested.py").write_text("import os; os.execvp('torchrun', ['torchrun', 'rank.py'])\n")
+    output = by_hand(f"""
+        cd {tmp_path} && make-venv 'my env' && source 'my env/bin/activate' || exit
+        pip install --quiet --no-index --find-links . accelerate
+        torchrun --standalone --nproc-per-node=2 rank.py
+        accelerate launch nested.py
+        singularity exec $SIF torchrun rank.py
+    """)
+    seen = f"|{tmp_path}/my env|{tmp_path}/my env/lib/python3.11/site-packages/accelerate.py"
+    assert sorted(output.splitlines()) == [f"0{seen}"] * 3 + [f"1{seen}"]
 
 
 @pytest.mark.parametrize("tool", TOOLS)

@@ -46,11 +46,11 @@ def pip_options(folder):
 def test_an_environment_on_top_of_the_module(place, tmp_path, folder):
     """S003-16, S003-18: activation loads the module, its programs run in the container; deactivation undoes all."""
     pip = f"pip install {pip_options(folder)}"
-    place.load(place.WRITABLE, "cd /tmp && make-venv '" + str(tmp_path / "my env") + "'")
+    said = place.load(place.WRITABLE, "cd /tmp && make-venv '" + str(tmp_path / "my env") + "'").stderr
     script = f"""
         export PYTHONPATH=/somewhere
         {SHOW}
-        source '{tmp_path}/my env/bin/activate'
+        {said.rpartition("to use it: ")[2]}
         {pip} mine >/dev/null
         mytool
         python -c 'import sys, numpy, mine; print(sys.prefix, numpy.__file__)'
