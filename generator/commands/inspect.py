@@ -1,6 +1,7 @@
 """Look at an image: file, labels, Python and packages, ROCm or CUDA, MPI, network plugin, who makes Python ready."""
 
 import json
+import os
 from pathlib import Path
 
 from ebsif import inspection, output
@@ -32,7 +33,7 @@ def run(options):
 def lines(found):
     """Yield (name, value) of each line."""
     yield "image", found.path
-    if found.resolved != found.path:
+    if found.resolved != os.path.normpath(found.path):
         yield "  is a link to", found.resolved
     yield "size", f"{found.size / 1e9:.2f} GB"
     if found.sha256:
