@@ -91,7 +91,8 @@ class ContainerReplace(EasyBlock):
         """Make the installation directory; beside an earlier installation, if there is one."""
         place = Place(self.installdir)
         if not self.dry_run:
-            if place.recover() and os.path.exists(self.replaced_module):
+            place.recover()
+            if os.path.exists(self.replaced_module) and os.path.exists(os.path.join(place.beside, UNPROVEN)):
                 os.rename(self.replaced_module, self.mod_filepath)
             for path in place.leftovers:
                 # a killed attempt: without a lock file it was not complete, with one it had been in place
@@ -270,17 +271,14 @@ class Place(object):
         self.taken = False
 
     def recover(self):
-        """Undo an exchange that was killed, in between or before the module was written; tell the latter (bool)."""
+        """Undo an exchange that was killed, half-way or before the module was written: the unproven one is beside."""
         if not os.path.lexists(self.installdir) and os.path.lexists(self.spare):
             os.rename(self.spare, self.installdir)
-        if not os.path.exists(os.path.join(self.installdir, UNPROVEN)):
-            return False
-        if not os.path.lexists(self.beside) and os.path.lexists(self.spare):
-            os.rename(self.spare, self.beside)
-        if not os.path.isdir(self.beside):
-            return False
-        self.exchange()
-        return True
+        if os.path.exists(os.path.join(self.installdir, UNPROVEN)):
+            if not os.path.lexists(self.beside) and os.path.lexists(self.spare):
+                os.rename(self.spare, self.beside)
+            if os.path.isdir(self.beside):
+                self.exchange()
 
     @property
     def leftovers(self):

@@ -227,7 +227,7 @@ def test_a_read_only_installation(site, wheels, fault):
     result = site.run(["unshare", "--mount", "--map-root-user", "bash", "--noprofile", "--norc", "-c", script])
     case = fault("read-only installation", "make-squashfs")
     case.said(result.stdout, "make-squashfs 4")
-    case.said(result.stderr, f"can't write in {root}: is it read-only")
+    case.said(result.stderr, f"can't write in {root}: it is read-only, or not yours to change")
     case = fault("read-only installation", "pip")
     case.shown("pip 0" not in result.stdout and "ead-only" in result.stdout, result.stdout)
     case = fault("read-only installation", "use")

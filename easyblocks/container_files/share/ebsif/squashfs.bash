@@ -23,7 +23,7 @@ make_work_directory() {
     trap 'exit 130' INT
     trap 'exit 143' TERM
     remove_leftovers
-    [[ -w "$place" ]] || refuse 4 "can't write in $place: you may not change it; $own"
+    [[ -w "$place" ]] || refuse 4 "can't write in $place: it is read-only, or not yours to change; $own"
     work=$(mktemp -d "$place/.${0##*/}.${HOSTNAME:-host}.$$.XXXXXXXX") ||
         refuse 4 "can't write in $place: is the disk or your quota full?"
 }
