@@ -8,6 +8,9 @@ from ebsif.errors import EbsifError
 
 # variables of the module that change what the runtime does, by the option that says the same
 PREFIXES = ("APPTAINER", "SINGULARITY")
+UNSET_OWN = "unset SIF " + " ".join(
+    f"${{!{prefix}ENV_@}} {prefix}_BINDPATH {prefix}_OVERLAY {prefix}_NV {prefix}_ROCM" for prefix in PREFIXES
+)
 
 
 class ModuleError(EbsifError):
@@ -84,14 +87,19 @@ def is_available(module):
 
 
 def environments(module):
-    """Return the environments (two dicts) that a shell has without a module, also if it is loaded here, and with it."""
+    """
+    Return the environments (two dicts) that a shell has without a module, also if it is loaded here, and with it.
+
+    Nothing is set there that a person has set for the runtime: modules merge it with their own.
+    """
     tool = modules_command()
     if not tool:
         raise ModuleError("no modules tool found (neither LMOD_CMD nor MODULES_CMD is set): start a login shell, or "
                           "source the init script of Lmod or Environment Modules")
     # what the modules tool prints is for a shell to evaluate; an empty entry is between the two environments
     result = run_bash(
-        f'code=$({tool} unload "$1") || exit; eval "$code"; env -0; printf "\\0"; '
+        f'code=$({tool} unload "$1" ${{CONTAINER_MODULE:+"$CONTAINER_MODULE"}}) || exit; eval "$code"; {UNSET_OWN}; '
+        f'env -0; printf "\\0"; '
         f'code=$({tool} load "$1") || exit; eval "$code" || exit; env -0', module)
     without, _, after = result.stdout.partition("\0\0")
     before, environment = (
