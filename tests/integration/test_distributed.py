@@ -109,7 +109,7 @@ def test_the_master_is_of_the_step_not_of_the_job(training):
 
 
 def test_two_jobs_on_one_node_both_finish(training):
-    """S002-63, S002-59: two half-node jobs that run at once, on one node: other ports, and both train."""
+    """S002-63: two half-node jobs that run at once, on one node: other ports, and both train."""
     script = f"""
         for job in a b; do
             other=$(tr ab ba <<<$job)

@@ -629,7 +629,7 @@ def test_findings_are_printed_before_anything_is_installed(site, install, packag
 
 
 def test_packages_are_added_later(installed_once):
-    """S002-39, S002-40, S004-15: what is in /user-software is packed and mounted; pip says how to go on."""
+    """S002-40, S004-15: what is in /user-software is packed and mounted; pip says how to go on."""
     root = installed_once.root(installed_once.SQUASHED)
     for command in ("pip", "python -m pip", "pip3"):
         result = installed_once.load(installed_once.SQUASHED, f"singularity exec $SIF {command} install byhand", False,

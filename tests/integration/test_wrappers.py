@@ -194,7 +194,7 @@ def test_the_settings_of_the_hosts_python(wrapped, tmp_path):
 
 @pytest.mark.parametrize("command", ["python -V", "start-shell -c true"])
 def test_what_changed_after_loading_is_said(wrapped, command):
-    """S002-37, S002-16: image or user software gone since the module was loaded: "reload", not the runtime's words."""
+    """S002-37: image or user software gone since the module was loaded: "reload", not the runtime's words."""
     root = wrapped.prefix / "eb/software/Example/1.0"
     for name in ("user-software.squashfs", "example.sif"):
         script = f"mv '{root}/{name}' '{root}/away'; {command}; s=$?; mv '{root}/away' '{root}/{name}'; exit $s"
