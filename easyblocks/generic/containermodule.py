@@ -20,7 +20,9 @@ that it was left as it is (``same``), or the value, after a colon (a plus: in Lm
 Environment Modules brings it back with ``unsetenv NAME VALUE``: before 5.1 it has no pushenv, and later it can't push
 a value with a colon. In Lmod nothing but pushenv sets a variable on unload, and that takes the value from a stack, in
 ``__LMOD_STACK_<NAME>``. We write it ourselves, because Lmod 8.6 leaves a value behind when it takes one off, which it
-would bring back the next time, and in Tcl pushes the new value for the old one. An empty value is unset there.
+would bring back the next time, and in Tcl pushes the new value for the old one. The value is on the stack twice (or
+once, above those of other modules): on unload Lmod 8.6 drops the first and restores the second, Lmod 8.7.60 restores
+the first. An empty value is unset there. Tried with Lmod 8.6.19 and 8.7.60, and Environment Modules 5.2.
 
 Where a container module is loaded in place of another one, or the modules tool has lost sight of that (its file was
 removed, a profile was sourced again), its values are no person's: what it has noted counts.
@@ -143,7 +145,7 @@ local function put(name, value)
     elseif before then
         local others = not lost and os.getenv(stack) or nil
         setenv(note, (others and "+" or ":") .. before)
-        setenv(stack, "-:" .. (others or base64(before)))
+        setenv(stack, base64(before) .. ":" .. (others or base64(before)))
         setenv(name, value)
     elseif value then
         setenv(name, value)
@@ -389,11 +391,13 @@ proc put_over {name value before} {
     set stack __LMOD_STACK_$name
     set kind :
     if {$in_lmod} {
-        set values [base64 [encoding convertto $before]]
-        if {!$lost && [info exists env($stack)]} { set kind +; set values $env($stack) }
-        setenv $stack -:$values
+        set noted [base64 [encoding convertto $before]]
+        set others $noted
+        if {!$lost && [info exists env($stack)]} { set kind +; set others $env($stack) }
+        setenv $stack $noted:$others
     } elseif {[string match "*\n*" $before]} {
-        error "$name has a value with a line break, which Environment Modules can't bring back: unset it first."
+        error "$name has a value with a line break, which Environment Modules can't bring back: unset it first." \
+            {} MODULES_ERR_GLOBAL
     }
     change __EBSIF_EARLIER_$name $kind$before
     change $name $value
@@ -515,13 +519,14 @@ proc put_list {name separator items} {
             '            if {[file exists $source]} {\n'
             '                set %(variable)s [with $%(variable)s $bind ,]\n'
             '            } elseif {$optional eq "" && [module-info mode load]} {\n'
-            '                error "This container needs $source, which does not exist on this node."\n'
+            '                error "This container needs $source, which does not exist on this node." \\\n'
+            '                    {} MODULES_ERR_GLOBAL\n'
             '            }\n'
             '        }\n'
             '    }\n'
             '    close $bind_list\n'
             '} elseif {[module-info mode load]} {\n'
-            '    error [join [list "The list of bind mounts can\'t be read:" %(path)s]]\n'
+            '    error [join [list "The list of bind mounts can\'t be read:" %(path)s]] {} MODULES_ERR_GLOBAL\n'
             '}\n') % {'path': self.quote(path), 'variable': variable}
 
     def is_file_below(self, base, path):
@@ -596,7 +601,8 @@ proc put_list {name separator items} {
 
     def fail_on_load(self, *parts):
         """Stop a load with a message (texts and variables in turn); unload, show, spider and is-avail go on."""
-        return self.when('[module-info mode load]', 'error %s\n' % self.message(parts))
+        # of this kind of error Environment Modules shows the message, of others a stack trace as well
+        return self.when('[module-info mode load]', 'error %s {} MODULES_ERR_GLOBAL\n' % self.message(parts))
 
     def notice_on_load(self, *parts):
         """Say something (texts and variables in turn) when the module is loaded."""

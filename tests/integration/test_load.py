@@ -1,5 +1,6 @@
 """What is decided when a module is loaded: image, binds, user software, other modules; in every modules tool."""
 
+import functools
 import json
 import shlex
 import shutil
@@ -7,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from parts import TOOLS, Installed, wheel_settings
 from support import Site, make_wheel
@@ -174,9 +175,11 @@ def test_the_equivalent_command(site, tmp_path):
     script = f"export MODULEPATH='{site.modules}'; ebsif command Example/1.0"
     line = site.bash(script).stdout.strip()
     assert " singularity exec -B " in line
-    # with something in the environment that is no text
+    # not what a person has set; with something in the environment that is no text
+    own = {"APPTAINER_BINDPATH": "/srv:/srv", "SINGULARITYENV_QUOTED": "mine", "APPTAINERENV_PREPEND_PATH": "/mine"}
+    assert site.bash(script, **own).stdout.strip() == line
     loaded = "export ODD=$'\\377'; module load Example/1.0; ebsif command Example/1.0"
-    assert site.bash(loaded).stdout.strip() == line
+    assert site.bash(loaded, **own).stdout.strip() == line
     code = "import sys, os; print(sys.prefix, os.environ['QUOTED'], os.path.isdir('/mnt'))"
     command = site.bash(f'{line} python -c "{code}"').stdout
     assert command == "/user-software/venv/pytorch it's $HOME True\n"
@@ -288,13 +291,14 @@ class Pair:
         "image = 'central'\nimage_dirs = ['{sources}']\n"
         "container_env = {{'ODD': 'a$b`c', 'PLAIN': '1'}}\nnetwork_env = {{'NET_OF_SITE': 'hsn'}}\n"
         "optional_binds = ['{root}/data:/mnt', '/dev/null:/opt/null', '/does/not/exist:/x']\n"
-        "masked_paths = ['/etc/debian_version']\n"
+        "masked_paths = ['/etc/debian_version']\nbinds = ['{root}/needed:/media']\n"
     )
 
     def __init__(self, site, image):
         self.site = site
         (site.sources / "example.sif").symlink_to(image)
-        (site.prefix / "data").mkdir()
+        for folder in ("data", "needed"):
+            (site.prefix / folder).mkdir()
         text = self.TEXT.format(sources=site.sources, root=site.prefix)
         easyconfigs = [
             site.easyconfig(text, name="One"), site.easyconfig(text + "one_container = 'replace'\n", name="Two")
@@ -331,10 +335,18 @@ class Pair:
         return dict(entry.split("=", 1) for entry in entries if entry and not entry.startswith(BOOKKEEPING))
 
 
-@pytest.fixture(scope="session", params=TOOLS)
-def pair(request, prefix, base_image):
+@pytest.fixture(scope="session")
+def pairs(prefix, base_image):
+    """A function that installs the two modules for a modules tool and syntax, once."""
+    # not a fixture with parameters: pytest takes that down when a test with the next one comes in between
+    return functools.cache(
+        lambda tool: Pair(Site(prefix / f"pair-{tool}", TOOLS[tool](), Path(sys.prefix)), base_image))
+
+
+@pytest.fixture(params=TOOLS)
+def pair(request, pairs):
     """The two modules, for each modules tool and syntax."""
-    return Pair(Site(prefix / f"pair-{request.param}", TOOLS[request.param](), Path(sys.prefix)), base_image)
+    return pairs(request.param)
 
 
 WAYS = (
@@ -351,7 +363,8 @@ CHARACTERS = st.characters(max_codepoint=0x17F, exclude_categories=["Cc"], exclu
 VALUES = st.sampled_from(["/data:/data", "/a,/b:/c:ro", "/usr/bin", "1"]) | st.text(CHARACTERS, min_size=1, max_size=12)
 
 
-@settings(max_examples=4, deadline=None)
+# the modules stay as they are from one example to the next
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_unloading_brings_back_what_was(pair, data):
     """G-07, defects C1, lumi B9, use D9: what was set before is in force beside the module's, and there afterwards."""
@@ -385,6 +398,8 @@ def test_one_container_at_a_time(pair):
     replaced = pair.site.bash(f"module load One/1.0; {job} Two/1.0").stdout.split()
     assert replaced[-1].endswith("/Two/1.0")
     assert replaced[-2] == "0"
+    # nor is the command of one of them, asked for beside the other
+    assert "/One/" in pair.site.bash("module load Two/1.0; ebsif command One/1.0").stdout
     # a swap is no matter of that
     swapped = pair.site.bash("module load Two/1.0; module swap Two/1.0 One/1.0; echo $CONTAINERROOT; module list 2>&1")
     assert swapped.stdout.split("\n")[0].endswith("/One/1.0")
@@ -402,6 +417,24 @@ def test_a_module_that_the_tool_has_lost(pair):
     assert loaded["APPTAINERENV_PLAIN"] == "1"
     assert "/gone" not in "".join(loaded.values())
     assert not set(after) & set(leftover)
+
+
+def test_a_bind_whose_source_is_missing(pair):
+    """S002-16: a required one: one clear message at load, and no failure at unload; an optional one is left out."""
+    needed = pair.site.prefix / "needed"
+    result = pair.site.bash(f"""
+        module load One/1.0 && mv '{needed}' '{needed}.away'
+        module unload One || echo unload failed
+        module load One/1.0; echo "$? ${{SIF-none}}"
+        mv '{needed}.away' '{needed}'
+        module load One/1.0 && echo "$APPTAINER_BINDPATH"
+    """)
+    failed, binds = result.stdout.split("\n", 1)
+    assert failed == "1 none"
+    assert f"{needed}:/media" in binds
+    assert "/does/not/exist" not in binds
+    said = " ".join(result.stderr.split())
+    assert said.count(f"This container needs {needed}, which does not exist on this node.") == 1
 
 
 def test_values_for_a_runtime_that_evaluates_nothing(pair):

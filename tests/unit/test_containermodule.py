@@ -76,7 +76,7 @@ def test_messages_name_what_was_found(syntax):
     program = module.declare("found", "a $ [b]") + module.fail_on_load("one ", "found", " and " + ROOT)
     said = {
         "Lua": "function LmodError(text) io.write(text) end\n",
-        "Tcl": "proc error {text} { puts -nonewline $text }\n",
+        "Tcl": "proc error {text args} { puts -nonewline $text }\n",
     }
     assert run(syntax, said[syntax] + program) == "one a $ [b] and " + ROOT
 
