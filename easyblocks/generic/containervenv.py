@@ -144,8 +144,8 @@ class ContainerVenv(ContainerInstall):
         requirements = self.cfg['requirements']
         if not isinstance(requirements, dict):
             return None
-        # a relative path: beside the easyconfig
-        return ContainerLock.to_repeat(os.path.join(os.path.dirname(self.cfg.path), requirements['lock']))
+        # beside the easyconfig first; of one that --try-* has changed, EasyBuild knows a temporary directory only
+        return ContainerLock.to_repeat(self.obtain_file(requirements['lock'], no_download=True))
 
     @property
     def stages(self):

@@ -63,6 +63,15 @@ def test_an_exact_repeat(original, index):
         assert again[key] == lock(original)[key], key
     assert squashfs(original, "-again") == squashfs(original)
 
+    # eb changes a copy of the easyconfig, in a temporary directory (defects E7)
+    (original.prefix / "mine.json").rename(original.sources / "mine.json")
+    path = original.easyconfig(TEXT + "requirements = {'lock': 'mine.json'}\n", suffix="-again")
+    original.eb(path, "--try-amend=versionsuffix=-tried", **wheel_settings(index))
+    assert squashfs(original, "-tried") == squashfs(original)
+    (original.sources / "mine.json").unlink()
+    result = original.eb(path, "--rebuild", check=False, **wheel_settings(index))
+    assert f"{original.prefix}/mine.json" in result.stdout + result.stderr
+
 
 def test_what_is_not_the_same_is_named(original, index, base_image):
     """A repeat that is none: a package is another file, is gone, or the image is another: eb fails and says which."""
