@@ -7,7 +7,6 @@
 """
 EasyBuild support for installing again without taking away what works, implemented as an easyblock to derive from.
 """
-import ctypes
 import errno
 import os
 import shutil
@@ -15,16 +14,13 @@ import time
 from contextlib import contextmanager, suppress
 
 from easybuild.easyblocks.generic.containerclaim import ContainerClaim
-from easybuild.easyblocks.generic.containerusersoftware import ContainerUserSoftware
+from easybuild.easyblocks.generic.containerusersoftware import ContainerUserSoftware, exchange, spare_path
 from easybuild.framework import easyblock
 from easybuild.framework.easyblock import EasyBlock
 from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import print_msg, print_warning
 from easybuild.tools.filetools import copy_file, read_file, remove_dir, remove_file, write_file
 from easybuild.tools.utilities import trace_msg
-
-RENAME_EXCHANGE = 2  # of renameat2(2)
-AT_FDCWD = -100
 
 # In an installation that is in its place, and whose module is not written yet.
 UNPROVEN = os.path.join('share', 'ebsif', 'unproven')
@@ -267,7 +263,7 @@ class Place(object):
         self.path = path
         self.installdir = os.path.realpath(path)
         self.beside = self.installdir + '.replace'
-        self.spare = self.installdir + '.replaced'
+        self.spare = spare_path(self.installdir)
         self.taken = False
 
     def recover(self):
@@ -311,24 +307,8 @@ class Place(object):
         self.taken = True
 
     def exchange(self):
-        """
-        Let the installation and its replacement change places; done twice, everything is as it was.
-
-        At once where kernel and file system can (renameat2 with RENAME_EXCHANGE), else with three renames.
-        """
-        renameat2 = getattr(ctypes.CDLL(None), 'renameat2', None)
-        if renameat2 and renameat2(AT_FDCWD, os.fsencode(self.installdir), AT_FDCWD, os.fsencode(self.beside),
-                                   RENAME_EXCHANGE) == 0:
-            return
-        done = []
-        try:
-            for old, new in ((self.installdir, self.spare), (self.beside, self.installdir), (self.spare, self.beside)):
-                os.rename(old, new)
-                done.append((old, new))
-        except BaseException:
-            for old, new in reversed(done):
-                os.rename(new, old)
-            raise
+        """Let the installation and its replacement change places; done twice, everything is as it was."""
+        exchange(self.installdir, self.beside)
 
 
 @contextmanager

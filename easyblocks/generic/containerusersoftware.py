@@ -7,6 +7,7 @@
 """
 User software of an installation as files: the directory, the SquashFS file, and what a user changed; scripts, too.
 """
+import ctypes
 import hashlib
 import json
 import os
@@ -26,6 +27,9 @@ NAMES = (DIRECTORY, SQUASHFS)
 SCRIPT_FOLDERS = ('bin', 'runscripts')
 # of all files in user software, so that the same installation gives the same bytes (1980-01-01, what zip files allow)
 FILE_TIME = 315532800
+
+RENAME_EXCHANGE = 2  # of renameat2(2)
+AT_FDCWD = -100
 
 
 class ContainerUserSoftware(object):
@@ -94,11 +98,20 @@ class ContainerUserSoftware(object):
         return '%s.%s' % (os.path.realpath(self.root), time.strftime('%Y%m%d-%H%M%S'))
 
     def take_over(self, earlier):
-        """Replace user software by what another installation has, the same choice of directory and SquashFS file."""
+        """
+        Replace user software by what another installation has, the same choice of directory and SquashFS file.
+
+        There is some all the time: the module can be loaded meanwhile.
+        """
+        taken = earlier.present
+        for name in taken:
+            if os.path.isdir(self.path(name)):
+                exchange(self.path(name), earlier.path(name))
+            else:
+                os.rename(earlier.path(name), self.path(name))
         for name in self.present:
-            remove_dir(self.path(name)) if os.path.isdir(self.path(name)) else remove_file(self.path(name))
-        for name in earlier.present:
-            os.rename(earlier.path(name), self.path(name))
+            if name not in taken:
+                remove_dir(self.path(name)) if os.path.isdir(self.path(name)) else remove_file(self.path(name))
 
     def set_aside(self, names, beside):
         """
@@ -148,6 +161,33 @@ def move(path, target):
     except (OSError, shutil.Error) as err:
         raise EasyBuildError("%s was changed by hand, and can't be kept at %s: %s. Move it to a place of yours, or set "
                              "'keep_user_software = False' to lose it.", path, target, err)
+
+
+def exchange(path, other):
+    """
+    Let two directories change places.
+
+    At once where kernel and file system can (renameat2 with RENAME_EXCHANGE), else with three renames, in between with
+    one of them at ``spare_path(path)``; when one of these fails, everything is as it was.
+    """
+    renameat2 = getattr(ctypes.CDLL(None), 'renameat2', None)
+    if renameat2 and renameat2(AT_FDCWD, os.fsencode(path), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) == 0:
+        return
+    spare = spare_path(path)
+    done = []
+    try:
+        for old, new in ((path, spare), (other, path), (spare, other)):
+            os.rename(old, new)
+            done.append((old, new))
+    except BaseException:
+        for old, new in reversed(done):
+            os.rename(new, old)
+        raise
+
+
+def spare_path(path):
+    """Return where a directory is while it changes places with another one (str)."""
+    return path + '.replaced'
 
 
 def free_path(path):

@@ -318,16 +318,24 @@ def test_the_squashfs_commands_refuse_in_a_container(installed_once, command):
 
 
 def test_extending_by_hand(scratch):
-    """S002-26, S002-28, S002-32 to -34: pip install, make-squashfs, reload, unmake-squashfs, pip install again."""
+    """
+    S002-26, S002-28, S002-32 to -34, S002-39: pip install, make-squashfs, reload, unmake-squashfs, pip install again.
+
+    Software that is no Python package is packed and mounted with the rest.
+    """
     root = scratch.root(scratch.WRITABLE)
     pip = f"singularity exec -B {scratch.wheels} $SIF pip install --no-index --find-links {scratch.wheels}"
     script = f"""
         set -e
         {pip} byhand
+        mkdir -p $CONTAINERROOT/user-software/bin
+        printf '#!/bin/sh\necho /other.py\n' >$CONTAINERROOT/user-software/bin/other
+        chmod +x $CONTAINERROOT/user-software/bin/other
         make-squashfs
         rm -rf $CONTAINERROOT/user-software
         module unload {scratch.WRITABLE}; module load {scratch.WRITABLE}
         singularity exec $SIF python -c 'import byhand; print(byhand.__file__)'
+        singularity exec $SIF other
         ! {pip} hello
         unmake-squashfs
         rm $CONTAINERROOT/user-software.squashfs
@@ -337,7 +345,7 @@ def test_extending_by_hand(scratch):
     """
     result = scratch.load(scratch.WRITABLE, script)
     files = [line for line in result.stdout.splitlines() if line.endswith(".py")]
-    assert [file.split("/")[-1] for file in files] == ["byhand.py", "hello.py"]
+    assert [file.split("/")[-1] for file in files] == ["byhand.py", "other.py", "hello.py"]
     assert (root / "user-software").is_dir()
     # pip could not write to the SquashFS, and did not turn to the home directory instead
     assert not (scratch.site.home / ".local").exists()

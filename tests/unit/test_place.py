@@ -247,3 +247,38 @@ def test_a_machine_without_a_name_of_its_own(monkeypatch):
     """defects A8: where no machine has an id, a lock of another start is nobody's to judge."""
     monkeypatch.setattr(containerclaim, "machine", lambda: "")
     assert containerclaim.is_alive({**containerclaim.this_process(), "boot": "x"}) is None
+
+
+@pytest.mark.parametrize("earlier, now", [
+    (("user-software",), ("user-software",)), (("user-software.squashfs",), ("user-software.squashfs",)),
+    (("user-software",), ("user-software.squashfs",)), (("user-software.squashfs",), ("user-software",)),
+    (("user-software", "user-software.squashfs"), ("user-software.squashfs",))])
+def test_user_software_is_there_while_it_is_taken_over(tmp_path, monkeypatch, earlier, now):
+    """defects B5: who loads the module at any moment finds user software; in the end it is the earlier one."""
+    for folder, names in (("before", earlier), ("now", now)):
+        (tmp_path / folder).mkdir()
+        for name in names:
+            path = tmp_path / folder / name
+            if name == "user-software":
+                path.mkdir()
+                path /= "which"
+            path.write_text(folder)
+    seen = []
+
+    def look(function):
+        def looking(*arguments):
+            result = function(*arguments)
+            seen.append(any((tmp_path / "now" / name).exists() for name in ("user-software", "user-software.squashfs")))
+            return result
+        return looking
+
+    monkeypatch.setattr(os, "rename", look(os.rename))
+    # EasyBuild's own need its configuration
+    for name, function in (("remove_dir", shutil.rmtree), ("remove_file", os.remove),
+                           ("exchange", containerusersoftware.exchange)):
+        monkeypatch.setattr(containerusersoftware, name, look(function))
+    ContainerUserSoftware(str(tmp_path / "now")).take_over(ContainerUserSoftware(str(tmp_path / "before")))
+    assert seen
+    assert all(seen)
+    assert sorted(path.name for path in (tmp_path / "now").iterdir()) == sorted(earlier)
+    assert {path.read_text() for path in (tmp_path / "now").rglob("*") if path.is_file()} == {"before"}
