@@ -4,21 +4,31 @@ A file has the records of one name and the families they belong to. What a recor
 from the families that one extends, then from the site.
 """
 
+import contextlib
 import os
 import re
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Optional, Union
 
+import yaml
 from ebsif import selection
-from ebsif.document import DocumentError, Model, load, validate
+from ebsif.document import DocumentError, Loader, Model, load, validate
 from ebsif.errors import EbsifError
 from ebsif.site import Binds, GpuKind, GpuVisibility, Images, Line, Site, Value, Variable
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 # What joins a family with what it extends, and a record with its family.
-ADDED = ("conflicts", "definition_files")
-MERGED = ("components", "container_env", "variables", "image_packages", "script_names")
+ADDED = ("conflicts", "definition_files", "warnings")
+MERGED = ("components", "container_env", "variables", "image_packages", "script_names", "parameters")
+
+# Parameters of an easyconfig that are written from what has another name here, or from the site.
+WRITTEN_FROM = {
+    "easyblock": "venv", "versionsuffix": "suffix", "toolchain": "nothing: it is SYSTEM", "sources": "file",
+    "checksums": "sha256", "modextravars": "variables", "optional_binds": "binds", "library_binds": "binds",
+    "bind_file": "binds", "image_root": "images", "image_root_variable": "images", "image_dirs": "images",
+    "support_level": "support",
+    **dict.fromkeys(("gpu_mpi_library", "network_env", "one_container", "scheduler"), "the site")}
 
 # Begins the name of a variable with the version of a container that is meant where none is given.
 DEFAULT_VERSION = "EBSIF_VERSION_"
@@ -42,6 +52,15 @@ def is_suffix(text):
     if not re.fullmatch(r"[A-Za-z0-9_.+-]*", PLACEHOLDER.sub("", text)):
         raise ValueError("should be letters, digits, _ . + - and placeholders only: it's part of a file name")
     return text
+
+
+def is_parameter(name):
+    """Return a name if it can be that of an easyconfig parameter that has no field here."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise ValueError("can't be the name of an easyconfig parameter (small letters, digits and _ only)")
+    if name in WRITTEN_FROM or name in Record.model_fields or name == "name":
+        raise ValueError(f"this parameter is written from {WRITTEN_FROM.get(name, f'the field {name!r}')}")
+    return name
 
 
 Component = Annotated[str, AfterValidator(is_component)]
@@ -110,7 +129,10 @@ class Fields(Model):
     requirements: Union[str, list[Line], list[Stage], None] = Field(None, description="Python packages to install")
     support: Optional[Line] = Field(None, description="how it is supported, for the help")
     usage: Optional[Text] = Field(None, description="how it is used, for the help")
+    warnings: list[Line] = Field([], description="texts to show at installation and in the help")
     moduleclass: Optional[Component] = None
+    parameters: dict[Annotated[str, AfterValidator(is_parameter)], Any] = Field(
+        {}, description="parameters of EasyBuild that have no field here, written as they are: whatis, hidden ...")
     doc: Optional[Line] = Field(None, description="a line for the site's list of software")
 
 
@@ -357,7 +379,7 @@ def family_values(document, name):
     return join(base, said(family))
 
 
-def read_file(path, site):
+def read_file(path, site, problems=None):
     """
     Return the containers of a file of the catalogue.
 
@@ -367,6 +389,8 @@ def read_file(path, site):
         The file.
     site : Site
         Where they are.
+    problems : list of str, optional
+        Takes what is wrong; the records that are right are returned then.
 
     Returns
     -------
@@ -376,14 +400,43 @@ def read_file(path, site):
     Raises
     ------
     DocumentError
-        If it is not as it should be.
+        If it is not as it should be, and there is no list for what is wrong.
     """
+    try:
+        document = document_of(path)
+        records = list(enumerate(document.containers))
+    except DocumentError as error:
+        if problems is None:
+            raise
+        problems.append(str(error))
+        document, records = valid_part(path)
+        if not records:
+            return []
+    families = {name: family_values(document, name) for name in document.families}
+    return [Container(document.name, join(families[record.family], said(record)), site, path, index)
+            for index, record in records]
+
+
+def document_of(path):
+    """Return what a file of the catalogue holds (Document); raise DocumentError if it is not as it should be."""
     document = validate(Document, load(path), path)
     if document.name != path.stem:
         raise DocumentError(f"{path}:1: name: '{document.name}' should be the name of the file, {path.stem}")
-    families = {name: family_values(document, name) for name in document.families}
-    return [Container(document.name, join(families[record.family], said(record)), site, path, index)
-            for index, record in enumerate(document.containers)]
+    return document
+
+
+def valid_part(path):
+    """Return a Document and its records that are right, with their places: of a file that has wrong ones as well."""
+    document, right = None, []
+    try:
+        content = load(path)
+        for index, record in enumerate(content["containers"]):
+            with contextlib.suppress(ValidationError):
+                document = Document.model_validate({**content, "containers": [record]})
+                right.append((index, document.containers[0]))
+    except (DocumentError, KeyError, TypeError):
+        return None, []
+    return document, right if document and document.name == path.stem else []
 
 
 def files(*directories):
@@ -399,7 +452,7 @@ def files(*directories):
     return [found[name] for name in sorted(found)]
 
 
-def read(site: Site, *directories):
+def read(site: Site, *directories, problems=None):
     """
     Return all containers of a site.
 
@@ -409,13 +462,46 @@ def read(site: Site, *directories):
         The site.
     directories : Path
         Its directories, with ``containers/``.
+    problems : list of str, optional
+        As for `read_file`.
 
     Returns
     -------
     list of Container
         Sorted by name; of one name in the order of the file.
     """
-    return [container for path in files(*directories) for container in read_file(path, site)]
+    return [container for path in files(*directories) for container in read_file(path, site, problems)]
+
+
+def twins(containers):
+    """Return the containers whose module an earlier one has as well, each with the first of them (dict)."""
+    first, found = {}, {}
+    for container in containers:
+        with contextlib.suppress(CatalogueError):
+            other = first.setdefault(container.module.lower(), container)
+            if other is not container:
+                found[container] = other
+    return found
+
+
+class LineNumbers:
+    """Where records are in their files; a file is read for that only when there is something to say of it."""
+
+    def __init__(self):
+        """Nothing is read yet."""
+        self.lines = {}
+
+    def of(self, container):
+        """Return the line of a record (int, from 1)."""
+        if container.path not in self.lines:
+            node = yaml.compose(container.path.read_text(encoding="utf-8"), Loader)
+            records = next(value for key, value in node.value if key.value == "containers")
+            self.lines[container.path] = [record.start_mark.line + 1 for record in records.value]
+        return self.lines[container.path][container.index]
+
+    def place(self, container):
+        """Return file and line of a record (str)."""
+        return f"{container.path}:{self.of(container)}"
 
 
 def find(containers, wanted):
@@ -442,7 +528,7 @@ def find(containers, wanted):
     name, _, version = wanted.partition("/")
     named = [one for one in containers if one.name.lower() == name.lower()]
     if not named:
-        exact = [one for one in containers if wanted in (one.easyconfig_name, one.easyconfig_name[: -len(".eb")])]
+        exact = [one for one in containers if wanted.removesuffix(".eb") == one.module_or_version.replace("/", "-", 1)]
         if exact:
             return exact
         known = sorted({one.name for one in containers})
@@ -450,9 +536,10 @@ def find(containers, wanted):
     if not version:
         return named
     version = version.removeprefix("v")
-    found = [one for one in named if one.full_version == version] or [one for one in named if one.version == version]
+    found = ([one for one in named if one.module_or_version == f"{one.name}/{version}"]
+             or [one for one in named if one.version == version])
     if not found:
-        known = "\n  ".join(one.full_version for one in named)
+        known = "\n  ".join(one.module_or_version.split("/", 1)[1] for one in named)
         raise CatalogueError(f"{named[0].name} has no version '{version}'; there are:\n  {known}")
     return found
 

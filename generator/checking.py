@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ebsif import easyconfig, eb, rendering
-from ebsif.catalogue import CatalogueError
+from ebsif.catalogue import CatalogueError, LineNumbers, twins
 
 ERROR, WARNING = "error", "warning"
 
@@ -65,17 +65,16 @@ def check(containers, output, profile, deep=True):
     Finding
     """
     lines = LineNumbers()
-    seen = {}
+    others = twins(containers)
     wanted, paths = [], []
     for container in containers:
         def finding(level, text, one=container):
             return Finding(level, str(one.path), lines.of(one), one.module_or_version, text)
 
         try:
-            other = seen.setdefault(container.module.lower(), container)
-            if other is not container:
-                yield finding(ERROR, f"another container has this name and suffix (line {lines.of(other)}): give one a "
-                                     "'label' of its own, or installing one replaces the other")
+            if container in others:
+                yield finding(ERROR, f"another container has this name and suffix ({lines.place(others[container])}): "
+                                     "give one a 'label' of its own, or installing one replaces the other")
             if not container.file_name.endswith((".sif", ".simg")):
                 yield finding(WARNING, f"the image {container.file_name} does not end in .sif")
             text = easyconfig.render(container)
@@ -180,7 +179,11 @@ def differences(container, text):
             return
         for group in easyconfig.parameters(container):
             for name, value in group.items():
-                if read[name] != value:
+                # those that are written as they are may hold templates, and EasyBuild has other types for some
+                if name in container.parameters:
+                    if name not in read:
+                        yield f"it knows no parameter {name} (parameters)"
+                elif read[name] != value:
                     yield f"{name} is {read[name]!r}, and should be {value!r}"
 
 
@@ -198,22 +201,3 @@ def check_style(paths):
                 match = re.match(r".*?:(\d+):\d+: (.*)", line)
                 if match:
                     yield Finding(ERROR, str(path), int(match.group(1)), path.stem, f"style: {match.group(2)}")
-
-
-class LineNumbers:
-    """Where records are in their files; a file is read for that only when there is something to say of it."""
-
-    def __init__(self):
-        """Nothing is read yet."""
-        self.lines = {}
-
-    def of(self, container):
-        """Return the line of a record (int, from 1)."""
-        import yaml
-        from ebsif.document import Loader
-
-        if container.path not in self.lines:
-            node = yaml.compose(container.path.read_text(encoding="utf-8"), Loader)
-            records = next(value for key, value in node.value if key.value == "containers")
-            self.lines[container.path] = [record.start_mark.line + 1 for record in records.value]
-        return self.lines[container.path][container.index]

@@ -14,6 +14,21 @@ WIDTH = 120
 HEADER = "# Rendered by ebsif from the catalogue of the site {site}: change it there, or copy it (eb --copy-ec)."
 
 
+class AsItIs(str):
+    """A text in which EasyBuild's templates are in force."""
+
+    __slots__ = ()
+
+
+def as_it_is(value):
+    """Return a value whose texts, at any depth, are written as they are."""
+    if isinstance(value, dict):
+        return {key: as_it_is(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [as_it_is(item) for item in value]
+    return AsItIs(value) if isinstance(value, str) else value
+
+
 def parameters(container):
     """
     Return the parameters of an easyconfig that say something: {name: value}, in groups that belong together.
@@ -62,7 +77,9 @@ def parameters(container):
          "one_container": site.one_container if site.one_container != "refuse" else None},
         {"wrappers": wrappers(container), "script_names": container.script_names},
         {"requirements": requirements(container) if venv else None},
-        {"support_level": container.support or site.support, "warnings": [problem] if problem else None},
+        {"support_level": container.support or site.support,
+         "warnings": [*container.warnings, *([problem] if problem else [])]},
+        as_it_is(container.parameters),
         {"moduleclass": container.moduleclass or site.moduleclass},
     ]
     groups = [{key: value for key, value in group.items() if value not in (None, "", [], {})} for group in groups]
@@ -231,7 +248,7 @@ def quoted(text):
 
 def template_safe(text):
     """Return a text with what EasyBuild would take for one of its templates escaped; a lone % stays as it is."""
-    return re.sub(r"%(?=%*\()", "%%", text)
+    return str(text) if isinstance(text, AsItIs) else re.sub(r"%(?=%*\()", "%%", text)
 
 
 def is_plain(text):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ebsif import easyconfig, files
-from ebsif.catalogue import CatalogueError
+from ebsif.catalogue import CatalogueError, LineNumbers, twins
 
 # The first line of a rendered easyconfig says for which site it was.
 RENDERED = re.compile(r"# Rendered by ebsif from the catalogue of the site (\S+):")
@@ -47,6 +47,40 @@ def render(containers, output):
         except FileNotFoundError:
             before = None
         yield Rendered(container, path, easyconfig.render(container), before)
+
+
+def render_all(containers, output, others):
+    """
+    Render what can be rendered.
+
+    Parameters
+    ----------
+    containers : list of Container
+        What to render.
+    output : Path
+        Directory of the easyconfigs.
+    others : list of Container
+        All that there are: two of one module can't both be installed.
+
+    Returns
+    -------
+    list of Rendered
+        In the same order, without those that can't be.
+    list of str
+        Why not, each with file and line.
+    """
+    lines, later = LineNumbers(), twins(others)
+    same = {**{first: one for one, first in later.items()}, **later}
+    done, problems = [], []
+    for container in containers:
+        try:
+            if container in same:
+                raise CatalogueError(f"{container.module} is the module of {lines.place(same[container])} as well: "
+                                     "give one of them a 'label' of its own")
+            done += render([container], output)
+        except CatalogueError as error:
+            problems.append(f"{lines.place(container)}: {str(error).removeprefix(f'{container.path}: ')}")
+    return done, problems
 
 
 def write(rendered):

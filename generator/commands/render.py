@@ -1,4 +1,8 @@
-"""Write the easyconfigs of the catalogue of a site. Only those that changed are written."""
+"""Write the easyconfigs of the catalogue of a site. Only those that changed are written.
+
+A record that can't be rendered, or that has the module of another one, is named with its place before anything is
+written, and does not stop the others; exit status 1 then.
+"""
 
 import difflib
 import sys
@@ -35,30 +39,34 @@ def run(options):
     if current is not None:
         output.hint(f"{current} easyconfigs of the site {profile.name} are as they should be")
         return 0
-    containers = settled.containers(profile)
+    problems = []
+    containers = catalogue.read(profile, *directories, problems=problems)
     chosen = containers
     if options.names:
         found = [one for name in options.names for one in catalogue.find(containers, name)]
         chosen = list(dict.fromkeys(found))
+    moving = [] if options.stdout else [one for one in chosen if one.moving_image]
+    done, more = rendering.render_all([one for one in chosen if one not in moving], settled.output, containers)
+    problems += more
+    problems += [f"{one.path}: {one.module} is not rendered: {easyconfig.moving_problem(one)}" for one in moving]
+    for problem in problems:
+        print(f"ebsif: {problem}", file=sys.stderr)
     if options.stdout:
-        for one in chosen:
-            print(easyconfig.render(one), end="")
-        return 0
-    moving = [one for one in chosen if one.moving_image]
-    for one in moving:
-        print(f"ebsif: {one.path}: {one.module} is not rendered: {easyconfig.moving_problem(one)}", file=sys.stderr)
+        for rendered in done:
+            print(rendered.text, end="")
+        return 1 if problems else 0
     states = {"new": 0, "changed": 0, "unchanged": 0}
-    paths = []
-    for rendered in rendering.render([one for one in chosen if one not in moving], settled.output):
+    for rendered in done:
         states[rendered.state] += 1
-        paths.append(rendered.path)
         if options.diff:
             show_difference(rendered)
         else:
             rendering.write(rendered)
             if rendered.state != "unchanged":
                 output.hint(f"{rendered.state:8} {rendered.path}")
-    if everything:
+    paths = [rendered.path for rendered in done]
+    # with a record that can't be read nobody knows which easyconfigs are meant
+    if everything and len(problems) == len(moving):
         if not moving:
             memory.keep(paths)
         wanted = [*paths, *(rendering.place(one, settled.output) for one in moving)]
@@ -67,8 +75,9 @@ def run(options):
                   file=sys.stderr)
     if not options.diff:
         output.hint(f"easyconfigs of the site {profile.name}: {states['new']} new, "
-                    f"{states['changed']} changed, {states['unchanged']} as they should be")
-    return 1 if moving or (options.diff and len(paths) > states["unchanged"]) else 0
+                    f"{states['changed']} changed, {states['unchanged']} as they should be"
+                    + (f"; {len(problems)} problems" if problems else ""))
+    return 1 if problems or (options.diff and len(paths) > states["unchanged"]) else 0
 
 
 def show_difference(rendered):

@@ -214,6 +214,25 @@ def test_every_container_is_read_back_as_it_is(name):
         assert text == easyconfig.render(one)
 
 
+def test_parameters_without_a_field(read):
+    """Admin section 2, missing 5: they are written as they are, templates included; what has a field is refused."""
+    more = ("    warnings: [two]\n    parameters:\n      docurls: ['see https://example.org']\n      hidden: true\n"
+            "      modluafooter: |\n        setenv(\"A\", \"%(installdir)s/{etc}\")\n        -- \\ it's 100%\n")
+    head = HEAD.replace("    venv: true", "    venv: true\n    warnings: [one]\n    parameters: {whatis: [A tool]}", 1)
+    (one,) = read(head + RECORD + more)
+    text = easyconfig.render(one)
+    assert "whatis = ['A tool']\ndocurls = ['see https://example.org']\nhidden = True\nmodluafooter = " in text
+    assert '"%(installdir)s/{etc}"' in text
+    assert "warnings = ['one', 'two']\n" in text
+    assert list(checking.differences(one, text)) == []
+    (one,) = read(head + RECORD + "    parameters: {nosuch: x}\n")
+    (problem,) = checking.differences(one, easyconfig.render(one))
+    assert "knows no parameter nosuch" in problem
+    for name, expected in (("versionsuffix", "from suffix"), ("wrappers", "the field 'wrappers'"), ("A-b", "name")):
+        with pytest.raises(document.DocumentError, match=f"PyTorch.yaml:.*{expected}"):
+            read(head + RECORD + f"    parameters: {{{name}: x}}\n")
+
+
 def test_a_difference_is_found(read):
     """The comparison can fail."""
     (one,) = read(HEAD + RECORD)
@@ -414,7 +433,8 @@ def test_names_that_are_there_twice(read, tmp_path):
     """Two records of one name and suffix: installing one would replace the other's module."""
     ((level, line, text),) = found(read, tmp_path, HEAD + RECORD + RECORD)
     assert (level, line) == ("error", 20)
-    assert "another container has this name and suffix (line 16)" in text
+    assert "another container has this name and suffix (" in text
+    assert "PyTorch.yaml:16): give" in text
 
 
 def test_drift_is_found(read, tmp_path):

@@ -69,6 +69,33 @@ def test_render_says_what_it_does(place):
     assert "0 new, 0 changed, 3 as they should be" in run(place, "render", *MINE).stdout
 
 
+def test_one_bad_record_does_not_stop_the_others(place):
+    """Admin D7: what can't be rendered is named with its place, before anything is written; the status tells."""
+    folder = place / "sites/mine/containers"
+    (folder / "JAX.yaml").write_text(
+        CONTAINERS + "  - {family: jax, version: 1.0}\n  - {family: jaxx, version: 1.1, date: 20250101}\n"
+        "  - {family: jax, version: 0.5.0, date: 20250101, file: other.sif}\n")
+    (folder / "Bad.yaml").write_text("name: Bad\nfamilies: {x}\n")
+    result = run(place, "render", *MINE, status=1)
+    assert (place / "easyconfigs/j/JAX/JAX-0.10.0-20250601.eb").is_file()
+    assert (place / "easyconfigs/j/JAX/JAX-0.4.0-20240101.eb").is_file()
+    assert not (place / "easyconfigs/j/JAX/JAX-0.5.0-20250101.eb").exists()
+    problems = result.stderr.splitlines()
+    where = "ebsif: sites/mine/containers/JAX.yaml"
+    assert any("containers/Bad.yaml:2: families.x: " in line for line in problems)
+    assert any(line.startswith(where) and "unknown family 'jaxx'" in line for line in problems)
+    assert any(line.startswith(f"{where}:8: JAX 1.0: nothing stands for {{date}}") for line in problems)
+    module = "JAX/0.5.0-20250101 is the module of sites/mine/containers/JAX.yaml"
+    assert f"{where}:5: {module}:10 as well: give one of them a 'label' of its own" in problems
+    assert f"{where}:10: {module}:5 as well: give one of them a 'label' of its own" in problems
+    assert "2 new, 0 changed, 0 as they should be; 5 problems" in result.stdout
+    # it isn't remembered as done, and the others are shown
+    assert "0 new, 0 changed, 2 as they should be; 5 problems" in run(place, "render", *MINE, status=1).stdout
+    assert run(place, "render", *MINE, "--stdout", status=1).stdout.count("easyblock = ") == 2
+    # a name is looked at beside all there are
+    assert "is the module of" in run(place, "render", *MINE, "JAX/0.5.0", status=1).stderr
+
+
 def test_render_shows_without_writing(place):
     """--diff with a status for scripts, --stdout; one container by its name."""
     text = run(place, "render", *MINE, "--stdout", "JAX/v0.10.0").stdout
