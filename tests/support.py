@@ -75,7 +75,7 @@ class Site:
         environment["TMPDIR"] = str(self.temporary)
         return environment
 
-    def run(self, command, check=True, cwd=None, **environment):
+    def run(self, command, check=True, cwd=None, timeout=300, **environment):
         """Run a command (a list) and return the CompletedProcess with its output as text."""
         if self.user:
             command = ["runuser", "-u", self.user, "--", *command]
@@ -86,7 +86,7 @@ class Site:
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,
-            timeout=300,
+            timeout=timeout,
             check=False,
         )
         if check and result.returncode:
@@ -107,6 +107,34 @@ class Site:
     def eb(self, *arguments, check=True, **environment):
         """Run eb for this site's prefix and modules tool."""
         return self.run(["eb", *self.eb_options, *arguments], check=check, **environment)
+
+    def eb_each(self, texts, *options, **environment):
+        """
+        Install one easyconfig after the other with one eb, which goes on where one fails.
+
+        Parameters
+        ----------
+        texts : dict of str
+            Texts for `easyconfig`, by the name that the file gets.
+        options, environment
+            As for `eb`.
+
+        Returns
+        -------
+        dict of CompletedProcess
+            By name: returncode 0 or 1, and as stdout what eb printed for this one, errors included.
+        """
+        names = {str(self.easyconfig(text).rename(self.prefix / f"{name}.eb")): name for name, text in texts.items()}
+        command = ["sh", "-c", 'exec "$@" 2>&1', "sh", "eb", *self.eb_options, "--keep-going", *names, *options]
+        # both streams in their order
+        output = self.run(command, check=False, timeout=580, PYTHONUNBUFFERED=1, **environment).stdout
+        results = {}
+        for part in output.split("== processing EasyBuild easyconfig ")[1:]:
+            path, said = part.split("\n", 1)
+            success = "== COMPLETED: Installation ended successfully" in said
+            results[names[path]] = subprocess.CompletedProcess(path, 0 if success else 1, said, "")
+        assert list(results) == list(texts), output
+        return results
 
     def bash(self, script, check=True, cwd=None, **environment):
         """Run a bash script with `module` defined and this site's modules available."""

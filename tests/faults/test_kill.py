@@ -1,7 +1,6 @@
 """kill -9 at every point: of an installation, of installing again, of make-squashfs and unmake-squashfs."""
 
 import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,28 +13,17 @@ HERE = Path(__file__).parent
 TEXT = Installed.TEXT
 SOME = 25  # points of the loops over commands, without --every-point
 
-# Points of the loops over installations, without --every-point: where something is half-done.
-FIRST = [r"opened .*\.owner\.", r"opened .*/1\.0/example\.sif\.partial", "in .* venv .*/user-software/",
-         "in .* pip .*install", "in .*/make-squashfs ", r"opened .*/lock\.json", r"rename .*/lock\.json",
-         r"opened .*\.unfinished", r"rename .*\.unfinished"]
-AGAIN = [r"opened .*/1\.0\.replace/example\.sif\.partial", "in .*/make-squashfs ", r"opened .*\.unfinished",
-         r"rename .*/\.1\.0\.lua\.unfinished", r"open .*/share/ebsif/unproven", "in .*touch ",
-         r"rmdir .*/1\.0\.replace", r"remove .*/1\.0\.replace/"]
+# Points of the loops over installations, without --every-point: where something is half-done, each later than the one
+# before. The next one is in the second attempt after it, so that attempt has come further; the last one has an end.
+FIRST = [r"opened .*/1\.0/example\.sif\.partial", "in .*/make-squashfs ", r"rename .*/lock\.json",
+         r"rename .*\.unfinished"]
+AGAIN = [r"opened .*/1\.0\.replace/example\.sif\.partial", "in .*/make-squashfs ",
+         r"rename .*/\.1\.0\.lua\.unfinished", "in .*touch ", r"remove .*/1\.0\.replace/"]
 
 
 def spread(number, every):
     """The points of a loop: all, or some that are spread evenly, first and last included."""
     return range(1, number + 1) if every else sorted({1 + i * (number - 1) // (SOME - 1) for i in range(SOME)})
-
-
-def chosen(points, every, patterns):
-    """Numbers of points: all, or for each pattern that of the last one like it."""
-    if every:
-        return list(range(1, len(points) + 1))
-    found = []
-    for pattern in patterns:
-        found.append(max(number for number, point in enumerate(points, 1) if re.search(pattern, point)))
-    return sorted(set(found))
 
 
 # --- make-squashfs and unmake-squashfs
@@ -156,8 +144,8 @@ def test_in_the_middle_of_the_work(installation, tmp_path, name, program, unfini
 def pytest_generate_tests(metafunc):
     """A loop over all points is for several processes."""
     if "part" in metafunc.fixturenames:
-        number = 4 if metafunc.config.getoption("--every-point") else 1
-        metafunc.parametrize("part", [(index, number) for index in range(number)])
+        every = metafunc.config.getoption("--every-point")
+        metafunc.parametrize("part", [(index, 4) for index in range(4)] if every else [None])
 
 
 class Loop:
@@ -193,6 +181,29 @@ class Loop:
         self.eb(0, *options, check=True)
         return self.points_file.read_text().splitlines()
 
+    def killed_at(self, part, some, *options):
+        """
+        Yield the points (str) and for each what kills there and whether the attempt after it is to have an end.
+
+        Parameters
+        ----------
+        part : tuple of int or None
+            Which part of all points, and of how many parts; None for `some`.
+        some : list of str
+            Expressions.
+        options
+            Of the installation.
+        """
+        if not part:
+            for point in some:
+                yield point, point, point == some[-1]
+            return
+        points = list(enumerate(self.points(*options), 1))
+        assert sum("apptainer" in point for _, point in points) > 10
+        assert any(point.startswith("os.rename") and "1.0.lua" in point for _, point in points)
+        for number, point in points[part[0] :: part[1]]:
+            yield shortened(point, self.site), number, True
+
     def works(self):
         """Whether the module loads and runs; what it says otherwise."""
         script = "module load Example/1.0 && singularity exec $SIF python -c 'import hello'"
@@ -222,23 +233,26 @@ class Loop:
 
 
 @pytest.mark.timeout(7200)
-def test_a_first_installation(site, wheels, tmp_path, fault, request, part):
+def test_a_first_installation(site, wheels, tmp_path, fault, part):
     """There is no module, or a complete one; a second attempt needs no option and succeeds."""
     loop = Loop(site, wheels, tmp_path)
-    points = loop.points()
-    assert any("1.0.lua" in point for point in points)
-    assert sum("apptainer" in point for point in points) > 10
     killed = 0
-    for at in chosen(points, request.config.getoption("--every-point"), FIRST)[part[0] :: part[1]]:
-        case = fault("kill -9 in a first installation", shortened(points[at - 1], site))
-        loop.remove()
-        killed += loop.eb(at).returncode != 0
+    for point, at, to_the_end in loop.killed_at(part, FIRST):
+        case = fault("kill -9 in a first installation", point)
+        if part:
+            loop.remove()
+        result = loop.eb(at)
+        killed += result.returncode != 0
+        # it is not another attempt that fails
+        assert part or result.returncode == -9, result.stdout + result.stderr
         complete = loop.module.exists()
         if complete:
             works, said = loop.works()
             case.kept(works, f"a module that does not work: {said}")
         else:
             case.kept(loop.site.bash("module load Example/1.0", check=False).returncode != 0, "half a module")
+        if not to_the_end:
+            continue
         # with a module that is complete eb has nothing to do
         again = loop.eb(None, *(["--rebuild"] if complete else []))
         loop.check_locks(case, again)
@@ -249,29 +263,31 @@ def test_a_first_installation(site, wheels, tmp_path, fault, request, part):
 
 
 @pytest.mark.timeout(7200)
-def test_installing_again(site, wheels, tmp_path, fault, request, part, base_image):
+def test_installing_again(site, wheels, tmp_path, fault, part):
     """The earlier installation works, or the new one does; what a person added is kept; the second attempt succeeds."""
     loop = Loop(site, wheels, tmp_path)
-    (site.sources / "other.sif").symlink_to(base_image)
     loop.eb(check=True)
-    points = loop.points("--rebuild")
-    assert any(point.startswith("os.rename") and "1.0.lua" in point for point in points)
-    for number, at in enumerate(chosen(points, request.config.getoption("--every-point"), AGAIN)[part[0] :: part[1]]):
-        case = fault("kill -9 in installing again", shortened(points[at - 1], site))
-        # other packages, and an image of another name
+    for number, (point, at, to_the_end) in enumerate(loop.killed_at(part, AGAIN, "--rebuild")):
+        case = fault("kill -9 in installing again", point)
+        # other packages
         loop.requirement = ("greeting", "hello")[number % 2]
         mine = f"mine {number}"
         (loop.root / "user-software").mkdir(exist_ok=True)
         (loop.root / "user-software" / f"mine-{number}").write_text(mine)
-        loop.eb(at, "--rebuild")
+        result = loop.eb(at, "--rebuild")
+        assert part or result.returncode == -9, result.stdout + result.stderr
         works, said = loop.works()
         case.kept(works, f"neither the earlier installation nor the new one works: {said}")
         case.kept(holds(loop.root.parent, f"mine-{number}", mine), "what a person added")
+        if not to_the_end:
+            continue
         again = loop.eb(None, "--rebuild")
         loop.check_locks(case, again)
         works, said = loop.works()
         case.kept(works, said)
-        case.kept(holds(loop.root.parent, f"mine-{number}", mine), "what a person added, by the second attempt")
+        for earlier in range(0 if part is None else number, number + 1):
+            kept = holds(loop.root.parent, f"mine-{earlier}", f"mine {earlier}")
+            case.kept(kept, f"what a person added before attempt {earlier}, by the second attempt")
         # what was set aside stays, nothing else does
         case.kept([name for name in loop.beside if name.startswith("1.0.repl")] == [], loop.beside)
         for path in loop.root.parent.glob("1.0.*user-software"):

@@ -1,11 +1,12 @@
 """Imported by every Python that has this folder on PYTHONPATH; acts in eb only.
 
-Kill -9 of the whole process group at the point KILL_AT: before a change below the directories WATCH, when a file there
-has been opened and nothing is written yet, at the start of a program and shortly after it. With KILL_AT=0 the points
-are only written down, in the file POINTS.
+Kill -9 of the whole process group at the point KILL_AT, which is a number or the expression that the first one matches:
+before a change below the directories WATCH, when a file there has been opened and nothing is written yet, at the start
+of a program and shortly after it. With KILL_AT=0 the points are only written down, in the file POINTS.
 """
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -19,7 +20,7 @@ IN_A_PROGRAM = 0.25  # seconds
 
 def watch():
     """Begin."""
-    at, points = int(os.environ["KILL_AT"]), os.environ["POINTS"]
+    at, points = os.environ["KILL_AT"], os.environ["POINTS"]
     watched = tuple(os.environ["WATCH"].split(":"))
     state = {"number": 0, "busy": False}
     us = os.getpid()
@@ -32,10 +33,11 @@ def watch():
 
     def reach(what, end=kill):
         state["number"] += 1
-        if at not in (0, state["number"]):
+        here = state["number"] == int(at) if at.isdigit() else re.search(at, what)
+        if at != "0" and not here:
             return
         state["busy"] = True
-        if at:
+        if here:
             end()
         else:
             with open(points, "a") as file:
