@@ -46,15 +46,26 @@ class ContainerClaim(object):
             yield
             return
         self.recover()
-        mine = not os.path.lexists(self.lock) and self.write()
+        if not os.path.lexists(self.lock):
+            # before there is a lock: a kill never leaves one without a note
+            self.write()
         try:
             yield
         finally:
-            if mine:
+            if self.owner == this_process():
                 forget(self.note)
                 # of attempts that were killed while they wrote theirs
                 for path in glob.glob(glob.escape(self.note) + '.*'):
                     forget(path)
+
+    def confirm(self):
+        """
+        Write the note where another process has: the lock is ours now.
+
+        That one was there before us (eb --wait-on-lock), or it began at the same time and did not get the lock.
+        """
+        if not build_option('ignore_locks') and self.owner != this_process():
+            self.write()
 
     def recover(self):
         """Remove the lock of an owner that is gone."""

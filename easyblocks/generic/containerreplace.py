@@ -54,6 +54,7 @@ class ContainerReplace(EasyBlock):
         """There is nothing to replace until an earlier installation is found."""
         super().__init__(*args, **kwargs)
         self.place = None
+        self.claim = None
 
     @property
     def lock_path(self):
@@ -67,7 +68,8 @@ class ContainerReplace(EasyBlock):
 
     def run_all_steps(self, *args, **kwargs):
         """Run the steps; when they end without a new installation, everything is as it was."""
-        with ContainerClaim(self.installdir).held():
+        self.claim = ContainerClaim(self.installdir)
+        with self.claim.held():
             try:
                 return super().run_all_steps(*args, **kwargs)
             finally:
@@ -76,6 +78,12 @@ class ContainerReplace(EasyBlock):
                     self.finish_writing()
                 if self.place:
                     self.give_up()
+
+    def run_step(self, *args, **kwargs):
+        """Run a step; there are none without the lock."""
+        if self.claim:
+            self.claim.confirm()
+        return super().run_step(*args, **kwargs)
 
     def remove_module_file(self):
         """Leave the module of the earlier installation: it works until it's rewritten. One of another place goes."""

@@ -249,6 +249,46 @@ def test_a_machine_without_a_name_of_its_own(monkeypatch):
     assert containerclaim.is_alive({**containerclaim.this_process(), "boot": "x"}) is None
 
 
+@pytest.fixture
+def claim(tmp_path, monkeypatch):
+    """The claim of this process on an installation directory."""
+    made = containerclaim.ContainerClaim.__new__(containerclaim.ContainerClaim)
+    made.lock = str(tmp_path / "a.lock")
+    made.note = made.lock + ".owner"
+    monkeypatch.setattr(containerclaim, "build_option", lambda name: False)
+    return made
+
+
+def test_who_has_waited_for_a_lock_says_that_it_is_theirs(claim, tmp_path):
+    """defects E6: eb --wait-on-lock: the note is the other's while that has the lock, then one's own."""
+    other = {**containerclaim.this_process(), "host": "elsewhere"}
+    lock, note = tmp_path / "a.lock", tmp_path / "a.lock.owner"
+    lock.mkdir()
+    note.write_text(json.dumps(other))
+    with claim.held():
+        assert claim.owner == other
+        # the other one ends, and EasyBuild makes the lock ours
+        note.unlink()
+        claim.confirm()
+        assert claim.owner == containerclaim.this_process()
+    assert not note.exists()
+
+
+def test_who_does_not_get_the_lock_leaves_the_note_of_who_has_it(claim, tmp_path):
+    """defects E6: two begin at the same time; both write a note, one gets the lock, the other one ends."""
+    other = {**containerclaim.this_process(), "host": "elsewhere"}
+    note = tmp_path / "a.lock.owner"
+    with claim.held():
+        assert claim.owner == containerclaim.this_process()
+        note.write_text(json.dumps(other))
+    assert claim.owner == other
+    with claim.held():
+        # it was first, but the other one's note is over ours now
+        note.write_text(json.dumps(other))
+        claim.confirm()
+        assert claim.owner == containerclaim.this_process()
+
+
 @pytest.mark.parametrize("earlier, now", [
     (("user-software",), ("user-software",)), (("user-software.squashfs",), ("user-software.squashfs",)),
     (("user-software",), ("user-software.squashfs",)), (("user-software.squashfs",), ("user-software",)),
