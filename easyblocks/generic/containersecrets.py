@@ -13,8 +13,10 @@ REMEDY = "Others can read easyconfig and installation. Give pip the credential i
     "(PIP_CONFIG_FILE, NETRC), or write ${NAME} instead, in a requirement line or an address, and set that variable " \
     "when you install; a variable that a command needs is passed if EBSIF_INSTALL_ENV names it."
 
-# Variables and options whose value is a credential (HF_TOKEN; not HF_TOKEN_PATH, TOKENIZERS_PARALLELISM).
-NAME = r'(?:(?:[\w-]+[_-])?(?:token|secret|passphrase)|' \
+# Variables and options whose value is a credential (HF_TOKEN; not HF_TOKEN_PATH, TOKENIZERS_PARALLELISM, nor what
+# counts the tokens of a text or is one of them).
+NAME = r'(?:(?!(?:[\w-]*[_-])?(?:bos|cls|eos|mask|max|max[_-]new|min|num|pad|sep|unk)[_-]token\b)' \
+    r'(?:[\w-]+[_-])?(?:token|secret|passphrase)|' \
     r'[\w-]*(?:password|passwd|api[_-]?key|access[_-]key|private_key))'
 
 # In this order: user:password@ of an address, as pip reads them; a user that is as long as tokens are (others belong to
@@ -30,6 +32,9 @@ CREDENTIALS = [re.compile(pattern.replace('NAME', NAME), re.MULTILINE) for patte
 
 # A variable stands for it, a shell fetches it, it's a switch, or an example.
 NOT_SECRET = re.compile(r'(?:\$\(.*|`.*|\**|<.*>|\d{1,3}|true|false|yes|no|none|on|off|password)\Z', re.IGNORECASE)
+
+# A number of tokens, or of one; those that are credentials are longer.
+COUNT = re.compile(r'\d{1,9}\Z')
 
 MASK = '****'
 
@@ -63,10 +68,10 @@ class ContainerSecrets(object):
                 text for item in value if not isinstance(item, str) for text in ContainerSecrets.found(item)]
         if not isinstance(value, str):
             return []
-        if re.match(NAME + r'\Z', name, re.IGNORECASE) and is_secret(value):
+        if re.match(NAME + r'\Z', name, re.IGNORECASE) and is_secret(value, name):
             return ['%s=%s' % (name, MASK)]
         return [match.group('before').strip() + MASK for pattern in CREDENTIALS for match in pattern.finditer(value)
-                if is_secret(match.group('secret'))]
+                if is_secret(*match.group('secret', 'before'))]
 
     @staticmethod
     def masked(value):
@@ -74,7 +79,7 @@ class ContainerSecrets(object):
         text = str(value)
         for pattern in CREDENTIALS:
             text = pattern.sub(lambda match: match.group('before') + (
-                MASK if is_secret(match.group('secret')) else match.group('secret')), text)
+                MASK if is_secret(*match.group('secret', 'before')) else match.group('secret')), text)
         return text
 
     @staticmethod
@@ -83,6 +88,8 @@ class ContainerSecrets(object):
         return [name for name, value in environment.items() if ContainerSecrets.found({name: value})]
 
 
-def is_secret(text):
-    """Tell whether a text in the place of a credential is one."""
+def is_secret(text, name):
+    """Tell whether a text in the place of a credential is one; the name is what comes before it."""
+    if re.search(r'token\W*\Z', name, re.IGNORECASE) and COUNT.match(text):
+        return False
     return not NOT_SECRET.match(re.sub(r'\$\{?\w+\}?', '', text))

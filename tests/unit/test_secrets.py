@@ -1,5 +1,7 @@
 """Credentials: in no file that others read (G-09)."""
 
+import re
+
 import pytest
 from easybuild.easyblocks.generic.containersecrets import ContainerSecrets
 from easybuild.easyblocks.generic.containerstage import ContainerStage
@@ -34,6 +36,8 @@ TOKEN = "ghp_S3cr3tPw0123456789012345678901234567"
         {"post": [["huggingface-cli", "login", "--token", SECRET]]},
         {"post": [["x", "--my-api-key", SECRET]]},
         {"verify": [f"x --hf-hub-token={SECRET}"]},
+        {"post": [f"x --password 123456 --eos-secret {SECRET}"]},
+        {"env": {"TOKEN": "1234567890"}, "pre": [f"x --maximum-token {SECRET}"]},
         {"verify": [f"export HF_TOKEN='{SECRET}'; python x.py"]},
     ],
 )
@@ -45,6 +49,7 @@ def test_credentials_in_stages_are_refused(properties):
     assert "PIP_CONFIG_FILE" in str(error.value)
     assert "S3cr3t" not in str(error.value)
     assert "S3cr3t" not in ContainerSecrets.masked({**properties, "env": {}})
+    assert not re.search("1234", str(error.value) + ContainerSecrets.masked({**properties, "env": {}}))
 
 
 @pytest.mark.parametrize(
@@ -58,6 +63,9 @@ def test_credentials_in_stages_are_refused(properties):
         {"requirements": "y @ file:///home/user@realm:1/y.whl --hash=sha256:0123456789abcdef0123456789abcdef"},
         {"env": {"TOKENIZERS_PARALLELISM": "false", "HF_TOKEN_PATH": "/a/b", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}},
         {"verify": ["python -c 'f(use_token=True); token = g()'", "curl -H \"$AUTH\" --token \"$HF_TOKEN\" x"]},
+        {"env": {"TOKEN": "4096", "MAX_TOKEN": "100000", "EOS_TOKEN": "[SEP]"}},
+        {"post": ["TOKEN=4096 x --max-token 100000"]},
+        {"verify": [["x", "--max-new-token=2048", "--token", "7", "--pad-token", "[PAD]", "--eos-token=</s>"]]},
         {"pre": ["HF_TOKEN=$(cat ~/token) git clone https://bob:$PW@host/x", ["echo", "user@host:8080"]]},
     ],
 )
