@@ -495,7 +495,7 @@ class ContainerVenv(ContainerInstall):
         return super().help_sections() + [
             "Packages of your own: if this module is yours and user-software in it is a directory, add them with pip "
             "in the container,\npack it with make-squashfs and reload the module (unmake-squashfs makes the directory "
-            "again). Or begin with a copy:\n\n    mkdir DIRECTORY; export EBSIF_USER_SOFTWARE=DIRECTORY; "
+            "again). Or begin with a copy:\n\n    mkdir DIRECTORY; export EBSIF_USER_SOFTWARE=$(realpath DIRECTORY); "
             "unmake-squashfs; module load %s" % self.short_mod_name]
 
     def module_more_binds(self, module):

@@ -78,7 +78,7 @@ def test_another_account_uses_it(central, wheels, tmp_path, fault, suffix):
     case.said(result.stderr, "hint:   make-venv DIRECTORY")
     packed = suffix == "-file"
     case.shown(("packed in a SquashFS file" in result.stderr) == packed, result.stderr)
-    case.said(result.stderr, "export EBSIF_USER_SOFTWARE=DIRECTORY; unmake-squashfs")
+    case.said(result.stderr, "export EBSIF_USER_SOFTWARE=$(realpath DIRECTORY); unmake-squashfs")
     case.kept(f"{home}/env/lib/python3.11/site-packages/byhand.py" in result.stdout, result.stdout + result.stderr)
     after = state(software)
     case.kept(before == after, sorted(set(before.items()) ^ set(after.items()))[:4])

@@ -108,7 +108,7 @@ def test_user_software_of_one_s_own(installed_once, own_place, wheels, module):
     result = site.run(command, check=False, cwd="/")
     said = result.stdout + result.stderr
     first, second = result.stdout.split("# its own\n")
-    assert "EBSIF_USER_SOFTWARE=DIRECTORY" in first, said
+    assert "EBSIF_USER_SOFTWARE=$(realpath DIRECTORY)" in first, said
     assert "hint: user software is packed" in first if module == Installed.SQUASHED else "packed" not in first, said
     assert f"unmade {4 if module == Installed.SQUASHED else 2}" in first, said
     assert second.splitlines() == [

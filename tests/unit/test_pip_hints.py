@@ -65,7 +65,7 @@ def test_constraints_of_a_person(hints, monkeypatch, capsys):
     ("prefix", "packed", "own", "expected", "unexpected"),
     [
         ("/user-software/venv/x", True, True, ["packed in a SquashFS file", "unpacks it"], ["EBSIF_USER_SOFTWARE"]),
-        ("/user-software/venv/x", True, False, ["packed", "export EBSIF_USER_SOFTWARE=DIRECTORY"], ["unpacks"]),
+        ("/user-software/venv/x", True, False, ["packed", "EBSIF_USER_SOFTWARE=$(realpath DIRECTORY)"], ["unpacks"]),
         ("/user-software/venv/x", False, False, ["venv/x can't be changed by you", "a copy of your own"], ["packed"]),
         ("/project/env", True, True, ["/project/env can't be changed by you"], ["unmake", "packed"]),
     ],

@@ -226,6 +226,16 @@ def test_what_was_not_packed_is_named(installation, tmp_path, lost):
     assert listing(installation) == before
 
 
+def test_options_that_leave_files_out(installation):
+    """G-04: the file has all, also with options of one's own: what they leave out is named, with the reason."""
+    before = listing(installation)
+    result = run(installation, MAKE, "--", "-comp", "gzip", "-e", "venv/pytorch/bin")
+    assert result.returncode == 4
+    assert "options leave files out (-comp gzip -e venv/pytorch/bin), or" in result.stderr
+    assert "/venv/pytorch/bin, /venv/pytorch/bin/tool" in result.stderr
+    assert listing(installation) == before
+
+
 def test_what_was_not_unpacked_is_named(installation, tmp_path):
     """G-04: the same for an unsquashfs that goes on after an error."""
     assert run(installation, MAKE).returncode == 0

@@ -12,7 +12,7 @@ find_place() {
 }
 
 # How to have user software that one may change, where that of the module is others'.
-own="for user software of your own name a directory of yours (mkdir DIRECTORY; export EBSIF_USER_SOFTWARE=DIRECTORY), then run unmake-squashfs and reload the module"
+own="for user software of your own name a directory of yours (mkdir DIRECTORY; export EBSIF_USER_SOFTWARE=\$(realpath DIRECTORY)), then run unmake-squashfs and reload the module"
 
 # Make `work`, a directory in that place that disappears however the command ends.
 # There, so that the last step is a rename within one file system.
@@ -78,12 +78,12 @@ list_squashfs() {
         -e 's,^[a-z][^ ]* .* squashfs-root/, /,p' | LC_ALL=C sort
 }
 
-# check_complete LIST OTHER: end unless two such lists are the same, with what is in one only.
+# check_complete LIST OTHER [WHY]: end unless two such lists are the same, with what is in one only.
 check_complete() {
     local different
     different=$(LC_ALL=C comm -3 <(printf '%s\n' "$1") <(printf '%s\n' "$2") | sed 's/^[^/]*//' | sort -u)
     [[ -z "$different" ]] ||
-        refuse 4 "not all of it could be read, or it changed meanwhile; nothing was changed: $(shorten "$different")"
+        refuse 4 "${3:-not all of it could be read, or it changed meanwhile}; nothing was changed: $(shorten "$different")"
 }
 
 # shorten LINES: print the first few as one line.
