@@ -222,7 +222,7 @@ class ContainerInstall(ContainerLoad):
         size = os.path.getsize(self.source_image)
         if self.cfg['image'] == IMAGE_OWN:
             used = self.image_path
-            trace_msg("copying %s (%.1f GB)" % (self.source_image, size / 1e9))
+            trace_msg("copying %s (%s)" % (self.source_image, shown_size(size)))
             sha256 = ContainerCopy(self.source_image, used).make()
         else:
             used = self.source_image
@@ -476,6 +476,11 @@ class ContainerInstall(ContainerLoad):
         if self.cfg['init'] == INIT_NONE:
             return 'start-shell -c true'
         return 'start-shell /runscripts/conda-python-simple --version'
+
+
+def shown_size(size):
+    """Return a number of bytes as a person reads it (str)."""
+    return '%.1f GB' % (size / 1e9) if size >= 1e9 else '%.1f MB' % (size / 1e6)
 
 
 def library_version(path, name):

@@ -132,7 +132,8 @@ class ContainerPip(object):
             requirements = stage.requirements
         folder = self.folder(stage)
         write_file(os.path.join(folder, 'requirements.txt'), requirements)
-        trace_msg("installing %d requirement lines with pip %s" % (len(requirements.strip().splitlines()), version))
+        number = len(requirements.strip().splitlines())
+        trace_msg("installing %d requirement line%s with pip %s" % (number, '' if number == 1 else 's', version))
         # bytecode is made once, for all stages, when it's known what is there
         arguments = ['install', '--no-compile', '-r', os.path.join(folder, 'requirements.txt'),
                      '-c', self.write_constraints(stage)] + self.options(stage) + self.places(stage)

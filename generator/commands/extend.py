@@ -4,6 +4,7 @@ The module has a name of its own, so it never replaces that of the plain contain
 and all others) stay as they are. Packages that are built against torch are put into a stage of their own.
 """
 
+import itertools
 import os
 import shlex
 import sys
@@ -95,7 +96,10 @@ def write_file(path, text, again):
         if not again:
             raise extending.ExtendingError(f"{path} is there already, with other content: --rebuild writes and "
                                            "installs it again; or choose another --name or --date")
+        numbers = itertools.count(2)
         kept = path.with_name(f"{path.name}.old")
+        while kept.exists():
+            kept = path.with_name(f"{path.name}.old{next(numbers)}")
         path.replace(kept)
         output.hint(f"kept {kept}, as it was")
     files.replace(path, text)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ebsif.commands import extend
 from support import CHECKOUT
 
 EBSIF = Path(sys.prefix) / "bin" / "ebsif"
@@ -313,3 +314,12 @@ def test_no_credential_is_written(place):
         assert "a credential is written out (https://bob:****)" in done.stdout + done.stderr
     assert "a credential is written out (https://bob:****)" in said.stderr
     assert not [path for path in place.rglob("*.eb") if "S3cr3tPw" in path.read_text()]
+
+
+def test_what_was_changed_by_hand_is_kept_each_time(tmp_path):
+    """extend --rebuild, twice: neither of the earlier easyconfigs is lost."""
+    path = tmp_path / "a.eb"
+    for text in ("one\n", "two\n", "three\n", "three\n"):
+        extend.write_file(path, text, again=True)
+    assert {one.name: one.read_text() for one in tmp_path.iterdir()} == {
+        "a.eb": "three\n", "a.eb.old": "one\n", "a.eb.old2": "two\n"}

@@ -3,9 +3,10 @@
 import os
 import re
 import tempfile
+import types
 
 import pytest
-from easybuild.easyblocks.generic.containerinstall import ContainerInstall
+from easybuild.easyblocks.generic.containerinstall import ContainerInstall, shown_size
 from easybuild.easyblocks.generic.containerruntime import bind_source, escape_bind, runtime_variables
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.framework.easyconfig.easyconfig import EasyConfig
@@ -180,3 +181,17 @@ def test_files_of_one_name_are_refused(easyblock):
     with pytest.raises(EasyBuildError, match="more than one file named image.def"):
         easyblock("definition_files = ['one/image.def', 'two/image.def']", cls=ContainerInstall)
     easyblock("definition_files = ['one/image.def', 'two/other.def']", cls=ContainerInstall)
+
+
+def test_the_size_of_an_image():
+    """A small image has a size as well."""
+    assert [shown_size(size) for size in (4_200_000, 999_000_000, 12_345_000_000)] == ["4.2 MB", "999.0 MB", "12.3 GB"]
+
+
+def test_each_step_confirms_whose_lock_it_is(easyblock):
+    """defects E6: from the first step on the lock is ours, and the note beside it says so."""
+    block = easyblock("", cls=ContainerInstall)
+    noted = []
+    block.claim = types.SimpleNamespace(confirm=lambda: noted.append("confirmed"))
+    block.run_step("step", [lambda _: lambda: noted.append("done")])
+    assert noted == ["confirmed", "done"]

@@ -9,6 +9,7 @@ import sys
 import types
 
 import pytest
+from easybuild.easyblocks.generic import containerpip
 from easybuild.easyblocks.generic.containerdiagnosis import ContainerDiagnosis
 from easybuild.easyblocks.generic.containerlint import ContainerLint, package_name
 from easybuild.easyblocks.generic.containerpackages import (
@@ -104,6 +105,16 @@ def test_pip_gets_what_the_recipe_of_the_site_says(tmp_path, expected):
     options = [part for word in words.split() if word not in names for part in word.split("=")]
     assert not [option for option in options if option not in command], command
     assert block.modules == expected.get("modules", block.modules)
+
+
+@pytest.mark.parametrize(("lines", "said"), [(["a"], "1 requirement line with"), (["a", "b"], "2 requirement lines ")])
+def test_how_many_lines(tmp_path, monkeypatch, lines, said):
+    """One line is no lines."""
+    told = []
+    monkeypatch.setattr(containerpip, "trace_msg", told.append)
+    block = Recorder(tmp_path)
+    ContainerPip(block, ContainerPackages(), {}, None).install(stage(requirements=lines), block.packages(None))
+    assert [text for text in told if said in text]
 
 
 def test_the_order_is_that_of_the_list():
