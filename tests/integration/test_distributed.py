@@ -29,6 +29,44 @@ found["cache"] = os.path.isdir(os.environ.get("MIOPEN_USER_DB_PATH", ""))
 sys.stdout.write(json.dumps(found) + "\\n")
 """
 
+# What ranks do in a run, without PyTorch, which takes seconds to start: the first listens on MASTER_PORT, and says who
+# came. What names come behind it are those of other runs: the port stays in use until these have met as well.
+MEET = """
+import os, signal, socket, sys, time
+
+signal.alarm(120)
+rank, name, *others = int(os.environ["RANK"]), *sys.argv[1:]
+port = int(os.environ["MASTER_PORT"])
+if rank == 0:
+    with socket.create_server(("", port)) as server:
+        came = [server.accept()[0] for _ in range(1, int(os.environ["WORLD_SIZE"]))]
+        ranks = sorted([f"{name}-0", *(one.recv(100).decode() for one in came)])
+        open(f"met-{name}", "w").close()
+        while not all(os.path.exists(f"met-{other}") for other in others):
+            time.sleep(0.05)
+    sys.stdout.write(f"met: {' '.join(ranks)}\\n")
+else:
+    while True:
+        try:
+            with socket.create_connection((os.environ["MASTER_ADDR"], port)) as first:
+                first.sendall(f"{name}-{rank}".encode())
+                first.recv(1)  # until the first one leaves
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+"""
+
+# The same with PyTorch and gloo.
+ALL_REDUCE = """
+import sys, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+value = torch.tensor([float(dist.get_rank() + 1)])
+dist.all_reduce(value)
+# in one piece: ranks share the output
+sys.stdout.write(f"sum {value.item()} of {dist.get_world_size()}\\n")
+dist.destroy_process_group()
+"""
+
 
 class Training:
     """A module with PyTorch on a site, to be run on the cluster."""
@@ -63,13 +101,19 @@ def training(tmp_path_factory, cluster):
         "conda_env = 'pytorch'\n", name="Training")
     site.eb(easyconfig)
     (site.work / "train.py").write_text(TRAIN.read_text())
-    (site.work / "show.py").write_text(SHOW)
+    for name, text in (("show", SHOW), ("meet", MEET), ("all_reduce", ALL_REDUCE)):
+        (site.work / f"{name}.py").write_text(text)
     return Training(site, cluster)
 
 
 def trained(output, ranks):
     """Whether the training of the documentation has done its work."""
     return re.search(rf"^{ranks} ranks, equal weights: True, loss [\d.]+ -> [\d.]+$", output, re.MULTILINE)
+
+
+def met(output):
+    """The ranks of each run that have met, in the order of runs."""
+    return sorted(re.findall("^met: (.*)$", output, re.MULTILINE))
 
 
 def shown(output):
@@ -109,16 +153,11 @@ def test_the_master_is_of_the_step_not_of_the_job(training):
 
 
 def test_two_jobs_on_one_node_both_finish(training):
-    """S002-63: two half-node jobs that run at once, on one node: other ports, and both train."""
+    """S002-63: two half-node jobs that run at once, on one node: other ports, and the ranks of each meet."""
     script = f"""
         for job in a b; do
-            other=$(tr ab ba <<<$job)
-            # neither trains before the other has started, and neither ends before the other has trained
-            srun -N1 -n2 -w {NODES[0]} --job-name=$job bash -c 'echo > started-$0.$SLURM_PROCID
-                until [[ -e started-$1.0 && -e started-$1.1 ]]; do sleep 0.1; done
-                EBSIF_REPORT=1 singularity exec $SIF conda-python-distributed -u train.py || exit
-                echo > trained-$0.$SLURM_PROCID
-                until [[ -e trained-$1.0 && -e trained-$1.1 ]]; do sleep 0.1; done' $job $other > $job.out 2>&1 &
+            EBSIF_REPORT=1 srun -N1 -n2 -w {NODES[0]} --job-name=$job singularity exec $SIF conda-python-distributed \\
+                meet.py job-$job job-a job-b > $job.out 2>&1 &
             jobs+=($!)
         done
         for job in "${{jobs[@]}}"; do wait $job || echo FAILED; done
@@ -126,7 +165,7 @@ def test_two_jobs_on_one_node_both_finish(training):
     """
     output = training.run(script).stdout
     assert "FAILED" not in output, output
-    assert len(re.findall(r"^2 ranks, equal weights: True", output, re.MULTILINE)) == 2
+    assert met(output) == ["job-a-0 job-a-1", "job-b-0 job-b-1"]
     assert len(set(re.findall(rf"^rank .* master {NODES[0]}:(\d+)$", output, re.MULTILINE))) == 2
 
 
@@ -138,7 +177,7 @@ def test_two_steps_of_a_job_both_finish(training):
         module use {training.site.modules}
         module load {MODULE}
         for step in a b; do
-            srun --exact -N1 -n2 singularity exec $SIF conda-python-distributed -u train.py &
+            srun --exact -N1 -n2 singularity exec $SIF conda-python-distributed meet.py step-$step step-a step-b &
             steps+=($!)
         done
         for step in ${{steps[@]}}; do wait $step; done
@@ -146,7 +185,7 @@ def test_two_steps_of_a_job_both_finish(training):
     """
     status, output = training.batch("steps", script, "-N1", "-n4")
     assert status == 0, output
-    assert len(re.findall(r"^2 ranks, equal weights: True", output, re.MULTILINE)) == 2
+    assert met(output) == ["step-a-0 step-a-1", "step-b-0 step-b-1"]
 
 
 def test_a_rank_that_dies_ends_the_job_with_its_status(training):
@@ -199,10 +238,10 @@ def test_a_signal_is_for_the_program_and_its_status_counts(training):
 def test_torchrun_starts_the_ranks_of_each_node(training):
     """use D12.6, S002-64: srun starts torchrun once on each node, which starts ranks; these report, it does not."""
     script = training.run(
-        f"ebsif job {MODULE} --nodes 2 --tasks-per-node 2 --launcher torchrun --report -- -u train.py").stdout
+        f"ebsif job {MODULE} --nodes 2 --tasks-per-node 2 --launcher torchrun --report -- all_reduce.py").stdout
     status, output = training.batch("torchrun", script)
     assert status == 0, output
-    assert trained(output, 4)
+    assert re.findall("^sum .*", output, re.MULTILINE) == ["sum 10.0 of 4"] * 4
     assert sorted(re.findall(r"^rank (\d) of 4, local rank (\d) of 2 on \w+ \(torchrun\)", output, re.MULTILINE)) == [
         ("0", "0"), ("1", "1"), ("2", "0"), ("3", "1")]
     assert len(re.findall("^rank ", output, re.MULTILINE)) == 4
@@ -278,9 +317,10 @@ def node_list(random):
 
 
 GET_MASTER = 'source "$1"; shift; for list; do first_host "$list" && echo "$host" || echo "refused"; done'
+# A call for many lists, with a name between them that is in none.
 SCONTROL = """
-for list; do
-    read -r host < <(scontrol show hostnames "$list" 2>/dev/null) && echo "$host" || echo refused
+for lists; do
+    scontrol show hostnames "between,$lists" || echo refused
 done
 """
 
@@ -298,11 +338,14 @@ def test_get_master_agrees_with_slurm(cluster):
     random = Random(20261121)
     lists = sorted({node_list(random) for _ in range(2600)})
     assert len(lists) > 2000
-    judge = first_hosts(SCONTROL, *lists, **cluster.environment)
+    many = [",between,".join(lists[start:start + 100]) for start in range(0, len(lists), 100)]
+    hosts = first_hosts(SCONTROL, *many, **cluster.environment)
+    judge = [host for before, host in zip(hosts, hosts[1:]) if before == "between"]
     ours = first_hosts(GET_MASTER, str(CONTAINER_FILES / "runscripts/get-master"), *lists)
     differing = [(one, theirs, own) for one, theirs, own in zip(lists, judge, ours) if theirs != own]
     assert not differing
-    assert judge.count("refused") == 0
+    assert len(judge) == len(ours) == len(lists)
+    assert "refused" not in hosts
 
 
 @pytest.mark.parametrize("wrong", [
@@ -371,60 +414,95 @@ def in_pbs(training, pals, script, check=True):
         PBS_O_WORKDIR=training.site.work, SLURM_JOB_ID="1", SLURM_STEP_ID="1", SLURM_PROCID="0")
 
 
-def test_four_ranks_train_under_pbs(training, pals):
-    """S004-16 (in part: gloo), S004-01, S004-03: the script for PBS, mpiexec and PALS; nothing of Slurm is read."""
+def test_four_ranks_meet_under_pbs(training, pals):
+    """S004-16 (in part: ranks meet), S004-01, S004-03: the script for PBS, mpiexec and PALS; Slurm is not asked."""
     script = training.run(
-        f"ebsif job {MODULE} --nodes 2 --tasks-per-node 2 --site derecho --account A -- -u train.py").stdout
+        f"ebsif job {MODULE} --nodes 2 --tasks-per-node 2 --site derecho --account A -- meet.py pbs").stdout
     assert "mpiexec -n 4 -ppn 2 --cpu-bind numa" in script
     # a module of that site: its run script reads variables of PBS only
     data = Path(training.run("echo $RUNSCRIPTS").stdout.strip()) / "distributed.conf"
     before = data.read_text()
     data.write_text(before + "scheduler pbs\n")
     try:
-        assert trained(in_pbs(training, pals, script).stdout, 4)
+        assert met(in_pbs(training, pals, script).stdout) == ["pbs-0 pbs-1 pbs-2 pbs-3"]
     finally:
         data.write_text(before)
 
 
 def test_mpiexec_alone_is_enough(training):
     """S002-64: a launcher without a scheduler: PMI; all ranks are on this machine."""
-    script = "mpiexec.hydra -n 2 singularity exec $SIF conda-python-distributed -u train.py"
-    assert trained(training.run(script).stdout, 2)
+    script = "mpiexec.hydra -n 2 singularity exec $SIF conda-python-distributed meet.py mpi"
+    assert met(training.run(script).stdout) == ["mpi-0 mpi-1"]
 
 
 def test_a_single_rank_trains(training):
     """Without scheduler and launcher the same script is a single rank; two at once do not meet."""
-    script = "singularity exec $SIF conda-python-distributed -u train.py"
-    assert trained(training.run(script).stdout, 1)
-    both = training.run(f"{script} & {script} & wait").stdout
-    assert len(re.findall("equal weights: True", both)) == 2
+    script = "singularity exec $SIF conda-python-distributed"
+    output = training.run(f"{script} -u train.py; {script} meet.py c d & {script} meet.py d c & wait").stdout
+    assert trained(output, 1)
+    assert met(output) == ["c-0", "d-0"]
 
 
 # --- one rank at a time: what the variables say, without a launcher
 
 
+# In one container: each case has the data and the variables of a rank.
+CASES = """
+import json, os, subprocess, sys
+results = []
+for data, variables in json.load(open(sys.argv[1])):
+    with open("/runscripts/distributed.conf", "w") as file:
+        file.write(data)
+    result = subprocess.run(["/runscripts/conda-python-distributed", sys.argv[2]], env={**os.environ, **variables},
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+    results.append([result.stdout, result.stderr])
+json.dump(results, sys.stdout)
+"""
+
+
+class Ranks:
+    """The run script in the image: what ranks show, without a launcher and without the installed module."""
+
+    def __init__(self, image, folder):
+        self.image = image
+        self.folder = folder
+        self.scripts = folder / "runscripts"
+        self.scripts.mkdir()
+        for script in (CONTAINER_FILES / "runscripts").iterdir():
+            (self.scripts / script.name).write_bytes(script.read_bytes())
+            (self.scripts / script.name).chmod(0o755)
+        (folder / "show.py").write_text(SHOW)
+        (folder / "cases.py").write_text(CASES)
+
+    def start(self, *command, binds=(), before=(), **variables):
+        """Run a command in the image, with variables from outside; return the CompletedProcess."""
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "APPTAINER_BIND": ",".join(
+            [f"{self.scripts}:/runscripts", str(self.folder), *binds]), "EBSIF_NODE_LOCAL": str(self.folder),
+            "APPTAINERENV_VIRTUAL_ENV": "", **variables}
+        return subprocess.run([*before, "apptainer", "exec", self.image, *command], env=environment, text=True,
+                              capture_output=True, check=False, stdin=subprocess.DEVNULL, timeout=60)
+
+    def __call__(self, data="", **options):
+        """Run the script with a data file and variables; return what it shows, and what it says."""
+        (self.scripts / "distributed.conf").write_text(data)
+        result = self.start("/runscripts/conda-python-distributed", self.folder / "show.py", **options)
+        return next(iter(shown(result.stdout)), None), result.stderr
+
+    def each(self, cases):
+        """Do that for each case (data, variables), one after the other, all of them in one container."""
+        (self.folder / "cases.json").write_text(json.dumps(cases))
+        result = self.start("/opt/miniconda3/envs/pytorch/bin/python3", self.folder / "cases.py",
+                            self.folder / "cases.json", self.folder / "show.py")
+        assert result.returncode == 0, result.stderr
+        results = [(next(iter(shown(output)), None), errors) for output, errors in json.loads(result.stdout)]
+        assert len(results) == len(cases)
+        return results
+
+
 @pytest.fixture
 def rank(base_image, tmp_path):
-    """A function that runs the script in the image, with variables and a data file, and returns what it shows."""
-    scripts = tmp_path / "runscripts"
-    scripts.mkdir()
-    for script in (CONTAINER_FILES / "runscripts").iterdir():
-        (scripts / script.name).write_bytes(script.read_bytes())
-        (scripts / script.name).chmod(0o755)
-    (tmp_path / "show.py").write_text(SHOW)
-
-    def run(data="", binds=(), before=(), **variables):
-        (scripts / "distributed.conf").write_text(data)
-        environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "APPTAINER_BIND": ",".join(
-            [f"{scripts}:/runscripts", str(tmp_path), *binds]), "EBSIF_NODE_LOCAL": str(tmp_path),
-            "APPTAINERENV_VIRTUAL_ENV": "", **variables}
-        result = subprocess.run(
-            [*before, "apptainer", "exec", base_image, "/runscripts/conda-python-distributed", tmp_path / "show.py"],
-            env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=60)
-        found = shown(result.stdout)
-        return (found[0] if found else None), result.stderr
-
-    return run
+    """The run script in the image."""
+    return Ranks(base_image, tmp_path)
 
 
 def slurm(rank=0, local=0, local_size=2, job=100, step=0, nodes="nid[1-2]", size=4):
@@ -440,46 +518,46 @@ ALL = "gpu rocm\ngpu_visibility all"
 OWN = "gpu cuda\ngpu_visibility local_rank"
 
 
-@pytest.mark.parametrize(
-    ("data", "variables", "expected"),
-    [
-        ("gpu rocm", {}, {"ROCR": "1"}),
-        # Slurm has given the job these
-        ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "4,5,6,7"}, {"ROCR": "5"}),
-        # and here it has given them to the task, or an entry point of the image has chosen
-        ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "6"}, {"ROCR": "6"}),
-        ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "2,3", "SLURM_GPUS_PER_TASK": "2"}, {"ROCR": "2,3"}),
-        (ALL, {"ROCR_VISIBLE_DEVICES": "6"}, {"ROCR": "6"}),
-        (ALL, {"SLURM_GPUS_PER_TASK": "1"}, {}),
-        (ALL, {"SLURM_GPU_BIND": "closest", "LOCAL_RANK": "1"}, {}),
-        (ALL, {"SLURM_GPU_BIND": "none"}, {"LOCAL_RANK": "1"}),
-        ("gpu rocm", {"EBSIF_GPU_VISIBILITY": "all"}, {"LOCAL_RANK": "1"}),
-        (ALL, {}, {"LOCAL_RANK": "1"}),
-        (ALL, {"ROCR_VISIBLE_DEVICES": "4,5"}, {"ROCR": "4,5", "LOCAL_RANK": "1"}),
-        (ALL, {"EBSIF_GPU_VISIBILITY": "local_rank"}, {"ROCR": "1"}),
-        # HIP counts the devices that ROCR leaves
-        ("gpu rocm", {"HIP_VISIBLE_DEVICES": "2,3"}, {"HIP": "3"}),
-        ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "1,0"}, {"ROCR": "4,5", "HIP": "0"}),
-        ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "5", "HIP_VISIBLE_DEVICES": "5"}, {"ROCR": "5", "HIP": "0"}),
-        (ALL, {"ROCR_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "4,5"},
-         {"ROCR": "4,5", "HIP": "0,1", "LOCAL_RANK": "1"}),
-        ("gpu cuda", {}, {"LOCAL_RANK": "1"}),
-        ("gpu cuda", {"CUDA_VISIBLE_DEVICES": "3"}, {"CUDA": "3"}),
-        (OWN, {}, {"CUDA": "1"}),
-        ("", {}, {"LOCAL_RANK": "1"}),
-    ],
-)
-def test_each_rank_sees_its_gpu(rank, data, variables, expected):
+SEEN = [
+    ("gpu rocm", {}, {"ROCR": "1"}),
+    # Slurm has given the job these
+    ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "4,5,6,7"}, {"ROCR": "5"}),
+    # and here it has given them to the task, or an entry point of the image has chosen
+    ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "6"}, {"ROCR": "6"}),
+    ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "2,3", "SLURM_GPUS_PER_TASK": "2"}, {"ROCR": "2,3"}),
+    (ALL, {"ROCR_VISIBLE_DEVICES": "6"}, {"ROCR": "6"}),
+    (ALL, {"SLURM_GPUS_PER_TASK": "1"}, {}),
+    (ALL, {"SLURM_GPU_BIND": "closest", "LOCAL_RANK": "1"}, {}),
+    (ALL, {"SLURM_GPU_BIND": "none"}, {"LOCAL_RANK": "1"}),
+    ("gpu rocm", {"EBSIF_GPU_VISIBILITY": "all"}, {"LOCAL_RANK": "1"}),
+    (ALL, {}, {"LOCAL_RANK": "1"}),
+    (ALL, {"ROCR_VISIBLE_DEVICES": "4,5"}, {"ROCR": "4,5", "LOCAL_RANK": "1"}),
+    (ALL, {"EBSIF_GPU_VISIBILITY": "local_rank"}, {"ROCR": "1"}),
+    # HIP counts the devices that ROCR leaves
+    ("gpu rocm", {"HIP_VISIBLE_DEVICES": "2,3"}, {"HIP": "3"}),
+    ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "1,0"}, {"ROCR": "4,5", "HIP": "0"}),
+    ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "5", "HIP_VISIBLE_DEVICES": "5"}, {"ROCR": "5", "HIP": "0"}),
+    (ALL, {"ROCR_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "4,5"},
+     {"ROCR": "4,5", "HIP": "0,1", "LOCAL_RANK": "1"}),
+    ("gpu cuda", {}, {"LOCAL_RANK": "1"}),
+    ("gpu cuda", {"CUDA_VISIBLE_DEVICES": "3"}, {"CUDA": "3"}),
+    (OWN, {}, {"CUDA": "1"}),
+    ("", {}, {"LOCAL_RANK": "1"}),
+]
+
+
+def test_each_rank_sees_its_gpu(rank):
     """
     lumi B12, L-04, S002-61, S004-18 (in part): the GPU follows from the local rank, unless the scheduler restricted it.
 
     LOCAL_RANK is set only where it's an index among the GPUs that the rank sees.
     """
-    found, errors = rank(data, **slurm(rank=1, local=1), **variables)
-    assert found, errors
     names = {"LOCAL_RANK": "LOCAL_RANK", **{kind: f"{kind}_VISIBLE_DEVICES" for kind in ("ROCR", "HIP", "CUDA")}}
-    assert {kind: found[name] for kind, name in names.items() if name in found} == expected
-    assert found["LOCAL_WORLD_SIZE"] == "2"
+    ranks = rank.each([(data, {**slurm(rank=1, local=1), **variables}) for data, variables, _ in SEEN])
+    for case, (found, errors) in zip(SEEN, ranks):
+        assert found, (case, errors)
+        assert {kind: found[name] for kind, name in names.items() if name in found} == case[-1], case
+        assert found["LOCAL_WORLD_SIZE"] == "2", case
 
 
 def test_a_device_that_is_hidden_is_named(rank):
@@ -491,13 +569,12 @@ def test_a_device_that_is_hidden_is_named(rank):
 
 def test_one_rank_on_a_node_sees_all_gpus(rank):
     """S002-61: torchrun on the node needs all of them, and so does a program with one process; its ranks choose."""
-    found, _ = rank("gpu rocm", **slurm(local_size=1, size=2))
+    (found, _), (started, _) = rank.each([("gpu rocm", slurm(local_size=1, size=2)), ("gpu rocm", UNDER_TORCHRUN)])
     assert "ROCR_VISIBLE_DEVICES" not in found
     assert found["LOCAL_RANK"] == "0"
     assert (found["PET_NNODES"], found["PET_NODE_RANK"]) == ("2", "0")
-    found, _ = rank("gpu rocm", **UNDER_TORCHRUN)
-    assert "ROCR_VISIBLE_DEVICES" not in found
-    assert found["LOCAL_RANK"] == "1"
+    assert "ROCR_VISIBLE_DEVICES" not in started
+    assert started["LOCAL_RANK"] == "1"
 
 
 def test_the_gpu_state_is_shown_once_per_node(rank, tmp_path):
@@ -518,9 +595,12 @@ def test_the_gpu_state_is_shown_once_per_node(rank, tmp_path):
 
 def test_the_cache_of_miopen_is_of_job_and_step(rank, tmp_path):
     """S002-58, S002-59, S002-66: on the node, made before any rank needs it, whichever comes first; none shared."""
+    steps = ((100, 0, 1), (100, 0, 0), (100, 1, 0), (101, 0, 0))
+    *ranks, (cpu, _), (mine, _) = rank.each([
+        *(("gpu rocm", slurm(rank=local, local=local, job=job, step=step)) for job, step, local in steps),
+        ("", slurm()), ("gpu rocm", {"MIOPEN_USER_DB_PATH": "/mine", **slurm()})])
     places = set()
-    for job, step, local in ((100, 0, 1), (100, 0, 0), (100, 1, 0), (101, 0, 0)):
-        found, errors = rank("gpu rocm", **slurm(rank=local, local=local, job=job, step=step))
+    for found, errors in ranks:
         assert found, errors
         # the second local rank, alone: it has not waited for the first
         assert found["cache"]
@@ -530,8 +610,8 @@ def test_the_cache_of_miopen_is_of_job_and_step(rank, tmp_path):
         assert found["MIOPEN_CUSTOM_CACHE_DIR"] == str(place)
         places.add(place)
     assert len(places) == 3
-    assert "MIOPEN_USER_DB_PATH" not in rank("", **slurm())[0]
-    assert rank("gpu rocm", MIOPEN_USER_DB_PATH="/mine", **slurm())[0]["MIOPEN_USER_DB_PATH"] == "/mine"
+    assert "MIOPEN_USER_DB_PATH" not in cpu
+    assert mine["MIOPEN_USER_DB_PATH"] == "/mine"
 
 
 def test_a_cache_of_somebody_else_is_not_used(rank, tmp_path):
@@ -568,15 +648,15 @@ def test_the_network_of_a_run(rank):
 
 def test_the_port_follows_from_job_and_step(rank):
     """S002-63: other jobs and other steps have other ports, outside the range that Linux gives to connections."""
-    ports = {}
-    for job, step in ((100, 0), (100, 1), (100, 15), (101, 0), (102, 15), (1522, 0)):
-        ports[job, step] = int(rank("", **slurm(rank=1, local=1, job=job, step=step))[0]["MASTER_PORT"])
-    assert len(set(ports.values())) == len(ports)
-    assert all(10000 <= port < 32768 for port in ports.values())
-    found, _ = rank("", MASTER_PORT="12345", MASTER_ADDR="here", **slurm())
-    assert (found["MASTER_ADDR"], found["MASTER_PORT"]) == ("here", "12345")
-    found, errors = rank("", MASTER_PORT="70000", **slurm())
-    assert found is None
+    steps = ((100, 0), (100, 1), (100, 15), (101, 0), (102, 15), (1522, 0))
+    *ranks, (mine, _), (wrong, errors) = rank.each([
+        *(("", slurm(rank=1, local=1, job=job, step=step)) for job, step in steps),
+        ("", {"MASTER_PORT": "12345", "MASTER_ADDR": "here", **slurm()}), ("", {"MASTER_PORT": "70000", **slurm()})])
+    ports = [int(found["MASTER_PORT"]) for found, _ in ranks]
+    assert len(set(ports)) == len(steps)
+    assert all(10000 <= port < 32768 for port in ports)
+    assert (mine["MASTER_ADDR"], mine["MASTER_PORT"]) == ("here", "12345")
+    assert wrong is None
     assert "MASTER_PORT is '70000', which is no port" in errors
 
 
@@ -601,40 +681,40 @@ def test_a_port_in_use_is_not_taken_over(rank):
     assert f"port {port}, the one of job 100, step 0, is in use on this node: set MASTER_PORT" in errors
 
 
-@pytest.mark.parametrize(
-    ("variables", "expected"),
-    [
-        ({"PALS_RANKID": "3", "PMI_SIZE": "8", "PALS_LOCAL_RANKID": "1", "PALS_LOCAL_SIZE": "8"}, ("3", "8", "1", "8")),
-        ({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}, ("1", "2", "1", "2")),
-        ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
-          "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, ("0", "2", "0", "2")),
-        # torchrun under srun: the inner one counts
-        (UNDER_TORCHRUN, ("5", "8", "1", "4")),
-        ({}, ("0", "1", "0", "1")),
-    ],
-)
-def test_the_rank_of_every_launcher(rank, variables, expected):
+LAUNCHERS = [
+    ({"PALS_RANKID": "3", "PMI_SIZE": "8", "PALS_LOCAL_RANKID": "1", "PALS_LOCAL_SIZE": "8"}, ("3", "8", "1", "8")),
+    ({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}, ("1", "2", "1", "2")),
+    ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+      "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, ("0", "2", "0", "2")),
+    # torchrun under srun: the inner one counts
+    (UNDER_TORCHRUN, ("5", "8", "1", "4")),
+    ({}, ("0", "1", "0", "1")),
+]
+
+
+def test_the_rank_of_every_launcher(rank):
     """S002-64, S004-01: Slurm, PALS, PMI, Open MPI, torchrun, nobody: rank, size, local rank, local size."""
-    found, errors = rank("", **variables)
-    assert found, errors
-    assert tuple(found[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")) == expected
+    for case, (found, errors) in zip(LAUNCHERS, rank.each([("", variables) for variables, _ in LAUNCHERS])):
+        assert found, (case, errors)
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+        assert tuple(found[name] for name in names) == case[-1], case
 
 
-@pytest.mark.parametrize(
-    ("variables", "expected"),
-    [
-        ({"SLURM_LOCALID": ""}, "started by Slurm, but SLURM_LOCALID says no local rank"),
-        ({"SLURM_LOCALID": "x[$(id)]"}, "started by Slurm, but SLURM_LOCALID says no local rank"),
-        ({"SLURM_STEP_TASKS_PER_NODE": ""}, "says no local size"),
-        ({"SLURM_PROCID": "4"}, "what Slurm says can't be: rank 4 of 4"),
-        ({"SLURM_STEP_NODELIST": ""}, "the list of nodes is empty"),
-    ],
-)
-def test_what_a_launcher_leaves_out_is_named(rank, variables, expected):
+LEFT_OUT = [
+    ({"SLURM_LOCALID": ""}, "started by Slurm, but SLURM_LOCALID says no local rank"),
+    ({"SLURM_LOCALID": "x[$(id)]"}, "started by Slurm, but SLURM_LOCALID says no local rank"),
+    ({"SLURM_STEP_TASKS_PER_NODE": ""}, "says no local size"),
+    ({"SLURM_PROCID": "4"}, "what Slurm says can't be: rank 4 of 4"),
+    ({"SLURM_STEP_NODELIST": ""}, "the list of nodes is empty"),
+]
+
+
+def test_what_a_launcher_leaves_out_is_named(rank):
     """S002-65: a variable that is missing or wrong stops the rank; nothing is guessed."""
-    found, errors = rank("", **{**slurm(), **variables})
-    assert found is None
-    assert expected in errors
+    ranks = rank.each([("", {**slurm(), **variables}) for variables, _ in LEFT_OUT])
+    for (variables, expected), (found, errors) in zip(LEFT_OUT, ranks):
+        assert found is None, variables
+        assert expected in errors, variables
 
 
 def test_outside_a_container(training):
@@ -655,9 +735,11 @@ def test_the_network_variables_of_a_module(tool, tmp_path, base_image):
     library = site.prefix / "libmpi_gtl_cuda.so"
     library.touch()
     easyconfig = site.easyconfig(
-        "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\ngpu = 'cuda'\nscheduler = 'pbs'\n"
+        f"sources = ['example.sif']\nimage = 'central'\nimage_dirs = ['{site.sources}']\n"
+        "init = 'conda-injected'\nconda_env = 'pytorch'\ngpu = 'cuda'\nscheduler = 'pbs'\n"
         f"gpu_mpi_library = '{library}'\n"
         "network_env = {'NCCL_NET': 'AWS Libfabric', 'NCCL_DEBUG': 'WARN', 'CUDA_VISIBLE_DEVICES': None}\n")
+    easyconfig.write_text(easyconfig.read_text().replace("ContainerVenv", "ContainerInstall"))
     site.eb(easyconfig)
     names = "NCCL_NET NCCL_DEBUG MPICH_GPU_SUPPORT_ENABLED APPTAINERENV_LD_PRELOAD"
     script = f"export NCCL_DEBUG=INFO\nmodule load Example\nprintenv {names}\nmodule unload Example\nprintenv {names}"
@@ -684,27 +766,23 @@ def test_nothing_of_a_gpu_where_there_is_none(installed_once):
 # --- installing on a compute node
 
 
-def heavy(site, wheels):
-    """An easyconfig with a heavy stage."""
+@pytest.fixture
+def heavy(site):
+    """An easyconfig with a heavy stage, which leaves a trace."""
     return site.easyconfig(
         "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\n"
-        "requirements = [{'requirements': ['greeting'], 'heavy': True}]\n")
+        "requirements = [{'post': ['mkdir /user-software/was-here'], 'heavy': True}]\n")
 
 
-def settings_of(wheels):
-    """Variables that make pip take the tiny wheels."""
-    return {"EBSIF_INSTALL_BIND": str(wheels), "PIP_FIND_LINKS": str(wheels), "PIP_NO_INDEX": "1"}
-
-
-def test_a_heavy_stage_is_not_for_a_login_node(site, cluster, wheels):
+def test_a_heavy_stage_is_not_for_a_login_node(site, cluster, heavy):
     """S003-02: where jobs can be submitted, eb outside a job stops before anything is done, and says how to go on."""
-    easyconfig = heavy(site, wheels)
-    result = site.eb(easyconfig, check=False, **settings_of(wheels), **cluster.environment)
+    result = site.eb(heavy, check=False, **cluster.environment)
     assert result.returncode != 0
     assert "is heavy, and this is no batch job" in result.stdout + result.stderr
     assert "ebsif job --install" in result.stdout + result.stderr
     assert not list(site.prefix.glob("eb/software/Example/1.0/*"))
-    site.eb(easyconfig, EBSIF_HEAVY_HERE="1", **settings_of(wheels), **cluster.environment)
+    # as far as the step that has refused
+    site.eb(heavy, "--stop=prepare", EBSIF_HEAVY_HERE="1", **cluster.environment)
 
 
 def wait_for_jobs(site, cluster):
@@ -713,21 +791,19 @@ def wait_for_jobs(site, cluster):
               **cluster.environment)
 
 
-def test_one_command_installs_on_a_compute_node(site, cluster, wheels):
+def test_one_command_installs_on_a_compute_node(site, cluster, heavy):
     """S004-17, S003-02, S003-11: `ebsif job --install --submit`, the site's modules loaded in the job."""
-    easyconfig = heavy(site, wheels)
-    command = ["ebsif", "job", "--install", easyconfig, "--submit", "--", *site.eb_options]
-    result = site.run(command, **settings_of(wheels), **cluster.environment)
+    command = ["ebsif", "job", "--install", heavy, "--submit", "--", *site.eb_options]
+    result = site.run(command, **cluster.environment)
     assert "Submitted batch job" in result.stdout
     wait_for_jobs(site, cluster)
     output = "".join(path.read_text() for path in site.work.glob("install-*.out"))
     assert (site.prefix / "eb/modules/all/Example/1.0.lua").is_file(), output
 
 
-def test_eb_job_installs_on_a_compute_node(site, cluster, wheels):
+def test_eb_job_installs_on_a_compute_node(site, cluster, heavy):
     """S004-17: EasyBuild's own `eb --job` with its backend for Slurm."""
-    easyconfig = heavy(site, wheels)
-    site.eb(easyconfig, "--job", "--job-backend=Slurm", "--job-cores=1", **settings_of(wheels), **cluster.environment)
+    site.eb(heavy, "--job", "--job-backend=Slurm", "--job-cores=1", **cluster.environment)
     wait_for_jobs(site, cluster)
     output = "".join(path.read_text() for path in site.prefix.rglob("*.out"))
     assert (site.prefix / "eb/modules/all/Example/1.0.lua").is_file(), output
