@@ -293,13 +293,14 @@ def test_every_name_of_lumi_is_read_back():
                 assert one.fields[name].lstrip("-") == value
 
 
-def test_what_an_image_can_use_of_the_network(ebsif, base_image, tmp_path):
+def test_what_an_image_can_use_of_the_network(ebsif, small_image, tmp_path):
     """S001-14: libfabric, ABI of MPI and plugin of a real image that was not made for the site."""
     files = ("/opt/mpi/lib/libmpi.so.40", "/usr/lib/x86_64-linux-gnu/libfabric.so.1", "/opt/plugin/librccl-net.so")
     root = tmp_path / "root"
     root.mkdir()
-    copy = "tar -C / -c bin lib lib64 usr etc/os-release | tar -C /mnt -x --no-same-owner"
-    command = ["apptainer", "--silent", "exec", "--no-home", "--bind", f"{root}:/mnt", base_image, "sh", "-c", copy]
+    copy = "cp -a /bin /mnt"
+    command = ["apptainer", "--silent", "exec", "--no-home", "--bind", f"{root}:/mnt", small_image("busybox"), "sh",
+               "-c", copy]
     subprocess.run(command, check=True, timeout=300)
     for name in files:
         path = root / name.lstrip("/")

@@ -14,74 +14,138 @@ from parts import TOOLS, Installed, wheel_settings
 from support import Site, make_wheel
 
 TEXT = Installed.TEXT
+# without user software
+PLAIN = "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\n"
+
+
+class Several:
+    """Modules for the questions to each modules tool, all installed by one eb; `more` is for one tool only."""
+
+    def __init__(self, site, image, more):
+        self.site = site
+        self.folder = site.prefix / "for-tests"
+        (site.sources / "example.sif").symlink_to(image)
+        for name in ("one", "two", "other root/two", "central", "scratch", "a b", "wheels"):
+            (self.folder / name).mkdir(parents=True)
+        self.wheels = self.folder / "wheels"
+        make_wheel(self.wheels, "central")
+        make_wheel(self.wheels, "byhand")
+        for folder in ("two", "central"):
+            (self.folder / folder / "example.sif").symlink_to(image)
+        self.binds = self.folder / "binds"
+        self.binds.write_text(f"# of this site\n\n{self.folder}/scratch:/mnt\n? /does/not/exist:/x\n")
+        (site.prefix / "image.def").write_text("Bootstrap: docker\n")
+        # it makes Python ready as the images of cotainr do
+        activate = self.folder / "92-conda.sh"
+        activate.write_text("export CONDA_PREFIX=/opt/miniconda3/envs/pytorch\nexport PATH=$CONDA_PREFIX/bin:$PATH\n")
+        activate.chmod(0o755)
+        stay = f"image = 'central'\nimage_dirs = ['{site.sources}']\n"
+        stages = [{"requirements": ["central"], "env": {"CC": "tcc", "MAX_JOBS": "4"}, "verify": ['test "$CC" = tcc']}]
+        plain = [
+            site.easyconfig(
+                f"{PLAIN}image = 'central'\nimage_root = '{self.folder}'\nimage_root_variable = 'SITE_IMAGES'\n"
+                "image_dirs = ['one', 'two', '/does/not/exist']\n", name="Central"),
+            site.easyconfig(f"{PLAIN}{stay}bind_file = '{self.binds}'\n", name="Bound"),
+            site.easyconfig(f"{PLAIN}{stay}conflicts = ['site-bindings']\n"),
+            site.easyconfig(f"{PLAIN}{stay}container_env = {{'ONE': '1'}}\n", version="2.0"),
+            site.easyconfig(f"{PLAIN}{stay}definition_files = ['image.def']\n", name="Other"),
+        ]
+        venv = [
+            site.easyconfig(
+                f"{TEXT}wrappers = ['python']\nrequirements = {stages!r}\n"
+                f"optional_binds = ['{self.folder}/a b:/mnt']\n"
+                "container_env = {'QUOTED': \"it's $HOME\", 'NCCL_NET': 'AWS Libfabric'}\n", name="Own"),
+            # defects B14
+            site.easyconfig(
+                f"{TEXT}{stay}warnings = ['100% of %%(nosuch)s, not %%(name)s']\nsupport_level = 'beta, best effort'\n"
+                "wrappers = ['python']\n".replace("conda-injected", "conda-manual"), name="Manual"),
+        ]
+        if more:
+            plain += [
+                site.easyconfig("sources = ['example.sif']\ninit = 'none'\nwrappers = ['git']\n", name="None"),
+                site.easyconfig(f"{PLAIN}image_dirs = ['{self.folder}/central']\n", name="Copied"),
+            ]
+            venv.append(site.easyconfig(
+                f"sources = ['example.sif']\n{stay}binds = ['{activate}:/.singularity.d/env/92-conda.sh']\n"
+                "venv_name = 'mine'\nwrappers = ['python']\n", name="Itself"))
+        for path in plain:
+            path.write_text(path.read_text().replace("ContainerVenv", "ContainerInstall"))
+        site.eb(*plain, *venv, **wheel_settings(self.wheels))
+        lua = site.tool.syntax == "Lua"
+        (site.modules / "site-bindings").mkdir()
+        (site.modules / "site-bindings" / ("1.0.lua" if lua else "1.0")).write_text(
+            'setenv("SITE_BINDINGS", "1")\n' if lua else "#%Module\nsetenv SITE_BINDINGS 1\n")
+
+    def root(self, name):
+        """The installation directory of a module."""
+        return self.site.prefix / "eb/software" / name / "1.0"
+
+
+@pytest.fixture(scope="session")
+def sites(prefix, base_image):
+    """A function that installs the modules for a modules tool and syntax, once."""
+    # EasyBuild writes the installation directory into Tcl modules as it is: no blanks there
+    return functools.cache(lambda tool: Several(
+        Site(prefix / f"several-{tool}", TOOLS[tool](), Path(sys.prefix)), base_image, tool == "Lmod-Lua"))
 
 
 @pytest.fixture(params=TOOLS)
-def tool_site(request, tmp_path, base_image):
-    """A site of its own for each modules tool and syntax."""
-    # EasyBuild writes the installation directory into Tcl modules as it is: no blanks there
-    site = Site(tmp_path / "site", TOOLS[request.param](), Path(sys.prefix))
-    (site.sources / "example.sif").symlink_to(base_image)
-    return site
+def several(request, sites):
+    """The modules, for each modules tool and syntax."""
+    return sites(request.param)
 
 
-def test_the_image_of_the_site(tool_site, base_image, tmp_path):
+@pytest.fixture
+def several_once(sites):
+    """The modules, for Lmod and Lua: for what does not depend on the modules tool."""
+    return sites("Lmod-Lua")
+
+
+def test_the_image_of_the_site(several, base_image):
     """S002-17 (in part): image = 'central': no copy; the first directory that has it; a variable of the site's."""
-    for name in ("one", "two", "other root/two"):
-        (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "two" / "example.sif").symlink_to(base_image)
-    text = f"image = 'central'\nimage_root = '{tmp_path}'\nimage_root_variable = 'SITE_IMAGES'\n"
-    tool_site.eb(tool_site.easyconfig(TEXT + text + "image_dirs = ['one', 'two', '/does/not/exist']\n"))
-    root = tool_site.prefix / "eb/software/Example/1.0"
+    folder = several.folder
+    root = several.root("Central")
     assert not list(root.glob("*.sif"))
     assert json.loads((root / "share/ebsif/lock.json").read_text())["image"]["sha256"]
-    script = "module load Example/1.0 && echo $SIF && singularity exec $SIF true"
-    assert tool_site.bash(script).stdout.strip() == f"{tmp_path}/two/example.sif"
+    script = 'module load Central/1.0 && echo "$SIF" && singularity exec "$SIF" true'
+    assert several.site.bash(script).stdout.strip() == f"{folder}/two/example.sif"
 
-    (tmp_path / "other root/two/example.sif").symlink_to(base_image)
-    script = 'module load Example/1.0 && echo "$SIF" && singularity exec "$SIF" true'
-    output = tool_site.bash(script, SITE_IMAGES=f"{tmp_path}/other root").stdout
-    assert output.strip() == f"{tmp_path}/other root/two/example.sif"
-    result = tool_site.bash("module load Example/1.0; echo status $?", check=False, SITE_IMAGES="/nowhere")
+    (folder / "other root/two/example.sif").symlink_to(base_image)
+    output = several.site.bash(script, SITE_IMAGES=f"{folder}/other root").stdout
+    assert output.strip() == f"{folder}/other root/two/example.sif"
+    result = several.site.bash("module load Central/1.0; echo status $?", check=False, SITE_IMAGES="/nowhere")
     assert "The image of this container is gone" in " ".join(result.stderr.split())
 
 
-def test_binds_that_the_site_keeps_in_one_file(tool_site, tmp_path):
+def test_binds_that_the_site_keeps_in_one_file(several):
     """S002-14: the binds of all modules are in one file: editing it changes every module at its next load."""
+    bash, folder, file = several.site.bash, several.folder, several.binds
     for name in ("scratch", "a b"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "file").write_text(name)
-    file = tmp_path / "binds"
-    file.write_text(f"# of this site\n\n{tmp_path}/scratch:/mnt\n? /does/not/exist:/x\n")
-    tool_site.eb(tool_site.easyconfig(TEXT + f"bind_file = '{file}'\n"))
-    assert tool_site.bash("module load Example/1.0 && singularity exec $SIF cat /mnt/file").stdout == "scratch"
-    file.write_text(f"? {tmp_path}/a b:/mnt\n")
-    assert tool_site.bash("module load Example/1.0 && singularity exec $SIF cat /mnt/file").stdout == "a b"
-    file.write_text(f"{tmp_path}/gone:/mnt\n")
-    result = tool_site.bash("module load Example/1.0", check=False)
-    assert f"This container needs {tmp_path}/gone" in " ".join(result.stderr.split())
+        (folder / name / "file").write_text(name)
+    assert bash("module load Bound/1.0 && singularity exec $SIF cat /mnt/file").stdout == "scratch"
+    file.write_text(f"? {folder}/a b:/mnt\n")
+    assert bash("module load Bound/1.0 && singularity exec $SIF cat /mnt/file").stdout == "a b"
+    file.write_text(f"{folder}/gone:/mnt\n")
+    result = bash("module load Bound/1.0", check=False)
+    assert f"This container needs {folder}/gone" in " ".join(result.stderr.split())
     file.unlink()
     file.mkdir()  # defects C7
-    assert "can't be read" in " ".join(tool_site.bash("module load Example/1.0", check=False).stderr.split())
+    assert "can't be read" in " ".join(bash("module load Bound/1.0", check=False).stderr.split())
     file.rmdir()
-    assert "can't be read" in " ".join(tool_site.bash("module load Example/1.0", check=False).stderr.split())
+    assert "can't be read" in " ".join(bash("module load Bound/1.0", check=False).stderr.split())
 
 
-def test_a_place_of_ones_own(tool_site, tmp_path):
+def test_a_place_of_ones_own(several, tmp_path):
     """EBSIF_USER_SOFTWARE: one installation for many users, each with additions of their own, by the same commands."""
-    wheels = tmp_path / "wheels"
-    wheels.mkdir()
-    make_wheel(wheels, "central")
-    make_wheel(wheels, "byhand")
-    tool_site.eb(tool_site.easyconfig(TEXT + "requirements = ['central']\n"), **wheel_settings(wheels))
+    bash, wheels = several.site.bash, several.wheels
     place = tmp_path / "my place"
     place.mkdir()
-    squashfs = tool_site.prefix / "eb/software/Example/1.0/user-software.squashfs"
+    squashfs = several.root("Own") / "user-software.squashfs"
     content = squashfs.read_bytes()
-    reload = "module unload Example; module load Example/1.0"
-    output = tool_site.bash(f"""
+    reload = "module unload Own; module load Own/1.0"
+    output = bash(f"""
         set -e
-        module load Example/1.0
+        module load Own/1.0
         singularity exec "$SIF" python -c 'import central; print(1)'
         unmake-squashfs
         {reload}
@@ -98,87 +162,64 @@ def test_a_place_of_ones_own(tool_site, tmp_path):
     assert not (squashfs.parent / "user-software").exists()
     # what can't be used is said (defects C2, use D10)
     for value, said in (("my place", "is no full path"), ("/a, b", "can't be bound"), ("/a/b", "is no directory")):
-        result = tool_site.bash("module load Example/1.0; echo ${SIF:+loaded}", check=False, EBSIF_USER_SOFTWARE=value)
+        result = bash("module load Own/1.0; echo ${SIF:+loaded}", check=False, EBSIF_USER_SOFTWARE=value)
         assert f"EBSIF_USER_SOFTWARE={value} {said}" in " ".join(result.stderr.split())
         assert result.stdout == ("loaded\n" if value == "/a/b" else "\n")
     # without the variable it is what everybody has
-    result = tool_site.bash("module load Example/1.0; singularity exec \"$SIF\" python -c 'import byhand'", check=False)
+    result = bash("module load Own/1.0; singularity exec \"$SIF\" python -c 'import byhand'", check=False)
     assert "ModuleNotFoundError" in result.stderr
 
 
-def test_other_modules(tool_site):
+def test_other_modules(several):
     """S001-11, S002-08: not beside the site's binding modules and other containers; a swap leaves nothing behind."""
-    tool_site.eb(
-        tool_site.easyconfig(TEXT + "conflicts = ['site-bindings']\n"),
-        tool_site.easyconfig(TEXT + "container_env = {'ONE': '1'}\n", version="2.0"),
-        tool_site.easyconfig(TEXT, name="Other"),
-    )
-    text = 'setenv("SITE_BINDINGS", "1")\n' if tool_site.tool.syntax == "Lua" else "#%Module\nsetenv SITE_BINDINGS 1\n"
-    suffix = ".lua" if tool_site.tool.syntax == "Lua" else ""
-    (tool_site.modules / "site-bindings").mkdir()
-    (tool_site.modules / "site-bindings" / f"1.0{suffix}").write_text(text)
-    result = tool_site.bash("module load site-bindings/1.0; module load Example/1.0; echo ${SIF-none}", check=False)
+    bash = several.site.bash
+    result = bash("module load site-bindings/1.0; module load Example/1.0; echo ${SIF-none}", check=False)
     assert result.stdout.strip() == "none"
-    result = tool_site.bash("module load Other/1.0; module load Example/1.0; echo $CONTAINERROOT", check=False)
+    result = bash("module load Other/1.0; module load Example/1.0; echo $CONTAINERROOT", check=False)
     assert result.stdout.strip().endswith("/Other/1.0")
     assert "The container module Other/1.0 is loaded" in " ".join(result.stderr.split())
 
     swap = "module load Example/2.0; module swap Example/2.0 Example/1.0; echo $CONTAINERROOT ${APPTAINERENV_ONE-gone}"
-    assert tool_site.bash(swap).stdout.split()[-1] == "gone"
-    assert tool_site.bash(swap).stdout.split()[0].endswith("/Example/1.0")
+    root, one = bash(swap).stdout.split()
+    assert root.endswith("/Example/1.0")
+    assert one == "gone"
 
 
-def test_both_kinds_of_user_software(tool_site):
-    """S002-35: SquashFS file and directory are both there: loading says which one is used."""
-    tool_site.eb(tool_site.easyconfig(TEXT))
-    tool_site.bash("module load Example/1.0 && make-squashfs")
-    result = tool_site.bash("module load Example/1.0; module unload Example")
-    assert " ".join(result.stderr.split()).count("the file is used, changes in the directory are not seen") == 1
-
-
-def test_what_help_says(tool_site):
+def test_what_help_says(several):
     """S002-18, S002-55, S000-12: image, commands, variables, support level; `$WITH_CONDA` in single quotes."""
-    text = TEXT.replace("conda-injected", "conda-manual")
-    text += "warnings = ['100% of %%(nosuch)s, not %%(name)s']\n"  # defects B14
-    tool_site.eb(tool_site.easyconfig(text + "support_level = 'beta, best effort'\nwrappers = ['python']\n"))
-    shown = tool_site.bash("module help Example/1.0 2>&1; module whatis Example/1.0 2>&1").stdout
+    shown = several.site.bash("module help Manual/1.0 2>&1; module whatis Manual/1.0 2>&1").stdout
     for expected in ("example.sif", "start-shell", "Support: beta, best effort", "bash -c '$WITH_CONDA; python",
-                     "Warning: 100% of %(nosuch)s, not %(name)s", "RUNSCRIPTSEXAMPLE",
+                     "Warning: 100% of %(nosuch)s, not %(name)s", "RUNSCRIPTSMANUAL",
                      "These run in the container by themselves: python", "numpy-"):
         assert expected in shown, expected
 
 
-def test_spider_finds_packages(site):
+def test_spider_finds_packages(several_once):
     """`module spider PACKAGE` finds the module through what it contains, and `is-avail`, save and restore work."""
-    site.eb(site.easyconfig(TEXT))
-    shown = site.bash("module spider numpy 2>&1").stdout
-    assert "Example/1.0" in shown
+    shown = several_once.site.bash("module spider numpy 2>&1").stdout
+    assert "Own/1.0" in shown
     assert "numpy" in shown
-    script = "module is-avail Example/1.0 && module load Example/1.0 && module save mine >/dev/null 2>&1; " \
+    script = "module is-avail Own/1.0 && module load Own/1.0 && module save mine >/dev/null 2>&1; " \
         "module purge; module restore mine >/dev/null 2>&1; echo $CONTAINERROOT"
-    assert site.bash(script).stdout.strip().endswith("/Example/1.0")
+    assert several_once.site.bash(script).stdout.strip().endswith("/Own/1.0")
 
 
-def test_definition_files(site):
+def test_definition_files(several_once):
     """S002-12: definition files are in share/docker-defs; without any nothing fails."""
-    (site.prefix / "image.def").write_text("Bootstrap: docker\n")
-    site.eb(site.easyconfig(TEXT + "definition_files = ['image.def']\n"))
-    path = site.prefix / "eb/software/Example/1.0/share/docker-defs/image.def"
+    path = several_once.root("Other") / "share/docker-defs/image.def"
     assert path.read_text() == "Bootstrap: docker\n"
 
 
-def test_the_equivalent_command(site, tmp_path):
+def test_the_equivalent_command(several_once):
     """S002-13, use D12.12: `ebsif command MODULE` prints what does the same without the module, loaded or not."""
-    (tmp_path / "a b").mkdir()
-    text = f"optional_binds = ['{tmp_path}/a b:/mnt']\ncontainer_env = {{'QUOTED': \"it's $HOME\"}}\n"
-    site.eb(site.easyconfig(TEXT + "requirements = [{'post': ['true']}]\n" + text))
-    script = f"export MODULEPATH='{site.modules}'; ebsif command Example/1.0"
+    site = several_once.site
+    script = f"export MODULEPATH='{site.modules}'; ebsif command Own/1.0"
     line = site.bash(script).stdout.strip()
     assert " singularity exec -B " in line
     # not what a person has set; with something in the environment that is no text
     own = {"APPTAINER_BINDPATH": "/srv:/srv", "SINGULARITYENV_QUOTED": "mine", "APPTAINERENV_PREPEND_PATH": "/mine"}
     assert site.bash(script, **own).stdout.strip() == line
-    loaded = "export ODD=$'\\377'; module load Example/1.0; ebsif command Example/1.0"
+    loaded = "export ODD=$'\\377'; module load Own/1.0; ebsif command Own/1.0"
     assert site.bash(loaded, **own).stdout.strip() == line
     code = "import sys, os; print(sys.prefix, os.environ['QUOTED'], os.path.isdir('/mnt'))"
     command = site.bash(f'{line} python -c "{code}"').stdout
@@ -191,61 +232,61 @@ def test_the_equivalent_command(site, tmp_path):
     assert "modules tool" in result.stderr
 
 
-def test_an_image_without_python(site):
+def test_an_image_without_python(several_once):
     """Nothing of Python is wanted (init = none), though the image has one: module, binds and commands are made."""
-    easyconfig = site.easyconfig("sources = ['example.sif']\ninit = 'none'\nwrappers = ['git']\n")
-    easyconfig.write_text(easyconfig.read_text().replace("ContainerVenv", "ContainerInstall"))
-    site.eb(easyconfig)
-    root = site.prefix / "eb/software/Example/1.0"
-    assert {path.name for path in (root / "bin").iterdir()} == {"start-shell", "git"}
-    site.bash("module load Example/1.0 && git --version && start-shell -c 'echo $APPTAINER_NAME'")
+    assert {path.name for path in (several_once.root("None") / "bin").iterdir()} == {"start-shell", "git"}
+    several_once.site.bash("module load None/1.0 && git --version && start-shell -c 'echo $APPTAINER_NAME'")
 
 
-@pytest.mark.parametrize("init", ["conda-injected", "conda-manual"])
-def test_words_of_older_modules_stay_harmless(site, init):
+@pytest.mark.parametrize("name", ["Own", "Manual"])
+def test_words_of_older_modules_stay_harmless(several_once, name):
     """S002-54, S001-04: $WITH_CONDA, $WITH_VENV and $WITH_CONDA_VENV succeed, with nothing left to do for most."""
-    site.eb(site.easyconfig(TEXT.replace("conda-injected", init)))
     script = "set -e; $WITH_CONDA; $WITH_VENV; $WITH_CONDA_VENV; python -c 'import numpy; print(numpy.__version__)'"
-    result = site.bash(f'module load Example/1.0 && singularity exec $SIF bash -c "{script}"'.replace("$W", r"\$W"))
+    result = several_once.site.bash(
+        f'module load {name}/1.0 && singularity exec $SIF bash -c "{script}"'.replace("$W", r"\$W"))
     assert result.stdout[0].isdigit()
 
 
-def test_variables_of_the_site_go_with_the_module(site):
+def test_variables_of_the_site_go_with_the_module(several_once):
     """S004-06: what the module sets for the container is unset again on unload."""
-    site.eb(site.easyconfig(TEXT + "container_env = {'NCCL_NET': 'AWS Libfabric'}\n"))
     show = "singularity exec $SIF printenv NCCL_NET"
-    script = f"module load Example/1.0; {show}; module unload Example; env | grep -c ENV_NCCL"
-    assert site.bash(script, check=False).stdout == "AWS Libfabric\n0\n"
+    script = f"module load Own/1.0; {show}; module unload Own; env | grep -c ENV_NCCL"
+    assert several_once.site.bash(script, check=False).stdout == "AWS Libfabric\n0\n"
 
 
-def test_the_central_image_goes(site, base_image, tmp_path):
+def test_settings_of_the_installation_stay_there(several_once):
+    """S004-07: what a stage needs to build is not needed, and not there, when the module is used."""
+    assert "MAX_JOBS" not in (several_once.site.modules / "Own/1.0.lua").read_text()
+    show = "sh -c 'echo ${MAX_JOBS-none} ${CC-none}'"
+    assert several_once.site.bash(f"module load Own/1.0 && singularity exec $SIF {show}").stdout == "none none\n"
+
+
+def test_the_central_image_goes(several_once):
     """S002-05: the site deletes the central image: a user with a copy of their own is unaffected."""
-    (tmp_path / "central").mkdir()
-    central = tmp_path / "central" / "example.sif"
-    central.symlink_to(base_image)
-    site.eb(site.easyconfig(TEXT + f"image_dirs = ['{tmp_path}/central']\n"))
+    central = several_once.folder / "central/example.sif"
+    link = central.readlink()
     central.unlink()
-    (site.sources / "example.sif").unlink()
-    assert site.bash("module load Example/1.0 && singularity exec $SIF echo fine").stdout == "fine\n"
+    source = several_once.site.sources / "example.sif"
+    source.rename(source.with_suffix(".away"))
+    try:
+        assert several_once.site.bash("module load Copied/1.0 && singularity exec $SIF echo fine").stdout == "fine\n"
+    finally:
+        central.symlink_to(link)
+        source.with_suffix(".away").rename(source)
 
 
-def test_an_image_that_prepares_its_environment_itself(site, tmp_path):
+def test_an_image_that_prepares_its_environment_itself(several_once):
     """S001-09: an image as cotainr builds it, which activates its Conda environment itself, works as any other."""
-    script = tmp_path / "92-conda.sh"
-    script.write_text("export CONDA_PREFIX=/opt/miniconda3/envs/pytorch\nexport PATH=$CONDA_PREFIX/bin:$PATH\n")
-    script.chmod(0o755)
-    text = f"sources = ['example.sif']\nbinds = ['{script}:/.singularity.d/env/92-conda.sh']\nvenv_name = 'mine'\n"
-    site.eb(site.easyconfig(text + "wrappers = ['python']\n"))
     code = "import sys, numpy; print(sys.prefix, numpy.__file__)"
-    output = site.bash(f"module load Example/1.0 && python -c '{code}'").stdout
+    output = several_once.site.bash(f"module load Itself/1.0 && python -c '{code}'").stdout
     assert output.startswith("/user-software/venv/mine /opt/miniconda3/envs/pytorch/")
 
 
-def test_nothing_of_one_site_is_in_another(site):
+def test_nothing_of_one_site_is_in_another(several_once):
     """S001-21: no site is chosen: none of the names and paths of a site is in anything that is made."""
-    site.eb(site.easyconfig(TEXT + "wrappers = ['python']\n"))
-    root = site.prefix / "eb/software/Example/1.0"
-    made = [*root.glob("bin/*"), *root.glob("runscripts/*"), *root.glob("share/*/*"), site.modules / "Example/1.0.lua"]
+    root = several_once.root("Own")
+    made = [*root.glob("bin/*"), *root.glob("runscripts/*"), *root.glob("share/*/*"),
+            several_once.site.modules / "Own/1.0.lua"]
     assert len(made) > 10
     for path in made:
         text = path.read_text(errors="replace").lower()
@@ -268,15 +309,6 @@ def test_either_name_of_the_runtime(site, tmp_path):
     assert site.bash(script, PATH=path).stdout.splitlines()[-1] == "shell"
 
 
-def test_settings_of_the_installation_stay_there(site):
-    """S004-07: what a stage needs to build is not needed, and not there, when the module is used."""
-    stages = [{"env": {"CC": "tcc", "MAX_JOBS": "4"}, "verify": ['test "$CC" = tcc']}]
-    site.eb(site.easyconfig(TEXT + f"requirements = {stages!r}\n"))
-    assert "MAX_JOBS" not in (site.modules / "Example/1.0.lua").read_text()
-    show = "sh -c 'echo ${MAX_JOBS-none} ${CC-none}'"
-    assert site.bash(f"module load Example/1.0 && singularity exec $SIF {show}").stdout == "none none\n"
-
-
 # Variables of the modules tools, and those that EasyBuild sets with statements of its own.
 BOOKKEEPING = ("_Module", "__LMOD_REF_", "__LMOD_Priority_", "LMOD", "LOADED", "_LM", "__MODULES", "MODULE", "EB", "_=")
 LISTS = ("_BINDPATH", "_OVERLAY", "ENV_PREPEND_PATH")
@@ -289,17 +321,20 @@ class Pair:
     TEXT = (
         "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\n"
         "image = 'central'\nimage_dirs = ['{sources}']\n"
-        "container_env = {{'ODD': 'a$b`c', 'PLAIN': '1'}}\nnetwork_env = {{'NET_OF_SITE': 'hsn'}}\n"
+        "container_env = {{'ODD': 'a$b`c', 'PLAIN': '1', 'SHELL_TEXT': {hostile!r}}}\n"
+        "network_env = {{'NET_OF_SITE': 'hsn'}}\n"
         "optional_binds = ['{root}/data:/mnt', '/dev/null:/opt/null', '/does/not/exist:/x']\n"
         "masked_paths = ['/etc/debian_version']\nbinds = ['{root}/needed:/media']\n"
     )
 
     def __init__(self, site, image):
         self.site = site
+        self.canary = site.work / "canary"
+        self.hostile = f"$(touch {self.canary}) `touch {self.canary}` $HOME \\ \" ' {{}} [exit] ; #"
         (site.sources / "example.sif").symlink_to(image)
         for folder in ("data", "needed"):
             (site.prefix / folder).mkdir()
-        text = self.TEXT.format(sources=site.sources, root=site.prefix)
+        text = self.TEXT.format(sources=site.sources, root=site.prefix, hostile=self.hostile)
         easyconfigs = [
             site.easyconfig(text, name="One"), site.easyconfig(text + "one_container = 'replace'\n", name="Two")
         ]
@@ -442,6 +477,14 @@ def test_values_for_a_runtime_that_evaluates_nothing(pair):
     for variable in ("APPTAINER_NO_EVAL", "SINGULARITY_NO_EVAL", "OTHER"):
         show = "module load One/1.0 && singularity exec $SIF printenv ODD"
         assert pair.site.bash(show, **{variable: "1"}).stdout == "a$b`c\n"
+
+
+def test_values_for_the_container_are_not_read_by_a_shell(pair):
+    """What an easyconfig sets in the container arrives as it is: nothing is expanded, no command in it runs."""
+    (pair.site.work / "show.py").write_text("import os\nprint(os.environ['SHELL_TEXT'])\n")
+    output = pair.site.bash("module load One/1.0 && singularity exec $SIF python3 show.py").stdout
+    assert output == pair.hostile + "\n"
+    assert not pair.canary.exists()
 
 
 def test_what_a_person_has_set_is_in_force_in_the_container(pair, tmp_path):

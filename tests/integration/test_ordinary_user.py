@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from parts import TOOLS, Installed
-from support import CHECKOUT, Site
+from support import Site
 
 ORDINARY = "nobody"
 
@@ -25,14 +25,10 @@ def user_site(base_image, wheels):
     shutil.copy(base_image, image)
     venv = prefix / "venv"
     # the account has to reach the virtual environment; the one of the checkout may lie where it can't
-    subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", venv], check=True)
-    # from a copy: building writes into the source, which other tests use
-    source = prefix / "source"
-    source.mkdir()
-    parts = ["setup.cfg", "pyproject.toml", "README.md", "LICENSE", "generator", "easyblocks", "easyconfigs"]
-    subprocess.run(["cp", "-r", *(CHECKOUT / name for name in parts), source], check=True)
-    pip = [sys.executable, "-m", "pip", "--python", venv / "bin" / "python", "install", "--quiet", source]
-    subprocess.run([str(word) for word in pip], check=True, capture_output=True)
+    subprocess.run(["cp", "-a", sys.prefix, venv], check=True)
+    for program in (venv / "bin").iterdir():
+        if program.is_file() and not program.is_symlink():
+            program.write_bytes(program.read_bytes().replace(os.fsencode(sys.prefix), os.fsencode(venv)))
     site = Site(prefix / "site", TOOLS["Lmod-Lua"](), venv, user)
     if user:
         account = pwd.getpwnam(user)
