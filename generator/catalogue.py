@@ -7,13 +7,13 @@ from the families that one extends, then from the site.
 import contextlib
 import os
 import re
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Optional, Union
 
 import yaml
 from ebsif import selection
-from ebsif.document import DocumentError, Loader, Model, load, validate
+from ebsif.document import DocumentError, Loader, Model, Problem, explained, invalid, load
 from ebsif.errors import EbsifError
 from ebsif.site import Binds, GpuKind, GpuVisibility, Images, Line, Site, Value, Variable
 from pydantic import AfterValidator, Field, ValidationError, model_validator
@@ -36,8 +36,30 @@ DEFAULT_VERSION = "EBSIF_VERSION_"
 PLACEHOLDER = re.compile(r"\{([\w-]+)(!dotless)?\}")
 
 
+# A file that adds to the one of the same name in the catalogue that comes next.
+EXTENDS = re.compile(r"^extends:[ \t]*true[ \t]*(?:#.*)?$", re.MULTILINE)
+
+
 class CatalogueError(EbsifError):
     """A container is not in the catalogue, or a record can't be completed; the message says what there is."""
+
+
+class RecordError(CatalogueError):
+    """
+    Something is wrong with a record.
+
+    Parameters
+    ----------
+    container : Container
+        The container of the record.
+    text : str
+        What is wrong.
+    """
+
+    def __init__(self, container, text):
+        """Say where the record is as well."""
+        super().__init__(f"{container.place}: {container.name} {container.version}: {text}")
+        self.text = text
 
 
 def is_component(text):
@@ -161,26 +183,40 @@ class Document(Model):
     """A file of the catalogue."""
 
     name: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
-    families: dict[Line, Family]
+    extends: bool = Field(False, description="whether it adds to the families and containers of the file of the same "
+                                             "name in the catalogue that comes next, instead of taking its place")
+    families: dict[Line, Family] = {}
     containers: list[Record]
 
     @model_validator(mode="after")
-    def check_families(self):
-        """Families that are named exist, and none extends itself."""
-        for name, family in self.families.items():
-            seen = [name]
-            while family.extends:
-                if family.extends in seen:
-                    raise ValueError(f"the family '{name}' extends itself")
-                if family.extends not in self.families:
-                    raise ValueError(f"the family '{seen[-1]}' extends '{family.extends}', which is not there "
-                                     f"(known: {', '.join(self.families)})")
-                seen.append(family.extends)
-                family = self.families[family.extends]
-        for record in self.containers:
-            if record.family not in self.families:
-                raise ValueError(f"unknown family '{record.family}' (known: {', '.join(self.families)})")
+    def check(self):
+        """Families that are named exist, as far as they should be in this file."""
+        if not self.extends:
+            check_families(self, self.families)
         return self
+
+
+def check_families(document, families):
+    """Stop (ValidationError) if families that a file names are not there, or extend themselves."""
+    wrong = []
+    known = f"(known: {', '.join(families) or 'none'})"
+    for name, family in document.families.items():
+        seen = [name]
+        while family.extends:
+            where = ("families", seen[-1], "extends")
+            if family.extends in seen:
+                wrong.append((where, f"the family '{name}' extends itself"))
+                break
+            if family.extends not in families:
+                wrong.append((where, f"the family '{seen[-1]}' extends '{family.extends}', which is not there {known}"))
+                break
+            seen.append(family.extends)
+            family = families[family.extends]
+    for number, record in enumerate(document.containers):
+        if record.family not in families:
+            wrong.append((("containers", number, "family"), f"unknown family '{record.family}' {known}"))
+    if wrong:
+        raise invalid(*wrong)
 
 
 class Container:
@@ -246,8 +282,8 @@ class Container:
         def value(match):
             name, dotless = match.groups()
             if name not in self.fields:
-                raise CatalogueError(f"{self.path}: {self.name} {self.version}: nothing stands for {{{name}}} in "
-                                     f"'{text}' (known: {', '.join(sorted(self.fields))})")
+                raise RecordError(self, f"nothing stands for {{{name}}} in '{text}' (known: "
+                                        f"{', '.join(sorted(self.fields))})")
             return self.fields[name].replace(".", "") if dotless else self.fields[name]
 
         return PLACEHOLDER.sub(value, text)
@@ -261,8 +297,18 @@ class Container:
     def file_name(self):
         """File name of the image (str)."""
         if not self.file:
-            raise CatalogueError(f"{self.path}: {self.name} {self.version}: file is missing, in record and family")
+            raise RecordError(self, "file is missing, in record and family")
         return self.fill(self.file)
+
+    @property
+    def place(self):
+        """File and line of its record (str)."""
+        return f"{self.path}:{self.line_of()}"
+
+    def line_of(self, field=None):
+        """Return the line of a field of its record, or of the record if that does not have it (int, from 1)."""
+        lines = record_lines(self.path, self.path.stat().st_mtime_ns)[self.index]
+        return lines.get(field, lines[None])
 
     @property
     def full_version(self):
@@ -379,7 +425,20 @@ def family_values(document, name):
     return join(base, said(family))
 
 
-def read_file(path, site, problems=None):
+@lru_cache(maxsize=4)
+def record_lines(path, stamp):
+    """
+    Return the lines of the fields of each record of a file (list of dict), and of the record (None).
+
+    The file is read once more only if it has another stamp.
+    """
+    node = yaml.compose(path.read_text(encoding="utf-8"), Loader)
+    records = next(value for key, value in node.value if key.value == "containers")
+    return [{None: record.start_mark.line + 1, **{key.value: key.start_mark.line + 1 for key, _ in record.value}}
+            for record in records.value]
+
+
+def read_file(path, site, *extended, problems=None):
     """
     Return the containers of a file of the catalogue.
 
@@ -389,67 +448,145 @@ def read_file(path, site, problems=None):
         The file.
     site : Site
         Where they are.
-    problems : list of str, optional
+    extended : Path
+        The file that it extends, the one that that extends, and so on.
+    problems : list of Problem, optional
         Takes what is wrong; the records that are right are returned then.
 
     Returns
     -------
     list of Container
-        In the order of the file.
+        In the order of the files; what is extended comes first.
 
     Raises
     ------
     DocumentError
-        If it is not as it should be, and there is no list for what is wrong.
+        If one is not as it should be, and there is no list for what is wrong.
     """
+    families, containers = None, []
+    for place in reversed((path, *extended)):
+        try:
+            document = document_of(place, families)
+            records = list(enumerate(document.containers))
+        except DocumentError as error:
+            if problems is None:
+                raise
+            problems += error.problems
+            document, records = valid_part(place, families)
+            if not records:
+                continue
+        families = document.families
+        values = {name: family_values(document, name) for name in families}
+        containers += [Container(document.name, join(values[record.family], said(record)), site, place, index)
+                       for index, record in records]
+    return containers
+
+
+def document_of(path, families=None):
+    """
+    Return what a file of the catalogue holds.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    families : dict of Family, optional
+        Those of the file that it extends.
+
+    Returns
+    -------
+    Document
+        With these families as well, if it extends that file.
+
+    Raises
+    ------
+    DocumentError
+        If it is not as it should be.
+    """
+    content = load(path)
     try:
-        document = document_of(path)
-        records = list(enumerate(document.containers))
-    except DocumentError as error:
-        if problems is None:
-            raise
-        problems.append(str(error))
-        document, records = valid_part(path)
-        if not records:
-            return []
-    families = {name: family_values(document, name) for name in document.families}
-    return [Container(document.name, join(families[record.family], said(record)), site, path, index)
-            for index, record in records]
-
-
-def document_of(path):
-    """Return what a file of the catalogue holds (Document); raise DocumentError if it is not as it should be."""
-    document = validate(Document, load(path), path)
+        document = joined(content, families)
+    except ValidationError as error:
+        raise explained(error, Document, path) from None
     if document.name != path.stem:
-        raise DocumentError(f"{path}:1: name: '{document.name}' should be the name of the file, {path.stem}")
+        raise DocumentError(Problem(path, 1, f"name: '{document.name}' should be the name of the file, {path.stem}"))
+    if document.extends and families is None:
+        raise DocumentError(Problem(
+            path, 1, f"extends: no other catalogue has a file {path.name} for this site ('extends: true' is a line of "
+            "its own, in a catalogue of your own)"))
     return document
 
 
-def valid_part(path):
+def joined(content, families):
+    """Return the Document of the content of a file, with the families of the file that it extends if it does."""
+    document = Document.model_validate(content)
+    if document.extends and families is not None:
+        document = document.model_copy(update={"families": {**families, **document.families}})
+        check_families(document, document.families)
+    return document
+
+
+def valid_part(path, families=None):
     """Return a Document and its records that are right, with their places: of a file that has wrong ones as well."""
     document, right = None, []
     try:
         content = load(path)
         for index, record in enumerate(content["containers"]):
             with contextlib.suppress(ValidationError):
-                document = Document.model_validate({**content, "containers": [record]})
+                document = joined({**content, "containers": [record]}, families)
                 right.append((index, document.containers[0]))
     except (DocumentError, KeyError, TypeError):
         return None, []
-    return document, right if document and document.name == path.stem else []
+    named = document and document.name == path.stem and not (document.extends and families is None)
+    return document, right if named else []
 
 
-def files(*directories):
+def chains(*directories):
     """
-    Return the files of the catalogue in the directories of a site (list of Path), sorted by name.
+    Return which files of the catalogue are read together, sorted by name.
 
-    Of files of the same name the one in the first directory counts.
+    Parameters
+    ----------
+    directories : Path
+        Those of a site, with ``containers/``.
+
+    Returns
+    -------
+    list of list of Path
+        Of files of the same name the one in the first directory, and while one extends the next one, that as well.
     """
     found = {}
     for directory in directories:
         for path in Path(directory).glob("containers/*.yaml"):
-            found.setdefault(path.name, path)
+            chain = found.setdefault(path.name, [])
+            if not chain or extends(chain[-1]):
+                chain.append(path)
     return [found[name] for name in sorted(found)]
+
+
+def extends(path):
+    """Tell whether a file of the catalogue extends another one."""
+    try:
+        return bool(EXTENDS.search(path.read_text(encoding="utf-8", errors="replace")))
+    except OSError:  # said by who reads it
+        return False
+
+
+def files(*directories):
+    """Return the files of the catalogue in the directories of a site (list of Path); see `chains`."""
+    return [path for chain in chains(*directories) for path in chain]
+
+
+def documents(*directories):
+    """Return what the files in the directories of a site say (list of Document), each with what it extends."""
+    found = []
+    for chain in chains(*directories):
+        families, containers, document = None, [], None
+        for path in reversed(chain):
+            document = document_of(path, families)
+            families, containers = document.families, containers + document.containers
+        found.append(document.model_copy(update={"containers": containers}))
+    return found
 
 
 def read(site: Site, *directories, problems=None):
@@ -462,7 +599,7 @@ def read(site: Site, *directories, problems=None):
         The site.
     directories : Path
         Its directories, with ``containers/``.
-    problems : list of str, optional
+    problems : list of Problem, optional
         As for `read_file`.
 
     Returns
@@ -470,7 +607,8 @@ def read(site: Site, *directories, problems=None):
     list of Container
         Sorted by name; of one name in the order of the file.
     """
-    return [container for path in files(*directories) for container in read_file(path, site, problems)]
+    return [container for chain in chains(*directories)
+            for container in read_file(chain[0], site, *chain[1:], problems=problems)]
 
 
 def twins(containers):
@@ -482,26 +620,6 @@ def twins(containers):
             if other is not container:
                 found[container] = other
     return found
-
-
-class LineNumbers:
-    """Where records are in their files; a file is read for that only when there is something to say of it."""
-
-    def __init__(self):
-        """Nothing is read yet."""
-        self.lines = {}
-
-    def of(self, container):
-        """Return the line of a record (int, from 1)."""
-        if container.path not in self.lines:
-            node = yaml.compose(container.path.read_text(encoding="utf-8"), Loader)
-            records = next(value for key, value in node.value if key.value == "containers")
-            self.lines[container.path] = [record.start_mark.line + 1 for record in records.value]
-        return self.lines[container.path][container.index]
-
-    def place(self, container):
-        """Return file and line of a record (str)."""
-        return f"{container.path}:{self.of(container)}"
 
 
 def find(containers, wanted):

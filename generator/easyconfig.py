@@ -4,7 +4,7 @@ import os
 import re
 import textwrap
 
-from ebsif.catalogue import CatalogueError
+from ebsif.catalogue import CatalogueError, RecordError
 from ebsif.templating import environment
 
 # EasyBuild's line length.
@@ -47,6 +47,8 @@ def parameters(container):
     venv = bool(container.venv)
     images = container.images or site.images
     gpu = container.gpu_kind
+    if container.requirements and not venv:
+        raise RecordError(container, "requirements are installed into a venv: 'venv: true', or no requirements")
     problem = driver_problem(container)
     groups = [
         {"easyblock": "ContainerVenv" if venv else "ContainerInstall"},
@@ -160,6 +162,8 @@ def render(container, header=None):
     from easybuild.easyblocks.generic.containersecrets import REMEDY, ContainerSecrets
 
     groups = parameters(container)
+    if not container.homepage:
+        raise RecordError(container, "homepage is missing, in record and family: EasyBuild wants one")
     secrets = [text for group in groups for text in ContainerSecrets.found(group)]
     if secrets:
         raise CatalogueError(f"{container.module}: a credential is written out ({', '.join(secrets)}). {REMEDY}")

@@ -196,6 +196,30 @@ def read(path):
         raise EasyBuildFailure(f"{path}: {str(error).strip(chr(39))}") from None
 
 
+def check_parameters(easyconfig):
+    """
+    Let the easyblock of an easyconfig (EasyConfig) look at its parameters, as it does before it installs anything.
+
+    Raises
+    ------
+    EasyBuildFailure
+        If it refuses one.
+    """
+    from easybuild.framework.easyconfig.easyconfig import get_easyblock_class
+    from easybuild.tools.build_log import EasyBuildError
+
+    before = tempfile.tempdir
+    with tempfile.TemporaryDirectory() as folder:
+        # an easyblock begins a log, and makes a directory for module files
+        tempfile.tempdir = folder
+        try:
+            get_easyblock_class(easyconfig["easyblock"])(easyconfig, logfile=os.devnull)
+        except EasyBuildError as error:
+            raise EasyBuildFailure(str(error).strip("'\"")) from None
+        finally:
+            tempfile.tempdir = before
+
+
 def source_paths():
     """Return where EasyBuild looks for images (list of str)."""
     from easybuild.tools.config import source_paths

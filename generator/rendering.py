@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ebsif import easyconfig, files
-from ebsif.catalogue import CatalogueError, LineNumbers, twins
+from ebsif.catalogue import CatalogueError, twins
 
 # The first line of a rendered easyconfig says for which site it was.
 RENDERED = re.compile(r"# Rendered by ebsif from the catalogue of the site (\S+):")
@@ -69,17 +69,17 @@ def render_all(containers, output, others):
     list of str
         Why not, each with file and line.
     """
-    lines, later = LineNumbers(), twins(others)
+    later = twins(others)
     same = {**{first: one for one, first in later.items()}, **later}
     done, problems = [], []
     for container in containers:
         try:
             if container in same:
-                raise CatalogueError(f"{container.module} is the module of {lines.place(same[container])} as well: "
+                raise CatalogueError(f"{container.module} is the module of {same[container].place} as well: "
                                      "give one of them a 'label' of its own")
             done += render([container], output)
         except CatalogueError as error:
-            problems.append(f"{lines.place(container)}: {str(error).removeprefix(f'{container.path}: ')}")
+            problems.append(f"{container.place}: {str(error).removeprefix(f'{container.place}: ')}")
     return done, problems
 
 

@@ -22,11 +22,20 @@ class Configuration(Model):
 
 @dataclass(frozen=True)
 class Settings:
-    """Which site, where sites are looked for (the first that has it wins), where easyconfigs are written."""
+    """Which site, where sites are looked for (the first that has it wins), where easyconfigs are written ({site})."""
 
     site_name: Optional[str]
     directories: tuple
-    output: Path
+    place: Path
+
+    @property
+    def output(self):
+        """Where easyconfigs of the site that is settled are written (Path)."""
+        return self.output_of(self.site_name or site.DEFAULT_SITE)
+
+    def output_of(self, name):
+        """Return where easyconfigs of a site are written (Path)."""
+        return Path(str(self.place).replace("{site}", name))
 
     def site(self, name=None):
         """Return the profile of a site (Site), by default of the one that is settled."""
@@ -39,6 +48,18 @@ class Settings:
     def site_names(self):
         """Return the names of all sites (list of str)."""
         return site.names(self.directories)
+
+    @property
+    def own_directories(self):
+        """The catalogues that a person has named (list of Path), which are not those of the project."""
+        return [directory for directory in self.directories if directory != site.SITES]
+
+    def own_site_names(self):
+        """Return the names of the sites that are in the catalogues of one's own, or else of all (list of str)."""
+        if not self.own_directories:
+            return self.site_names()
+        return sorted({path.parent.name for directory in self.own_directories
+                       for pattern in ("*/site.yaml", "*/containers") for path in directory.glob(pattern)})
 
 
 def configuration_path():
@@ -55,7 +76,7 @@ def add_arguments(parser, output=False):
                         help="directory with sites of your own, <site>/site.yaml and <site>/containers/*.yaml")
     if output:
         parser.add_argument("-o", "--output", dest="easyconfigs", metavar="DIRECTORY", type=Path,
-                            help="directory of the easyconfigs (default: easyconfigs)")
+                            help="directory of the easyconfigs; {site} is the name of the site (default: easyconfigs)")
 
 
 def read(options):
@@ -75,10 +96,10 @@ def read(options):
     for directory in directories:
         if not directory.is_dir():
             raise site.SiteError(f"the catalogue {directory} is no directory")
-    output = getattr(options, "easyconfigs", None) or (
+    place = getattr(options, "easyconfigs", None) or (
         beside(path, configured.output) if configured.output else Path("easyconfigs"))
     name = options.site or os.environ.get(site.SITE_VARIABLE) or configured.site
-    return Settings(name, (*directories, site.SITES), output)
+    return Settings(name, (*directories, site.SITES), place)
 
 
 def beside(path, name):

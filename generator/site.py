@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal, Optional
 
-from ebsif.document import DocumentError, Model, load, validate
+from ebsif.document import DocumentError, Model, Problem, invalid, load, validate
 from ebsif.errors import EbsifError
 from pydantic import AfterValidator, Field, model_validator
 
@@ -68,7 +68,21 @@ def is_duration(text):
     return f"{int(days) * 24 + int(hours):02}:{minutes or '00'}:{seconds or '00'}"
 
 
+def is_bind(text):
+    """Return a bind, source[:target[:options]], if the runtime can make it wherever a module is loaded."""
+    fields = re.split(r"(?<!\\):", is_line(text))
+    paths, options = fields[:2], fields[2:]
+    if not all(path.startswith("/") for path in paths):
+        raise ValueError("should be source[:target[:options]], with full paths: it holds wherever the module is loaded")
+    if any(re.search(r"(?<!\\),", path) for path in paths):
+        raise ValueError("a comma begins the next bind: write one bind in a line, and a comma of a path as \\,")
+    if len(options) > 1:
+        raise ValueError("should be source[:target[:options]]: write a colon of a path as \\:")
+    return text
+
+
 Line = Annotated[str, AfterValidator(is_line)]
+Bind = Annotated[str, AfterValidator(is_bind)]
 Comment = Annotated[str, AfterValidator(is_comment)]
 Variable = Annotated[str, AfterValidator(is_variable)]
 Value = Annotated[str, AfterValidator(is_value)]
@@ -94,18 +108,19 @@ class Images(Model):
     @model_validator(mode="after")
     def check_root(self):
         """Relative paths are below something."""
-        relative = [one.path for one in self.directories if not one.path.startswith("/")]
+        relative = [number for number, one in enumerate(self.directories) if not one.path.startswith("/")]
         if relative and not self.root:
-            raise ValueError(f"'{relative[0]}' is no full path, and there is no root")
+            raise invalid(*((("directories", number, "path"), f"'{self.directories[number].path}' is no full path, and "
+                             "there is no root") for number in relative))
         return self
 
 
 class Binds(Model):
     """Bind mounts: source[:target[:options]]."""
 
-    required: list[Line] = Field([], description="must exist where a module is loaded")
-    optional: list[Line] = Field([], description="made only where the source exists")
-    libraries: dict[Line, Literal["if_missing", "if_newer"]] = Field({}, description="libraries of the host")
+    required: list[Bind] = Field([], description="must exist where a module is loaded")
+    optional: list[Bind] = Field([], description="made only where the source exists")
+    libraries: dict[Bind, Literal["if_missing", "if_newer"]] = Field({}, description="libraries of the host")
     file: Optional[Line] = Field(None, description="file with more binds, read when a module is loaded")
 
 
@@ -125,9 +140,9 @@ class Partition(Model):
     def check_masks(self):
         """Masks are for whole nodes, one for each rank."""
         if self.cpu_masks and not self.exclusive:
-            raise ValueError("cpu_masks name CPUs of a whole node, so exclusive should be true")
+            raise invalid((("cpu_masks",), "these name CPUs of a whole node, so exclusive should be true"))
         if self.cpu_masks and len(self.cpu_masks) != self.tasks:
-            raise ValueError(f"there should be one of cpu_masks for each of the {self.tasks} tasks")
+            raise invalid((("cpu_masks",), f"there should be one of cpu_masks for each of the {self.tasks} tasks"))
         return self
 
 
@@ -165,9 +180,12 @@ class Scheduler(Model):
     @model_validator(mode="after")
     def check_partitions(self):
         """Partitions that are named exist."""
-        for name in (self.default_partition, self.install.partition):
-            if name is not None and name not in self.partitions:
-                raise ValueError(f"there is no partition '{name}' (known: {', '.join(self.partitions) or 'none'})")
+        known = ", ".join(self.partitions) or "none"
+        named = {("default_partition",): self.default_partition, ("install", "partition"): self.install.partition}
+        wrong = [(keys, f"there is no partition '{name}' (known: {known})") for keys, name in named.items()
+                 if name is not None and name not in self.partitions]
+        if wrong:
+            raise invalid(*wrong)
         return self
 
     def partition(self, name):
@@ -215,8 +233,9 @@ class Site(Model):
     @model_validator(mode="after")
     def check_gpu(self):
         """Nothing of a GPU where there is none (S003-01)."""
-        if self.gpu == "none" and (self.gpu_visibility or self.gpu_mpi_library):
-            raise ValueError("gpu is none, so there should be no gpu_visibility and no gpu_mpi_library")
+        given = [key for key in ("gpu_visibility", "gpu_mpi_library") if getattr(self, key)]
+        if self.gpu == "none" and given:
+            raise invalid(*(((key,), f"gpu is none, so there should be no {key}") for key in given))
         return self
 
 
@@ -263,5 +282,5 @@ def read(name=None, directories=(SITES,)):
     path = next(path for path in (directory / name / "site.yaml" for directory in directories) if path.is_file())
     site = validate(Site, load(path), path)
     if site.name != name:
-        raise DocumentError(f"{path}:1: name: '{site.name}' should be that of its directory, {name}")
+        raise DocumentError(Problem(path, 1, f"name: '{site.name}' should be that of its directory, {name}"))
     return site

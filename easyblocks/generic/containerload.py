@@ -16,7 +16,7 @@ from easybuild.easyblocks.generic.containerlock import ContainerLock
 from easybuild.easyblocks.generic.containermasks import ContainerMasks
 from easybuild.easyblocks.generic.containermodule import ContainerModule
 from easybuild.easyblocks.generic.containerreplace import ContainerReplace
-from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, bind_source, escape_bind
+from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, bind_problem, bind_source, escape_bind
 from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import convert_name
@@ -164,6 +164,10 @@ class ContainerLoad(ContainerReplace):
         if not isinstance(library_binds, dict) or not all(value in LIBRARY_BINDS for value in library_binds.values()):
             raise EasyBuildError("Easyconfig parameter 'library_binds' should be a dictionary of bind mounts, each "
                                  "with '%s', found: %s", "' or '".join(LIBRARY_BINDS), library_binds)
+        for param in ('binds', 'optional_binds', 'library_binds'):
+            for bind in self.cfg.get_ref(param):
+                if bind_problem(bind):
+                    raise EasyBuildError("Easyconfig parameter '%s': '%s' %s", param, bind, bind_problem(bind))
         root_variable = self.cfg['image_root_variable']
         for param, names in (('container_env', list(self.cfg.get_ref('container_env'))),
                              ('image_root_variable', [root_variable] if root_variable else [])):

@@ -36,9 +36,9 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path):
         ":1: description: is missing",
         ":2: descriptin: unknown key, did you mean 'description'? (known: binds, conflicts,",
         ":3: gpu: 'rocmm' is not known (known: none, rocm or cuda)",
-        ":5: binds.required: input should be a valid list, found '/x'",
+        ":5: binds.required: should be a list, found '/x'",
         ":6: binds.optionl: unknown key, did you mean 'optional'? (known: file, libraries, optional, required)",
-        ":10: scheduler.partitions.a.tasks: input should be a valid integer",
+        ":10: scheduler.partitions.a.tasks: should be an integer",
         ":10: scheduler.partitions.a.cpu_masks.0: string should match pattern '^0x[0-9a-f]+$', found '0xg'",
         ":11: network_env.A-B: can't be the name of an environment variable",
         ":11: network_env.C: should be one line, without blanks at its ends",
@@ -56,8 +56,8 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path):
         ("[a]: 1\n", ":1: a key should be text"),
         ("a: " + "[" * 5000, ""),
         ("a: \x01\n", ""),
-        ("- a\n", ":1: the document: input should be a valid dictionary"),
-        ("", ":1: the document: input should be a valid dictionary"),
+        ("- a\n", ":1: the document: should be a table, found a list"),
+        ("", ":1: the document: should be a table, found nothing"),
     ],
 )
 def test_what_is_no_document(text, expected, tmp_path):

@@ -1,0 +1,327 @@
+"""`ebsif check`: mistakes that are made are found, each with file and line, in every format."""
+
+import json
+import sys
+
+import pytest
+from ebsif import catalogue, checking, cli, easyconfig, rendering, settings, site
+from support import CHECKOUT
+
+SITE = "name: mine\ndescription: a machine of ours\n"
+HEAD = """\
+name: Tool
+families:
+  tool:
+    homepage: https://example.org/
+    file: tool-{version}.sif
+    suffix: -{date}
+    init: image
+containers:
+  - family: tool
+    version: 1.0
+    date: 20250101
+"""
+FILES = {"site": "site.yaml", "Tool": "containers/Tool.yaml"}
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A function that writes a catalogue of a site and returns its settings."""
+
+    def write(text=HEAD, profile=SITE, name="mine"):
+        folder = tmp_path / "sites" / name / "containers"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder.parent / "site.yaml").write_text(profile.replace("mine", name))
+        (folder / "Tool.yaml").write_text(text)
+        return settings.Settings(name, (tmp_path / "sites", site.SITES), tmp_path / "out" / "{site}")
+
+    return write
+
+
+def findings(settled, **options):
+    """What is found in the site that is settled, whose easyconfigs are as they should be."""
+    try:
+        containers = settled.containers(settled.site())
+        for one in containers:
+            for rendered in rendering.render([one], settled.output):
+                rendering.write(rendered)
+    except Exception:  # noqa: S110 that is what is to be found
+        pass
+    return [one for one in checking.check_sites(settled, [None], **options) if isinstance(one, checking.Finding)
+            and "is not there: ebsif render" not in one.text]
+
+
+# of the record, after its three lines; then of the whole file; then of the profile
+MISTAKES = [
+    ("binds: {optional: [scratch]}", 12, "binds.optional.0: should be source[:target[:options]], with full paths"),
+    ("binds: {required: ['/a:b']}", 12, "binds.required.0: should be source[:target[:options]], with full paths"),
+    ("binds: {optional: ['/a,/b']}", 12, "binds.optional.0: a comma begins the next bind"),
+    ("binds: {required: ['/a:/b:ro:c']}", 12, "binds.required.0: should be source[:target[:options]]: write a colon"),
+    ("binds: {libraries: {libx.so: if_missing}}", 12, "binds.libraries.libx.so: should be source[:target[:options]]"),
+    ("binds: [/a]", 12, "binds: should be a table, found a list"),
+    ("init: none\n    venv: true", 12, "an image without Python can't have a venv"),
+    ("requirements: [a==1]", 12, "requirements are installed into a venv: 'venv: true', or no requirements"),
+    ("init: none\n    requirements: [a==1]", 13, "requirements are installed into a venv"),
+    ("venv: true\n    requirements: [-e /x]", 13, "the module would depend on a directory elsewhere: -e /x"),
+    ("requirements: [{reqirements: a}]", 12, "requirements.0.reqirements: unknown key, did you mean 'requirements'?"),
+    ("requirements: {a: b}", 12, "requirements: should be a string, found a table, or should be a list"),
+    ("wrappers: python", 12, "wrappers: should be a list, found 'python', or 'python' is not known (known: all)"),
+    ("wrappers: [bash]", 12, "'bash' would take the place of the host's"),
+    ("wrappers: ['a b']", 12, "'wrappers' should be 'all' or a list of names of programs"),
+    ("script_names: {bin/x: bin/y}", 12, "'bin/x' can't be another name of 'bin/y'"),
+    ("image: central", 12, "'image' is 'central', so 'image_dirs' should say where it is"),
+    ("images: {directories: [{path: a}]}", 12, "'a' is no full path, and there is no root"),
+    ("entry_point: opt/x", 12, "'entry_point' should be the full path of a program of the image"),
+    ("masked_paths: [a]", 12, "'a' can't be used: it should be a full path"),
+    ("moduleclass: nonsense", 9, "moduleclass provided 'nonsense' is not valid"),
+    ("container_env: {A: '~/x'}", 12, "container_env.A: begins with '~'"),
+    ("container_env: {A B: x}", 12, "container_env.A B: can't be the name of an environment variable"),
+    ("components: [rocm]", 12, "components: should be a table, found a list"),
+    ("gpu: amd", 12, "gpu: 'amd' is not known (known: none, rocm or cuda)"),
+    ("sha256: ABC", 12, "sha256: string should match pattern"),
+    ("wrapers: [python]", 12, "wrapers: unknown key, did you mean 'wrappers'?"),
+    ("homepage: ''", 12, "homepage: should be one line"),
+    ("suffix: -{dat}", 12, "nothing stands for {dat} in '-{dat}'"),
+    ("file: tool-{rocm}.sif", 12, "nothing stands for {rocm} in 'tool-{rocm}.sif'"),
+    ("variant: a/b", 12, "variant: should be letters, digits and _ . + - only"),
+    ("date: 20250102", 12, "'date' is there twice"),
+    ("venv_name: a.\n    venv: true", 12, "'a.' can't be the name of a venv"),
+]
+MISTAKES_OF_FILES = [
+    ("family: tool", "family: tol", 9, "containers.0.family: unknown family 'tol' (known: tool)"),
+    ("    init: image", "    extends: base", 7, "the family 'tool' extends 'base', which is not there"),
+    ("    homepage: https://example.org/\n", "", 8, "homepage is missing, in record and family"),
+    ("  - family: tool\n    version: 1.0", "  - family: tool", 9, "containers.0.version: is missing"),
+    ("name: Tool", "name: Toll", 1, "name: 'Toll' should be the name of the file, Tool"),
+    ("families:", "extends: true\nfamilies:", 1, "extends: no other catalogue has a file Tool.yaml for this site"),
+    ("    date: 20250101", "    date: &x 20250101", 11, "anchors and aliases"),
+    ("    date: 20250101", "\tdate: 20250101", 11, "found a tab character"),
+]
+MISTAKES_OF_PROFILES = [
+    ("binds:\n  optional:\n    - scratch", 5, "binds.optional.0: should be source[:target[:options]], with full paths"),
+    ("scheduler:\n  default_partition: b\n  partitions:\n    a: {}", 4, "there is no partition 'b' (known: a)"),
+    ("scheduler:\n  partitions:\n    a: {}\n  install:\n    partition: b", 7, "there is no partition 'b' (known: a)"),
+    ("scheduler:\n  partitions:\n    a:\n      tasks: 2\n      cpu_masks: ['0xf']", 7, "exclusive should be true"),
+    ("gpu: none\ngpu_visibility: all", 4, "gpu is none, so there should be no gpu_visibility"),
+    ("images:\n  directories:\n    - {path: /a}\n    - {path: b}", 6, "'b' is no full path, and there is no root"),
+    ("scheduler: {kind: slrm}", 3, "scheduler.kind: 'slrm' is not known (known: slurm or pbs)"),
+]
+
+
+def one_error(found, expected):
+    """The line of the one error there is, whose text is what was expected."""
+    errors = [one for one in found if one.level == checking.ERROR]
+    assert len(errors) == 1, found
+    assert expected in errors[0].text
+    assert not any(word in str(errors[0]) for word in ("function-", "list[", "literal[", "pyheader"))
+    return errors[0].line
+
+
+@pytest.mark.parametrize(("lines", "line", "expected"), MISTAKES, ids=[lines for lines, _, _ in MISTAKES])
+def test_mistakes_in_a_record(place, lines, line, expected):
+    """Admin 4: found once, with the line of the field where there is one, in words for people."""
+    found = findings(place(f"{HEAD}    {lines}\n"))
+    assert found and found[0].path.endswith("sites/mine/containers/Tool.yaml")
+    # that nothing stands for a placeholder, and what needs a venv, is a matter of the record as a whole
+    whole = expected.startswith(("nothing stands", "requirements are"))
+    assert one_error(found, expected) == (9 if whole else line)
+
+
+@pytest.mark.parametrize(("before", "after", "line", "expected"), MISTAKES_OF_FILES)
+def test_mistakes_in_a_file(place, before, after, line, expected):
+    """Admin 4: unknown families have the line of the record, not the first one."""
+    assert one_error(findings(place(HEAD.replace(before, after, 1))), expected) == line
+
+
+@pytest.mark.parametrize(("lines", "line", "expected"), MISTAKES_OF_PROFILES)
+def test_mistakes_in_a_profile(place, lines, line, expected):
+    """Admin 4: what is wrong with a scheduler has the line of what is wrong."""
+    assert one_error(findings(place(profile=f"{SITE}{lines}\n")), expected) == line
+
+
+def test_nothing_is_found_where_nothing_is_wrong(place):
+    """The checks can be passed, with what binds may be: options, commas and colons of paths."""
+    binds = r"binds: {required: ['/a:/b:ro', '/a\,b:/c\:d', '/a:/b:image-src=/x,ro'], libraries: {/x.so: if_newer}}"
+    assert findings(place(f"{HEAD}    {binds}\n")) == []
+
+
+def test_marks_of_what_is_to_be_looked_at(place):
+    """Admin D11: a warning for each mark, not for a text that has such words."""
+    lines = "    label: a  # review: from the file name\n    # review\n    usage: 'x # review'\n"
+    found = findings(place(HEAD + lines))
+    assert [(one.level, one.line) for one in found] == [("warning", 12), ("warning", 13)]
+    assert "is to be looked at, then take the mark off: from the file name" in found[0].text
+
+
+def test_what_easybuild_reads_is_checked_for_each_kind(place):
+    """S002-52: EasyBuild reads one of each kind; what it would refuse or read otherwise is found in every record."""
+    records = "".join(f"  - {{family: tool, version: 2.{number}, date: 1}}\n" for number in range(20))
+    settled = place(HEAD + records + "  - {family: tool, version: 3.0, date: 1, support: 'x%(name)s'}\n")
+    calls = []
+    reading = checking.eb.read
+    checking.eb.read = lambda path: calls.append(path) or reading(path)
+    try:
+        assert findings(settled) == []
+        assert len(calls) == 2
+        found = findings(place(HEAD + records.replace("date: 1", "date: 1, moduleclass: none")))
+        assert len([one for one in found if "moduleclass provided 'none'" in one.text]) == 20
+    finally:
+        checking.eb.read = reading
+    # what is passed on is read by Python for each
+    settled = place(HEAD + records)
+    containers = settled.containers(settled.site())
+    reader = checking.Reader()
+    for one in containers:
+        text = easyconfig.render(one)
+        assert list(reader.problems(one, text)) == []
+        assert list(reader.problems(one, text.replace(f"version = '{one.version}'", "version = '9'")))
+        assert list(reader.problems(one, text.replace("version = ", "version ? ")))
+
+
+def test_style_is_checked_for_each_kind(tmp_path):
+    """A line that is too long, or another mistake, is found in each file that has it."""
+    paths = [tmp_path / f"{number}.eb" for number in range(4)]
+    for path, text in zip(paths, ("a = 'x'\n", "b = 'yy'\n", f"c = '{'z' * 130}'\n", f"d = '{'x' * 130}'\n")):
+        path.write_text(text)
+    (tmp_path / "4.eb").write_text("a='x'\n")
+    found = [(one.path[-4:], one.line, one.text[:11]) for one in checking.check_style([*paths, tmp_path / "4.eb"])]
+    assert found == [("2.eb", 1, "style: E501"), ("3.eb", 1, "style: E501"), ("4.eb", 1, "style: E225")]
+
+
+def test_without_pycodestyle(place, monkeypatch, capsys):
+    """Admin D2: after a plain installation everything but the style is checked, and that is said once."""
+    monkeypatch.setitem(sys.modules, "pycodestyle", None)
+    settled = place(HEAD + HEAD.partition("containers:\n")[2].replace("1.0", "2.0"))
+    assert findings(settled) == []
+    assert capsys.readouterr().err.count("style of easyconfigs is not checked: pip install pycodestyle") == 1
+    hook = (CHECKOUT / ".pre-commit-hooks.yaml").read_text()
+    assert "additional_dependencies: [pycodestyle]" in hook
+
+
+@pytest.mark.parametrize("break_it", ["yaml", "not text", "gone", "site", "directory", "output"])
+def test_every_kind_of_error_in_every_format(place, tmp_path, monkeypatch, capsys, break_it):
+    """Admin 4: what can't be read is a finding as well; JSON stays JSON, and a workflow gets annotations."""
+    settled = place()
+    findings(settled)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    record = tmp_path / "sites/mine/containers/Tool.yaml"
+    arguments = ["--catalogue", "sites", "--site", "mine", "-o", "out/{site}"]
+    if break_it == "yaml":
+        record.write_text("a: [\nb\n")
+    elif break_it == "not text":
+        record.write_bytes(b"\xff\xfe")
+    elif break_it == "gone":
+        record.unlink()
+        record.symlink_to("nowhere")
+    elif break_it == "site":
+        arguments[3] = "nowhere"
+    elif break_it == "directory":
+        arguments[1] = "nowhere"
+    else:
+        (tmp_path / "out/mine/t/Tool/Tool-1.0-20250101.eb").write_bytes(b"\xff")
+    assert cli.main(["check", *arguments]) == 1
+    text = capsys.readouterr()
+    assert text.err.endswith(": 1 errors, 0 warnings\n")
+    assert cli.main(["check", *arguments, "--format", "json"]) == 1
+    (one,) = json.loads(capsys.readouterr().out)
+    assert text.out == str(checking.Finding(**one)) + "\n"
+    assert one["level"] == "error"
+    assert bool(one["path"]) == (break_it not in ("site", "directory"))
+    assert cli.main(["check", *arguments, "--format", "github"]) == 1
+    place = f" file={one['path']},line={one['line']}" if one["path"] else ""
+    assert capsys.readouterr().out.startswith(f"::error{place}::")
+
+
+def test_annotations_are_one_line_each():
+    """What means something to GitHub's workflow commands is escaped."""
+    one = checking.Finding("error", "a:b,c", 3, "x", "50%\nmore: a, b")
+    assert one.github == "::error file=a%3Ab%2Cc,line=3::x: 50%25%0Amore: a, b"
+    assert str(checking.Finding("error", "", 1, "", "x\ny")) == "error: x\\ny"
+
+
+def test_the_sites_of_ones_own(place, tmp_path, capsys, monkeypatch):
+    """Admin 4: --all-sites are those of the catalogues that are named, each with easyconfigs of its own."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("mine", "other"):
+        findings(place(name=name))
+    # records of their own for a site of the project
+    (tmp_path / "sites/lumi/containers").mkdir(parents=True)
+    arguments = ["--catalogue", str(tmp_path / "sites"), "-o", str(tmp_path / "out/{site}")]
+    assert cli.main(["check", "--all-sites", "--quick", *arguments]) == 1
+    said = capsys.readouterr().out.splitlines()
+    # those of the project that are joined have no easyconfigs here
+    assert said and all("/lumi/" in line for line in said)
+    (tmp_path / "sites/lumi/containers").rmdir()
+    assert cli.main(["check", "--all-sites", *arguments]) == 0
+    assert capsys.readouterr().err == "2 containers: 0 errors, 0 warnings\n"
+
+
+def test_one_bad_file_does_not_hide_the_others(place, tmp_path):
+    """What can be read is checked, and easyconfigs of what can't are not called left over."""
+    settled = place()
+    findings(settled)
+    other = HEAD.replace("name: Tool", "name: Other")
+    (tmp_path / "sites/mine/containers/Other.yaml").write_text(other.replace("family: tool", "family: tol"))
+    found = findings(settled)
+    assert [(one.path[-10:], one.line) for one in found] == [("Other.yaml", 9)]
+    place("a: [")
+    assert [one.path[-10:] for one in findings(settled)] == ["Other.yaml", "/Tool.yaml"]
+
+
+# --- images
+
+def test_images_that_are_gone_or_others(place, tmp_path):
+    """Admin D3: missing central images are always said, with --images all that are missing, and other checksums."""
+    images = tmp_path / "images"
+    profile = f"{SITE}images: {{directories: [{{path: {images}}}, {{path: {tmp_path}/not-mounted}}]}}\n"
+    digest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"  # of b"test"
+    central = place(f"{HEAD}    image: central\n    sha256: {digest}\n", profile)
+    # not this machine
+    assert findings(central, images=True) == []
+    images.mkdir()
+    assert "the image tool-1.0.sif is not there, in " in findings(central)[0].text
+    (images / "tool-1.0.sif").write_bytes(b"test")
+    assert findings(central, images=True) == []
+    (images / "tool-1.0.sif").write_bytes(b"tost")
+    assert findings(central) == []
+    (one,) = findings(central, images=True)
+    assert (one.level, one.line) == ("error", 9)
+    assert "tool-1.0.sif is another image than that of the record: its SHA256 is " in one.text
+    own = place(f"{HEAD}    sha256: {digest}\n", profile)
+    (images / "tool-1.0.sif").unlink()
+    assert findings(own) == []
+    assert [one.level for one in findings(own, images=True)] == ["warning"]
+
+
+# --- files that add to another one
+
+def test_a_file_that_adds_to_that_of_the_project(tmp_path):
+    """Admin D12: it holds what is one's own; families and containers of the project stay, also when they change."""
+    def write(folder, text):
+        path = tmp_path / folder / "containers/Tool.yaml"
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+        return path
+
+    project = write("project", HEAD)
+    own = write("own", "name: Tool\nextends: true\nfamilies:\n  more: {extends: tool, init: none}\ncontainers:\n"
+                       "  - {family: tool, version: 2.0, date: 1}\n  - {family: more, version: 3.0, date: 1}\n")
+    directories = (tmp_path / "own", tmp_path / "project")
+    assert catalogue.files(*directories) == [own, project]
+
+    def read():
+        return catalogue.read(site.read("local"), *directories)
+
+    places = [(one.version, one.path, one.line_of()) for one in read()]
+    assert places == [("1.0", project, 9), ("2.0", own, 6), ("3.0", own, 7)]
+    assert [one.init for one in read()] == ["image", "image", "none"]
+    project.write_text(HEAD.replace("init: image", "init: conda-manual"))
+    assert [one.init for one in read()] == ["conda-manual", "conda-manual", "none"]
+    (document,) = catalogue.documents(*directories)
+    assert [record.version for record in document.containers] == ["1.0", "2.0", "3.0"]
+    own.write_text(own.read_text().replace("family: more", "family: nothing"))
+    with pytest.raises(catalogue.DocumentError, match=r"Tool.yaml:7: containers.1.family: unknown family 'nothing'"):
+        read()
+    own.write_text("name: Tool\nfamilies: {a: {}}\ncontainers: []\n")
+    assert read() == []
