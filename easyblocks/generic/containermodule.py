@@ -344,36 +344,43 @@ set unloading [expr {[module-info mode unload] || [module-info mode remove]}]
 set loading [expr {[module-info mode load] && !$unloading}]
 set in_lmod [expr {[info exists ModuleTool] && $ModuleTool eq "Lmod"}]
 set in_force 1
+# Tcl decodes the environment each time it looks for a variable: once for all those of ours that are not there
+set known {}
+foreach name [array names env] { dict set known $name 1 }
 proc is_set {name} {
-    global env in_lmod
-    if {![info exists env($name)]} { return 0 }
+    global env known in_lmod
+    if {![dict exists $known $name] || ![info exists env($name)]} { return 0 }
     # to the module that is loaded next, Environment Modules shows what it has unset as empty
     return [expr {$in_lmod || $env($name) ne "" || [catch {getenv $name unset} value] || $value ne "unset"}]
 }
 set lost [expr {$loading && [is_set CONTAINER_MODULE]}]
 proc earlier {name} {
     global env loading lost
-    set note __EBSIF_EARLIER_$name
     if {!$loading} { return {} }
+    set note __EBSIF_EARLIER_$name
     if {[is_set $note] && $env($note) ne "same"} { return [list [string range $env($note) 1 end]] }
     if {[is_set $name] && (!$lost || [is_set $note])} { return [list $env($name)] }
     return {}
 }
 proc theirs {default args} {
     foreach name $args {
-        if {[llength [earlier $name]]} { return [lindex [earlier $name] 0] }
+        foreach value [earlier $name] { return $value }
     }
     return $default
 }
 proc change {name value} {
-    global in_lmod
+    global in_lmod known
+    dict set known $name 1
     # Lmod runs Tcl in the encoding of the locale C
-    if {$in_lmod} { set value [encoding convertfrom utf-8 [encoding convertto $value]] }
+    if {$in_lmod && ![string is ascii $value]} {
+        set value [encoding convertfrom utf-8 [encoding convertto $value]]
+    }
     setenv $name $value
 }
-proc put_back {name note} {
+proc put_back {name} {
     global env in_lmod
-    if {![info exists env($note)]} { setenv $name ""; return }
+    set note __EBSIF_EARLIER_$name
+    if {![is_set $note]} { setenv $name ""; return }
     set noted $env($note)
     setenv $note ""
     if {$noted eq "same"} { return }
@@ -404,12 +411,10 @@ proc put_over {name value before} {
 }
 proc put {name value} {
     global unloading lost in_force
-    set note __EBSIF_EARLIER_$name
+    if {$unloading} { put_back $name; return }
     set before [earlier $name]
-    if {$unloading} {
-        put_back $name $note
-    } elseif {[llength $before] && (!$in_force || [lindex $before 0] eq $value)} {
-        setenv $note same
+    if {[llength $before] && (!$in_force || [lindex $before 0] eq $value)} {
+        change __EBSIF_EARLIER_$name same
         if {$lost} { change $name [lindex $before 0] }
     } elseif {[llength $before]} {
         put_over $name $value [lindex $before 0]
@@ -429,8 +434,7 @@ proc put_both {name value} {
 proc put_in_container {name value {literal ""}} {
     global env
     foreach no_eval {APPTAINER_NO_EVAL SINGULARITY_NO_EVAL} {
-        set is_on [expr {[info exists env($no_eval)] && [string match {[1tT]*} $env($no_eval)]}]
-        if {$is_on && $literal ne ""} { set value $literal }
+        if {$literal ne "" && [is_set $no_eval] && [string match {[1tT]*} $env($no_eval)]} { set value $literal }
     }
     put_both ENV_$name [theirs $value APPTAINERENV_$name SINGULARITYENV_$name]
 }
