@@ -3,6 +3,7 @@
 import base64
 import dataclasses
 import fcntl
+import functools
 import hashlib
 import os
 import subprocess
@@ -152,8 +153,10 @@ class Site:
         return path
 
 
+@functools.cache
 def make_demo():
-    """Run `make demo` in the checkout, one process at a time, and return the CompletedProcess; it has to succeed."""
+    """Run `make demo` in the checkout, once for all tests; return the CompletedProcess, which has succeeded."""
+    # one process at a time
     with (CHECKOUT / ".demo" / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         made = subprocess.run(

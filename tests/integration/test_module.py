@@ -6,12 +6,9 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from parts import TOOLS
-from support import Site
 
 QUOTE, APOSTROPHE, NEWLINE = '"', "'", "new\nline"
 
@@ -57,11 +54,25 @@ def test_one_bind_variable_holds_everything(installed):
     assert "APPTAINER_BIND" not in env
 
 
-def test_a_bind_of_the_users_is_merged(installed, tmp_path):
+def test_every_tool_sets_the_same(installations):
+    """S002-06, S002-07: in every tool and syntax: so what happens in the container is asked with one of them."""
+    for module in ("Example/1.0-squashed", "Example/1.0-writable"):
+        found = []
+        for installed in map(installations, TOOLS):
+            env = variables(installed.output(module, "env -0"))
+            assert env["PATH"].startswith(f"{installed.root(module)}/bin:")
+            found.append({
+                name: value.replace(str(installed.site.prefix), "PREFIX") for name, value in env.items()
+                if name.startswith(("SIF", "CONTAINER", "APPTAINER", "SINGULARITY", "RUNSCRIPTS", "EBSIF"))})
+        assert len(found[0]) > 20
+        assert found[0] == found[1] == found[2]
+
+
+def test_a_bind_of_the_users_is_merged(installed_once, tmp_path):
     """S002-07: what the user binds with APPTAINER_BIND is there beside the module's binds."""
     (tmp_path / "data").write_text("mine")
-    output = installed.output(
-        installed.SQUASHED, "singularity exec $SIF cat /my/data /runscripts/conda-python-simple",
+    output = installed_once.output(
+        installed_once.SQUASHED, "singularity exec $SIF cat /my/data /runscripts/conda-python-simple",
         APPTAINER_BIND=f"{tmp_path}:/my",
     )
     assert output.startswith("mine")
@@ -90,18 +101,19 @@ def test_loading_needs_no_other_module(installed):
     assert [line for line in output.split() if "/" in line] == [installed.SQUASHED]
 
 
-def test_runscripts_are_on_path_in_the_container(installed):
+def test_runscripts_are_on_path_in_the_container(installed_once):
     """S002-09: in the container /runscripts is on PATH; the full path works as well."""
     for command in ("conda-python-simple", "/runscripts/conda-python-simple"):
-        assert installed.output(installed.SQUASHED, f"singularity exec $SIF {command} -c 'print(6 * 7)'") == "42"
+        run = f"singularity exec $SIF {command} -c 'print(6 * 7)'"
+        assert installed_once.output(installed_once.SQUASHED, run) == "42"
 
 
-def test_activation_is_already_done_in_the_container(installed):
+def test_activation_is_already_done_in_the_container(installed_once):
     """S002-10: the variables that activation of Conda and of the venv would set are there without sourcing."""
-    plain = variables(installed.output(installed.SQUASHED, "singularity exec $SIF env -0"))
+    plain = variables(installed_once.output(installed_once.SQUASHED, "singularity exec $SIF env -0"))
     # the truth: what the image's and the venv's own activate scripts set in a container without the module's variables
-    activated = variables(installed.output(
-        installed.SQUASHED,
+    activated = variables(installed_once.output(
+        installed_once.SQUASHED,
         "for v in ${!SINGULARITYENV_@} ${!APPTAINERENV_@}; do unset $v; done; singularity exec $SIF bash -c "
         "'source /opt/miniconda3/bin/activate pytorch; source /user-software/venv/pytorch/bin/activate; env -0'",
     ))
@@ -118,10 +130,10 @@ def test_activation_is_already_done_in_the_container(installed):
         assert positions == sorted(positions)
 
 
-def test_plain_singularity_exec_sees_the_squashfs(installed):
+def test_plain_singularity_exec_sees_the_squashfs(installed_once):
     """S001-08: with only the module loaded, plain `singularity exec $SIF cmd` sees what is in the SquashFS."""
-    output = installed.output(
-        installed.SQUASHED, "singularity exec $SIF python -c 'import greeting; print(greeting.__file__)'"
+    output = installed_once.output(
+        installed_once.SQUASHED, "singularity exec $SIF python -c 'import greeting; print(greeting.__file__)'"
     )
     assert output.startswith("/user-software/venv/pytorch/lib/")
 
@@ -150,10 +162,10 @@ def test_a_squashfs_of_ones_own_at_user_software(installed_once, tmp_path):
     assert show.stderr == ""
 
 
-def test_programs_resolve_in_the_venv(installed):
+def test_programs_resolve_in_the_venv(installed_once):
     """S002-38: the venv with system site packages is at /user-software/venv/<env>; python, python3, pip are its own."""
-    output = installed.output(
-        installed.SQUASHED,
+    output = installed_once.output(
+        installed_once.SQUASHED,
         "singularity exec $SIF bash -c 'type -P python python3 pip; cat /user-software/venv/pytorch/pyvenv.cfg'",
     )
     programs = [f"/user-software/venv/pytorch/bin/{name}" for name in ("python", "python3", "pip")]
@@ -161,31 +173,33 @@ def test_programs_resolve_in_the_venv(installed):
     assert "include-system-site-packages = true" in output
 
 
-def test_the_squashfs_is_read_only(installed):
+def test_the_squashfs_is_read_only(installed_once):
     """S002-33: the SquashFS is mounted read-only at /user-software."""
-    result = installed.load(installed.SQUASHED, "singularity exec $SIF touch /user-software/new", check=False)
+    result = installed_once.load(installed_once.SQUASHED, "singularity exec $SIF touch /user-software/new", check=False)
     assert result.returncode != 0
     assert "Read-only file system" in result.stderr
 
 
-def test_the_directory_is_writable_and_seen_outside(installed):
+def test_the_directory_is_writable_and_seen_outside(installed_once):
     """S002-32: the directory user-software is writable in the container and the same files are seen outside."""
-    installed.load(installed.WRITABLE, "singularity exec $SIF touch /user-software/new")
-    new = installed.root(installed.WRITABLE) / "user-software" / "new"
+    installed_once.load(installed_once.WRITABLE, "singularity exec $SIF touch /user-software/new")
+    new = installed_once.root(installed_once.WRITABLE) / "user-software" / "new"
     assert new.exists()
     new.unlink()
 
 
 def test_the_squashfs_wins_over_the_directory(installed):
-    """S002-34: when both exist, the SquashFS is what the container sees."""
+    """S002-34, S002-35: when both exist, the SquashFS is what the container sees; loading alone says so."""
     directory = installed.root(installed.SQUASHED) / "user-software"
     directory.mkdir()
     (directory / "hidden").touch()
     try:
-        output = installed.output(installed.SQUASHED, "singularity exec $SIF ls /user-software")
+        result = installed.load(
+            installed.SQUASHED, f"singularity exec $SIF ls /user-software; module unload {installed.SQUASHED}")
     finally:
         shutil.rmtree(directory)
-    assert output == "venv"
+    assert result.stdout == "venv\n"
+    assert " ".join(result.stderr.split()).count("the file is used, changes in the directory are not seen") == 1
 
 
 def test_without_user_software_the_image_works(installed):
@@ -205,19 +219,20 @@ def test_without_user_software_the_image_works(installed):
 @pytest.mark.parametrize(
     "command", ["singularity exec $SIF pip list", "start-shell -c 'pip list'", "list-packages", "list-packages -v"]
 )
-def test_packages_of_image_and_venv_are_listed(installed, command):
+def test_packages_of_image_and_venv_are_listed(installed_once, command):
     """S002-42: `pip list`, plain or through start-shell, lists the packages of image and venv, without a scheduler."""
-    names = {line.split()[0] for line in installed.output(installed.SQUASHED, command).splitlines()}
+    names = {line.split()[0] for line in installed_once.output(installed_once.SQUASHED, command).splitlines()}
     assert {"numpy", "greeting", "hello"} <= names
 
 
-def test_start_shell_initialises_with_arguments(installed):
+def test_start_shell_initialises_with_arguments(installed_once):
     """S002-22: start-shell with bash arguments (-c, a script) has the environment as well."""
-    (installed.site.work / "script.sh").write_text('echo "$1" "$VIRTUAL_ENV"; type -P python\n')
+    (installed_once.site.work / "script.sh").write_text('echo "$1" "$VIRTUAL_ENV"; type -P python\n')
     expected = ["/user-software/venv/pytorch", "/user-software/venv/pytorch/bin/python"]
-    assert installed.output(installed.SQUASHED, "start-shell script.sh 'a b'").split() == ["a", "b", *expected]
-    assert installed.output(
-        installed.SQUASHED, "start-shell -c 'echo $VIRTUAL_ENV; type -P python'"
+    output = installed_once.output(installed_once.SQUASHED, "start-shell script.sh 'a b'")
+    assert output.split() == ["a", "b", *expected]
+    assert installed_once.output(
+        installed_once.SQUASHED, "start-shell -c 'echo $VIRTUAL_ENV; type -P python'"
     ).split() == expected
 
 
@@ -252,23 +267,24 @@ def typed_at(terminal, lines):
             os.write(terminal, lines.pop(0).encode() + b"\n")
 
 
-def test_start_shell_in_the_container_is_bash(installed):
+def test_start_shell_in_the_container_is_bash(installed_once):
     """S002-23: in a container start-shell becomes bash."""
-    output = installed.output(
-        installed.SQUASHED, "singularity exec -B $CONTAINERROOT $SIF $CONTAINERROOT/bin/start-shell -c 'echo $0 $$ $1'"
+    output = installed_once.output(
+        installed_once.SQUASHED,
+        "singularity exec -B $CONTAINERROOT $SIF $CONTAINERROOT/bin/start-shell -c 'echo $0 $$ $1'"
     )
     assert output.split()[0] == "bash"
 
 
 @pytest.mark.parametrize("program", ["start-shell -c 'exec \"$@\"' sh", "singularity exec $SIF conda-python-simple"])
-def test_arguments_input_and_status_pass_through(installed, program):
+def test_arguments_input_and_status_pass_through(installed_once, program):
     """S002-24, S002-25: arguments, standard input and exit status pass through unchanged."""
-    (installed.site.work / "echo.py").write_text(
+    (installed_once.site.work / "echo.py").write_text(
         "import sys\nprint(sys.argv[1:], sys.stdin.read().upper())\nsys.exit(42)\n"
     )
     python = "python" if "start-shell" in program else ""
-    result = installed.load(
-        installed.SQUASHED,
+    result = installed_once.load(
+        installed_once.SQUASHED,
         f"printf 'some input' | {program} {python} echo.py 'a b' '' '$HOME' '*' '\"' \"'\" $'new\\nline'",
         check=False,
     )
@@ -358,21 +374,6 @@ def test_start_shell_without_the_module_says_so(installed_once):
     assert "load the module" in result.stderr
 
 
-@pytest.mark.parametrize("tool", TOOLS)
-def test_values_for_the_container_are_not_read_by_a_shell(tool, tmp_path, base_image):
-    """What an easyconfig sets in the container arrives as it is: nothing is expanded, no command in it runs."""
-    site = Site(tmp_path / "site", TOOLS[tool](), Path(sys.prefix))
-    (site.sources / "example.sif").symlink_to(base_image)
-    value = f"$(touch {site.work}/canary) `touch {site.work}/canary` $HOME \\ \" ' {{}} [exit] ; #"
-    easyconfig = site.easyconfig(f"sources = ['example.sif']\ncontainer_env = {{'ODD': {value!r}}}\n")
-    easyconfig.write_text(easyconfig.read_text().replace("ContainerVenv", "ContainerInstall"))
-    site.eb(easyconfig)
-    (site.work / "show.py").write_text("import os\nprint(os.environ['ODD'])\n")
-    output = site.bash("module load Example/1.0 && singularity exec $SIF python3 show.py").stdout
-    assert output == value + "\n"
-    assert not (site.work / "canary").exists()
-
-
 def test_a_missing_image_fails_the_load_only(installed):
     """S002-03: neither copy exists: the load fails naming the file and the cause; show, spider and unload do not."""
     root = installed.root(installed.WRITABLE)
@@ -396,9 +397,9 @@ def test_a_missing_image_fails_the_load_only(installed):
     assert "removed" in result.stderr
 
 
-def test_nothing_on_stderr_that_the_program_did_not_print(installed):
+def test_nothing_on_stderr_that_the_program_did_not_print(installed_once):
     """The module makes no runtime talk: no INFO, no WARNING."""
-    assert installed.load(installed.SQUASHED, "singularity exec $SIF true; start-shell -c true").stderr == ""
+    assert installed_once.load(installed_once.SQUASHED, "singularity exec $SIF true; start-shell -c true").stderr == ""
 
 
 def test_loading_twice_is_loading_once(installed):

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from parts import TOOLS, part, wheel_settings
+from parts import TOOLS, part
 from support import CHECKOUT, Site, make_demo, make_wheel
 
 MODULE = "PyTorch/2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121"
@@ -56,27 +56,27 @@ def test_the_demo_stays_in_its_folders(demo):
     assert ignored - caches <= {".venv/", ".demo/"}
 
 
-def test_torch_is_the_images_and_the_additions_are_in_user_software(demo):
-    """S002-46, S001-08: torch is in the image, torchmetrics in /user-software, seen by plain `singularity exec`."""
-    code = "import torch, torchmetrics as tm, pytorch_lightning as pl; print(torch.__file__, tm.__file__, pl.__file__)"
-    torch, *additions = by_hand(f"singularity exec $SIF python -c '{code}'").split()
-    assert torch.startswith("/opt/miniconda3/envs/pytorch/lib/python3.11/site-packages/torch/")
-    assert len(additions) == 2
-    for file in additions:
-        assert file.startswith("/user-software/venv/pytorch/lib/python3.11/site-packages/")
+def test_torch_is_the_images_and_computes_with_the_additions(demo):
+    """
+    S002-46, S001-08: torch is in the image, torchmetrics in /user-software, seen by plain `singularity exec`.
 
-
-def test_it_computes(demo):
-    """One step of gradient descent with the image's torch, measured with torchmetrics from user software."""
+    One step of gradient descent with the image's torch, measured with torchmetrics from user software.
+    """
     (CHECKOUT / ".demo" / "work" / "step.py").write_text(
-        "import torch, torchmetrics\n"
+        "import pytorch_lightning, torch, torchmetrics\n"
+        "print(torch.__file__, torchmetrics.__file__, pytorch_lightning.__file__)\n"
         "w = torch.zeros(3, requires_grad=True)\n"
         "optimizer = torch.optim.SGD([w], lr=0.5)\n"
         "((w - 1) ** 2).sum().backward()\n"
         "optimizer.step()\n"
         "print(float(torchmetrics.functional.mean_squared_error(w.detach(), torch.ones(3))))\n"
     )
-    assert by_hand("singularity exec $SIF python .demo/work/step.py") == "0.0"
+    torch, *additions, error = by_hand("singularity exec $SIF python .demo/work/step.py").split()
+    assert torch.startswith("/opt/miniconda3/envs/pytorch/lib/python3.11/site-packages/torch/")
+    assert len(additions) == 2
+    for file in additions:
+        assert file.startswith("/user-software/venv/pytorch/lib/python3.11/site-packages/")
+    assert error == "0.0"
 
 
 def test_nothing_of_cuda_was_fetched(demo):
@@ -120,22 +120,27 @@ def test_launchers_in_an_environment_of_ones_own(demo, tmp_path):
         "import os, sys, accelerate\n"
         "sys.stdout.write(f'{os.environ[\"RANK\"]}|{sys.prefix}|{accelerate.__file__}\\n')\n"
     )
-    (tmp_path / "nested.py").write_text("import os; os.execvp('torchrun', ['torchrun', 'rank.py'])\n")
+    (tmp_path / "nested.py").write_text(
+        "import os; os.execvp('torchrun', ['torchrun', '--standalone', '--nproc-per-node=2', 'rank.py'])\n")
     output = by_hand(f"""
         cd {tmp_path} && make-venv 'my env' && source 'my env/bin/activate' || exit
         pip install --quiet --no-index --find-links . accelerate
-        torchrun --standalone --nproc-per-node=2 rank.py
+        # one program stands for all; a start of PyTorch takes seconds
+        cmp 'my env'/host-bin/{{torchrun,accelerate}} && [[ $(type -P torchrun) == */host-bin/torchrun ]] || exit
         accelerate launch nested.py
         singularity exec $SIF torchrun rank.py
     """)
     seen = f"|{tmp_path}/my env|{tmp_path}/my env/lib/python3.11/site-packages/accelerate.py"
-    assert sorted(output.splitlines()) == [f"0{seen}"] * 3 + [f"1{seen}"]
+    assert sorted(output.splitlines()) == [f"0{seen}"] * 2 + [f"1{seen}"]
 
 
-@pytest.mark.parametrize("tool", TOOLS)
-def test_the_second_easyconfig_is_extended_by_hand(tool, prefix, wheels):
-    """S002-32, S002-26, S002-28: without requirements: writable, pip install by hand, squash, reload, unsquash."""
-    site = Site(prefix / f"pytorch-{tool}", TOOLS[tool](), Path(sys.prefix))
+def test_the_second_easyconfig_is_extended_by_hand(prefix, wheels):
+    """
+    S002-32, S002-26, S002-28: without requirements: writable, pip install by hand, squash, reload, unsquash.
+
+    With Environment Modules, because the demo has Lmod; all of them do it in test_load.
+    """
+    site = Site(prefix / "pytorch", TOOLS["EnvironmentModules-Tcl"](), Path(sys.prefix))
     image = Path(part("EBSIF_TEST_PYTORCH_IMAGE"))
     (site.sources / image.name).symlink_to(image)
     site.eb("PyTorch-2.13.0-cpu-python-3.11-singularity-20261121.eb")
@@ -147,7 +152,8 @@ def test_the_second_easyconfig_is_extended_by_hand(tool, prefix, wheels):
         make-squashfs
         rm -r $CONTAINERROOT/user-software
         module unload {module}; module load {module}
-        start-shell -c 'python -c "import byhand, torch; print(byhand.__file__, torch.__file__)"'
+        start-shell -c 'python -c "import byhand; print(byhand.__file__)"'
+        start-shell -c 'python -c "import importlib.util; print(importlib.util.find_spec(\\"torch\\").origin)"'
         unmake-squashfs
         rm $CONTAINERROOT/user-software.squashfs
         module unload {module}; module load {module}
@@ -157,25 +163,3 @@ def test_the_second_easyconfig_is_extended_by_hand(tool, prefix, wheels):
         "/user-software/venv/pytorch/lib/python3.11/site-packages/byhand.py",
         "/opt/miniconda3/envs/pytorch/lib/python3.11/site-packages/torch/__init__.py", "venv", "writable",
     ]
-
-
-ALL_REDUCE = """
-import sys, byhand, torch, torch.distributed as dist
-dist.init_process_group("gloo")
-value = torch.tensor([float(dist.get_rank() + 1)])
-dist.all_reduce(value)
-# in one piece: two processes write to one pipe
-sys.stdout.write(f"sum {value.item()} of {dist.get_world_size()}\\n")
-dist.destroy_process_group()
-"""
-
-
-def test_torchrun_through_its_wrapper(tmp_path, wheels):
-    """use D1, G-01: torchrun, a program of the image, starts its processes through the wrapper; they see the user's."""
-    site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
-    (site.sources / "torch.sif").symlink_to(part("EBSIF_TEST_PYTORCH_IMAGE"))
-    text = "sources = ['torch.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\nwrappers = ['torchrun']\n"
-    site.eb(site.easyconfig(text + "requirements = ['byhand']\n"), **wheel_settings(wheels))
-    (site.work / "all_reduce.py").write_text(ALL_REDUCE)
-    script = "module load Example/1.0 && torchrun --standalone --nproc-per-node 2 all_reduce.py"
-    assert sorted(site.bash(script).stdout.splitlines()) == ["sum 3.0 of 2"] * 2

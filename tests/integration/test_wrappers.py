@@ -226,12 +226,17 @@ def test_the_gpu_is_used_where_there_is_one(site, wheels, tmp_path):
     Module, wrapper and `ebsif command` agree; none has it without that GPU, or where it's switched off. Stages are
     installed with either kind.
     """
-    text = Installed.TEXT + "wrappers = ['python']\n"
+    text = f"sources = ['example.sif']\nimage = 'central'\nimage_dirs = ['{site.sources}']\n" \
+        "init = 'conda-injected'\nconda_env = 'pytorch'\nwrappers = ['python']\n"
     stages = "requirements = [{'requirements': ['hello']}, {'requirements': ['greeting'], 'verify': ['python -c " \
         "\"import greeting\"']}]\n"
     kinds = {"-rocm": "gpu = 'rocm'\n", "-cuda": "gpu = 'cuda'\n" + stages,
              "-off": "gpu = 'rocm'\ngpu_option = False\n", "-cpu": ""}
-    site.eb(*(site.easyconfig(text + more, suffix=suffix) for suffix, more in kinds.items()), **wheel_settings(wheels))
+    paths = [site.easyconfig(text + more, suffix=suffix) for suffix, more in kinds.items()]
+    for path in paths:
+        if "requirements" not in path.read_text():
+            path.write_text(path.read_text().replace("ContainerVenv", "ContainerInstall"))
+    site.eb(*paths, **wheel_settings(wheels))
     fake = tmp_path / "bin"
     fake.mkdir()
     (fake / "apptainer").write_text('#!/bin/sh\necho "$@"\n')
@@ -262,15 +267,11 @@ def test_the_gpu_is_used_where_there_is_one(site, wheels, tmp_path):
     ("value", "expected"),
     [
         ("['no-such-program']", "the container has no program named 'no-such-program'"),
-        ("['../escape']", "should be 'all' or a list of names"),
-        ("'python'", "should be 'all' or a list of names"),
-        # use D12.11
-        ("['git', 'bash']", "'bash' would take the place of the host's"),
         ("['start-shell']", "'start-shell' is a command of the module itself"),
     ],
 )
 def test_wrong_wrappers_are_named(site, value, expected):
-    """A wrapper that can't be: which, and why."""
+    """A wrapper that can't be: which, and why. What no image is needed for is in tests/unit/test_parameters.py."""
     text = Installed.TEXT + f"wrappers = {value}\n"
     if "start-shell" in value:
         text += "requirements = [{'post': ['ln -s /bin/bash $VIRTUAL_ENV/bin/start-shell']}]\n"

@@ -165,6 +165,10 @@ def test_the_environment_of_the_kinds_of_images(easyblock):
         ("entry_point = 'oci.sh'", "'entry_point' should be the full path of a program of the image"),
         ("gpu = 'cude'", "'gpu': 'cude' (known: None, cuda, rocm)"),
         ("wrappers = ['a b']", "'wrappers' should be 'all' or a list of names of programs"),
+        ("wrappers = ['../escape']", "'wrappers' should be 'all' or a list of names of programs"),
+        ("wrappers = 'python'", "'wrappers' should be 'all' or a list of names of programs"),
+        # use D12.11
+        ("wrappers = ['git', 'bash']", "'bash' would take the place of the host's"),
         ("squashfs_options = '-comp xz'", "'squashfs_options' should be a list of texts"),
         ("conflicts = 'one'", "'conflicts' should be a list of strings"),
     ],
