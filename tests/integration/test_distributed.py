@@ -92,17 +92,18 @@ class Training:
 
 
 @pytest.fixture(scope="module")
-def training(tmp_path_factory, cluster):
+def training(tmp_path_factory, cluster, wheels):
     """The module, installed with eb from the image with PyTorch, which stays where it is."""
     image = Path(part("EBSIF_TEST_PYTORCH_IMAGE"))
     site = Site(tmp_path_factory.mktemp("training"), TOOLS["Lmod-Lua"](), Path(sys.prefix))
     easyconfig = site.easyconfig(
         f"sources = ['{image}']\nimage = 'central'\nimage_dirs = ['{image.parent}']\ninit = 'conda-injected'\n"
-        "conda_env = 'pytorch'\n", name="Training")
+        "conda_env = 'pytorch'\nwrappers = ['torchrun']\n", name="Training")
     site.eb(easyconfig)
     (site.work / "train.py").write_text(TRAIN.read_text())
     for name, text in (("show", SHOW), ("meet", MEET), ("all_reduce", ALL_REDUCE)):
         (site.work / f"{name}.py").write_text(text)
+    site.bash(f"module load {MODULE} && singularity exec -B {wheels} $SIF pip install -q --no-index -f {wheels} byhand")
     return Training(site, cluster)
 
 
@@ -441,6 +442,15 @@ def test_a_single_rank_trains(training):
     output = training.run(f"{script} -u train.py; {script} meet.py c d & {script} meet.py d c & wait").stdout
     assert trained(output, 1)
     assert met(output) == ["c-0", "d-0"]
+
+
+def test_torchrun_through_its_wrapper(training):
+    """use D1, G-01: torchrun, a program of the image, starts its processes through the wrapper; they see the user's."""
+    (training.site.work / "see.py").write_text(
+        "import os, sys, byhand\nsys.stdout.write(f'rank {os.environ[\"RANK\"]}: {byhand.__file__}\\n')\n")
+    output = training.run("torchrun --standalone --nproc-per-node 2 see.py").stdout
+    assert sorted(output.splitlines()) == [
+        f"rank {rank}: /user-software/venv/training/lib/python3.11/site-packages/byhand.py" for rank in range(2)]
 
 
 # --- one rank at a time: what the variables say, without a launcher

@@ -103,15 +103,15 @@ def test_the_record(fact, containers):
 def test_the_modules(containers, modules):
     """S001-04, S002-54, S002-15, S002-14 (in part), S002-55: variables, binds and scripts of each module."""
     of_facts = [containers[fact["easyconfig"]] for fact in FACTS]
-    wrong = {}
+    wrong = []
     for fact, container, environment in zip(FACTS, of_facts, modules.environments(of_facts)):
         for check, found in ((check_variables, environment), (check_binds, modules.text(container)),
                              (check_scripts, modules.text(container))):
             try:
                 check(fact, container, found, str(modules.root(container)))
             except AssertionError as error:
-                wrong[by_name(fact), check.__name__] = str(error)
-    assert not wrong
+                wrong.append(f"{by_name(fact)}, {check.__name__}: {error}")
+    assert not wrong, "\n".join(wrong)
 
 
 def check_variables(fact, container, environment, root):

@@ -1,5 +1,6 @@
 """An environment of one's own on top of a module: make-venv and extend-venv-activate."""
 
+import functools
 import os
 import shlex
 import subprocess
@@ -20,10 +21,22 @@ NOT_OURS = "^((_|OLDPWD|_ModuleTable|__LMOD|__MODULES|BASH_FUNC|PS1)[^=]*=|(LOAD
 WHOLE = rf"env -0 | grep -zvE '{NOT_OURS}' | sort -z | tr '\0\n' '| '; echo"
 
 
+@pytest.fixture(scope="session")
+def environments(prefix, installations):
+    """A function that makes an environment on top of the module of a tool, once: modules, path, how to use it."""
+
+    def make(tool):
+        place, env = installations(tool), prefix / f"env of {tool}"
+        said = place.load(place.WRITABLE, f"cd /tmp && make-venv '{env}'").stderr
+        return place, env, said.rpartition("to use it: ")[2]
+
+    return functools.cache(make)
+
+
 @pytest.fixture(params=["Lmod-Lua", "EnvironmentModules-Tcl"])
-def place(request, installations):
-    """The installed modules, for each modules tool."""
-    return installations(request.param)
+def environment(request, environments):
+    """The installed modules and an environment on top, for each modules tool."""
+    return environments(request.param)
 
 
 @pytest.fixture
@@ -43,21 +56,21 @@ def pip_options(folder):
     return f"--no-index --find-links {shlex.quote(str(folder))}"
 
 
-def test_an_environment_on_top_of_the_module(place, tmp_path, folder):
+def test_an_environment_on_top_of_the_module(environment, folder):
     """S003-16, S003-18: activation loads the module, its programs run in the container; deactivation undoes all."""
+    place, env, use = environment
     pip = f"pip install {pip_options(folder)}"
-    said = place.load(place.WRITABLE, "cd /tmp && make-venv '" + str(tmp_path / "my env") + "'").stderr
     script = f"""
         export PYTHONPATH=/somewhere
         {SHOW}
-        {said.rpartition("to use it: ")[2]}
+        {use}
         {pip} mine >/dev/null
         mytool
         python -c 'import sys, numpy, mine; print(sys.prefix, numpy.__file__)'
         deactivate
         {SHOW}
-        source '{tmp_path}/my env/bin/activate'
-        source '{tmp_path}/my env/bin/activate'
+        source '{env}/bin/activate'
+        source '{env}/bin/activate'
         mytool
         deactivate
         {SHOW}
@@ -66,13 +79,14 @@ def test_an_environment_on_top_of_the_module(place, tmp_path, folder):
     # the wheels are below the directory of the tests, which is bound because /tmp is
     lines = place.site.bash(script).stdout.splitlines()
     before, tool, python, after, again, last = lines
-    assert tool == again == f"in {tmp_path}/my env/lib/python3.11/site-packages/mine.py"
-    assert python.startswith(f"{tmp_path}/my env /opt/miniconda3/")
+    assert tool == again == f"in {env}/lib/python3.11/site-packages/mine.py"
+    assert python.startswith(f"{env} /opt/miniconda3/")
     assert before == after == last
 
 
-def test_everything_in_the_container_is_the_environment(place, tmp_path, folder):
+def test_everything_in_the_container_is_the_environment(installed_once, tmp_path, folder):
     """G-02, use D2: variables, programs that programs start, start-shell, exec, uv: nothing lands in the module."""
+    place = installed_once
     program = tmp_path / "program.py"
     program.write_text("""if True:
         import os, shutil, subprocess, sys
@@ -107,37 +121,41 @@ def test_everything_in_the_container_is_the_environment(place, tmp_path, folder)
     assert sorted(path for path in user_software.rglob("*") if "__pycache__" not in path.parts) == before
 
 
-def test_deactivate_puts_everything_back(place, tmp_path):
+def test_deactivate_puts_everything_back(environment, tmp_path):
     """G-02, use D9: all variables are what they were: loaded before or not, unset or set, twice, nested, swapped."""
-    env = f"{tmp_path}/env"
+    place, env, _ = environment
     show = tmp_path / "show"
     show.write_text(WHOLE)
-    place.load(place.WRITABLE, f"make-venv {env}")
+    activate = 'source "$own/bin/activate"'
     cases = {
         "no module": (":", ":", ":"),
         "loaded before": (f"module load {place.WRITABLE}", ":", ":"),
         "own values": (f"module load {place.WRITABLE}; export APPTAINERENV_VIRTUAL_ENV=/x SINGULARITYENV_VIRTUAL_ENV= "
                        "APPTAINERENV_PREPEND_PATH=/a/b SINGULARITYENV_PYTHONPATH='/user-software/venv/q:/r'", ":", ":"),
-        "twice": (":", f"source {env}/bin/activate", ":"),
-        "nested": (":", f"bash -c 'source {env}/bin/activate; deactivate; bash {show}' >{tmp_path}/inner", ":"),
+        "twice": (":", activate, ":"),
+        "nested": (":", f"bash -c '{activate}; deactivate; bash {show}' >{tmp_path}/inner", ":"),
         "unloaded meanwhile": (":", f"module unload {place.WRITABLE}", ":"),
         "loaded before, unloaded meanwhile": (
             f"module load {place.WRITABLE}", f"module unload {place.WRITABLE}", f"module unload {place.WRITABLE}"),
         "another container before": (f"module load {place.SQUASHED}", ":", ":"),
     }
-    for name, (setting, meanwhile, expected) in cases.items():
-        script = f"""
+    # each in a shell of its own, all from the same one
+    script = "\n".join(f"""(
             {setting}
             {expected}
             bash {show}
             {setting}
-            source {env}/bin/activate || exit
+            {activate} || exit
             bash {show}
             {meanwhile}
             deactivate
             bash {show}
-        """
-        before, active, after = place.site.bash(script).stdout.splitlines()
+            :  # or the last command would take the place of this shell, with another SHLVL
+        ) >'{tmp_path}/{name}'
+    """ for name, (setting, meanwhile, expected) in cases.items())
+    place.site.bash(script, own=env)
+    for name in cases:
+        before, active, after = (tmp_path / name).read_text().splitlines()
         assert f"APPTAINERENV_VIRTUAL_ENV={env}|" in active, name
         assert f"SINGULARITYENV_PREPEND_PATH={env}/bin:" in active, name
         assert before.split("|") == after.split("|"), name
@@ -145,24 +163,24 @@ def test_deactivate_puts_everything_back(place, tmp_path):
     assert f"APPTAINERENV_VIRTUAL_ENV={env}|" in inner
 
 
-def test_a_module_that_is_loaded_again(place, tmp_path):
+def test_a_module_that_is_loaded_again(environment):
     """G-02, use D2: the module has the container again: programs of the environment say so; then it is active again."""
-    env = f"{tmp_path}/env"
+    place, env, _ = environment
     result = place.load(place.WRITABLE, f"""
-        make-venv {env}
-        source {env}/bin/activate
+        source '{env}/bin/activate'
         module unload {place.WRITABLE}
         module load {place.WRITABLE}
-        {env}/host-bin/python -c '' || echo refused
-        source {env}/bin/activate
+        '{env}/host-bin/python' -c '' || echo refused
+        source '{env}/bin/activate'
         python -c 'import os; print(os.environ["VIRTUAL_ENV"])'
         deactivate
-        echo $APPTAINERENV_VIRTUAL_ENV $APPTAINERENV_PREPEND_PATH
+        echo $APPTAINERENV_VIRTUAL_ENV; echo "$APPTAINERENV_PREPEND_PATH"
     """)
-    refused, again, *rest = result.stdout.split()
-    assert (refused, again, rest[0]) == ("refused", env, "/user-software/venv/pytorch")
-    assert env not in rest[1]
-    assert f"the environment is not active, or a module was loaded since: source {env}/bin/activate" in result.stderr
+    refused, again, *rest = result.stdout.splitlines()
+    assert (refused, again, rest[0]) == ("refused", str(env), "/user-software/venv/pytorch")
+    assert str(env) not in rest[1]
+    assert "the environment is not active, or a module was loaded since: source " in result.stderr
+    assert f"{env}/bin/activate" in result.stderr.replace("\\", "")
 
 
 def test_programs_of_an_environment_come_and_go(installed_once, tmp_path, folder):
@@ -258,8 +276,9 @@ def plain_module(site, folder):
         (directory / "1.0").write_text(f"#%Module\nprepend-path PYTHONPATH {folder}\n")
 
 
-@pytest.mark.parametrize("marker", ["# you cannot run it directly", "# You cannot run it directly", "# another text"])
-@pytest.mark.parametrize("tool", ["Lmod-Lua", "EnvironmentModules-Tcl"])
+@pytest.mark.parametrize(("tool", "marker"), [
+    ("Lmod-Lua", "# you cannot run it directly"), ("EnvironmentModules-Tcl", "# You cannot run it directly"),
+    ("Lmod-Lua", "# another text")])
 def test_an_environment_on_top_of_a_plain_module(tool, marker, tmp_path):
     """S003-16, S003-17, S003-18, S003-19: any text of activate, twice, relative; PYTHONPATH is exactly what it was."""
     site = Site(tmp_path / "site", TOOLS[tool](), Path(sys.prefix))
