@@ -145,8 +145,10 @@ class Site:
     def easyconfig(self, text, name="Example", version="1.0", suffix=""):
         """Write an easyconfig with this text below name and version; return its path."""
         path = self.prefix / f"{name}-{version}{suffix}.eb"
+        # EasyBuild takes the first one that it finds
+        easyblock = "" if text.startswith("easyblock = ") else "easyblock = 'ContainerVenv'\n"
         path.write_text(
-            f"easyblock = 'ContainerVenv'\nname = {name!r}\nversion = {version!r}\nversionsuffix = {suffix!r}\n"
+            f"{easyblock}name = {name!r}\nversion = {version!r}\nversionsuffix = {suffix!r}\n"
             "homepage = 'https://example.org'\ndescription = 'A container of the tests.'\ntoolchain = SYSTEM\n"
             f"{text}\nmoduleclass = 'ai'\n"
         )
