@@ -13,6 +13,7 @@ from parts import Installed, example_site, wheel_settings
 from support import CONTAINER_FILES
 
 TEXT = Installed.TEXT
+PACKED = "requirements = ['greeting']\n"
 OTHER = "nobody"
 
 
@@ -22,8 +23,10 @@ def central(base_image, wheels):
     prefix = Path(tempfile.mkdtemp(prefix="ebsif-central-"))
     prefix.chmod(0o755)
     site = example_site(prefix, base_image, "EnvironmentModules-Tcl")
-    site.eb(site.easyconfig(TEXT + "requirements = ['greeting']\nwrappers = ['python']\n", suffix="-file"),
-            site.easyconfig(TEXT, suffix="-directory"), **wheel_settings(wheels))
+    text = TEXT + "wrappers = ['python']\n"
+    command = ["eb", *site.eb_options, site.easyconfig(text + PACKED, suffix="-file"),
+               site.easyconfig(text, suffix="-directory")]
+    site.run(["bash", "-c", 'umask 022; exec "$@"', "bash", *command], **wheel_settings(wheels))
     yield site
     shutil.rmtree(prefix)
 
@@ -84,17 +87,8 @@ def test_another_account_uses_it(central, wheels, tmp_path, fault, suffix):
     case.kept(before == after, sorted(set(before.items()) ^ set(after.items()))[:4])
 
 
-@pytest.mark.parametrize(("umask", "options", "may"), [
-    ("077", [], 0o755), ("022", [], 0o755), ("002", ["--group-writable-installdir", "--set-gid-bit"], 0o775),
-    ("027", ["--group-writable-installdir", "--set-gid-bit"], 0o775),
-    ("000", [], 0o755)])
-def test_modes(base_image, wheels, tmp_path, fault, umask, options, may):
-    """What is in an installation can be read by whoever may enter it, is written by no others, whatever the umask."""
-    case = fault("modes", f"umask {umask} {' '.join(options)}")
-    site = example_site(tmp_path, base_image, "EnvironmentModules-Tcl")
-    command = ["eb", *site.eb_options, *options, site.easyconfig(TEXT + "wrappers = ['python']\n")]
-    site.run(["bash", "-c", f'umask {umask}; exec "$@"', "bash", *command], **wheel_settings(wheels))
-    root = site.prefix / "eb/software/Example/1.0"
+def check_modes(case, root, may):
+    """Check who may do what with the files of an installation (root), where directories have a mode (may)."""
     for path in [root / "user-software", *(root / "user-software").rglob("*"), *(root / "bin").iterdir(),
                  *(root / "runscripts").iterdir(), *root.glob("*.sif"), root / "share/ebsif/lock.json"]:
         if path.is_symlink():
@@ -106,6 +100,83 @@ def test_modes(base_image, wheels, tmp_path, fault, umask, options, may):
             wanted = 0o444 | (0o111 if path.is_dir() else 0) | (0o020 if may & 0o020 else 0)
             case.kept(mode & wanted == wanted, f"{path}: {mode:o}")
             case.kept(bool(mode & stat.S_IWGRP) == bool(may & 0o020), f"{path}: {mode:o}, the group")
+
+
+def test_modes_with_the_usual_umask(central, fault):
+    """What is in an installation can be read by whoever may enter it, is written by no others."""
+    check_modes(fault("modes", "umask 022"), central.prefix / "eb/software/Example/1.0-directory", 0o755)
+
+
+@pytest.mark.parametrize(("umask", "options", "may"), [
+    ("077", [], 0o755), ("002", ["--group-writable-installdir", "--set-gid-bit"], 0o775), ("000", [], 0o755)])
+def test_modes(base_image, wheels, tmp_path, fault, umask, options, may):
+    """
+    The same whatever the umask.
+
+    S003-20: helper scripts are a+rx.
+    """
+    case = fault("modes", f"umask {umask} {' '.join(options)}")
+    # Environment Modules: Lmod shows root no modules that others can't read, and EasyBuild could not load this one
+    site = example_site(tmp_path, base_image, "EnvironmentModules-Tcl")
+    command = ["eb", *site.eb_options, *options, site.easyconfig(TEXT + "wrappers = ['python']\n")]
+    site.run(["bash", "-c", f'umask {umask}; exec "$@"', "bash", *command], **wheel_settings(wheels))
+    root = site.prefix / "eb/software/Example/1.0"
+    check_modes(case, root, may)
+    mode = stat.S_IMODE((root / "runscripts/distributed.conf").stat().st_mode)
+    case.kept(mode == 0o644, f"distributed.conf: {mode:o}")
+    scripts = [path for folder in ("bin", "runscripts") for path in (root / folder).iterdir() if not path.suffix]
+    case.kept({script.name for script in scripts} == {
+        "start-shell", "list-packages", "make-squashfs", "unmake-squashfs", "make-venv", "extend-venv-activate",
+        "conda-python-simple", "init-conda-venv", "conda-python-distributed", "get-master", "python"}, scripts)
+    for script in scripts:
+        case.kept(stat.S_IMODE(script.stat().st_mode) & 0o555 == 0o555, script)
+
+
+def test_user_software_that_is_shared_by_a_group(tmp_path, base_image, wheels, fault):
+    """S002-45: a project group shares the installation: modes in directory and SquashFS allow the group."""
+    # Environment Modules: Lmod shows root no modules that others can't read
+    site = example_site(tmp_path, base_image, "EnvironmentModules-Tcl")
+    options = ["--group-writable-installdir", "--set-gid-bit"]
+    command = ["eb", *site.eb_options, *options]
+    command += [site.easyconfig(TEXT + "wrappers = ['python']\n", suffix="-dir"),
+                site.easyconfig(TEXT + PACKED, suffix="-file")]
+    site.run(["bash", "-c", 'umask 0027; exec "$@"', "bash", *command], **wheel_settings(wheels))
+    check_modes(fault("modes", f"umask 027 {' '.join(options)}"), site.prefix / "eb/software/Example/1.0-dir", 0o775)
+    for suffix in ("-dir", "-file"):
+        root = site.prefix / f"eb/software/Example/1.0{suffix}"
+        script = f"umask 0027; module load Example/1.0{suffix}; test -e $CONTAINERROOT/user-software || unmake-squashfs"
+        site.bash(script)
+        for path in (root / "user-software").rglob("*"):
+            if not path.is_symlink():
+                mode = path.stat().st_mode
+                wanted = 0o2070 if path.is_dir() else 0o060
+                assert mode & wanted == wanted, (path, oct(mode))
+    site.bash("umask 0077; module load Example/1.0-dir; touch $CONTAINERROOT/user-software/late; make-squashfs")
+    squashfs = site.prefix / "eb/software/Example/1.0-dir/user-software.squashfs"
+    listing = subprocess.run(["unsquashfs", "-ll", squashfs], capture_output=True, text=True, check=True).stdout
+    lines = [line for line in listing.splitlines() if "squashfs-root" in line and not line.startswith("l")]
+    assert lines
+    assert not [line for line in lines if line[4:6] != "rw"]
+
+
+def test_all_of_it_belongs_to_the_group(tmp_path, base_image, wheels):
+    """G-12 (lumi B3): a set-gid directory of a project: user software is set-gid, and the group's, with umask 077."""
+    # Environment Modules: Lmod shows root no modules that others can't read
+    site = example_site(tmp_path, base_image, "EnvironmentModules-Tcl")
+    software = site.prefix / "eb/software"
+    software.mkdir(parents=True)
+    os.chown(software, -1, 1)
+    software.chmod(0o2775)
+    command = ["eb", *site.eb_options, "--group-writable-installdir", site.easyconfig(TEXT, suffix="-dir"),
+               site.easyconfig(TEXT + PACKED, suffix="-file")]
+    site.run(["bash", "-c", 'umask 077; exec "$@"', "bash", *command], **wheel_settings(wheels))
+    for path in (software / "Example").rglob("*"):
+        # EasyBuild's own log and copies come last
+        if not path.is_symlink() and "easybuild" not in path.parts:
+            status = path.lstat()
+            wanted = 0o2070 if path.is_dir() else 0o060
+            assert status.st_mode & wanted == wanted, (path, oct(status.st_mode))
+            assert status.st_gid == 1, path
 
 
 def test_work_is_private(tmp_path, fault):
