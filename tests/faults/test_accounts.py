@@ -123,7 +123,7 @@ def test_modes(base_image, wheels, tmp_path, fault, umask, options, may):
     root = site.prefix / "eb/software/Example/1.0"
     check_modes(case, root, may)
     mode = stat.S_IMODE((root / "runscripts/distributed.conf").stat().st_mode)
-    case.kept(mode == 0o644, f"distributed.conf: {mode:o}")
+    case.kept(mode == 0o644 | may & 0o020, f"distributed.conf: {mode:o}")
     scripts = [path for folder in ("bin", "runscripts") for path in (root / folder).iterdir() if not path.suffix]
     case.kept({script.name for script in scripts} == {
         "start-shell", "list-packages", "make-squashfs", "unmake-squashfs", "make-venv", "extend-venv-activate",

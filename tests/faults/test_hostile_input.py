@@ -94,16 +94,21 @@ NAMES = ["a b", "it's", 'say "x"', "$(touch canary)", "`touch canary`", "a;touch
 
 def test_names_of_images(site, base_image, fault):
     """An image may have any name but for a slash: it is found, copied, loaded and run; nothing is executed."""
-    for name in NAMES:
-        case = fault("hostile names of images", name)
+    texts = {}
+    for number, name in enumerate(NAMES):
         (site.sources / f"{name}.sif").symlink_to(base_image)
-        path = site.easyconfig(f"init = 'none'\nsources = {easyconfig.literal([f'{name}.sif'])}\n")
-        path.write_text(path.read_text().replace("ContainerVenv", "ContainerInstall"))
-        result = site.eb(path, "--rebuild", check=False)
-        case.kept(result.returncode == 0, result.stdout[-1500:] + result.stderr)
-        script = 'module load Example/1.0 && singularity exec "$SIF" printenv SINGULARITY_NAME'
-        said = site.bash(script, check=False)
-        case.kept(said.stdout == f"{name}.sif\n", said.stdout + said.stderr)
+        texts[str(number)] = f"easyblock = 'ContainerInstall'\nversionsuffix = '-{number}'\ninit = 'none'\n" \
+            f"sources = {easyconfig.literal([f'{name}.sif'])}\n"
+    results = site.eb_each(texts)
+    uses = [f'module load Example/1.0-{number} && singularity exec "$SIF" printenv SINGULARITY_NAME || echo\n'
+            "module unload Example\n" for number in texts]
+    said = site.bash("".join(uses), check=False)
+    lines = said.stdout.splitlines()
+    for number, name in enumerate(NAMES):
+        case = fault("hostile names of images", name)
+        result = results[str(number)]
+        case.kept(result.returncode == 0, result.stdout[-1500:])
+        case.kept(lines[number : number + 1] == [f"{name}.sif"], lines + [said.stderr])
     assert not list(site.prefix.rglob(CANARY))
 
 
@@ -131,18 +136,22 @@ def test_files_with_requirements(place, texts, suffix):
     assert not (place / CANARY).exists()
 
 
-@pytest.mark.parametrize("line", [
+LINES = [
     f"hello; $(touch {CANARY})", f"hello @ file:///nowhere/$(touch {CANARY}).whl", f"`touch {CANARY}`",
     f"hello'; touch {CANARY} #", f"--no-such-option=$(touch {CANARY})", "hello\x1b[31m", "x" * 1_000_000,
-    "../../../etc/passwd", "{{ 7 * 7 }}"])
-def test_lines_that_reach_pip(site, wheels, fault, line):
+    "../../../etc/passwd", "{{ 7 * 7 }}"]
+
+
+def test_lines_that_reach_pip(site, wheels, fault):
     """In an easyconfig: pip refuses them, with the line; the message is no terminal code; nothing is executed."""
-    case = fault("hostile requirement lines", line[:60])
-    result = site.eb(site.easyconfig(TEXT + f"requirements = [{line!r}]\n"), check=False, **wheel_settings(wheels))
-    case.shown(result.returncode != 0, "eb said nothing of it")
-    named = f"touch {CANARY}" if CANARY in line else line[:20].split("\x1b")[0]
-    case.shown(named in result.stdout + result.stderr, "the line is not named")
-    case.kept(not list(site.prefix.rglob(CANARY)), "executed")
+    texts = {str(number): TEXT + f"requirements = [{line!r}]\n" for number, line in enumerate(LINES)}
+    results = site.eb_each(texts, **wheel_settings(wheels))
+    for line, result in zip(LINES, results.values()):
+        case = fault("hostile requirement lines", line[:60])
+        case.shown(result.returncode != 0, "eb said nothing of it")
+        named = f"touch {CANARY}" if CANARY in line else line[:20].split("\x1b")[0]
+        case.shown(named in result.stdout, "the line is not named")
+    fault("hostile requirement lines", "canary").kept(not list(site.prefix.rglob(CANARY)), "executed")
 
 
 # --- YAML

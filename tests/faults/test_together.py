@@ -54,34 +54,34 @@ def test_two_installations(site, wheels, fault):
     case.kept(list((site.prefix / "eb/software/.locks").iterdir()) == [], "a lock is left")
 
 
-def test_a_lock_of_somebody_who_lives(site, wheels, fault):
+def test_a_lock_of_somebody_who_lives(site, fault):
     """The lock of a process that runs, or that can't be looked at from here, is respected."""
     from easybuild.easyblocks.generic.containerclaim import this_process
 
-    text = site.easyconfig(TEXT + "requirements = ['hello']\n")
-    software = site.prefix / "eb/software"
-    lock = software / ".locks" / (str(software / "Example/1.0").replace("/", "_") + ".lock")
-    lock.mkdir(parents=True)
-    note = lock.with_name(lock.name + ".owner")
     here = this_process()
-    others = {"alive": here, "on another machine": {**here, "host": "elsewhere"},
+    living = {"alive": here, "on another machine": {**here, "host": "elsewhere"},
               "in another container": {**here, "processes": "pid:[1]"}, "no note": None, "not a note": {"pid": 1}}
-    for name, owner in others.items():
-        case = fault("locks of others", name)
-        note.write_text(json.dumps(owner)) if owner else note.unlink(missing_ok=True)
-        result = site.eb(text, check=False, **wheel_settings(wheels))
-        case.shown(result.returncode != 0, result.stdout)
-        case.said(result.stdout + result.stderr, "already exists, aborting")
-        case.kept(lock.is_dir(), "the lock")
-    for name, owner in {"gone": {**here, "pid": 2**22 + 1}, "another start": {**here, "started": "1"},
-                        "before the last boot": {**here, "boot": "x"}}.items():
-        case = fault("locks of the dead", name)
-        lock.mkdir(exist_ok=True)
-        note.write_text(json.dumps(owner))
-        result = site.eb(text, "--rebuild", "--module-only" if name != "gone" else "--rebuild", check=False,
-                         **wheel_settings(wheels))
-        case.kept(result.returncode == 0, result.stdout + result.stderr)
-        case.said(result.stdout, "removing the lock of an attempt that was killed")
+    dead = {"gone": {**here, "pid": 2**22 + 1}, "another start": {**here, "started": "1"},
+            "before the last boot": {**here, "boot": "x"}}
+    texts, locks = {}, {}
+    for number, (name, owner) in enumerate({**living, **dead}.items()):
+        software = site.prefix / "eb/software"
+        root = software / f"Example/1.0-{number}"
+        texts[name] = f"easyblock = 'ContainerInstall'\nversionsuffix = '-{number}'\nsources = ['example.sif']\n"
+        locks[name] = software / ".locks" / (str(root).replace("/", "_") + ".lock")
+        locks[name].mkdir(parents=True)
+        if owner:
+            locks[name].with_name(locks[name].name + ".owner").write_text(json.dumps(owner))
+    for name, result in site.eb_each(texts).items():
+        if name in living:
+            case = fault("locks of others", name)
+            case.shown(result.returncode != 0, result.stdout)
+            case.said(result.stdout, "already exists, aborting")
+            case.kept(locks[name].is_dir(), "the lock")
+        else:
+            case = fault("locks of the dead", name)
+            case.kept(result.returncode == 0, result.stdout)
+            case.said(result.stdout, "removing the lock of an attempt that was killed")
 
 
 def test_an_installation_while_people_use_the_module(site, wheels, fault):
