@@ -3,14 +3,13 @@
 import hashlib
 import json
 import re
-import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from parts import TOOLS, Installed, wheel_settings
-from support import CHECKOUT, EASYBLOCKS, Site, make_wheel
+from support import CHECKOUT, CONTAINER_FILES, EASYBLOCKS, Site, make_wheel
 
 TEXT = Installed.TEXT
 
@@ -109,14 +108,6 @@ def test_requirements_reach_pip_byte_for_byte(site, wheels):
     assert lock(site.prefix / "eb/software/Example/1.0")["stages"][0]["requirements"].encode() == given
 
 
-@pytest.mark.parametrize("block", ["\ngreeting\n\n", "\ngreeting\n", "\ngreeting", "greeting"])
-def test_the_end_of_the_block_does_not_matter(site, wheels, block):
-    """S002-47: no trailing empty line, or no newline at all, works the same."""
-    site.eb(site.easyconfig(TEXT + f'requirements = """{block}"""\n'), **wheel_settings(wheels))
-    packages = lock(site.prefix / "eb/software/Example/1.0")["venv_packages"]
-    assert {"greeting==1.0", "hello==1.0"} <= set(packages)
-
-
 def test_the_easyblock_makes_the_binds_for_pip(site, tmp_path):
     """S002-48, S002-16: when pip runs the easyblock makes all binds; one that is gone later fails the load."""
     folder = tmp_path / "bound,with:odd char$acters"
@@ -168,58 +159,32 @@ def test_a_copied_easyconfig_installs_unmodified(site):
     assert (site.modules / "PyTorch" / "2.13.0-cpu-python-3.11-singularity-20261121.lua").is_file()
 
 
-def test_scripts_are_readable_and_executable_for_all(tmp_path, base_image):
-    """S003-20: helper scripts are a+rx, whatever the umask."""
-    # Environment Modules: Lmod shows root no modules that others can't read, and EasyBuild could not load this one
-    site = Site(tmp_path / "site", TOOLS["EnvironmentModules-Tcl"](), Path(sys.prefix))
-    (site.sources / "example.sif").symlink_to(base_image)
-    command = ["eb", *site.eb_options, site.easyconfig(TEXT)]
-    site.run(["bash", "-c", 'umask 077; exec "$@"', "bash", *command])
-    root = site.prefix / "eb/software/Example/1.0"
-    assert stat.S_IMODE((root / "runscripts/distributed.conf").stat().st_mode) == 0o644
-    scripts = [path for folder in ("bin", "runscripts") for path in (root / folder).iterdir() if not path.suffix]
-    assert {script.name for script in scripts} == {
-        "start-shell", "list-packages", "make-squashfs", "unmake-squashfs", "make-venv", "extend-venv-activate",
-        "conda-python-simple", "init-conda-venv", "conda-python-distributed", "get-master",
-    }
-    for script in scripts:
-        assert stat.S_IMODE(script.stat().st_mode) & 0o555 == 0o555, script
+def test_nothing_of_the_person_who_installs(site, wheels, tmp_path):
+    """
+    The person's dot files and settings are neither changed nor used.
 
-
-def test_no_dot_file_of_the_user_is_changed(site, wheels):
-    """S003-22, S000-19 (in part): installing and using changes no dot file and writes nothing to ~/.local."""
+    S003-22, S000-19 (in part): installing and using changes no dot file and writes nothing to ~/.local. G-03: binds,
+    injected variables, settings of Python and pip of who runs eb are not the installation's. S002-47: the requirements
+    need no newline at their end.
+    """
     for name in (".bashrc", ".profile", ".bash_profile", ".condarc"):
         (site.home / name).write_text(f"# {name} of the user\n")
-    site.eb(site.easyconfig(TEXT + requirements("greeting")), **wheel_settings(wheels))
-    site.bash("module load Example/1.0 && start-shell -c 'python -c \"import greeting\"' && list-packages")
+    (tmp_path / "numpy.py").write_text("raise SystemExit('the wrong numpy')\n")
+    site.eb(
+        site.easyconfig(TEXT + 'requirements = """greeting"""\n'), **wheel_settings(wheels),
+        APPTAINER_BIND="/does/not/exist", SINGULARITY_BINDPATH="/does/not/exist",
+        APPTAINERENV_PREPEND_PATH="/nowhere", PYTHONPATH=tmp_path, PYTHONUSERBASE=tmp_path / "base",
+        VIRTUAL_ENV="/nowhere", CONDA_PREFIX="/nowhere", PIP_CONSTRAINT="/nowhere", UV_CONSTRAINT="/nowhere",
+    )
+    assert {"greeting==1.0", "hello==1.0"} <= set(lock(site.prefix / "eb/software/Example/1.0")["venv_packages"])
+    # S003-14: PYTHONPATH and PYTHONUSERBASE of the host
+    script = "module load Example/1.0 && start-shell -c 'python -c \"import numpy, greeting\"' && list-packages"
+    assert "greeting" in site.bash(script, PYTHONPATH=tmp_path, PYTHONUSERBASE=tmp_path / "base").stdout
+    assert not (tmp_path / "base").exists()
     for name in (".bashrc", ".profile", ".bash_profile", ".condarc"):
         assert (site.home / name).read_text() == f"# {name} of the user\n"
     allowed = {".bashrc", ".profile", ".bash_profile", ".condarc", ".cache", ".apptainer", ".singularity"}
     assert {path.name for path in site.home.iterdir()} <= allowed
-
-
-def test_the_callers_environment_does_not_change_the_installation(site, wheels, tmp_path):
-    """G-03: binds, injected variables, settings of Python and pip of who runs eb are not the installation's."""
-    (tmp_path / "numpy.py").write_text("raise SystemExit('the wrong numpy')\n")
-    site.eb(
-        site.easyconfig(TEXT + requirements("greeting")), **wheel_settings(wheels), APPTAINER_BIND="/does/not/exist",
-        SINGULARITY_BINDPATH="/does/not/exist", APPTAINERENV_PREPEND_PATH="/nowhere", PYTHONPATH=tmp_path,
-        VIRTUAL_ENV="/nowhere", CONDA_PREFIX="/nowhere", PIP_CONSTRAINT="/nowhere", UV_CONSTRAINT="/nowhere",
-    )
-    assert "greeting==1.0" in lock(site.prefix / "eb/software/Example/1.0")["venv_packages"]
-
-
-def test_a_package_of_the_image_is_not_replaced(site, wheels, tmp_path):
-    """S001-19 (in part): a requirement that would replace a package of the image stops pip, naming the package."""
-    folder = tmp_path / "other"
-    folder.mkdir()
-    make_wheel(folder, "numpy", version="99.0")
-    make_wheel(folder, "wants", requires=["numpy >= 99"])
-    result = site.eb(
-        site.easyconfig(TEXT + requirements("wants")), check=False, **wheel_settings(folder)
-    )
-    assert result.returncode == 16
-    assert "numpy" in result.stdout + result.stderr
 
 
 # --- features of eb
@@ -237,52 +202,54 @@ def test_dry_run(site, wheels):
 
 
 def test_module_only_and_sanity_check_only(site):
-    """`--module-only` writes the same module again, `--sanity-check-only` checks what is installed."""
-    easyconfig = site.easyconfig(TEXT)
+    """
+    `--module-only` writes the same module again, `--sanity-check-only` checks what is there, `--rebuild` mends it.
+
+    S002-04, S002-02: the own SIF was removed: --module-only and its sanity check pass with the central copy.
+    """
+    easyconfig = site.easyconfig(TEXT + f"image_dirs = ['/does/not/exist', '{site.sources}']\n")
     site.eb(easyconfig)
-    module = site.modules / "Example" / "1.0.lua"
+    root, module = site.prefix / "eb/software/Example/1.0", site.modules / "Example" / "1.0.lua"
     text = module.read_text()
     module.unlink()
     site.eb(easyconfig, "--module-only")
     assert module.read_text() == text
     site.eb(easyconfig, "--sanity-check-only")
-    (site.prefix / "eb/software/Example/1.0/bin/start-shell").unlink()
-    assert site.eb(easyconfig, "--sanity-check-only", check=False).returncode != 0
 
-
-def test_module_only_without_the_own_image(site, base_image):
-    """S002-04, S002-02: the own SIF was removed: --module-only and its sanity check pass with the central copy."""
-    easyconfig = site.easyconfig(TEXT + f"image_dirs = ['/does/not/exist', '{site.sources}']\n")
-    site.eb(easyconfig)
-    (site.prefix / "eb/software/Example/1.0/example.sif").unlink()
+    (root / "example.sif").unlink()
     site.eb(easyconfig, "--module-only", "--force")
     output = site.bash("module load Example/1.0 && echo $SIF $SIFEXAMPLE && singularity exec $SIF true").stdout
     assert output.split() == [f"{site.sources}/example.sif"] * 2
 
-
-def test_rebuild(site):
-    """`--rebuild` installs again."""
-    easyconfig = site.easyconfig(TEXT)
-    site.eb(easyconfig)
-    root = site.prefix / "eb/software/Example/1.0"
-    (root / "bin" / "start-shell").write_text("damaged")
+    (root / "bin/start-shell").unlink()
+    assert site.eb(easyconfig, "--sanity-check-only", check=False).returncode != 0
+    (root / "bin/start-shell").write_text("damaged")
     site.eb(easyconfig, "--rebuild")
-    assert (root / "bin" / "start-shell").read_text() != "damaged"
+    assert (root / "bin/start-shell").read_text() == (CONTAINER_FILES / "bin/start-shell").read_text()
 
 
-def test_checksums(site, base_image):
-    """S001-03: a wrong checksum stops the installation; `--inject-checksums` writes the right one."""
-    easyconfig = site.easyconfig(TEXT + f"checksums = ['{'0' * 64}']\n")
-    result = site.eb(easyconfig, check=False)
+def test_checksums_of_an_image_without_a_venv(site, base_image):
+    """
+    S001-03: a wrong checksum stops the installation; `--inject-checksums` writes the right one.
+
+    ContainerInstall: image, scripts and module, no user software.
+    """
+    text = "easyblock = 'ContainerInstall'\nsources = ['example.sif']\n"
+    result = site.eb(site.easyconfig(text + f"checksums = ['{'0' * 64}']\n"), check=False)
     assert result.returncode != 0
     assert "hecksum" in result.stdout + result.stderr
-    assert not list(site.prefix.glob("eb/software/Example/1.0/*"))
+    root = site.prefix / "eb/software/Example/1.0"
+    assert not list(root.glob("*"))
     assert not list(site.modules.rglob("1.0.lua"))
 
-    easyconfig = site.easyconfig(TEXT)
+    easyconfig = site.easyconfig(text)
     site.eb(easyconfig, "--inject-checksums")
     assert sha256(base_image) in easyconfig.read_text()
     site.eb(easyconfig)
+    names = {"start-shell", "list-packages", "make-venv", "extend-venv-activate"}
+    assert {path.name for path in (root / "bin").iterdir()} == names
+    output = site.bash("module load Example/1.0 && start-shell -c 'echo $APPTAINER_NAME; type -P python3'").stdout
+    assert output.split() == ["example.sif", "/usr/bin/python3"]
 
 
 def test_from_a_plain_checkout(site, tmp_path):
@@ -332,31 +299,16 @@ def test_bad_parameters_are_named(site, text, expected):
     assert expected in " ".join((result.stdout + result.stderr).split())
 
 
-def test_two_images_are_refused(site):
-    """Exactly one image makes a module."""
-    text = TEXT.replace("['example.sif']", "['example.sif', 'other.sif']")
-    result = site.eb(site.easyconfig(text), check=False)
-    assert "exactly one image" in result.stdout + result.stderr
-
-
-def test_a_truncated_image_is_not_installed(site, base_image):
-    """An image that can't be started stops the installation; no module appears."""
-    (site.sources / "example.sif").unlink()
-    (site.sources / "example.sif").write_bytes(base_image.read_bytes()[:100_000])
-    assert site.eb(site.easyconfig(TEXT), check=False).returncode != 0
+def test_images_that_are_refused(site, base_image):
+    """Exactly one image makes a module; one that can't be started makes none."""
+    (site.sources / "truncated.sif").write_bytes(base_image.read_bytes()[:100_000])
+    texts = {"two": TEXT.replace("['example.sif']", "['example.sif', 'other.sif']"),
+             "truncated": TEXT.replace("example.sif", "truncated.sif")}
+    results = site.eb_each(texts)
+    assert "exactly one image" in results["two"].stdout
+    for result in results.values():
+        assert result.returncode == 1, result.stdout
     assert not list(site.modules.rglob("1.0.lua"))
-
-
-def test_an_image_without_a_venv(site):
-    """ContainerInstall: image, scripts and module, no user software."""
-    easyconfig = site.easyconfig("sources = ['example.sif']\n")
-    easyconfig.write_text(easyconfig.read_text().replace("ContainerVenv", "ContainerInstall"))
-    site.eb(easyconfig)
-    root = site.prefix / "eb/software/Example/1.0"
-    names = {"start-shell", "list-packages", "make-venv", "extend-venv-activate"}
-    assert {path.name for path in (root / "bin").iterdir()} == names
-    output = site.bash("module load Example/1.0 && start-shell -c 'echo $APPTAINER_NAME; type -P python3'").stdout
-    assert output.split() == ["example.sif", "/usr/bin/python3"]
 
 
 # --- images of another build

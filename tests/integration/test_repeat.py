@@ -4,17 +4,15 @@ import json
 import shutil
 
 import pytest
-from parts import Installed, wheel_settings
+from parts import Installed, example_site, wheel_settings
 from support import make_wheel
 from test_stages import make_sdist
 
 TEXT = Installed.TEXT
 
 
-@pytest.fixture
-def index(tmp_path):
-    """A folder that takes the place of an index."""
-    folder = tmp_path / "index"
+def make_index(folder):
+    """Make a folder that takes the place of an index."""
     folder.mkdir()
     make_wheel(folder, "library")
     make_wheel(folder, "application", requires=["library"])
@@ -38,62 +36,65 @@ def squashfs(site, suffix=""):
     return (site.prefix / f"eb/software/Example/1.0{suffix}/user-software.squashfs").read_bytes()
 
 
-def installed(site, index, text, check=True, suffix="", **environment):
-    """Install and return the CompletedProcess."""
-    return site.eb(
-        site.easyconfig(TEXT + text, suffix=suffix), check=check, **{**wheel_settings(index), **environment}
-    )
+@pytest.fixture(scope="module")
+def original(tmp_path_factory, base_image):
+    """An installation; its lock is mine.json beside the easyconfigs, and the index is beside the site."""
+    folder = tmp_path_factory.mktemp("original")
+    site = example_site(folder, base_image)
+    index = make_index(folder / "index")
+    site.eb(site.easyconfig(TEXT + f"requirements = {STAGES!r}\n"), **wheel_settings(index))
+    shutil.copy(site.prefix / "eb/software/Example/1.0/share/ebsif/lock.json", site.prefix / "mine.json")
+    return site
 
 
 @pytest.fixture
-def original(site, index):
-    """An installation and its lock, kept beside the easyconfigs."""
-    installed(site, index, f"requirements = {STAGES!r}\n")
-    shutil.copy(site.prefix / "eb/software/Example/1.0/share/ebsif/lock.json", site.prefix / "mine.json")
-    return site
+def index(original, tmp_path):
+    """A copy of its index."""
+    return shutil.copytree(original.prefix.parent / "index", tmp_path / "index")
 
 
 def test_an_exact_repeat(original, index):
     """S000-18, S003-23: `requirements` is a lock: the same versions although newer ones are there, the same bytes."""
     make_wheel(index, "library", version="2.0")
     make_wheel(index, "application", version="2.0", requires=["library>=2"])
-    installed(original, index, "requirements = {'lock': 'mine.json'}\n", suffix="-again")
+    shutil.copy(original.prefix / "mine.json", original.prefix / "again.json")
+    path = original.easyconfig(TEXT + "requirements = {'lock': 'again.json'}\n", suffix="-again")
+    original.eb(path, **wheel_settings(index))
     again = lock(original, "-again")
     for key in ("stages", "venv_packages", "image_packages", "user_software"):
         assert again[key] == lock(original)[key], key
     assert squashfs(original, "-again") == squashfs(original)
 
-    # eb changes a copy of the easyconfig, in a temporary directory (defects E7)
-    (original.prefix / "mine.json").rename(original.sources / "mine.json")
-    path = original.easyconfig(TEXT + "requirements = {'lock': 'mine.json'}\n", suffix="-again")
-    original.eb(path, "--try-amend=versionsuffix=-tried", **wheel_settings(index))
-    assert squashfs(original, "-tried") == squashfs(original)
-    (original.sources / "mine.json").unlink()
+    # eb changes a copy of the easyconfig, in a temporary directory (defects E7); the lock is read before anything is
+    # installed
+    (original.prefix / "again.json").rename(original.sources / "again.json")
+    tried = original.eb(path, "--try-amend=versionsuffix=-tried", "--stop=prepare", **wheel_settings(index))
+    assert "Example/1.0-tried" in tried.stdout
+    (original.sources / "again.json").unlink()
     result = original.eb(path, "--rebuild", check=False, **wheel_settings(index))
-    assert f"{original.prefix}/mine.json" in result.stdout + result.stderr
+    assert f"{original.prefix}/again.json" in result.stdout + result.stderr
 
 
-def test_what_is_not_the_same_is_named(original, index, base_image):
+def test_what_is_not_the_same_is_named(original, index):
     """A repeat that is none: a package is another file, is gone, or the image is another: eb fails and says which."""
-    text = "requirements = {'lock': 'mine.json'}\n"
     make_wheel(index, "library", module_text="changed = True\n")
-    result = installed(original, index, text, check=False, suffix="-other")
-    assert "library-1.0-py3-none-any.whl has another SHA256" in result.stdout + result.stderr
-
     record = json.loads((original.prefix / "mine.json").read_text())
     record["image_packages"] = [line.replace("numpy==", "numpy==0.") for line in record["image_packages"]]
-    (original.prefix / "mine.json").write_text(json.dumps(record))
-    result = installed(original, index, text, check=False, suffix="-other")
-    assert "its packages differ: missing: numpy==0." in " ".join((result.stdout + result.stderr).split())
-
-    (original.prefix / "mine.json").write_text("{}")
-    result = installed(original, index, text, check=False, suffix="-other")
-    assert "mine.json is not the lock of a container module" in result.stdout + result.stderr
+    (original.prefix / "image.json").write_text(json.dumps(record))
+    (original.prefix / "empty.json").write_text("{}")
+    texts = {name: TEXT + f"versionsuffix = '-other'\nrequirements = {{'lock': '{name}.json'}}\n"
+             for name in ("mine", "image", "empty")}
+    results = original.eb_each(texts, **wheel_settings(index))
+    assert "library-1.0-py3-none-any.whl has another SHA256" in results["mine"].stdout
+    assert "its packages differ: missing: numpy==0." in " ".join(results["image"].stdout.split())
+    assert "empty.json is not the lock of a container module" in results["empty"].stdout
+    assert [result.returncode for result in results.values()] == [1, 1, 1]
     assert not list(original.modules.rglob("1.0-other.lua"))
 
 
-def test_a_wheelhouse(site, index, tmp_path):
+def test_a_wheelhouse(site, tmp_path):
     """S003-10: wheels are built once, in the image; later installations need neither index nor compiler."""
+    index = make_index(tmp_path / "index")
     # as mpi4py: the index has a wheel, and another one is wanted (defects B3)
     make_wheel(index, "kernels", module_text="built_with = 'nothing'\n")
     built = {"no_binary": ["kernels"], "options": ["--upgrade"],
