@@ -27,18 +27,29 @@ def ebsif(tmp_path):
     return run
 
 
-@pytest.fixture
-def image(tmp_path, base_image):
-    """A function that gives the small image another name."""
+def named_images(tmp_path, source):
+    """A function that gives an image another name."""
 
     def named(name, folder="images"):
         path = tmp_path / folder / name
         path.parent.mkdir(exist_ok=True)
-        path.hardlink_to(base_image) if path.parent.stat().st_dev == base_image.stat().st_dev else path.write_bytes(
-            base_image.read_bytes())
+        path.hardlink_to(source) if path.parent.stat().st_dev == source.stat().st_dev else path.write_bytes(
+            source.read_bytes())
         return path
 
     return named
+
+
+@pytest.fixture
+def image(tmp_path, base_image):
+    """A function that gives the example image another name."""
+    return named_images(tmp_path, base_image)
+
+
+@pytest.fixture
+def tiny_image(tmp_path, small_image):
+    """A function that gives an image of nothing but busybox another name."""
+    return named_images(tmp_path, small_image("busybox"))
 
 
 def test_looking_at_an_image(ebsif, base_image):
@@ -129,9 +140,9 @@ def test_a_link_in_a_directory_whose_links_move(ebsif, image, tmp_path):
     assert "in the catalogue no more" not in result.stderr
 
 
-def test_the_first_image_of_its_kind(ebsif, image, tmp_path):
+def test_the_first_image_of_its_kind(ebsif, tiny_image, tmp_path):
     """A name is needed; what the image does not say is marked; the catalogue of the project is not changed."""
-    path = image("thing-1.2.3.sif")
+    path = tiny_image("thing-1.2.3.sif")
     assert "give a --name" in ebsif("add", path, "--catalogue", ".", status=1).stderr
     assert "name one of your own, --catalogue" in ebsif("add", path, "--name", "Thing", status=1).stderr
     ebsif("add", path, "--name", "Thing", "--catalogue", ".")
@@ -140,27 +151,27 @@ def test_the_first_image_of_its_kind(ebsif, image, tmp_path):
     assert "  # review: nothing in the image says it\n" in text
     assert "install" not in ebsif("check", "--site", "local", "--catalogue", ".", "--quick", status=1).stderr
     # a second version goes into the same family
-    other = image("thing-1.3.0.sif")
+    other = tiny_image("thing-1.3.0.sif")
     ebsif("add", other, "--catalogue", ".")
     (_, second) = catalogue.read_file(tmp_path / "local/containers/Thing.yaml", site_of("local"))
     assert second.version == "1.3.0"
     # a file that a person has arranged otherwise is not touched
     (tmp_path / "local/containers/Thing.yaml").write_text("containers: []\nname: Thing\nfamilies: {}\n")
-    third = image("thing-1.4.0.sif")
+    third = tiny_image("thing-1.4.0.sif")
     assert "add this record by hand" in ebsif("add", third, "--name", "Thing", "--catalogue", ".", status=1).stderr
 
 
-def test_another_name_for_a_known_software(ebsif, image, tmp_path):
+def test_another_name_for_a_known_software(ebsif, tiny_image, tmp_path):
     """Defects D3, admin D1: the record says the file name, and the file that is no good is refused before anything."""
-    ebsif("add", image("tool-3.2.1.sif"), "--name", "Tool", "--catalogue", ".")
+    ebsif("add", tiny_image("tool-3.2.1.sif"), "--name", "Tool", "--catalogue", ".")
     path = tmp_path / "local/containers/Tool.yaml"
     before = path.read_text()
     for name in ("tool-{name}.sif", "tool-{version}-2.0.sif", "tool\n4.0.sif"):
-        said = ebsif("add", image(name), "--name", "Tool", "--catalogue", ".", status=1).stderr
+        said = ebsif("add", tiny_image(name), "--name", "Tool", "--catalogue", ".", status=1).stderr
         assert "can't be the name of an image in the catalogue" in said
         assert "Traceback" not in said
     assert path.read_text() == before
-    ebsif("add", image("othername-4.0.sif"), "--name", "Tool", "--catalogue", ".")
+    ebsif("add", tiny_image("othername-4.0.sif"), "--name", "Tool", "--catalogue", ".")
     first, second = catalogue.read_file(path, site_of("local"))
     assert (first.file_name, second.file_name) == ("tool-3.2.1.sif", "othername-4.0.sif")
     assert (second.version, second.family) == ("4.0", "tool")
