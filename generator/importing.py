@@ -1,36 +1,43 @@
 """Importing easyconfigs of the style in use today: programs of shell commands become records of the catalogue.
 
 They are read by EasyBuild's own parser. Everything in one of them ends in one of three lists: what the family and the
-easyblock do anyway, what became data of the record, and what was not understood and needs a person.
+easyblock do anyway, what became data of the record, and what is left for a person, with its line.
 """
 
+import ast
 import re
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ebsif import adding, catalogue, eb
+from ebsif import eb
+from ebsif.catalogue import PLACEHOLDER
 from ebsif.errors import EbsifError
+from ebsif.importingcommands import Commands, shortened
+from ebsif.importingmodule import ModuleTexts
+from ebsif.requirements import PIP_NAMES
 from packaging.utils import canonicalize_name
 
-# Parameters that say nothing of the container: the easyblock does the same in its own way.
-OURS = ("easyblock", "toolchain", "skipsteps", "files_to_copy", "sanity_check_paths", "sanity_check_commands", "skip",
-        "start_dir", "unpack_options", "buildininstalldir")
-TAKEN = ("name", "version", "versionsuffix", "homepage", "description", "sources", "moduleclass", "modextravars",
-         "modluafooter", "postinstallcmds", "checksums")
-
-# Scripts and commands that every container has, and words of commands that only prepare for them.
-SCRIPTS = {"start-shell", "make-squashfs", "unmake-squashfs", "list-packages", "conda-python-simple",
-           "conda-python-distributed", "get-master", "init-conda-venv"}
-OLD_NAMES = {"python-conda-simple": "conda-python-simple"}
-PREPARING = ("mkdir", "chmod", "cd", "rm", "touch", "echo", "popd", "pushd", "set", "true", "export")
-
-# Variables that activation would set, which follow from how Python is made ready.
-ACTIVATION = re.compile(r"(CONDA_\w+|VIRTUAL_ENV|PREPEND_PATH|WITH_CONDA|WITH_VENV|WITH_CONDA_VENV)\Z")
-
-# Directories on PATH that follow from the same.
-KNOWN_PATH = re.compile(r"/runscripts\Z|/user-software/venv/[^/]+/bin\Z|.*/(envs/[^/]+/bin|condabin)\Z")
-
 INSTALLATION = "%(installdir)s"
+
+# Parameters that say nothing of the container: the easyblock does the same in its own way.
+OURS = {"easyblock": ("MakeCp", "Tarball", "Binary", "PackedBinary"), "skip": (True,),
+        **dict.fromkeys(("start_dir", "unpack_options", "buildininstalldir"))}
+READ = ("name", "version", "versionsuffix", "homepage", "description", "toolchain", "sources", "files_to_copy",
+        "checksums", "moduleclass", "modextravars", "modluafooter", "postinstallcmds", "sanity_check_paths",
+        "sanity_check_commands", "usage")
+
+# Parameters of EasyBuild that mean the same for our easyblocks, so that a record has them as they are.
+CARRIED = (
+    "whatis", "docurls", "docpaths", "examples", "citing", "site_contacts", "upstream_contacts", "software_license",
+    "software_license_urls", "hidden", "deprecated", "group", "source_urls", "download_instructions", "dependencies",
+    "hiddendependencies", "builddependencies", "osdependencies", "allow_system_deps", "modextrapaths", "modaliases",
+    "modloadmsg", "modunloadmsg", "modtclfooter", "moddependpaths", "module_depends_on", "moduleforceunload",
+    "moduleloadnoconflict", "recursive_module_unload", "build_info_msg", "postinstallmsgs", "unwanted_env_vars",
+    "enhance_sanity_check")
+
+# What easyconfigs call components, and what pip calls them.
+COMPONENTS = {"flashattention": "flash-attn", "flash-attention": "flash-attn", **PIP_NAMES}
 
 
 class ImportingError(EbsifError):
@@ -39,17 +46,85 @@ class ImportingError(EbsifError):
 
 @dataclass
 class Imported:
-    """What became of an easyconfig."""
+    """
+    What became of an easyconfig.
+
+    Its record has every field that it says something of, as if there were no family.
+    """
 
     path: Path
     name: str = ""
-    proposal: object = None
+    suffix: str = ""
+    record: dict = field(default_factory=dict)
     recognised: list = field(default_factory=list)
     data: list = field(default_factory=list)
-    not_understood: list = field(default_factory=list)
+    # pairs of line and text
+    left: list = field(default_factory=list)
+    # whether anything shows that Python is activated by hand, is used
+    by_hand: bool = False
+    python: bool = False
+
+    @property
+    def not_understood(self):
+        """What is left for a person, each with file and line (list of str)."""
+        left = sorted(dict.fromkeys(self.left), key=lambda one: one[0])
+        return [f"{self.path}:{line}: {text}" for line, text in left]
+
+    def leave(self, line, text):
+        """Leave something for a person."""
+        self.left.append((line, shortened(text)))
+
+    def put(self, name, key, value, told):
+        """Add to a table of the record, and tell it."""
+        self.record.setdefault(name, {})[key] = value
+        self.data.append(told)
 
 
-def read(path, documents, site):
+class Source:
+    """
+    The text of an easyconfig, to tell where something of it is.
+
+    Parameters
+    ----------
+    path : Path
+        The easyconfig.
+    """
+
+    def __init__(self, path):
+        """Read it; EasyBuild has done so before, so it is Python."""
+        text = path.read_text(encoding="utf-8")
+        self.lines = text.splitlines()
+        with warnings.catch_warnings():
+            # of backslashes, which many of them have
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+        self.assigned = {target.id: node for node in tree.body if isinstance(node, ast.Assign)
+                         for target in node.targets if isinstance(target, ast.Name)}
+        names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+        self.used = {node.id for node in names if isinstance(node.ctx, ast.Load)}
+
+    def of(self, name, index=None):
+        """Return the line of a parameter or variable, or of an item of its list (int, from 1)."""
+        node = self.assigned.get(name)
+        if node is None:
+            return 1
+        items = getattr(node.value, "elts", [])
+        return items[index].lineno if index is not None and index < len(items) else node.lineno
+
+    def having(self, text, otherwise):
+        """Return the line that has a text, as it is or with backslashes (int), else another one."""
+        wanted = bare(text)
+        found = [number for number, line in enumerate(self.lines, 1)
+                 if wanted and wanted in bare(line) and not line.lstrip().startswith("#")]
+        return found[0] if found else otherwise
+
+
+def bare(text):
+    """Return a text without blanks at its ends, backslashes and doubled braces, to be looked for."""
+    return text.strip().replace("\\", "").replace("{{", "{").replace("}}", "}")
+
+
+def read(path, site):
     """
     Return what an easyconfig becomes (Imported).
 
@@ -57,8 +132,6 @@ def read(path, documents, site):
     ----------
     path : Path
         The easyconfig. EasyBuild's parser runs it, as eb does.
-    documents : list of Document
-        The files of the catalogue.
     site : Site
         Whose binds and variables are not repeated.
 
@@ -68,18 +141,16 @@ def read(path, documents, site):
         If it is no easyconfig with an image.
     """
     values = parsed(path)
-    found = Imported(path, name=values["name"])
-    record = {}
-    read_sources(values, found, record)
-    read_variables(values, found, record, site)
-    read_commands(values, found, record)
-    components = read_local(values, found)
-    for name in sorted(values):
-        if name in OURS:
-            found.recognised.append(f"{name}: the easyblock does that in its own way")
-        elif name not in TAKEN and not name.startswith("local_"):
-            found.not_understood.append(f"parameter {name} = {shortened(values[name])}")
-    found.proposal = with_family(values, record, components, documents, found)
+    source = Source(path)
+    found = Imported(path, name=values["name"], suffix=values.get("versionsuffix") or "")
+    found.record["version"] = values["version"]
+    read_sources(values, found, source)
+    ModuleTexts(values, found, source, site).read()
+    Commands(values, found, source, site).read()
+    read_components(values, found, source)
+    read_texts(values, found, source)
+    read_others(values, found, source)
+    settle(values, found, source)
     return found
 
 
@@ -90,7 +161,9 @@ def parsed(path):
 
     eb.session()
     try:
-        values = EasyConfigParser(str(path)).get_config_dict()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            values = EasyConfigParser(str(path)).get_config_dict()
     except EasyBuildError as error:
         raise ImportingError(f"{path}: {str(error).strip(chr(39))}") from None
     missing = [name for name in ("name", "version", "sources") if not values.get(name)]
@@ -102,8 +175,10 @@ def parsed(path):
 def templates_filled(value, values):
     """Return a value with EasyBuild's templates for name and version filled; that of the installation stays."""
     if isinstance(value, str):
-        for name in ("name", "version", "versionsuffix"):
-            value = value.replace(f"%({name})s", str(values.get(name, "")))
+        known = {name: str(values.get(name) or "") for name in ("name", "version", "versionsuffix")}
+        known["namelower"] = known["name"].lower()
+        for name, text in known.items():
+            value = value.replace(f"%({name})s", text)
         return value
     if isinstance(value, (list, tuple)):
         return [templates_filled(item, values) for item in value]
@@ -112,240 +187,177 @@ def templates_filled(value, values):
     return value
 
 
-def read_sources(values, found, record):
-    """Take the image and the definition file."""
-    names = eb.source_names(values["sources"])
-    images = [Path(name).name for name in names if name.endswith((".sif", ".simg"))]
+def read_sources(values, found, source):
+    """Take the image and the definition files, and what is copied besides."""
+    names = [Path(name).name for name in eb.source_names(values["sources"])]
+    images = [name for name in names if name.endswith((".sif", ".simg"))]
     if not images:
         raise ImportingError(f"{found.path}: none of the sources is an image (*.sif)")
-    record["file"] = images[0]
-    others = [Path(name).name for name in names if Path(name).name not in images[:1]]
-    if others:
-        record["definition_files"] = others
+    line = source.of("sources")
+    if PLACEHOLDER.search(images[0]):
+        found.leave(line, f"the name of the image, {images[0]}, has words in braces, which a record fills")
+    found.record["file"] = images[0]
+    found.data.append(f"image {images[0]}")
+    places = copied_files(values, found, source)
+    definitions = []
+    for name in names:
+        if name == images[0]:
+            pass
+        elif places.get(name, "share/docker-defs") == "share/docker-defs" and name.endswith((".docker", ".def")):
+            definitions.append(name)
+            found.data.append(f"definition file {name}")
+        else:
+            found.leave(source.having(name, line), f"sources: {name}, which is no image and no definition file")
+    for name, place in places.items():
+        if place != {images[0]: ""}.get(name, "share/docker-defs" if name in definitions else None):
+            found.leave(source.of("files_to_copy"), f"files_to_copy: {name}, copied to {place or 'the installation'}")
+    if definitions:
+        found.record["definition_files"] = definitions
+    for one in values["sources"]:
+        more = sorted(set(one) - {"filename", "extract_cmd", "name"}) if isinstance(one, dict) else []
+        if more:
+            found.leave(line, f"sources: {', '.join(f'{key} = {one[key]}' for key in more)}")
+    read_checksums(values, found, source, names.index(images[0]))
+
+
+def copied_files(values, found, source):
+    """Return where files are copied (dict), as MakeCp is told; '' is the installation directory."""
+    places = {}
+    for item in values.get("files_to_copy") or []:
+        if isinstance(item, str):
+            places[Path(item).name] = ""
+        elif isinstance(item, list) and len(item) == 2 and isinstance(item[1], str):
+            for name in item[0] if isinstance(item[0], list) else [item[0]]:
+                places[Path(str(name)).name] = item[1].strip("/").removeprefix("./").strip(".")
+        else:
+            found.leave(source.of("files_to_copy"), f"files_to_copy: {item}")
+    return places
+
+
+def read_checksums(values, found, source, index):
+    """Take the SHA256 of the image, the source with an index."""
     checksums = values.get("checksums") or []
-    if checksums and re.fullmatch("[0-9a-f]{64}", str(checksums[0])):
-        record["sha256"] = checksums[0]
-        found.data.append(f"checksum {checksums[0]}")
-    elif any(checksums):
-        found.not_understood.append(f"parameter checksums = {shortened(checksums)}")
-    found.data += [f"image {images[0]}", *(f"definition file {name}" for name in others)]
+    one = checksums[index] if isinstance(checksums, list) and index < len(checksums) else None
+    if isinstance(one, dict) and len(one) == 1:
+        (one,) = one.values()
+    if isinstance(one, str) and re.fullmatch("[0-9a-f]{64}", one):
+        found.record["sha256"] = one
+        found.data.append(f"checksum {one}")
+        checksums = [other for number, other in enumerate(checksums) if number != index]
+    if isinstance(checksums, dict) or any(checksums):
+        found.leave(source.of("checksums"), f"parameter checksums = {checksums}")
 
 
-def read_variables(values, found, record, site):
-    """Take binds and variables; what follows from the family or the site is not repeated."""
-    variables = dict(values.get("modextravars") or {})
-    for line in (values.get("modluafooter") or "").splitlines():
-        setting = re.match(r"""\s*setenv\(\s*["'](\w+)["']\s*,\s*["'](.*)["']\s*\)\s*$""", line)
-        if setting:
-            variables[setting.group(1)] = setting.group(2)
-        elif line.strip() and not line.strip().startswith("--"):
-            found.not_understood.append(f"modluafooter: {line.strip()}")
-    own = (f"SIF{values['name'].upper()}", f"RUNSCRIPTS{values['name'].upper()}", "SIF", "RUNSCRIPTS", "CONTAINERROOT")
-    for name, value in variables.items():
-        bare = re.sub(r"^(SINGULARITY|APPTAINER)ENV_", "", name)
-        if name in own:
-            found.recognised.append(f"variable {name}")
-        elif re.fullmatch(r"(SINGULARITY|APPTAINER)_BIND(PATH)?", name):
-            read_binds(value, found, record, site)
-        elif bare != name and ACTIVATION.match(bare):
-            found.recognised.append(f"variable {name}")
-            if bare == "CONDA_DEFAULT_ENV":
-                record["conda_env"] = value
-            if bare == "VIRTUAL_ENV":
-                record.setdefault("init", "image")
-            if bare.startswith("CONDA_"):
-                record["init"] = "conda-injected"
-        elif site.network_env.get(name) == value:
-            found.recognised.append(f"variable {name}, which is the site's")
-        else:
-            kind = "variables" if bare == name else "container_env"
-            record.setdefault(kind, {})[bare] = value
-            found.data.append(f"variable {name} = {value}")
-        if bare == "PREPEND_PATH":
-            others = [part for part in value.split(":") if part and not KNOWN_PATH.match(part)]
-            found.not_understood += [f"directory {part} in {name}" for part in others]
-
-
-def read_binds(value, found, record, site):
-    """Take the binds that the site does not have."""
-    known = {*site.binds.required, *site.binds.optional, f"{INSTALLATION}/runscripts:/runscripts"}
-    for bind in filter(None, value.split(",")):
-        source, _, target = bind.partition(":")
-        bind = source if target in ("", source) else bind
-        if bind in known or "user-software" in bind:
-            found.recognised.append(f"bind {bind}")
-        else:
-            record.setdefault("binds", []).append(bind)
-            found.data.append(f"bind {bind}")
-
-
-def read_commands(values, found, record):
-    """Take what the shell commands do: scripts that every container has, wrappers, the venv, requirements."""
-    for command in values.get("postinstallcmds") or []:
-        # what goes into files is told by their names
-        text = re.sub(r"<<-?\s*[\"']?(\w+)[\"']?\s*(.*?)\n.*?\n\1(?=\n|\Z)", r"<<\1 \2", command, flags=re.DOTALL)
-        # separators in quotes belong to a word
-        for part in re.findall(r"""(?:'[^']*'|"[^"]*"|\\.|(?<!&)&(?!&)|(?<!\|)\|(?!\|)|[^'"\\&|;\n])+""", text):
-            if part.strip():
-                read_command(part.strip(), values, found, record)
-
-
-def read_command(part, values, found, record):
-    """Take one shell command."""
-    script = re.search(r">\s*[\"']?" + re.escape(INSTALLATION) + r"/(bin|runscripts)/([\w.+-]+)", part)
-    link = re.match(r"ln\s+(?:-\w+\s+)*(\S+)\s+(?:" + re.escape(INSTALLATION) + r"/)?(?:bin/)?([\w.+-]+)\Z", part)
-    if script and script.group(2) in SCRIPTS:
-        found.recognised.append(f"{script.group(1)}/{script.group(2)}")
-    elif script and script.group(2) in OLD_NAMES:
-        names = record.setdefault("script_names", {})
-        names[f"runscripts/{script.group(2)}"] = f"runscripts/{OLD_NAMES[script.group(2)]}"
-        found.data.append(f"old name {script.group(2)}")
-    elif script and script.group(1) == "bin":
-        record.setdefault("wrappers", []).append(script.group(2))
-        found.data.append(f"wrapper {script.group(2)}")
-    elif link:
-        record.setdefault("wrappers", []).append(link.group(2))
-        found.data.append(f"wrapper {link.group(2)}")
-    elif re.search(r"-m venv\b", part):
-        record["venv"] = True
-        found.recognised.append("the venv")
-    elif re.search(r"\bpip3? install\b|\bmksquashfs\b|make-squashfs", part):
-        read_requirements(part, values, found, record)
-    elif part.split()[0].rsplit("/", 1)[-1] in PREPARING or part.startswith(("#", "EOF")):
-        found.recognised.append(f"command {shortened(part)}")
-    else:
-        found.not_understood.append(f"command {shortened(part)}")
-
-
-def read_requirements(part, values, found, record):
-    """Take the requirements that a command installs: those of a local variable, or words of the command."""
-    found.recognised.append(f"command {shortened(part)}")
-    block = next((value for name, value in values.items()
-                  if name.startswith("local_") and "requirements" in name and isinstance(value, str)), None)
-    if "pip" not in part.split("mksquashfs")[0] or record.get("requirements"):
-        return
-    lines = [line.strip() for line in (block or "").splitlines() if line.strip()]
-    if not lines:
-        lines = [word for word in part.split("install", 1)[-1].split() if not word.startswith(("-", "/", ">", "%"))]
-    if lines:
-        record["requirements"] = lines
-        found.data.append(f"requirements {', '.join(lines)}")
-    else:
-        found.not_understood.append(f"requirements of: {shortened(part)}")
-
-
-def read_local(values, found):
-    """Return versions of components from variables like local_c_rocm_version (dict)."""
+def read_components(values, found, source):
+    """Take versions of components, date and hash from variables like local_c_rocm_version."""
+    record, line = found.record, source.of
     components = {}
-    places = ("postinstallcmds", "modextravars", "description", "sources")
-    used = "\n".join(texts_in([values.get(name) for name in places]))
     for name, value in values.items():
-        version = re.fullmatch(r"local_c_(\w+?)_version", name)
-        if version and isinstance(value, str):
-            components[canonicalize_name(version.group(1))] = value
-            found.data.append(f"component {version.group(1)} {value}")
-        elif name.startswith("local_"):
-            if isinstance(value, str) and value and value in used or "requirements" in name:
-                found.recognised.append(f"variable {name}, used elsewhere")
-            else:
-                found.not_understood.append(f"variable {name} = {shortened(value)}")
-    return components
-
-
-def texts_in(value):
-    """Return the texts in a value, at any depth (list of str)."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
-        return [text for item in value for text in texts_in(item)]
-    return [value] if isinstance(value, str) else []
-
-
-def with_family(values, record, components, documents, found):
-    """Return the proposal: of the family whose images are named like this one, as far as there is one."""
-    init, venv = record.pop("init", "conda-manual"), bool(record.get("venv") or "wrappers" in record)
-    best = None
-    for document in documents:
-        if document.name != values["name"]:
+        if not name.startswith("local_"):
             continue
-        for family in document.families:
-            defaults = catalogue.family_values(document, family)
-            fields = adding.fields_in(defaults["file"] or "", record["file"])
-            binds = [] if not defaults["binds"] else defaults["binds"].optional
-            used = any(one.family == family for one in document.containers)
-            score = (used, (defaults["init"] or "image") == init, bool(defaults["venv"]) == venv,
-                     sorted(binds) == sorted(record.get("binds", [])))
-            if best is None or score > best[0]:
-                best = (score, family, defaults, fields)
-    if best is None:
-        return begun(values, record, components, init)
-    _, family, defaults, fields = best
-    if fields is None:
-        # named in another way than the family: what can be told for sure
-        fields = {key: match.group(1) for key, match in (
-            (key, re.search(rf"-{key}-(\d[\d.]*\d)", record["file"])) for key in ("rocm", "python")) if match}
-        fields["hash"] = (re.search(r"dockerhash-(\w+)\.sif\Z", record["file"]) or [None, "none"])[1]
-    result = {"family": family, "version": values["version"]}
-    date = re.search(r"(\d{8})\Z", values.get("versionsuffix", ""))
-    if date:
-        result["date"] = date.group(1)
-    for key in ("hash", "variant"):
-        if key in fields:
-            result[key] = fields[key]
-    python = fields.get("python")
-    if python and python != defaults["python"]:
-        result["python"] = python
-    inside = {key: value for key, value in fields.items()
-              if key not in ("hash", "variant", "version", "python", "date", "label")}
-    result["components"] = {**inside, **components}
-    found.recognised += [f"family {family}", *(f"parameter {name}, which is the family's or the site's" for name in (
-        "homepage", "description", "moduleclass") if values.get(name))]
-    return proposal_of(values, record, result, defaults)
+        about = re.fullmatch(r"local_c_(\w+?)_(version|commit)", name)
+        if about and isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", value):
+            key = canonicalize_name(about.group(1))
+            key = COMPONENTS.get(key) or key
+            if about.group(2) == "commit":
+                key += "-commit"
+            if (key in (values["name"].lower(), COMPONENTS.get(values["name"].lower())) and value == values["version"]):
+                found.recognised.append(f"variable {name}, which is the version")
+                continue
+            components[key] = value
+            found.data.append(f"component {key} {value}")
+        elif name in ("local_c_date", "local_date") and re.fullmatch(r"\d{8}", str(value)):
+            record["date"] = value
+            found.data.append(f"date {value}")
+        elif name == "local_c_python_mm":
+            record["python"] = value
+            found.data.append(f"python {value}")
+        elif name in source.used or "requirements" in name:
+            found.recognised.append(f"variable {name}, used elsewhere")
+        else:
+            found.leave(line(name), f"variable {name} = {value}, which nothing uses")
+    if components:
+        record["components"] = components
 
 
-def proposal_of(values, record, result, defaults):
-    """Return the proposal of a known family: of the record only what the family does not say."""
-    known = [] if not defaults["binds"] else defaults["binds"].optional
-    binds = [bind for bind in record.get("binds", []) if bind not in known]
-    if binds:
-        result["binds"] = {"optional": binds}
-    for key in ("definition_files", "requirements", "wrappers", "container_env", "variables", "script_names",
-                "conda_env", "sha256"):
-        value = record.get(key)
-        if key == "wrappers" and value:
-            python = result.get("python") or defaults["python"] or ""
-            ours = [name.replace("{python}", python) for name in defaults[key] or []]
-            value = None if set(value) <= set(ours) else value
-        if value and value != defaults[key]:
-            result[key] = value
-    # names have to come out as they were
-    naming = {key: value for key, value in result.items() if key != "binds"}
-    made = catalogue.Container(values["name"], catalogue.join(defaults, naming), None, Path(), 0)
-    for key, wanted, now in (("file", record["file"], lambda: made.file_name),
-                             ("suffix", values.get("versionsuffix", ""), lambda: made.versionsuffix)):
-        try:
-            same = now() == wanted
-        except EbsifError:
-            same = False
-        if not same:
-            result[key] = wanted
-    return adding.Proposal(values["name"], result["family"], result)
+def read_texts(values, found, source):
+    """Take homepage, description, usage and module class."""
+    for name in ("homepage", "description", "usage", "moduleclass"):
+        text = values.get(name)
+        if not text:
+            continue
+        text = "\n".join(line.rstrip() for line in text.strip().splitlines())
+        if name in ("description", "usage") and PLACEHOLDER.search(text):
+            word = PLACEHOLDER.search(text).group()
+            found.leave(source.having(word, source.of(name)),
+                        f"parameter {name}: has {word}, which a record would fill")
+        elif name == "homepage" and "\n" in text:
+            found.leave(source.of(name), f"parameter {name} = {text}")
+        else:
+            found.record[name] = text
 
 
-def begun(values, record, components, init):
-    """Return the proposal with a family of its own."""
-    family = {"file": record.pop("file"), "init": init, "homepage": values.get("homepage") or "https://apptainer.org/"}
-    family["suffix"] = values.get("versionsuffix", "")
-    result = {"family": values["name"].lower(), "version": values["version"], "components": components}
-    binds = record.pop("binds", [])
-    if binds:
-        result["binds"] = {"optional": binds}
-    result.update({key: value for key, value in record.items() if value})
-    result = {key: value for key, value in result.items() if value}
-    return adding.Proposal(values["name"], values["name"].lower(), result, new_family=family)
+def read_others(values, found, source):
+    """Take parameters that our easyblocks have as well, name the rest."""
+    for name, value in values.items():
+        if name in READ or name.startswith("local_") or value in (None, "", [], {}):
+            continue
+        if name == "skipsteps":
+            others = [step for step in value if step not in ("build", "configure", "test")]
+            if others:
+                found.leave(source.of(name), f"parameter skipsteps: {', '.join(others)}")
+            continue
+        known = OURS.get(name, ())
+        if known is None or value in known:
+            found.recognised.append(f"parameter {name}: the easyblock does that in its own way")
+        elif name in CARRIED and is_data(value):
+            found.put("parameters", name, as_text(value), f"parameter {name} = {shortened(value)}")
+        else:
+            found.leave(source.of(name), f"parameter {name} = {value}")
 
 
-def shortened(value):
-    """Return the beginning of a value, in one line (str)."""
-    text = " ".join(str(value).split())
-    return text if len(text) <= 100 else f"{text[:97]}..."
+def is_data(value):
+    """Tell whether a value can stand in a record as it is."""
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and is_data(item) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return all(map(is_data, value))
+    return isinstance(value, (str, bool, int))
+
+
+def as_text(value):
+    """Return a value with its numbers as texts, as the catalogue has them."""
+    if isinstance(value, dict):
+        return {key: as_text(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_text(item) for item in value]
+    return value if isinstance(value, bool) else str(value)
+
+
+def settle(values, found, source):
+    """Decide who makes Python ready, and what else follows from several parts."""
+    record = found.record
+    if "__archive__" in found.path.absolute().parts:
+        record["archived"] = True
+        found.data.append("archived, which its directory says")
+    wanted = f"{values['name']}-{values['version']}{found.suffix}.eb"
+    if found.path.name != wanted:
+        found.leave(source.of("versionsuffix"), f"the file is not named {wanted}, after its module, as eb wants it")
+    elsewhere = re.search("WITH_CONDA", values.get("description") or "")
+    if "init" not in record:
+        used = found.python or record.get("venv") or record.get("wrappers")
+        by_hand = found.by_hand and not record.get("venv_name") or elsewhere and not record.get("venv") and not used
+        record["init"] = "conda-manual" if by_hand else "image" if used else "none"
+    record.setdefault("venv", False)
+    found.recognised.append(f"Python is made ready by: {record['init']}")
+
+
+def name_twins(imported):
+    """Leave for a person easyconfigs (list of Imported) that make the same module."""
+    first = {}
+    for found in imported:
+        module = f"{found.name}/{found.record['version']}{found.suffix}"
+        other = first.setdefault(module.lower(), found)
+        if other is not found:
+            other.leave(1, f"the module {module} is also that of {found.path}: give one of them a label of its own")
+            found.leave(1, f"the module {module} is also that of {other.path}: give one of them a label of its own")

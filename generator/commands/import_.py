@@ -1,51 +1,86 @@
-"""Import easyconfigs of the style in use today: print the records they become, and report what became of every part.
+"""Import easyconfigs of the style in use today: they become records of the catalogue, with their families.
 
-The report says what the family and the easyblock do anyway, what became data, and what was not understood and needs a
-person. Nothing is dropped in silence: exit status 1 if anything was not understood.
+What comes out is a file of the catalogue, on standard output; with --output a file for each name. The report on
+standard error says what the family and the easyblock do anyway, what became data, and what is left for a person, with
+its line. The easyconfigs are run by EasyBuild's parser, as eb does. Exit status: 0 if all was understood, 1 if
+something is left for a person, 2 if one of the files is no easyconfig of a container.
 """
 
 import sys
 from pathlib import Path
 
-from ebsif import adding, catalogue, importing, settings, site
-from ebsif.document import load, validate
+from ebsif import catalogue, files, importing, importingrecords, output, settings, site
+
+LEFT, TROUBLE = 1, 2
 
 EXAMPLES = """\
-  ebsif import --site lumi PyTorch-2.7.0-rocm-....eb         record on standard output, report on standard error
-  ebsif import --site lumi *.eb > records.yaml 2> report.txt
+  ebsif import --site lumi PyTorch-*.eb > PyTorch.yaml       the file on standard output, the report on standard error
+  ebsif import --site lumi -o containers *.eb 2> report.txt  a file for each name
 """
 
 
 def configure(parser):
     """Add the arguments."""
     settings.add_arguments(parser)
+    parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path,
+                        help="write DIRECTORY/<Name>.yaml for each name")
     parser.add_argument("easyconfigs", metavar="FILE", nargs="+", type=Path, help="an easyconfig")
+    parser.set_defaults(trouble=TROUBLE)
 
 
 def run(options):
-    """Print records and report; return 1 if anything was not understood, else 0."""
+    """Print or write records, and report; return the exit status."""
     settled = settings.read(options)
     profile = settled.site()
-    files = catalogue.files(*site.directories_of(profile.name, settled.directories))
-    documents = [validate(catalogue.Document, load(path), path) for path in files]
-    understood = True
-    for path in options.easyconfigs:
-        found = importing.read(path, documents, profile)
-        print(f"# {path.name}")
-        if found.proposal.new_family:
-            print(adding.beginning(found.proposal), end="")
-        print(found.proposal.text, end="")
-        report(found)
-        understood = understood and not found.not_understood
-    return 0 if understood else 1
+    imported, trouble = [], False
+    for path in dict.fromkeys(options.easyconfigs):
+        try:
+            imported.append(importing.read(path, profile))
+        except importing.ImportingError as error:
+            print(f"ebsif: {error}", file=sys.stderr)
+            trouble = True
+    importing.name_twins(imported)
+    made = [importingrecords.File(*one, profile) for one in by_name(imported, settled, profile)]
+    if options.output:
+        write(made, options.output)
+    elif len(made) > 1:
+        raise importing.ImportingError("these are easyconfigs of several names, and the catalogue has a file for each "
+                                       f"({', '.join(one.name for one in made)}): name a directory, -o DIRECTORY")
+    for one in made:
+        if not options.output:
+            print(one.text, end="")
+        for found in one.imported:
+            report(found)
+    return TROUBLE if trouble else LEFT if any(found.left for found in imported) else 0
+
+
+def by_name(imported, settled, profile):
+    """Yield names of software with what was imported, and the file of the catalogue that there is."""
+    directories = site.directories_of(profile.name, settled.directories)
+    known = {path.stem: path for path in catalogue.files(*directories)}
+    for name in sorted({one.name for one in imported}):
+        document = catalogue.document_of(known[name]) if name in known else None
+        yield name, [one for one in imported if one.name == name], document
+
+
+def write(made, directory):
+    """Write a file for each name; none if one of them is there."""
+    paths = {directory / f"{one.name}.yaml": one.text for one in made}
+    there = [str(path) for path, text in paths.items() if path.exists() and path.read_text(encoding="utf-8") != text]
+    if there:
+        raise importing.ImportingError(f"{', '.join(there)} is there, and nothing was written: name another directory")
+    for path, text in paths.items():
+        files.replace(path, text)
+        output.hint(f"{path}")
 
 
 def report(found):
-    """Tell what became of an easyconfig, on standard error."""
-    print(f"{found.path.name}:", file=sys.stderr)
-    for title, texts in (("done by family, site or easyblock", found.recognised), ("became data", found.data),
-                         ("NOT UNDERSTOOD, needs a person", found.not_understood)):
+    """Tell what became of an easyconfig, on standard error; with --quiet what is left for a person only."""
+    output.note(f"{found.path}:")
+    for title, texts in (("done by family, site or easyblock", found.recognised), ("became data", found.data)):
         if texts:
-            print(f"  {title}:", file=sys.stderr)
+            output.note(f"  {title}:")
             for text in dict.fromkeys(texts):
-                print(f"    {text}", file=sys.stderr)
+                output.note(f"    {text}")
+    for text in found.not_understood:
+        print(f"ebsif: left for a person: {text}", file=sys.stderr)

@@ -213,7 +213,7 @@ def test_easyconfigs_that_are_written_otherwise(place):
     (place / "other.eb").write_text(text + "sources = [{'filename': 'tool-2.0.sif'}]\n")
     (place / "none.eb").write_text(text + "sources = [{'download_filename': 'x', 'git_config': {}}]\n")
     assert "variables: {OMP_NUM_THREADS: 4}" in run(place, "import", *MINE, "named.eb").stdout
-    assert "none of the sources is an image" in run(place, "import", *MINE, "none.eb", status=1).stderr
+    assert "none of the sources is an image" in run(place, "import", *MINE, "none.eb", status=2).stderr
     changed = run(place, "diff", *MINE, "named.eb", "other.eb", status=1).stdout
     assert "~ image file tool-1.0.sif -> tool-2.0.sif" in changed
     assert "- image file tool-1.0.sif" in run(place, "diff", *MINE, "named.eb", "none.eb", status=1).stdout

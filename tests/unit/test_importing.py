@@ -1,128 +1,332 @@
 """Importing easyconfigs of the style in use today, in every generation: fixtures are made from facts."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from ebsif import catalogue, document, importing, site
+from ebsif import catalogue, easyconfig, importing, importingrecords, rendering, selection, site
 from support import CHECKOUT
 
 FACTS = json.loads((CHECKOUT / "tests/data/lumi-containers.json").read_text())
 LUMI = site.SITES / "lumi"
-# ccpe has commands of its own: these need a person
-KNOWN = [fact for fact in FACTS if fact["name"] != "ccpe"]
+
+# Commands and scripts as short as they can be written in these styles.
+START_SHELL = """#!/bin/bash -e
+if [[ -f "/.singularity.d/Singularity" ]]
+then
+    exec bash "$@"
+else
+    singularity exec $SIFNAME bash "$@"
+fi
+"""
+WRAPPER = """#!/bin/bash
+# started under the name of its link
+if [ -z $SIFNAME ] || [ ! -f $SIFNAME ]
+then
+    >&2 echo "SIFNAME is not set"
+    exit 1
+fi
+EXEC_BIN=$(basename "$0")         # python, pip ...
+singularity exec $SIFNAME $EXEC_BIN "$@"
+"""
+DISTRIBUTED = """#!/bin/bash -e
+if [ $SLURM_LOCALID -eq 0 ] ; then
+    rocm-smi
+fi
+sleep 2
+export MIOPEN_USER_DB_PATH="/tmp/$(whoami)-miopen-$SLURM_NODEID"
+export NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3
+export NCCL_NET_GDR_LEVEL=3    # for RCCL
+export ROCR_VISIBLE_DEVICES=$SLURM_LOCALID
+export MASTER_ADDR=$(/runscripts/get-master "$SLURM_NODELIST")
+export WORLD_SIZE=$SLURM_NPROCS
+export RANK=$SLURM_PROCID
+python "$@"
+"""
+SIMPLE = "#!/bin/bash -e\n# what it is for\npython \"$@\"\n"
+BY_HAND = "#!/bin/bash -e\n$WITH_CONDA\npython \"$@\"\n"
+SCRIPTS = {
+    "bin/start-shell": START_SHELL, "bin/python": WRAPPER, "bin/list-packages": "pip3 list\n",
+    "runscripts/list-packages": "singularity exec $SIFNAME pip3 list\n",
+    "bin/make-squashfs": 'cd "%(installdir)s"\nmksquashfs user-software user-software.squashfs -no-progress\n',
+    "bin/unmake-squashfs": 'cd "%(installdir)s"\nunsquashfs -d ./user-software user-software.squashfs\n',
+    "runscripts/conda-python-distributed": DISTRIBUTED, "runscripts/get-master": "import argparse\n",
+    "runscripts/init-conda-venv": "source /user-software/venv/x/bin/activate\n",
+    "bin/ccpe-shell": 'singularity shell "$SIFCCPE" "$@"\n', "bin/ccpe-exec": 'singularity exec "$SIFCCPE" "$@"\n',
+    "bin/ccpe-run": 'singularity run "$SIFCCPE" "$@"\n', "bin/ccpe-singularity": 'singularity "$@"\n',
+}
 
 
 @pytest.fixture(scope="module")
 def lumi():
-    """The files of LUMI's catalogue, and its profile."""
-    return [document.validate(catalogue.Document, document.load(path), path) for path in catalogue.files(LUMI)], \
-        site.read("lumi")
+    """LUMI's profile."""
+    return site.read("lumi")
 
 
 def in_todays_style(fact):
     """The text of an easyconfig that does what the fact says, as a program of shell commands."""
     suffix = fact["easyconfig"][len(f"{fact['name']}-{fact['version']}") : -len(".eb")]
+    venv = fact["user_software_venv"]
     lines = []
     for name, version in fact["components"].items():
-        if name not in ("dockerhash", "date", "PyTorch", "python_mm"):
+        if name not in ("dockerhash", "date", "python_mm", "rocm_major_minor"):
             lines.append(f"local_c_{name}_version = {version!r}")
+    simple = SIMPLE if venv else BY_HAND
+    scripts = {**SCRIPTS, "runscripts/conda-python-simple": simple, "runscripts/python-conda-simple": simple}
     lines += [
-        "local_script = '''#!/bin/bash\nexec \"$@\"\n'''", "easyblock = 'MakeCp'", f"name = {fact['name']!r}",
-        f"version = {fact['version']!r}", f"versionsuffix = {suffix!r}", "homepage = 'https://example.org'",
-        "description = 'A container.'", "toolchain = SYSTEM", f"local_sif = {fact['sif'][0]!r}",
+        "easyblock = 'MakeCp'", f"name = {fact['name']!r}", f"version = {fact['version']!r}",
+        f"versionsuffix = {suffix!r}", "homepage = 'https://example.org'", "description = 'A container.'",
+        "whatis = ['Description: a container']", "toolchain = SYSTEM", f"local_sif = {fact['sif'][0]!r}",
         "sources = [{'filename': local_sif, 'extract_cmd': '/bin/cp -L %s .'}" + "".join(
             f", {name!r}" for name in fact["sif"][1:]) + "]",
-        "skipsteps = ['build']", "files_to_copy = [([local_sif], '.')]"]
+        "skipsteps = ['build']", "files_to_copy = [([local_sif], '.')" + "".join(
+            f", ([{name!r}], 'share/docker-defs/')" for name in fact["sif"][1:]) + "]"]
     commands = ["mkdir -p %(installdir)s/bin %(installdir)s/runscripts"]
     for script in fact["scripts"]:
-        commands.append(f"cat >%(installdir)s/{script} <<'EOF'\n@SCRIPT@EOF\nchmod a+x %(installdir)s/{script}")
-    commands += [f"ln -s python %(installdir)s/{link}" for link in fact["wrapper_links"]]
-    if fact["user_software_venv"]:
-        commands.append("mkdir -p %(installdir)s/user-software/venv && cd %(installdir)s && "
-                        "singularity exec %(installdir)s/x.sif bash -c '$WITH_CONDA ; python -m venv /user-software/v'")
+        # a shell reads the text: its $ are escaped
+        text = scripts[script].replace("$", "\\$")
+        commands += [f"cat >%(installdir)s/{script} <<EOF \n{text}EOF", f"chmod a+x %(installdir)s/{script}"]
+    commands += [f"ln -s ./python %(installdir)s/{link}" for link in fact["wrapper_links"]]
+    if venv:
+        commands += ["mkdir -p %(installdir)s/user-software/venv",
+                     "singularity exec --bind %(installdir)s/user-software:/user-software %(installdir)s/x.sif bash -c "
+                     f"'$WITH_CONDA ; cd /user-software/venv ; python -m venv {fact['name'].lower()}'"]
     if fact["requirements"]:
-        lines.append("local_requirements = '''\n" + "\n".join(fact["requirements"]) + "\n'''")
-        commands.append("singularity exec x.sif pip install -r requirements.txt")
-        commands.append("mksquashfs user-software user-software.squashfs -no-progress |& grep -v warning")
-    lines.append("postinstallcmds = [")
-    lines += [f"    {command!r}.replace('@SCRIPT@', local_script)," for command in commands]
-    lines.append("]")
-    variables = {**fact["module_vars"], "SINGULARITY_BIND": ",".join(fact["binds"] or [])}
-    lines.append(f"modextravars = {variables!r}")
-    return "\n".join([*lines, f"moduleclass = {fact.get('moduleclass', 'devel')!r}", ""])
+        block = "\n".join(fact["requirements"])
+        files = "%(installdir)s/user-software"
+        commands += [f"cat >{files}/venv/requirements.txt <<EOF \n{block}\n\nEOF",
+                     f"singularity exec --bind {','.join(fact['binds'])} "
+                     f"--bind {files}:/user-software %(installdir)s/x.sif bash -c "
+                     "'source /runscripts/init-conda-venv ; cd /user-software/venv ; pip install -r requirements.txt'",
+                     "%(installdir)s/bin/make-squashfs",
+                     "/bin/rm -rf %(installdir)s/user-software"]
+    lines += ["postinstallcmds = [", *(f"    {command!r}," for command in commands), "]"]
+    variables, binds = dict(fact["module_vars"]), ",".join(fact["binds"] or [])
+    if not venv:
+        variables["SINGULARITY_BIND"] = binds
+    call = [fact["sif"][0], fact["name"], "%(installdir)s", *([binds] if venv else [])]
+    footer = f"\n-- a routine of LUMI\ncreate_container_vars( {', '.join(map(repr, call))} )\n"
+    lines += [f"modextravars = {variables!r}", f"modluafooter = '''{footer}'''"]
+    return "\n".join([*lines, "sanity_check_paths = {'files': [], 'dirs': ['runscripts']}",
+                      f"moduleclass = {fact.get('moduleclass', 'devel')!r}", ""])
 
 
-@pytest.mark.parametrize("fact", KNOWN, ids=lambda fact: fact["easyconfig"][: -len(".eb")])
-def test_what_is_imported_is_what_the_catalogue_has(fact, lumi, tmp_path):
-    """Every container of LUMI, of all generations: the record that comes out makes the same module."""
-    path = tmp_path / fact["easyconfig"]
-    path.write_text(in_todays_style(fact))
-    found = importing.read(path, *lumi)
-    assert found.not_understood == []
-    ours = {one.easyconfig_name: one for one in catalogue.read(lumi[1], LUMI)}[fact["easyconfig"]]
-    name = f"containers/{fact['name']}.yaml"
-    document_text = (LUMI / name).read_text().split("\ncontainers:\n")[0]
-    (tmp_path / "containers").mkdir()
-    (tmp_path / name).write_text(f"{document_text}\ncontainers:\n{found.proposal.text}")
-    (made,) = catalogue.read(lumi[1], tmp_path)
+def written(folder, name, text):
+    """Write an easyconfig; return its path."""
+    path = folder / name
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_text(text)
+    return path
+
+
+def imported(paths, folder, profile, known=True):
+    """Import easyconfigs of one name into a folder; return what was found, and the containers of the file."""
+    found = [importing.read(path, profile) for path in paths]
+    importing.name_twins(found)
+    name = found[0].name
+    path = LUMI / f"containers/{name}.yaml"
+    document = catalogue.document_of(path) if known and path.is_file() else None
+    made = importingrecords.File(name, found, document, profile)
+    (folder / "containers").mkdir(exist_ok=True)
+    (folder / "containers" / f"{name}.yaml").write_text(made.text)
+    return found, catalogue.read(profile, folder)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["with families", "without"])
+@pytest.mark.parametrize("name", sorted({fact["name"] for fact in FACTS}))
+def test_what_is_imported_is_what_the_catalogue_has(name, known, lumi, tmp_path):
+    """Admin D6: every container of LUMI, of all generations, makes the same module, with families and without."""
+    facts = [fact for fact in FACTS if fact["name"] == name]
+    places = {True: tmp_path / "__archive__", False: tmp_path / "now"}
+    paths = [written(places[fact["archived"]], fact["easyconfig"], in_todays_style(fact)) for fact in facts]
+    found, made = imported(paths, tmp_path, lumi, known)
+    # the facts have no binds of ccpe, and two of PyTorch have the module of another one
+    left = [text for one in found for _, text in one.left]
+    assert [text for text in left if not re.match("binds of the site, which this easyconfig doesn't have", text)] == []
+    assert bool(left) == (name == "ccpe")
+    ours = {one.easyconfig_name: one for one in catalogue.read(lumi, LUMI)}
+    for fact, one in zip(facts, made):
+        compare(one, ours[fact["easyconfig"]], known)
+    assert "hash: none" not in (tmp_path / f"containers/{name}.yaml").read_text()
+
+
+def compare(made, ours, known):
+    """Compare an imported container with the one of the catalogue."""
     assert made.file_name == ours.file_name
-    for field in ("init", "venv", "conda_env", "requirements", "container_env", "definition_files"):
-        assert getattr(made, field) == getattr(ours, field), field
+    for field in ("venv", "requirements", "container_env", "definition_files", "script_names", "archived"):
+        assert (getattr(made, field) or None) == (getattr(ours, field) or None), field
+    # without families the image is the only source for this
+    assert (made.init or "image") == (ours.init or "image")
+    assert (made.conda_env or made.name.lower()) == (ours.conda_env or ours.name.lower())
     assert made.all_binds == ours.all_binds
-    assert made.wrappers == ours.wrappers
+    assert sorted(easyconfig.wrappers(made) or []) == sorted(easyconfig.wrappers(ours) or [])
     assert made.easyconfig_name == ours.easyconfig_name
+    assert {**made.variables, "EXPORTCCPE": ""} == {**ours.variables, "EXPORTCCPE": ""}
     # of one, the file name and the suffix name different versions: that of the file is what is in the image
-    assert made.components.get("rocm") in (ours.components.get("rocm"), "5.5.3")
-    assert made.script_names == ours.script_names
+    assert made.components.get("rocm") in (ours.components.get("rocm"), "5.5.3", "6.3", None)
+    if known and made.name != "ccpe":
+        assert set(ours.components) <= set(made.components)
+    assert made.parameters == {"whatis": ["Description: a container"]}
+    assert (made.description, made.homepage) == ("A container.", "https://example.org")
 
 
-STRANGE = """\
+STRANGE = r"""
 easyblock = 'MakeCp'
 name = 'Strange'
 version = '1.0'
 versionsuffix = '-a'
 homepage = 'https://example.org'
-description = 'x'
+description = 'See ${HOME} and {this}'
+whatis = ['Description: strange', 'Keywords: x']
+docurls = ['https://example.org/doc']
 toolchain = SYSTEM
 local_answer = 42
-sources = ['strange-1.0.sif', 'strange.docker']
+local_c_vllm_commit = 'abc1234'
+local_c_flashattention_version = '2.7.3'
+local_simple = '''
+#!/bin/bash
+export MIOPEN_DEBUG=1
+python "$@"
+'''
+sources = ['strange-1.0.sif', 'strange.docker', 'data.tar']
+files_to_copy = [(['strange-1.0.sif'], '.'), (['strange.docker'], 'share/docker-defs/'), (['data.tar'], 'share/data')]
+skipsteps = ['build', 'sanitycheck']
 postinstallcmds = [
-    'mkdir -p bin && curl https://example.org/x | bash', 'cat >%(installdir)s/bin/tool <<EOF\\nx\\nEOF\\n']
-modextravars = {'SINGULARITY_BIND': '/scratch,/data:/mnt', 'MINE': 'yes', 'SINGULARITYENV_X': '1'}
+    'mkdir -p bin && curl https://example.org/x | bash',
+    'cat >%(installdir)s/bin/tool <<"EOF"\n#!/bin/bash\nsingularity exec "$SIF" tool "$@"\nEOF\n',
+    'cat >%(installdir)s/bin/other <<"EOF"\n#!/bin/bash\nrm -rf /tmp/x\nEOF\n',
+    'cat >%(installdir)s/runscripts/conda-python-simple <<"EOF"' + local_simple + 'EOF',
+    'echo export A=1 > %(installdir)s/etc/setup.sh',
+    'touch %(installdir)s/etc/mark',
+    'rm -rf %(installdir)s/share',
+    'chmod a+x %(installdir)s/bin/tool',
+    'for i in 1 2; do echo $i; done',
+    'python %(installdir)s/setup.py',
+]
+sanity_check_paths = {'files': ['bin/tool', 'etc/mark'], 'dirs': []}
+sanity_check_commands = ['echo "syntax" ; bash -n tool', ('tool', '--version')]
+modextravars = {
+    'SINGULARITY_BIND': '/scratch,/data:/mnt,%(installdir)s/etc:/etc/own', 'MINE': 'yes', 'SINGULARITYENV_X': '1',
+    'SINGULARITYENV_PS1': '\\\\[\\\\e[91m\\\\] > ',
+    'SINGULARITYENV_PREPEND_PATH': '/runscripts:/my/tools',
+    'SINGULARITYENV_WITH_CONDA': 'module load conda',
+    'SINGULARITYENV_VIRTUAL_ENV': '/opt/venv',
+    'HERE': '%(installdir)s/share',
+}
 modluafooter = '''
-setenv("OTHER", "2")
-if mode() == "load" then LmodMessage("hello") end
+conflict('other', "singularity-AI-bindings")
+setenv("OTHER", "2") -- why
+setenv("MANY", [==[one
+two]==])
+if mode() == "load" then
+    LmodMessage("hello")
+    setenv("INNER", "3")
+end
+prepend_path('SINGULARITY_BIND', '/more', ',')
+create_container_vars('other.sif', 'Stranger', '%(installdir)s', '/data:/mnt,/fourth')
 '''
 group = 'users'
+exts_list = ['numpy']
+moduleclass = 'tools'
 """
 
 
 def test_nothing_is_dropped_in_silence(lumi, tmp_path):
-    """What is known becomes data, the rest is named; status 1, so that nobody overlooks it."""
-    path = tmp_path / "Strange-1.0-a.eb"
-    path.write_text(STRANGE)
-    found = importing.read(path, *lumi)
-    assert found.not_understood == [
-        'modluafooter: if mode() == "load" then LmodMessage("hello") end',
-        "command curl https://example.org/x | bash", "variable local_answer = 42", "parameter group = users"]
-    record = found.proposal.values
-    assert record["binds"] == {"optional": ["/data:/mnt"]}
-    assert record["variables"] == {"MINE": "yes", "OTHER": "2"}
-    assert record["container_env"] == {"X": "1"}
-    assert record["wrappers"] == ["tool"]
-    assert record["definition_files"] == ["strange.docker"]
-    result = subprocess.run([Path(sys.prefix) / "bin/ebsif", "import", "--site", "lumi", path], capture_output=True,
-                            text=True, check=False)
-    assert result.returncode == 1
-    assert "NOT UNDERSTOOD, needs a person:\n    modluafooter: if mode()" in result.stderr
-    (tmp_path / "containers").mkdir()
-    (tmp_path / "containers/Strange.yaml").write_text(result.stdout)
-    (made,) = catalogue.read(lumi[1], tmp_path)
-    assert made.easyconfig_name == path.name
-    assert made.file_name == "strange-1.0.sif"
+    """Admin section 2: what has a field becomes data, the rest is named with its line."""
+    path = written(tmp_path, "Strange-1.0-a.eb", STRANGE)
+    (found,), (made,) = imported([path], tmp_path, lumi)
+    lines = STRANGE.splitlines()
+    told = [(lines[line - 1].strip(), text) for line, text in sorted(found.left, key=lambda one: one[0]) if line > 1]
+    assert told == [
+        ("description = 'See ${HOME} and {this}'", "parameter description: has {HOME}, which a record would fill"),
+        ("local_answer = 42", "variable local_answer = 42, which nothing uses"),
+        ("export MIOPEN_DEBUG=1",
+         "runscripts/conda-python-simple: what takes its place does not: export MIOPEN_DEBUG=1"),
+        ("sources = ['strange-1.0.sif', 'strange.docker', 'data.tar']",
+         "sources: data.tar, which is no image and no definition file"),
+        (lines[19], "files_to_copy: data.tar, copied to share/data"),
+        ("skipsteps = ['build', 'sanitycheck']", "parameter skipsteps: sanitycheck"),
+        (lines[22].strip(), "postinstallcmds: curl https://example.org/x | bash"),
+        (lines[24].strip(), "the file bin/other, which is written by hand"),
+        (lines[26].strip(), "postinstallcmds: the file etc/setup.sh, written by: echo export A=1"),
+        *((f"'{command}',", f"postinstallcmds: {command}") for command in (
+            "touch %(installdir)s/etc/mark", "rm -rf %(installdir)s/share", "for i in 1 2; do echo $i; done",
+            "python %(installdir)s/setup.py")),
+        ("sanity_check_paths = {'files': ['bin/tool', 'etc/mark'], 'dirs': []}", "sanity_check_paths: etc/mark"),
+        (lines[36].strip(), "bind %(installdir)s/etc:/etc/own: a record can't name the installation"),
+        ("'SINGULARITYENV_PREPEND_PATH': '/runscripts:/my/tools',",
+         "directory /my/tools in PREPEND_PATH, the search path in the container"),
+        ("'HERE': '%(installdir)s/share',",
+         "variable HERE = %(installdir)s/share: a record can't name the installation (parameters: modluafooter can)"),
+        (lines[53], "create_container_vars: another image or place, other.sif, %(installdir)s"),
+        (lines[53], "create_container_vars: the name Stranger, so that SIFSTRANGER is set"),
+        ("exts_list = ['numpy']", "parameter exts_list = ['numpy']")]
+    assert made.binds.optional == ["/data:/mnt", "/more", "/fourth"]
+    assert made.variables == {"MINE": "yes", "OTHER": "2"}
+    assert made.container_env == {
+        "X": "1", "PS1": r"\[\e[91m\] > ", "WITH_CONDA": "module load conda", "VIRTUAL_ENV": "/opt/venv"}
+    assert made.wrappers == ["tool"]
+    assert made.definition_files == ["strange.docker"]
+    assert made.conflicts == ["other"]
+    assert made.components == {"flash-attn": "2.7.3", "vllm-commit": "abc1234"}
+    assert made.parameters == {
+        "whatis": ["Description: strange", "Keywords: x"], "docurls": ["https://example.org/doc"], "group": "users",
+        "sanity_check_commands": ["tool --version"],
+        "modluafooter": 'setenv("MANY", [==[one\ntwo]==])\nif mode() == "load" then\n    LmodMessage("hello")\n'
+                        '    setenv("INNER", "3")\nend\n'}
+    text = easyconfig.render(made)
+    assert "whatis = ['Description: strange', 'Keywords: x']\n" in text
+    assert 'modluafooter = """setenv("MANY", [==[one\ntwo]==])\n' in text
+    assert (made.easyconfig_name, made.file_name) == (path.name, "strange-1.0.sif")
+
+
+PIP = """
+easyblock = 'MakeCp'
+name = 'Tool'
+version = '1.0'
+homepage = 'https://example.org'
+description = 'x'
+toolchain = SYSTEM
+sources = ['tool-1.0.sif']
+local_exec = 'singularity exec --bind %(installdir)s/user-software:/user-software %(installdir)s/tool-1.0.sif '
+postinstallcmds = [
+    local_exec + "bash -c 'cd /user-software/venv ; python3 -m venv --system-site-packages tool'",
+    COMMANDS
+]
+"""
+
+
+@pytest.mark.parametrize(("commands", "expected"), [
+    (["bash -c 'source /runscripts/init-conda-venv ; pip install --index-url http://my/ numpy==1.26.4 \"rich>=13\"'"],
+     [{"requirements": ["numpy==1.26.4", "rich>=13"], "index_url": "http://my/"}]),
+    (["python3 -m pip install rich==14.0.0"], ["rich==14.0.0"]),
+    (["bash -c 'MAX_JOBS=4 pip install --no-build-isolation --no-cache-dir flash-attn==2.7.3'",
+      "bash -c '. /user-software/venv/tool/bin/activate && pip3 install --no-deps rich'"],
+     [{"requirements": ["flash-attn==2.7.3"], "no_build_isolation": True, "options": ["--no-cache-dir"],
+       "env": {"MAX_JOBS": "4"}}, {"requirements": ["rich"], "no_deps": True}]),
+])
+def test_what_pip_installs_in_the_container(commands, expected, lumi, tmp_path):
+    """Admin section 2: pip in `singularity exec --bind ... bash -c '...'` becomes requirements, or stages."""
+    block = ", ".join(f"local_exec + {command!r}" for command in commands)
+    path = written(tmp_path, "Tool-1.0.eb", PIP.replace("COMMANDS", block))
+    (found,), (made,) = imported([path], tmp_path, lumi)
+    assert [text for line, text in found.left if line > 1] == []
+    assert (made.stages or made.requirements) == expected
+    assert (made.venv, made.init) == (True, None)
+
+
+@pytest.mark.parametrize("command", [
+    "pip install --target /user-software/lib rich", "pip install $PACKAGES", "bash -c 'cat list | xargs pip install'",
+    "pip install -r /some/file.txt", "--nv bash -c 'true'", "bash -c 'if true; then pip install rich; fi'"])
+def test_what_pip_is_told_otherwise(command, lumi, tmp_path):
+    """Whatever a stage does not say is left for a person."""
+    path = written(tmp_path, "Tool-1.0.eb", PIP.replace("COMMANDS", f"local_exec + {command!r}"))
+    (found,), (made,) = imported([path], tmp_path, lumi)
+    assert [line for line, _ in found.left if line > 1] == [12]
+    assert not made.requirements
 
 
 @pytest.mark.parametrize(("text", "expected"), [
@@ -136,18 +340,99 @@ def test_what_is_no_container(text, expected, lumi, tmp_path):
     path = tmp_path / "x.eb"
     path.write_text(text)
     with pytest.raises(importing.ImportingError, match=expected):
-        importing.read(path, *lumi)
+        importing.read(path, lumi)
 
 
-def test_details_that_are_easily_lost(lumi, tmp_path):
-    """The checksum is kept; a directory of one's own on PATH, a message and requirements in a file are named."""
-    path = tmp_path / "Strange-1.0-a.eb"
-    text = STRANGE.replace("'MINE': 'yes'", "'SINGULARITYENV_PREPEND_PATH': '/runscripts:/my/tools'")
-    text = text.replace("'mkdir -p bin", "'pip install -r /some/file.txt', 'mkdir -p bin")
-    path.write_text(f"{text}checksums = ['{'a' * 64}']\nmodloadmsg = 'hello'\n")
-    found = importing.read(path, *lumi)
-    assert found.proposal.values["sha256"] == "a" * 64
-    for expected in ("directory /my/tools in SINGULARITYENV_PREPEND_PATH", "parameter modloadmsg = hello",
-                     "requirements of: pip install -r /some/file.txt"):
-        assert expected in found.not_understood
-    assert not [one for one in found.not_understood if "/runscripts" in one]
+def test_a_site_without_families(tmp_path):
+    """Admin D6: one file, families once, placeholders where names have them; no activation for what has no Python."""
+    facts = [fact for fact in FACTS if fact["name"] in ("PyTorch", "rocm")]
+    local = site.read("local")
+    paths = [written(tmp_path, fact["easyconfig"], in_todays_style(fact)) for fact in facts]
+    for name in ("rocm", "PyTorch"):
+        found, _ = imported([path for path in paths if path.name.startswith(name)], tmp_path, local, known=False)
+    made = catalogue.read(local, tmp_path)
+    assert {one.easyconfig_name for one in made} == {path.name for path in paths}
+    assert {one.file_name for one in made} == {fact["sif"][0] for fact in facts}
+    text = (tmp_path / "containers/rocm.yaml").read_text()
+    assert text.startswith("name: rocm\nfamilies:\n  rocm:\n    file: lumi-rocm-rocm-{version}-dockerhash-{hash}.sif\n"
+                           "    suffix: -singularity-{date}\n")
+    assert text.count("file:") == 1
+    assert "\n    init: none\n" in text
+    text = (tmp_path / "containers/PyTorch.yaml").read_text()
+    head = text.split("containers:\n")[0]
+    assert head.count("file: lumi-pytorch-rocm-{rocm}-python-{python}-pytorch-v{version}-dockerhash-{hash}.sif") == 3
+    assert {one.init or "image" for one in made} == {"none", "conda-manual", "conda-injected", "image"}
+    # no family by its name alone: that of the site is for other images
+    known = catalogue.document_of(site.SITES / "local/containers/PyTorch.yaml")
+    file = importingrecords.File("PyTorch", found, known, local)
+    assert "example" not in file.families
+    # a person says what the network of a site without profile needs
+    assert {text.split(": ")[-1] for one in found for _, text in one.left} == {
+        "export NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3", "export NCCL_NET_GDR_LEVEL=3"}
+
+
+def test_the_same_module_twice(lumi, tmp_path):
+    """Admin D6, D7: of two easyconfigs with one suffix each names the other; so does one with another file name."""
+    fact = next(fact for fact in FACTS if fact["name"] == "mpi4py")
+    text = in_todays_style(fact)
+    paths = [written(tmp_path, fact["easyconfig"], text),
+             written(tmp_path, "mpi4py-other.eb", text.replace("3.1.4-dockerhash-", "3.1.4-dockerhash-0"))]
+    found, made = imported(paths, tmp_path, lumi)
+    ((_, told),) = found[0].left
+    assert told.startswith(f"the module {made[0].module} is also that of {tmp_path}")
+    assert found[1].left[0][1].startswith(f"the file is not named {fact['easyconfig']}, after its module")
+    assert len(rendering.render_all(made, tmp_path, made)[1]) == 2
+    # what is left is in the file as well
+    text = (tmp_path / "containers/mpi4py.yaml").read_text()
+    assert text.count("  # review: line ") == 3
+
+
+def test_a_family_that_adds_something_is_not_taken(lumi, tmp_path):
+    """Admin section 2: neither a bind nor an old name is gained in silence; a family is begun instead."""
+    fact = next(fact for fact in FACTS if fact["name"] == "TensorFlow")
+    plain = {**fact, "scripts": ["runscripts/conda-python-simple"],
+             "binds": [bind for bind in fact["binds"] if "libjansson" not in bind]}
+    path = written(tmp_path, fact["easyconfig"], in_todays_style(plain))
+    (found,), (made,) = imported([path], tmp_path, lumi)
+    assert (made.family, made.binds, made.script_names) == ("tensorflow-conda-manual", None, {})
+    assert any("bind /usr/lib64/libjansson.so.4, which the family has" in text for text in found.recognised)
+
+
+def test_components_are_found_by_their_normal_names(lumi, tmp_path):
+    """Admin section 2: `list --has flash-attn` finds what was imported."""
+    facts = [fact for fact in FACTS if "flashattention" in fact["components"]]
+    paths = [written(tmp_path, fact["easyconfig"], in_todays_style(fact)) for fact in facts]
+    _, made = imported(paths, tmp_path, lumi)
+    assert all(selection.has(one, selection.wish("flash-attn>=2")) for one in made)
+    assert not any({"flashattention", "pytorch"} & set(one.components) for one in made)
+
+
+def test_the_command(tmp_path):
+    """Admin D6: a file that loads at once; 0 if all was understood, 1 if something is left, 2 for bad input."""
+    def run(*arguments, status):
+        result = subprocess.run([Path(sys.prefix) / "bin/ebsif", "import", "--site", "lumi", *arguments], cwd=tmp_path,
+                                capture_output=True, text=True, check=False)
+        assert result.returncode == status, result.stderr
+        return result
+
+    facts = [fact for fact in FACTS if fact["name"] in ("rocm", "mpi4py")]
+    names = {name: [written(tmp_path, fact["easyconfig"], in_todays_style(fact)) for fact in facts
+                    if fact["name"] == name] for name in ("rocm", "mpi4py")}
+    result = run(*names["rocm"], status=0)
+    written(tmp_path, "mine/lumi/containers/rocm.yaml", result.stdout)
+    made = catalogue.read(site.read("lumi"), tmp_path / "mine/lumi")
+    assert {one.easyconfig_name for one in made} == {path.name for path in names["rocm"]}
+    assert "done by family, site or easyblock:" in result.stderr
+    everything = [*names["rocm"], *names["mpi4py"]]
+    said = run(*everything, status=2).stderr
+    assert "several names, and the catalogue has a file for each (mpi4py, rocm): name a directory" in said
+    assert run("-q", "-o", "out", *everything, status=0).stderr == ""
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["mpi4py.yaml", "rocm.yaml"]
+    assert "out/rocm.yaml is there, and nothing was written" in run("-o", "out", names["rocm"][0], status=2).stderr
+    strange = written(tmp_path, "Strange-1.0-a.eb", STRANGE)
+    result = run("-q", strange, status=1)
+    assert f"ebsif: left for a person: {strange}:11: variable local_answer = 42, which nothing uses" in result.stderr
+    bad = written(tmp_path, "bad.eb", "name = 'x'\n")
+    result = run("-q", bad, *names["mpi4py"], status=2)
+    assert "bad.eb: mandatory parameters not provided" in result.stderr
+    assert result.stdout.startswith("name: mpi4py\n")

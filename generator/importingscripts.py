@@ -1,0 +1,109 @@
+"""Importing easyconfigs: the scripts that they write, line by line beside what ours do."""
+
+import re
+
+# Any script has these: they test something and say what is wrong.
+ANY = (
+    r"then|else|fi|do|done|esac", r"exit( [0-9]+)?", r"set [-+].*", r"(>&2|1>&2|>2&)? *(echo|printf) .*", r"'[^']*' *",
+    r"(if|elif) *(! *)?\[\[? .* \]\]?( *(\|\||&&) *\[\[? .* \]\]?)*( *; *then)?", r"\w+=\$\(basename \"?\$0\"?\)")
+
+RUN = r"(exec )?(singularity|apptainer) "
+ACTIVATE = (r"(eval )?\"?\$WITH_CONDA(_VENV)?\"?", r"(source|\.) /runscripts/init-conda-venv",
+            r"(source|\.) /\S+/bin/activate( [\w.+-]+)?")
+PYTHON = (*ACTIVATE, r"(exec )?python3? \"\$@\"")
+
+# What ours do in their own way.
+LINES = {
+    "bin/start-shell": (
+        r"exec bash( \"\$@\")?", RUN + r"(exec \$SIF bash|shell \$SIF)( \"\$@\")?",
+        RUN + r"exec \$SIF bash -c '.*exec bash'",
+        r"\$WITH_CONDA ; exec bash( \"\$@\")?"),
+    "bin/container-exec": (RUN + r"exec \$SIF \"\$@\"",),
+    "bin/container-run": (RUN + r"run \$SIF \"\$@\"",),
+    "bin/container-runtime": (RUN + r"\"\$@\"",),
+    "wrapper": (RUN + r"exec \$SIF (\$\w+|\"\$\w+\"|[\w.+-]+) \"\$@\"",),
+    "bin/make-squashfs": (
+        r"cd \"?%\(installdir\)s\"?",
+        r"mksquashfs user-software user-software\.squashfs( -processors [0-9]+| -no-\w+)*( \|& grep -v \w+)?"),
+    "bin/unmake-squashfs": (r"cd \"?%\(installdir\)s\"?", r"unsquashfs -d (\./)?user-software user-software\.squashfs"),
+    "bin/list-packages": (r"pip3? list", RUN + r"exec \$SIF pip3? list"),
+    "runscripts/list-packages": (r"pip3? list", RUN + r"exec \$SIF pip3? list"),
+    "runscripts/init-conda-venv": ACTIVATE,
+    "runscripts/conda-python-simple": PYTHON,
+    "runscripts/conda-python-distributed": (
+        *PYTHON, r"rocm-smi|nvidia-smi", r"sleep [0-9]+", r"(rm -rf|mkdir -p) \"?\$MIOPEN_USER_DB_PATH\"?",
+        r"export MIOPEN_(USER_DB_PATH|CUSTOM_CACHE_DIR)=.*", r"export ROCR_VISIBLE_DEVICES=\$SLURM_LOCALID",
+        r"export MASTER_ADDR=\$\(/runscripts/get-master \"?\$SLURM_NODELIST\"?\)", r"export MASTER_PORT=[0-9]+",
+        r"export WORLD_SIZE=\$SLURM_(NPROCS|NTASKS)", r"export RANK=\$SLURM_PROCID",
+        r"export LOCAL_RANK=\$SLURM_LOCALID"),
+    # the first node of a list of Slurm, in Python
+    "runscripts/get-master": (
+        r"import argparse", r"def get_parser\(\):", r"parser[ .].*", r"formatter_class=.*", r"return parser",
+        r"if __name__ == .__main__.:", r"args = parser.*", r"(first_)?(node)?(list)? = .*nodelist.*",
+        r"if '\[' in \w+:", r"a = .*split\('\['\)", r"first_node = .*", r"else:", r"print\(first_node\)"),
+}
+OLD_NAMES = {"runscripts/python-conda-simple": "runscripts/conda-python-simple"}
+
+# Commands that can have any name, by what they run.
+KINDS = ("bin/container-runtime", "bin/container-run", "bin/container-exec", "bin/start-shell", "wrapper")
+
+
+def in_place_of(name, text):
+    """Return which script of ours is in the place of one, 'wrapper', 'requirements', or None."""
+    if name in LINES:
+        return name
+    if name in OLD_NAMES:
+        return OLD_NAMES[name]
+    if re.search(r"requirements[\w.-]*\.txt\Z", name):
+        return "requirements"
+    if re.fullmatch(r"bin/[\w.+-]+", name):
+        lines = lines_of(text)
+        for kind in KINDS:
+            if any(re.fullmatch(pattern, line) for pattern in LINES[kind] for line in lines):
+                return kind
+    return None
+
+
+def lines_of(text):
+    """Return the lines of a script that do something, with `$SIF` for every variable with the image (list of str)."""
+    found = []
+    for line in text.replace("\\\n", "\n").splitlines():
+        line = line.strip()
+        # a comment behind a command, unless it may be part of a text
+        if "'" not in line.partition("#")[2]:
+            line = re.sub(r"(\A|\s+)#.*", "", line)
+        if line and not line.startswith("#"):
+            found.append(re.sub(r"\"?\$\{?SIF[A-Z0-9_]*\}?\"?", "$SIF", line))
+    return found
+
+
+def strange_lines(ours, text, site):
+    """
+    Return the lines of a script that ours does nothing for (list of str).
+
+    Parameters
+    ----------
+    ours : str
+        Which of ours is in its place.
+    text : str
+        The script.
+    site : Site
+        Whose variables of the network distributed runs have.
+    """
+    known = (*ANY, *LINES[ours])
+    return [line for line in lines_of(text) if not any(re.fullmatch(pattern, line) for pattern in known)
+            and not (ours == "runscripts/conda-python-distributed" and is_of_network(line, site))]
+
+
+def is_of_network(line, site):
+    """Tell whether a line sets a variable of the network to what the site has, or to the same in other words."""
+    setting = re.fullmatch(r"export (\w+)=[\"']?([^\"'$]*?)[\"']?", line)
+    if not setting:
+        return False
+    name, value = setting.groups()
+    wanted = site.network_env.get(name)
+    if name == "NCCL_SOCKET_IFNAME" and wanted:
+        # NCCL takes each name for the beginning of names
+        return all(interface.startswith(wanted) for interface in value.split(","))
+    same = {"PHB": "3"} if name == "NCCL_NET_GDR_LEVEL" else {}
+    return wanted is not None and same.get(value, value) == same.get(wanted, wanted)
