@@ -342,7 +342,7 @@ def settle(values, found, source):
         found.data.append("archived, which its directory says")
     wanted = f"{values['name']}-{values['version']}{found.suffix}.eb"
     if found.path.name != wanted:
-        found.leave(source.of("versionsuffix"), f"the file is not named {wanted}, after its module, as eb wants it")
+        found.data.append(f"another name: {wanted}, after the module")
     elsewhere = re.search("WITH_CONDA", values.get("description") or "")
     if "init" not in record:
         used = found.python or record.get("venv") or record.get("wrappers")
