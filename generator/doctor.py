@@ -1,7 +1,6 @@
 """Is everything on this machine that installing a container module needs?"""
 
 import dataclasses
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -9,6 +8,9 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from ebsif import eb, lock
+
+# one that is installed with this project
+EXAMPLE = "PyTorch-2.13.0-cpu-python-3.11-singularity-20261121.eb"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,14 +25,16 @@ class Finding:
 
 def examine():
     """Return a Finding for each part, in the order in which an installation needs them."""
+    easybuild, modules_tool = find_easybuild(), find_modules_tool()
     return [
-        find_easybuild(),
-        find_easyblocks(),
+        easybuild,
+        # without these two eb does not look for anything
+        *([find_easyconfigs()] if easybuild.ok and modules_tool.ok else []),
         find_program("container runtime", ["apptainer", "singularity"], "load the site's module, or use another node"),
         find_program("mksquashfs", ["mksquashfs"], "install squashfs-tools", version_option="-version"),
         find_program("unsquashfs", ["unsquashfs"], "install squashfs-tools", version_option="-version",
                      statuses=(0, 1)),
-        find_modules_tool(),
+        modules_tool,
         *find_user_packages(),
     ]
 
@@ -61,12 +65,19 @@ def find_program(part, names, remedy, version_option="--version", statuses=(0,))
     return Finding(part, False, f"{' or '.join(names)} not on PATH: {remedy}")
 
 
-def find_easyblocks():
-    """Look for our easyblocks where EasyBuild imports them from."""
-    spec = importlib.util.find_spec("easybuild.easyblocks.generic.containervenv")
-    if spec is None:
-        return Finding("easyblocks", False, "EasyBuild does not find ContainerVenv: install ebsif with pip beside it")
-    return Finding("easyblocks", True, f"ContainerInstall and ContainerVenv, {Path(spec.origin).parent}")
+def find_easyconfigs():
+    """
+    Ask eb whether it finds one of our easyconfigs, and the easyblock that this one is for.
+
+    What this Python finds is no answer: eb may have another one, and settings of its own.
+    """
+    part = "easyblocks, easyconfigs"
+    answer = eb.run([EXAMPLE, "--dry-run"], capture=True)
+    if answer.returncode == 0:
+        return Finding(part, True, f"found without an option: eb {EXAMPLE} --dry-run")
+    said = [line for line in answer.stdout.splitlines() if line.startswith("ERROR")] or [answer.stdout.strip()]
+    return Finding(part, False, f"eb {EXAMPLE} --dry-run says: {' '.join(said)} Install ebsif with pip beside "
+                   "EasyBuild, so that both are on the path of one Python")
 
 
 def find_modules_tool():

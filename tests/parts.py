@@ -68,6 +68,19 @@ def small_image():
 
 
 @pytest.fixture(scope="session")
+def easybuild_wheels():
+    """A function: the wheels of a version of EasyBuild, framework and easyblocks, which are fetched once."""
+
+    def get(version):
+        made = subprocess.run([CHECKOUT / "scripts" / "easybuild-wheels", version], text=True, capture_output=True,
+                              check=False, stdin=subprocess.DEVNULL)
+        assert made.returncode == 0, made.stderr[-3000:]
+        return sorted(Path(made.stdout.strip()).glob("*.whl"))
+
+    return get
+
+
+@pytest.fixture(scope="session")
 def prefix(tmp_path_factory):
     """A directory for installations, reachable by other accounts."""
     path = Path(tempfile.mkdtemp(prefix="ebsif-test-"))

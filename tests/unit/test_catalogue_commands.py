@@ -155,14 +155,6 @@ def test_the_catalogue_of_the_project_is_in_order():
     assert hook["entry"].startswith("ebsif check --all-sites")
 
 
-def test_every_easyconfig_is_installed_with_the_project():
-    """EasyBuild finds them without an option: setup.cfg names every directory."""
-    setup = (CHECKOUT / "setup.cfg").read_text()
-    for folder in (CHECKOUT / "easyconfigs").glob("?/*"):
-        name = f"{folder.parent.name}/{folder.name}"
-        assert f"easybuild/easyconfigs/{name} = easyconfigs/{name}/*.eb\n" in setup
-
-
 def test_list(place):
     """A table of plain columns in a file; filters by name and component; archived ones on request; JSON."""
     output = run(place, "list", *MINE).stdout

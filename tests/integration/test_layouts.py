@@ -1,0 +1,107 @@
+"""The ways in which sites have EasyBuild: in each of them our easyblocks and easyconfigs are found."""
+
+import shutil
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from parts import TOOLS
+from support import CHECKOUT, Site
+
+EXAMPLE = "PyTorch-2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121.eb"
+OTHER = "zlib-1.3.eb"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel of this project."""
+    folder = tmp_path_factory.mktemp("wheel")
+    # building writes into the directory of the sources
+    for name in ("easyblocks", "easyconfigs", "generator"):
+        shutil.copytree(CHECKOUT / name, folder / "sources" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("LICENSE", "README.md", "pyproject.toml", "setup.cfg"):
+        shutil.copy(CHECKOUT / name, folder / "sources")
+    pip("wheel", "--no-build-isolation", "--wheel-dir", folder, folder / "sources")
+    return next(folder.glob("*.whl"))
+
+
+def pip(command, *arguments, python=sys.executable):
+    """Run pip for a Python, without the network."""
+    subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python, command, "--quiet",
+                    *(["--yes"] if command == "uninstall" else ["--no-index", "--no-deps"]), *arguments],
+                   check=True, capture_output=True, text=True)
+
+
+def everything(folder):
+    """Every path below a folder, what Python compiles aside."""
+    return {path for path in folder.rglob("*") if "__pycache__" not in path.parts}
+
+
+def test_beside_a_full_easybuild(tmp_path, wheel, easybuild_wheels):
+    """easybuild D2: in a venv beside easybuild-easyconfigs, whose index lists all files there, and no others."""
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    python = venv / "bin/python"
+    pip("install", "--no-compile", *easybuild_wheels(version("easybuild-framework")), python=python)
+    # as easybuild-easyconfigs puts its files there; eb writes the index of that package
+    easyconfigs = venv / "easybuild/easyconfigs"
+    (easyconfigs / "z/zlib").mkdir(parents=True)
+    (easyconfigs / "z/zlib" / OTHER).write_text(
+        "easyblock = 'Tarball'\nname = 'zlib'\nversion = '1.3'\nhomepage = ''\ndescription = ''\ntoolchain = SYSTEM\n")
+    site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), venv)
+    site.eb("--create-index", easyconfigs)
+    before = everything(venv)
+    # ebsif doctor asks the eb of PATH, and this one is not beside it
+    doctor = [Path(sys.prefix) / "bin/ebsif", "doctor"]
+    settings = {"EASYBUILD_ALLOW_USE_AS_ROOT_AND_ACCEPT_CONSEQUENCES": "1"}
+    (line,) = lines_about("easyconfigs", site.run(doctor, check=False, **settings).stdout)
+    assert line.startswith("MISSING")
+    assert "files not found" in line
+
+    pip("install", "--no-compile", wheel, python=python)
+    installed = next(venv.glob("lib/*/site-packages/easybuild/easyconfigs"))
+    assert names(installed) == names(CHECKOUT / "easyconfigs")
+    (line,) = lines_about("easyconfigs", site.run(doctor, check=False, **settings).stdout)
+    assert line.startswith("ok")
+    found = site.eb("--search", f"({EXAMPLE}|{OTHER})").stdout
+    assert f"found valid index for {easyconfigs}" in found
+    assert found.count(f"/{OTHER}") == found.count(f"/{EXAMPLE}") == 1
+    pip("uninstall", "ebsif", python=python)
+    assert everything(venv) == before
+
+
+def names(folder):
+    """The easyconfigs in a folder."""
+    return {path.relative_to(folder) for path in folder.rglob("*.eb")}
+
+
+def lines_about(word, text):
+    """The lines of a text that have a word."""
+    return [line for line in text.splitlines() if word in line]
+
+
+def test_through_pythonpath(tmp_path, wheel, easybuild_wheels):
+    """easybuild D2: EasyBuild and ebsif as modules, which set PATH and PYTHONPATH, and both with pip --prefix."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    # a Python that knows neither
+    (programs / "python").symlink_to(sys._base_executable)
+    modules = [tmp_path / "EasyBuild", tmp_path / "ebsif"]
+    install = ("install", "--no-compile", "--ignore-installed", "--prefix")
+    pip(*install, modules[0], *easybuild_wheels(version("easybuild-framework")))
+    pip(*install, modules[1], wheel)
+    site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), tmp_path)
+    rest = [folder for folder in site.environment["PATH"].split(":") if folder != f"{sys.prefix}/bin"]
+
+    def found(*prefixes):
+        # where they are depends on the distribution of the machine
+        folders = [str(path.parent) for prefix in prefixes for path in prefix.rglob("*-packages/easybuild")]
+        commands = [str(path) for prefix in prefixes for path in prefix.rglob("bin")]
+        return site.eb(EXAMPLE, "--dry-run", PATH=":".join([*commands, *rest]), PYTHONPATH=":".join(folders),
+                       EB_PYTHON=programs / "python").stdout
+
+    assert f"/{EXAMPLE} (module: PyTorch/" in found(*modules)
+    pip(*install, modules[0], wheel)
+    assert f"/{EXAMPLE} (module: PyTorch/" in found(modules[0])
