@@ -8,12 +8,29 @@ from pathlib import Path
 from typing import Optional
 
 from ebsif import catalogue
-from ebsif.document import load, validate
+from ebsif.document import DocumentError
 from ebsif.errors import EbsifError
 from ebsif.files import locked, replace
 from ebsif.output import plain
 from ebsif.site import CONTROL
 from packaging.utils import canonicalize_name
+
+# Python packages of software that is called otherwise.
+PACKAGES = {"pytorch": ["torch"], "tensorflow": ["tensorflow", "tensorflow-rocm", "tensorflow-cpu"]}
+
+# Labels of an image that say the version of the software in it.
+VERSION_LABELS = ("org.opencontainers.image.version", "org.label-schema.version", "version")
+
+# In the name of a file, a version after one of these is not that of the software.
+OTHER_SOFTWARE = re.compile(
+    r"(?:py|python|cp|conda|rocm|cuda|cu|cudnn|ubuntu|debian|rocky|sles|sp|gcc|glibc|mpich|ompi|openmpi|libfabric)v?",
+    re.IGNORECASE)
+
+# A version: two numbers or more, and what may follow.
+VERSION = r"\d+(?:\.\d+)+(?:\.?(?:a|b|rc|post|dev)\d+)?"
+
+# Commands that a venv has, whatever the image has.
+OF_A_VENV = re.compile(r"(?:python|pip)[0-9.]*")
 
 # Where a field may end: in the name of an image versions stand between hyphens.
 FIELD = "[A-Za-z0-9_.+]+?"
@@ -92,7 +109,7 @@ def fields_in(template, file_name):
     return fields
 
 
-def propose(found, documents, name=None, family=None):
+def propose(found, documents, name=None, family=None, version=None, programs=None):
     """
     Return the record for an image (Proposal).
 
@@ -102,14 +119,17 @@ def propose(found, documents, name=None, family=None):
         What is in the image.
     documents : list of Document
         The files of the catalogue.
-    name, family : str, optional
+    name, family, version : str, optional
         What a person says of it.
+    programs : callable, optional
+        Tells which of some paths (list) are programs of the image.
 
     Raises
     ------
     AddingError
-        If no family fits and no name is given, or the family that is named does not exist.
+        If no family fits and no name is given, the family that is named does not exist, or nothing says the version.
     """
+    programs = programs or set
     file_name = Path(found.resolved).name
     if catalogue.PLACEHOLDER.search(file_name) or CONTROL.search(file_name):
         raise AddingError(f"'{plain(file_name)}' can't be the name of an image in the catalogue, which takes words in "
@@ -126,10 +146,12 @@ def propose(found, documents, name=None, family=None):
                 # who makes Python ready tells generations apart; then the one used last
                 fits = (values["init"] or "image") == found.init or {values["init"], found.init} == {
                     "conda-manual", "conda-injected"} and not values["venv"]
+                if values["entry_point"]:
+                    fits = fits and values["entry_point"] in programs([values["entry_point"]])
                 candidates.append((fits, max(used, default=-1), document, candidate, values, fields))
     if candidates:
         fits, _, document, candidate, values, fields = max(candidates, key=lambda one: one[:2])
-        return of_family(found, document, candidate, values, fields, fits)
+        return of_family(found, document, candidate, values, fields, fits, version)
     if family:
         raise AddingError(f"no family '{family}' has images named like {file_name}: name another one, or leave it out "
                           "and give a --name")
@@ -138,8 +160,8 @@ def propose(found, documents, name=None, family=None):
                           "is begun for it")
     same_name = next((document for document in documents if document.name == name and document.containers), None)
     if same_name:
-        return of_other_name(found, same_name, file_name)
-    return of_new_family(found, name, file_name)
+        return of_other_name(found, same_name, file_name, version)
+    return of_new_family(found, name, file_name, version)
 
 
 def packages_of(found):
@@ -147,18 +169,23 @@ def packages_of(found):
     return {canonicalize_name(name): version for name, version in (found.python or {}).get("packages", {}).items()}
 
 
-def of_family(found, document, family, defaults, fields, fits):
+def of_family(found, document, family, defaults, fields, fits, given=None):
     """Return the proposal for an image of a known family."""
     values, reviews = {"family": family}, {}
     if not fits:
-        reviews["family"] = f"made ready by {found.init} here, by {defaults['init'] or 'image'} in that family"
+        made_ready = f"made ready by {found.init} here, by {defaults['init'] or 'image'} in that family"
+        entry_point = f"it has no {defaults['entry_point']}, the entry point of that family"
+        reviews["family"] = made_ready if found.init != (defaults["init"] or "image") else entry_point
     packages = packages_of(found)
-    own = packages.get(canonicalize_name(defaults["package"] or document.name))
-    values["version"] = fields.pop("version", None) or (own or "").split("+")[0]
+    names = packages_named(document.name, defaults["package"])
+    own = next((packages[name] for name in names if name in packages), "").split("+")[0]
+    # the version of a family may be that of a component, as its file names have it
+    component = next((fields[name] for name in names if name in fields), None)
+    values["version"] = given or fields.pop("version", None) or component
     if not values["version"]:
-        values["version"] = "0"
-        reviews["version"] = "neither file name nor packages say it"
-    elif own and own.split("+")[0] != values["version"]:
+        values["version"], more = version_of(found, names, Path(found.resolved).name, document.name)
+        reviews.update(more)
+    elif own and not given and not is_same(own, values["version"]):
         reviews["version"] = f"the file name says so, the package in the image is {own}"
     if "date" in fields:
         values["date"] = fields.pop("date")
@@ -206,32 +233,98 @@ def components_of(found, document, fields, packages):
     return components, differing
 
 
-def version_of(found, name, file_name):
-    """Return the version of the software in an image (str), empty if nothing says it, and what to review (dict)."""
-    own = packages_of(found).get(canonicalize_name(name), "").split("+")[0]
-    numbers = re.findall(r"\d+(?:\.\d+)+", file_name)
-    version = own or found.labels.get("org.opencontainers.image.version") or (numbers[0] if numbers else "")
-    review = "from the file name" if version else "nothing in the image says it"
-    return version, {} if own else {"version": review}
+def packages_named(name, package=None):
+    """Return the names (list of str) that the Python package of a software may have, in their normal form."""
+    name = canonicalize_name(name)
+    return [canonicalize_name(package)] if package else PACKAGES.get(name, [name])
 
 
-def of_other_name(found, document, file_name):
+def version_of(found, names, file_name, software, given=None):
+    """
+    Return the version of the software in an image, and what to review.
+
+    Parameters
+    ----------
+    found : Inspection
+        The image.
+    names : list of str
+        Names that its Python package may have.
+    file_name, software : str
+        Name of its file, and of the software.
+    given : str, optional
+        What a person says it is.
+
+    Returns
+    -------
+    tuple
+        Version (str), and a dict that is empty if there is no doubt.
+
+    Raises
+    ------
+    AddingError
+        If nothing says it.
+    """
+    if given:
+        return given, {}
+    packages = packages_of(found)
+    # an image that says nothing has the label of the system that it was made from
+    said = [(f"the label {name}", found.labels[name].removeprefix("v")) for name in VERSION_LABELS
+            if re.fullmatch(f"v?{VERSION}.*", found.labels.get(name, ""))
+            and not re.search(rf"\b{re.escape(found.labels[name])}\b", found.system)]
+    said += [(f"the package {name}", packages[name].split("+")[0]) for name in names if name in packages]
+    said += [("the file name", version) for version in versions_in(file_name, software)]
+    if not said:
+        raise AddingError(f"neither labels, packages nor name of {file_name} say which version of {software} it is: "
+                          "add --version VERSION")
+    (source, version), *others = said
+    other = [f"{one} says {text}" for one, text in others if not is_same(text, version)]
+    if other:
+        return version, {"version": f"{source} says so, {', '.join(other)}"}
+    return version, {"version": "from the file name"} if source == "the file name" else {}
+
+
+def versions_in(file_name, software):
+    """Return what may be the version of a software in a file name (list of str), the likeliest first."""
+    found, before = [], ""
+    for word in re.split(r"[-_]", file_name.rsplit(".", 1)[0]):
+        match = re.fullmatch(rf"([A-Za-z]*?)v?({VERSION})(?:\+.*)?", word)
+        what = (match and match.group(1)) or before
+        if match and not OTHER_SOFTWARE.fullmatch(what):
+            found.append((not what or canonicalize_name(what) not in canonicalize_name(software), match.group(2)))
+        before = "" if match else word
+    return [version for _, version in sorted(found, key=lambda one: one[0])]
+
+
+def is_same(one, other):
+    """Tell whether two versions may be the same, of which one has more parts."""
+    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
+
+
+def of_other_name(found, document, file_name, given=None):
     """Return the proposal for an image of a known software whose file is named as no other: the family used last."""
     family = document.containers[-1].family
     defaults = catalogue.family_values(document, family)
-    version, reviews = version_of(found, defaults["package"] or document.name, file_name)
-    proposal = of_family(found, document, family, defaults, {"version": version or "0"}, fits=True)
-    proposal.reviews.update(reviews, family="its other images are named differently")
+    version, reviews = version_of(found, packages_named(document.name, defaults["package"]), file_name, document.name,
+                                  given)
+    fits = (defaults["init"] or "image") == found.init
+    proposal = of_family(found, document, family, defaults, {}, fits, version)
+    unlike = proposal.reviews.get("family")
+    unlike = ["its other images are named differently", *([unlike] if unlike else [])]
+    proposal.reviews.update(reviews, family=", ".join(unlike))
     values = {"family": proposal.values.pop("family"), "version": proposal.values.pop("version"),
-              "file": file_name.replace(version, "{version}") if version else file_name}
+              "file": file_name.replace(version, "{version}")}
     proposal.values = {**values, **proposal.values}
     return proposal
 
 
-def of_new_family(found, name, file_name):
+def of_new_family(found, name, file_name, given=None):
     """Return the proposal for the first image of a name: what the image says, the rest to be looked at."""
-    version, reviews = version_of(found, name, file_name)
-    family = {"file": file_name.replace(version, "{version}") if version else file_name, "init": found.init}
+    names = packages_named(name)
+    version, reviews = version_of(found, names, file_name, name, given)
+    family = {"file": file_name.replace(version, "{version}"), "init": found.init}
+    package = next((one for one in names if one in packages_of(found)), None)
+    if package and package != canonicalize_name(name):
+        family["package"] = package
     if found.python:
         family["venv"] = True
         family["python"] = ".".join(found.python["version"].split(".")[:2])
@@ -240,7 +333,10 @@ def of_new_family(found, name, file_name):
             family[key] = getattr(found, key)
     homepage = found.labels.get("org.opencontainers.image.url") or found.labels.get("org.opencontainers.image.source")
     family["homepage"] = homepage or "https://apptainer.org/"
-    values = {"family": name.lower(), "version": version or "0"}
+    said = found.labels.get("org.opencontainers.image.description", "").strip()
+    if said and not catalogue.PLACEHOLDER.search(said) and not CONTROL.search(said):
+        family["description"] = said
+    values = {"family": name.lower(), "version": version}
     if found.components:
         values["components"] = dict(found.components)
     if found.sha256:
@@ -251,7 +347,29 @@ def of_new_family(found, name, file_name):
     return proposal
 
 
-def write(proposal, path, source=None):
+def compare_programs(proposal, container, programs):
+    """
+    Leave those wrappers of its family out of a record that the image has no program for, and say so.
+
+    Parameters
+    ----------
+    proposal : Proposal
+        The record.
+    container : Container
+        What it becomes.
+    programs : callable
+        Tells which of some names (list) are programs of the image.
+    """
+    wanted = container.wrappers if isinstance(container.wrappers, list) else []
+    filled = {name: container.fill(name) for name in wanted}
+    asked = [name for name in filled.values() if not (container.venv and OF_A_VENV.fullmatch(name))]
+    missing = set(asked) - programs(asked) if asked else set()
+    if missing:
+        proposal.values["wrappers"] = [name for name in wanted if filled[name] not in missing]
+        proposal.reviews["wrappers"] = f"the image has no {', '.join(sorted(missing))}, which the family has"
+
+
+def write(proposal, path, extended=(), complete=None):
     """
     Add a record to a file of the catalogue, which is otherwise left as it is, comments included.
 
@@ -261,8 +379,10 @@ def write(proposal, path, source=None):
         The record.
     path : Path
         The file; it is begun if it is not there.
-    source : Path, optional
-        The file of the project that this one takes the place of.
+    extended : sequence of Path
+        The file that it adds to, the one that that adds to, and so on.
+    complete : callable, optional
+        What belongs to it; if that fails, the file is as it was.
 
     Raises
     ------
@@ -272,31 +392,56 @@ def write(proposal, path, source=None):
         If the result is not as it should be; nothing was written then.
     """
     with locked(path.parent):
-        text = with_record(proposal, path, source)
-        if text:
-            replace(path, text)
+        before, text = with_record(proposal, path, extended)
+        # somebody else may have added the image in the meantime
+        if text == before:
+            return
+        replace(path, text)
+        try:
+            if complete:
+                complete()
+        except BaseException:
+            path.unlink() if before is None else replace(path, before)
+            raise
 
 
-def with_record(proposal, path, source):
-    """Return the text of a file with one more record (str), None if it has that record already; see `write`."""
-    origin = path if path.is_file() else source
-    before = origin.read_text(encoding="utf-8") if origin else beginning(proposal)
-    if before and not before.endswith("\n"):
-        before += "\n"
-    if not re.search(r"^containers:\n(?:[ #].*\n|\n)*\Z", before, re.MULTILINE):
-        raise AddingError(f"{origin or path} does not end in its containers: add this record by hand\n{proposal.text}")
+def with_record(proposal, path, extended):
+    """Return the text of a file (None if it is not there), and with one more record unless it has it; see `write`."""
+    before = path.read_text(encoding="utf-8") if path.is_file() else None
+    start = beginning(proposal, bool(extended)) if before is None else before
+    if start and not start.endswith("\n"):
+        start += "\n"
+    if not re.search(r"^containers:\n(?:[ #].*\n|\n)*\Z", start, re.MULTILINE):
+        raise AddingError(f"{path} does not end in its containers: add this record by hand\n{proposal.text}")
+    text = start + proposal.text
+    *others, added = parsed(text, path, None, extended)
+    same = [other for other in others if other.path == added.path and other._values == added._values]
+    return before, before if same else text
+
+
+def parsed(text, path, site, extended):
+    """Return the containers of a site in a file with this text (list of Container), with those it adds to."""
     with tempfile.TemporaryDirectory() as folder:
         new = Path(folder) / path.name
-        new.write_text(before + proposal.text, encoding="utf-8")
-        *others, added = validate(catalogue.Document, load(new), new).containers
-    # somebody else may have added the image in the meantime
-    return None if added in others else before + proposal.text
+        new.write_text(text, encoding="utf-8")
+        try:
+            containers = catalogue.read_file(new, site, *extended)
+        except DocumentError as error:
+            raise DocumentError(*(problem._replace(path=path if problem.path == new else problem.path)
+                                  for problem in error.problems)) from None
+    for container in containers:
+        container.path = path if container.path == new else container.path
+    return containers
 
 
-def beginning(proposal):
+def beginning(proposal, extends=False):
     """Return the text of a new file, without a record."""
-    lines = [f"name: {proposal.name}", "families:", f"  {proposal.family}:"]
-    for key, value in proposal.new_family.items():
+    lines = [f"name: {proposal.name}"]
+    if extends:
+        lines.append("extends: true")
+    if proposal.new_family:
+        lines += ["families:", f"  {proposal.family}:"]
+    for key, value in (proposal.new_family or {}).items():
         review = f"  # review: {plain(proposal.reviews[key])}" if key in proposal.reviews else ""
         lines.append(f"    {key}: {as_yaml(value)}{review}")
     return "".join(line + "\n" for line in [*lines, "containers:"])

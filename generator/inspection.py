@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Optional
 
-from ebsif import output
+from ebsif import output, sif
 from ebsif.errors import EbsifError
 
 PROBES = Path(__file__).parent / "probes"
@@ -25,7 +25,13 @@ BLOCK = 4 * 1024 * 1024  # bytes
 CONDA = re.compile(r"(?:source|\.) (\S+)/bin/activate (\S+)\s*\Z")
 
 # Labels that the build of an image sets by itself.
-UNIMPORTANT_LABELS = ("org.label-schema.", "org.opencontainers.image.ref")
+UNIMPORTANT_LABELS = re.compile(r"org\.label-schema\.(?!version$)|org\.opencontainers\.image\.ref")
+
+# Where an image that was made of an OCI image says what that one starts.
+ENTRY_POINT = re.compile(r"^OCI_(ENTRYPOINT|CMD)='(.+)'$", re.MULTILINE)
+
+# Prints those of its arguments that are programs, with those beside the image's Python (the first argument). For sh.
+PROGRAMS = 'PATH=$1:$PATH; shift; for name; do ! command -v "$name" >/dev/null || printf "%s\\n" "$name"; done'
 
 
 class InspectionError(EbsifError):
@@ -42,7 +48,13 @@ class Inspection:
     sha256: Optional[str] = None
     labels: dict = field(default_factory=dict)
     definition: str = ""
+    help: str = ""
+    runscript: str = ""
+    entry_point: dict = field(default_factory=dict)
+    apps: dict = field(default_factory=dict)
+    signers: list = field(default_factory=list)
     system: str = ""
+    bash: str = ""
     environment: dict = field(default_factory=dict)
     components: dict = field(default_factory=dict)
     plugins: list = field(default_factory=list)
@@ -51,6 +63,7 @@ class Inspection:
     init: str = "none"
     conda_root: Optional[str] = None
     conda_env: Optional[str] = None
+    conda: list = field(default_factory=list)
 
     @property
     def file_name(self):
@@ -91,6 +104,7 @@ def inspect(path, checksum=True):
     resolved = path.resolve()
     found = Inspection(path=str(path.absolute()), resolved=str(resolved), size=resolved.stat().st_size)
     read_labels(found, runtime)
+    found.signers = sif.signers(resolved)
     read_system(found, runtime)
     read_python(found, runtime)
     if checksum:
@@ -117,8 +131,12 @@ def read_labels(found, runtime):
     except (ValueError, KeyError, TypeError):
         return
     labels = attributes.get("labels") or {}
-    found.labels = {name: text for name, text in labels.items() if not name.startswith(UNIMPORTANT_LABELS)}
+    found.labels = {name: text for name, text in labels.items() if not UNIMPORTANT_LABELS.match(name)}
     found.definition = attributes.get("deffile") or ""
+    found.help = attributes.get("helpfile") or ""
+    found.runscript = attributes.get("runscript") or ""
+    found.entry_point = {name.lower(): text for name, text in ENTRY_POINT.findall(found.runscript)}
+    found.apps = {name: (app or {}).get("helpfile", "") for name, app in sorted((attributes.get("apps") or {}).items())}
 
 
 def read_system(found, runtime):
@@ -136,8 +154,11 @@ def read_system(found, runtime):
             found.plugins.append(value)
         elif name == "network-library":
             found.libraries.append(value)
-        elif name == "system":
-            found.system = value
+        elif name in ("system", "bash"):
+            setattr(found, name, value)
+        elif name == "conda":
+            prefix, _, version = value.rpartition(" ")
+            found.conda.append({"prefix": prefix, "python": version})
         elif name != "end":
             found.components[name] = value
 
@@ -164,6 +185,14 @@ def read_python(found, runtime):
     found.python = own
     if own:
         found.init = "image" if own["prefix"] == own["base_prefix"] else "venv-in-image"
+
+
+def programs(found, names):
+    """Return those of some names or paths (set of str) that are programs of an image (Inspection)."""
+    runtime = shutil.which("apptainer") or shutil.which("singularity")
+    folder = f"{found.python['prefix']}/bin" if found.python else "/bin"
+    result = run(runtime, found.resolved, ["sh", "-c", PROGRAMS, "sh", folder, *names])
+    return set(result.stdout.split("\n")) & set(names)
 
 
 def python_in(result):

@@ -1,5 +1,6 @@
 """What is told besides results: hints and commands, as much of it as a person wants."""
 
+import difflib
 import shlex
 import sys
 
@@ -17,6 +18,13 @@ def set_level(level):
 def plain(text):
     r"""Return somebody else's text so that it can be shown: in one line, control characters as \x1b and the like."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(text))
+
+
+def difference(path, before, after):
+    """Print what would change in a file, as `diff -u`; before is None if it is not there."""
+    lines = difflib.unified_diff((before or "").splitlines(keepends=True), after.splitlines(keepends=True),
+                                 "/dev/null" if before is None else str(path), str(path))
+    sys.stdout.writelines(lines)
 
 
 def hint(text):

@@ -1,4 +1,7 @@
-"""Look at an image: file, labels, Python and packages, ROCm or CUDA, MPI, network plugin, who makes Python ready."""
+"""Look at an image: what is in it, who makes Python ready, what it starts, what its labels say.
+
+Signatures are named, not verified: `apptainer verify IMAGE` does that, with the keys that you trust.
+"""
 
 import json
 import os
@@ -38,7 +41,11 @@ def lines(found):
     yield "size", f"{found.size / 1e9:.2f} GB"
     if found.sha256:
         yield "sha256", found.sha256
+    for fingerprint in found.signers:
+        yield "signed by", f"{fingerprint or 'somebody whose key it does not name'}, not verified"
     yield "system", found.system or "not known"
+    if not found.bash:
+        yield "  without", "bash, which a module with Python needs"
     for name, version in found.components.items():
         yield name, version
     for path in found.libraries:
@@ -54,10 +61,35 @@ def lines(found):
         yield "packages", f"{len(python['packages'])} (--json lists them)"
     else:
         yield "python", "none"
+    for environment in found.conda:
+        default = ", the default" if python and python["prefix"] == environment["prefix"] else ""
+        version = f" with Python {environment['python']}" if environment["python"] else ""
+        yield "conda", f"{environment['prefix']}{version}{default}"
     yield "made ready by", found.init
     for name in ("WITH_CONDA", "PYTHONPATH", "LD_PRELOAD"):
         if found.environment.get(name):
             yield name, found.environment[name]
     for name, text in found.labels.items():
-        yield f"label {name}", text
-    yield "definition file", f"{len(found.definition.splitlines())} lines" if found.definition else "none"
+        yield "label", f"{name}: {text}"
+    for name in ("entrypoint", "cmd"):
+        if found.entry_point.get(name):
+            yield {"entrypoint": "entry point", "cmd": "  with"}[name], found.entry_point[name]
+    # Apptainer writes one for who has none
+    if found.runscript and not found.entry_point and "There is no runscript defined" not in found.runscript:
+        yield "runscript", f"{number_of_lines(found.runscript)}, the last one: {found.runscript.splitlines()[-1]}"
+    for name, text in found.apps.items():
+        yield "app", f"{name}: {first_line(text)}" if text else name
+    if found.help:
+        yield "help", f"{number_of_lines(found.help)}: {first_line(found.help)}"
+    yield "definition file", number_of_lines(found.definition) if found.definition else "none"
+
+
+def number_of_lines(text):
+    """Return how many lines a text has, for a person."""
+    number = len(text.splitlines())
+    return f"{number} line{'s' if number != 1 else ''}"
+
+
+def first_line(text):
+    """Return the first line of a text that has one (str)."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")

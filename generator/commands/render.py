@@ -4,7 +4,6 @@ A record that can't be rendered, or that has the module of another one, is named
 written, and does not stop the others; exit status 1 then.
 """
 
-import difflib
 import sys
 
 from ebsif import catalogue, easyconfig, output, rendering, settings, site
@@ -59,7 +58,7 @@ def run(options):
     for rendered in done:
         states[rendered.state] += 1
         if options.diff:
-            show_difference(rendered)
+            output.difference(rendered.path, rendered.before, rendered.text)
         else:
             rendering.write(rendered)
             if rendered.state != "unchanged":
@@ -78,11 +77,3 @@ def run(options):
                     f"{states['changed']} changed, {states['unchanged']} as they should be"
                     + (f"; {len(problems)} problems" if problems else ""))
     return 1 if problems or (options.diff and len(paths) > states["unchanged"]) else 0
-
-
-def show_difference(rendered):
-    """Print what would change in a file."""
-    before = (rendered.before or "").splitlines(keepends=True)
-    lines = difflib.unified_diff(before, rendered.text.splitlines(keepends=True),
-                                 "/dev/null" if rendered.before is None else str(rendered.path), str(rendered.path))
-    sys.stdout.writelines(lines)

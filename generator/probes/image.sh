@@ -22,6 +22,13 @@ find /opt /usr/lib /usr/lib64 /usr/local -maxdepth 5 \( -name 'libmpi.so.*' -o -
     2>/dev/null | sort | while read -r file; do say network-library "$file"; done
 find /opt /usr/lib /usr/lib64 /usr/local -maxdepth 5 \( -name 'librccl-net*.so*' -o -name 'libnccl-net*.so*' \) 2>/dev/null |
     while read -r file; do say network-plugin "$file"; done
+for folder in /opt /usr/local /home /root /srv /*conda* /*mamba*; do
+    find "$folder" -maxdepth 5 -type d -name conda-meta 2>/dev/null
+done | sort -u | while read -r folder; do
+    version=$(find "$folder" -name 'python-[0-9]*.json' | sed -n 's#.*/python-\([0-9.]*\)-.*#\1#p' | head -n 1)
+    say conda "${folder%/conda-meta} $version"
+done
+say bash "$(command -v bash)"
 say system "$(sed -n 's/^PRETTY_NAME="\{0,1\}\([^"]*\).*/\1/p' /etc/os-release 2>/dev/null)"
 # the last line, to tell a whole answer from a part of one
 say end yes

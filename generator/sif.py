@@ -1,0 +1,32 @@
+"""The table of contents of a SIF file: who has signed it."""
+
+import struct
+
+# https://github.com/apptainer/sif/blob/main/pkg/sif/sif.go: the header after the line that starts the runtime, and the
+# descriptors of objects.
+HEADER = struct.Struct("<32s10s6s16s2q4q2q")
+DESCRIPTOR = struct.Struct("<i?3I7q128s384s")
+SIGNATURE = 0x4005
+MOST = 4096  # descriptors, of which runtimes make 48
+
+
+def signers(path):
+    """
+    Return the fingerprints of those who have signed an image (list of str); nothing is verified.
+
+    A signature that names no key is an empty text. What is no SIF file has none.
+    """
+    with path.open("rb") as image:
+        header = image.read(HEADER.size)
+        if len(header) < HEADER.size or header[32:41] != b"SIF_MAGIC":
+            return []
+        _, _, _, _, _, _, _, number, start, _, _, _ = HEADER.unpack(header)
+        image.seek(start)
+        table = image.read(min(number, MOST) * DESCRIPTOR.size)
+    found = []
+    for place in range(0, len(table) - DESCRIPTOR.size + 1, DESCRIPTOR.size):
+        kind, used, *_, extra = DESCRIPTOR.unpack_from(table, place)
+        if used and kind == SIGNATURE:
+            fingerprint = extra[4:24]
+            found.append(fingerprint.hex().upper() if any(fingerprint) else "")
+    return list(dict.fromkeys(found))

@@ -1,0 +1,222 @@
+"""`ebsif add`: what names, labels and packages say; all of a record is written, or nothing."""
+
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+from ebsif import adding, catalogue, cli, inspection, site
+
+HEAD = """\
+name: Tool
+families:
+  tool:
+    homepage: https://example.org/
+    file: tool-{version}.sif
+    init: image
+    wrappers: [tool, "tool{python}", other]
+    python: 3.12
+containers:
+  - family: tool
+    version: 1.0
+"""
+
+
+def found(name="x.sif", packages=None, labels=None, init="image", **values):
+    """An inspection of an image of that name."""
+    python = None if init == "none" else {"version": "3.12.1", "prefix": "/opt/x", "base_prefix": "/opt/x",
+                                          "packages": packages or {}}
+    return inspection.Inspection(path=f"/images/{name}", resolved=f"/images/{name}", size=1, python=python, init=init,
+                                 labels=labels or {}, **values)
+
+
+LABEL = "org.opencontainers.image.version"
+
+
+@pytest.mark.parametrize(("software", "name", "packages", "labels", "expected", "review"), [
+    # the file name alone: never a version of something else in it
+    ("Tool", "tool-1.2.sif", {}, {}, "1.2", "from the file name"),
+    ("Tool", "tool-py3.11-1.2.sif", {}, {}, "1.2", "from the file name"),
+    ("Tool", "python-3.11-rocm-6.2.4_tool_v1.2rc1+local.sif", {}, {}, "1.2rc1", "from the file name"),
+    ("Tool", "tool1.2-ubuntu24.04.sif", {}, {}, "1.2", "from the file name"),
+    ("Tool", "2.5-tool-1.2.sif", {}, {}, "1.2", "the file name says so, the file name says 2.5"),
+    # the package that the software is named after
+    ("PyTorch", "pytorch-cuda12.4-py3.13-2.10.0.sif", {"torch": "2.10.0+cu124"}, {}, "2.10.0", None),
+    ("PyTorch", "image.sif", {"torch": "2.10.0+cu124", "pytorch": "1"}, {}, "2.10.0", None),
+    ("TensorFlow", "tf-2.16.sif", {"tensorflow_rocm": "2.16.1"}, {}, "2.16.1", None),
+    ("jax", "image-0.4.sif", {"jax": "0.5.0"}, {}, "0.5.0", "the package jax says so, the file name says 0.4"),
+    # labels first, but for that of the system below
+    ("Tool", "tool.sif", {}, {LABEL: "v3.4.5"}, "3.4.5", None),
+    ("Tool", "tool-1.0.sif", {"tool": "2.0"}, {LABEL: "2.0.1"}, "2.0.1",
+     f"the label {LABEL} says so, the file name says 1.0"),
+    ("Tool", "tool-1.0.sif", {}, {LABEL: "24.04"}, "1.0", "from the file name"),
+    ("Tool", "tool-1.0.sif", {}, {LABEL: "main"}, "1.0", "from the file name"),
+])
+def test_where_the_version_is(software, name, packages, labels, expected, review):
+    """Admin D5, 3(e): labels, then the package, then the file name; what is a guess is marked."""
+    image = found(name, packages, labels, system="Ubuntu 24.04.1 LTS")
+    proposal = adding.propose(image, [], name=software)
+    assert (proposal.values["version"], proposal.reviews.get("version")) == (expected, review)
+    if software == "PyTorch":
+        assert proposal.new_family["package"] == "torch"
+
+
+def test_a_version_that_nothing_says():
+    """Admin D5: asked for instead of 0, in old and new families."""
+    with pytest.raises(adding.AddingError, match="which version of Tool it is: add --version VERSION"):
+        adding.propose(found("tool.sif", {}, {}), [], name="Tool")
+    assert adding.propose(found("tool.sif"), [], name="Tool", version="1.5").values["version"] == "1.5"
+    (document,) = [one for one in catalogue.documents(site.SITES / "lumi") if one.name == "lumi-multitorch"]
+    name = "lumi-multitorch-full-u24r71f22m50t211-20260601_120000.sif"
+    # as its other records: that of torch, as the file name has it
+    for packages in ({}, {"torch": "2.11.0+rocm7.1"}):
+        proposal = adding.propose(found(name, packages, init="venv-in-image"), [document])
+        assert (proposal.values["version"], proposal.reviews.get("version")) == ("2.11", None)
+
+
+def test_the_family_whose_entry_point_is_there():
+    """Admin 3: of families with the same file names the one whose entry point the image has."""
+    (document,) = [one for one in catalogue.documents(site.SITES / "lumi") if one.name == "lumi-multitorch"]
+    image = found("lumi-multitorch-full-u24r71f22m50t211-20260601_120000.sif", init="venv-in-image")
+    for path, family in (("/opt/oci-entrypoint.sh", "oci"), ("/.singularity.d/runscript", "multitorch")):
+        proposal = adding.propose(image, [document], programs={path}.intersection)
+        assert (proposal.family, "family" in proposal.reviews) == (family, False)
+    proposal = adding.propose(image, [document], programs=lambda _: set())
+    assert "the entry point of that family" in proposal.reviews["family"]
+
+
+def test_what_labels_say_of_a_new_software():
+    """Admin 3(e): description and homepage."""
+    labels = {"org.opencontainers.image.description": "A tool: 'fast'", "org.opencontainers.image.source": "https://x.org/"}
+    proposal = adding.propose(found("tool-1.0.sif", labels=labels), [], name="Tool")
+    assert proposal.new_family["description"] == "A tool: 'fast'"
+    assert proposal.new_family["homepage"] == "https://x.org/"
+    labels = {"org.opencontainers.image.description": "A {tool}"}
+    assert "description" not in adding.propose(found("tool-1.0.sif", labels=labels), [], name="Tool").new_family
+
+
+# --- the command
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A project with one file, a catalogue of one's own, images; what is in an image comes from a table."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    project = tmp_path / "project"
+    (project / "mine/containers").mkdir(parents=True)
+    (project / "mine/site.yaml").write_text("name: mine\ndescription: x\n")
+    (project / "mine/containers/Tool.yaml").write_text(HEAD)
+    monkeypatch.setattr(site, "SITES", project)
+    (tmp_path / "own").mkdir()
+
+    def inspect(path, checksum=True):
+        return found(path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+
+    monkeypatch.setattr(inspection, "inspect", inspect)
+    monkeypatch.setattr(inspection, "programs", lambda _, names: {"tool", "other"} & set(names))
+    return tmp_path
+
+
+def files(place):
+    """All files below the catalogue and the easyconfigs (dict of text)."""
+    return {str(path.relative_to(place)): path.read_text() for folder in ("own", "ec", "project")
+            for path in sorted((place / folder).rglob("*")) if path.is_file()}
+
+
+def add(name, *arguments, text="image"):
+    """Add an image, which is made if it is not there; return the exit status."""
+    path = Path(name)
+    if not path.exists() or text != "image":
+        path.write_text(text)
+    return cli.main(["add", name, "--site", "mine", "--catalogue", "own", "-o", "ec", *arguments])
+
+
+def test_a_record_extends_the_file_of_the_project(place, capsys):
+    """Admin D12, 4: the file of one's own holds the record alone; a dry run shows all that is written."""
+    before = files(place)
+    assert add("tool-2.0.sif", "--dry-run") == 0
+    shown = capsys.readouterr().out
+    assert files(place) == before
+    assert add("tool-2.0.sif") == 0
+    capsys.readouterr()
+    after = files(place)
+    new = set(after) - set(before) - {"own/mine/containers/.ebsif.lock"}
+    assert new == {"own/mine/containers/Tool.yaml", "ec/t/Tool/Tool-2.0.eb"}
+    digest = hashlib.sha256(b"image").hexdigest()
+    assert after["own/mine/containers/Tool.yaml"] == (
+        "name: Tool\nextends: true\ncontainers:\n  - family: tool\n    version: 2.0\n"
+        f"    sha256: {digest}\n"
+        "    wrappers: [tool, other]  # review: the image has no tool3.12, which the family has\n")
+    written = ""
+    for name in sorted(new, reverse=True):
+        lines = after[name].splitlines()
+        written += f"--- /dev/null\n+++ {name}\n@@ -0,0 +1,{len(lines)} @@\n" + "".join(f"+{line}\n" for line in lines)
+    assert shown == written
+    # what the project has stays, and a third one goes into the same file
+    assert add("tool-3.0.sif") == 0
+    directories = (place / "own/mine", place / "project/mine")
+    assert [one.version for one in catalogue.read(site.read("mine", [place / "project"]), *directories)] == \
+        ["1.0", "2.0", "3.0"]
+
+
+def test_the_same_name_and_another_image(place, capsys):
+    """Admin D3, 4: other SHA256, status 1 and what to do; the same one is in the catalogue already."""
+    assert add("tool-2.0.sif") == 0
+    before = files(place)
+    assert add("tool-2.0.sif") == 0
+    assert "is in the catalogue already: Tool/2.0, in own/mine/containers/Tool.yaml:4\n" in capsys.readouterr().out
+    assert add("tool-2.0.sif", text="another") == 1
+    said = capsys.readouterr().err
+    assert "is another image there: Tool/2.0 in own/mine/containers/Tool.yaml:4 has the SHA256 " in said
+    assert "Give this one another name; or, " in said
+    assert files(place) == before
+    assert add("tool-1.0.sif") == 0
+    assert "tool-1.0.sif is in the catalogue already: Tool/1.0, in " in (out := capsys.readouterr().out)
+    assert ", without its SHA256" in out
+
+
+@pytest.mark.parametrize("failure", [
+    "the easyconfig can't be written", "interrupted", "module", "no version", "no family", "profile", "not the image"])
+@pytest.mark.parametrize("begun", [False, True])
+def test_all_or_nothing(place, monkeypatch, capsys, failure, begun):
+    """Admin D1: whatever fails, catalogue and easyconfigs are as they were, byte for byte."""
+    if begun:
+        assert add("tool-2.0.sif") == 0
+    before = files(place)
+    name, arguments, status, expected = "tool-4.0.sif", [], 1, ""
+    if failure == "the easyconfig can't be written":
+        (place / "ec").mkdir(exist_ok=True)
+        monkeypatch.setattr("ebsif.rendering.files.replace", full)
+        expected = "No space left"
+    elif failure == "interrupted":
+        monkeypatch.setattr("ebsif.rendering.files.replace", interrupt)
+        status = 130
+    elif failure == "module":
+        name, arguments, expected = "else-1.0.sif", ["--name", "Tool"], "which is that of project/mine/containers/Tool"
+    elif failure == "no version":
+        name, arguments, expected = "tool.sif", ["--name", "Tool"], "add --version VERSION"
+    elif failure == "no family":
+        name, arguments, expected = "tool-4.0.sif", ["--family", "nothing"], "no family 'nothing'"
+    elif failure == "profile":
+        arguments, expected = ["--version", "4/0"], "should be letters, digits"
+    else:
+        arguments, expected = ["--version", "5.0"], "the record would be that of tool-5.0.sif"
+    capsys.readouterr()
+    assert add(name, *arguments) == status
+    said = capsys.readouterr().err.replace(str(place) + "/", "")
+    assert expected in said and "Traceback" not in said
+    assert not re.search(r"/tmp/tmp\w+/", said)
+    left = files(place)
+    left.pop("own/mine/containers/.ebsif.lock", None)
+    before.pop("own/mine/containers/.ebsif.lock", None)
+    assert left == before
+
+
+def full(*_):
+    """As writing to a disk that is full."""
+    raise OSError(28, "No space left on device")
+
+
+def interrupt(*_):
+    """As Ctrl-C."""
+    raise KeyboardInterrupt
