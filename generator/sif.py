@@ -21,6 +21,8 @@ def signers(path):
         if len(header) < HEADER.size or header[32:41] != b"SIF_MAGIC":
             return []
         _, _, _, _, _, _, _, number, start, _, _, _ = HEADER.unpack(header)
+        if start < 0 or number < 0:
+            return []
         image.seek(start)
         table = image.read(min(number, MOST) * DESCRIPTOR.size)
     found = []

@@ -94,22 +94,26 @@ def test_a_new_image_in_two_commands(ebsif, image, site, tmp_path):
     assert "is in the catalogue already: PyTorch/2.14.0" in again
     assert "unchanged" in again
     assert (tmp_path / "local/containers/PyTorch.yaml").read_text() == before
-    # what was there is as it was, comments included
-    assert "# built on this machine by `make image`" in before
-    assert before.count("  - family:") == 3
+    # admin D12: what is in the project's file stays there
+    assert before.startswith("name: PyTorch\nextends: true\ncontainers:\n  - family: example\n")
+    assert before.count("  - family:") == 1
 
 
 def test_what_is_a_guess_is_marked(ebsif, image, tmp_path):
     """The name says nothing of the date, so that is marked; a dry run writes nothing."""
     path = image(LUMI_NAME)
     text = ebsif("add", path, "--site", "lumi", "--catalogue", ".", "--dry-run").stdout
-    (record,) = yaml.load(text, document.Loader)  # noqa: S506 a safe loader
+    # as a difference of the files: what belongs to the project's file is not repeated
+    lines = [line[1:] for line in text.partition("+++ easyconfigs")[0].splitlines() if line.startswith("+")][1:]
+    assert lines[:3] == ["name: PyTorch", "extends: true", "containers:"]
+    (record,) = yaml.load("\n".join(lines), document.Loader)["containers"]  # noqa: S506 a safe loader
+    assert len(record["sha256"]) == 64
     assert record["version"] == "2.8.0"
     assert (record["hash"], record["components"], record["python"]) == ("0123456789ab", {"rocm": "6.4.4"}, "3.11")
     assert record["family"] == "injected-jansson"
-    assert re.search(r"^    date: \d{8}  # review: the day the file was written$", text, re.MULTILINE)
+    assert re.search(r"^\+    date: \d{8}  # review: the day the file was written$", text, re.MULTILINE)
     assert not (tmp_path / "lumi").exists()
-    assert len(text.splitlines()) <= 10
+    assert len(lines) <= 13
 
 
 def test_a_link_in_a_directory_whose_links_move(ebsif, image, tmp_path):

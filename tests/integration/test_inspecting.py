@@ -1,0 +1,82 @@
+"""`ebsif inspect`: what an image has besides its Python."""
+
+import json
+import subprocess
+
+import pytest
+from ebsif import cli, inspection, sif
+
+
+@pytest.fixture(scope="module")
+def image(small_image, tmp_path_factory):
+    """An image with what SCIF, OCI and Conda leave in one; and the same one signed, and the fingerprint of the key."""
+    place = tmp_path_factory.mktemp("inspecting")
+    root = place / "root"
+    root.mkdir()
+    copy = "tar -C / -c bin etc .singularity.d | tar -C /mnt -x"
+    run = {"check": True, "timeout": 300, "stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    subprocess.run(["apptainer", "--silent", "exec", "--no-home", "--bind", f"{root}:/mnt", small_image("busybox"),
+                    "sh", "-c", copy], **run)
+    for name in ("usr", "proc", "sys", "dev", "tmp"):
+        (root / name).mkdir(exist_ok=True)
+    texts = {
+        ".singularity.d/runscript": "#!/bin/sh\nOCI_ENTRYPOINT='\"/opt/entry.sh\"'\nOCI_CMD='\"tool\"'\nexec sh\n",
+        ".singularity.d/runscript.help": "\nHow to use it.\nMore.\n",
+        ".singularity.d/labels.json": json.dumps({"org.opencontainers.image.version": "4.5.6", "x": "1"}),
+        "scif/apps/foo/scif/runscript": "#!/bin/sh\necho foo\n",
+        "scif/apps/foo/scif/runscript.help": "helps foo\n",
+        "opt/miniconda3/conda-meta/python-3.12.1-h1_0.json": "{}",
+        "opt/miniconda3/envs/one/conda-meta/python-3.11.7-h1_0.json": "{}",
+        "opt/miniconda3/envs/no python/conda-meta/x-1-0.json": "{}",
+    }
+    for name, text in texts.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+    subprocess.run(["apptainer", "--silent", "build", place / "plain.sif", root], **run)
+    (place / "signed.sif").write_bytes((place / "plain.sif").read_bytes())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("APPTAINER_CONFIGDIR", str(place / "keys"))
+        subprocess.run(["apptainer", "key", "newpair", "--name", "a", "--email", "a@example.org", "--comment", "x",
+                        "--password", "", "--push=false", "--bit-length", "2048"], **run)
+        subprocess.run(["apptainer", "sign", place / "signed.sif"], **run)
+        said = subprocess.run(["apptainer", "verify", "--local", "--json", place / "signed.sif"], **run).stdout
+    fingerprint = json.loads(said)["SignerKeys"][0]["Signer"]["Fingerprint"]
+    return place / "plain.sif", place / "signed.sif", fingerprint.upper()
+
+
+def test_what_an_image_says_of_itself(image, capsys):
+    """Admin 3 (d), (e), (f), (h): no bash, entry point, help, apps, labels, every Conda environment, who signed it."""
+    plain, signed, fingerprint = image
+    assert cli.main(["inspect", str(signed), "--no-checksum"]) == 0
+    text = capsys.readouterr().out
+    for line in (
+        f"signed by       {fingerprint}, not verified",
+        "  without       bash, which a module with Python needs",
+        "python          none",
+        "conda           /opt/miniconda3 with Python 3.12.1",
+        "conda           /opt/miniconda3/envs/no python",
+        "conda           /opt/miniconda3/envs/one with Python 3.11.7",
+        "label           org.opencontainers.image.version: 4.5.6",
+        "label           x: 1",
+        'entry point     "/opt/entry.sh"',
+        '  with          "tool"',
+        "app             foo: helps foo",
+        "help            3 lines: How to use it.",
+    ):
+        assert f"{line}\n" in text
+    assert cli.main(["inspect", str(plain), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["signers"], data["bash"], data["python"], data["apps"]) == ([], "", None, {"foo": "helps foo"})
+    assert data["entry_point"] == {"entrypoint": '"/opt/entry.sh"', "cmd": '"tool"'}
+    assert {"prefix": "/opt/miniconda3/envs/one", "python": "3.11.7"} in data["conda"]
+    found = inspection.inspect(plain, checksum=False)
+    assert inspection.programs(found, ["sh", "no", "/bin/busybox", "/opt/x"]) == {"sh", "/bin/busybox"}
+
+
+@pytest.mark.parametrize("content", [b"", b"#!/bin/sh\n", bytes(32) + b"SIF_MAGIC\0" + b"\xff" * 200])
+def test_signatures_of_what_is_no_image(tmp_path, content):
+    """A file that is none, or a damaged one: nobody has signed it."""
+    (tmp_path / "x.sif").write_bytes(content)
+    assert sif.signers(tmp_path / "x.sif") == []
