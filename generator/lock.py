@@ -76,6 +76,8 @@ def compare(before, after):
         if before["image"].get(key) != after["image"].get(key)
     ]
     for kind, key in (("image package", "image_packages"), ("package", "venv_packages")):
+        if key == "image_packages" and not (key in before and key in after):
+            continue  # installed without a venv by an earlier version, which did not record them
         changes += differences(kind, pins(before.get(key, [])), pins(after.get(key, [])))
     changes += differences("stage", stages(before), stages(after))
     changes += differences("mask", before.get("masks", {}), after.get("masks", {}))

@@ -207,6 +207,7 @@ class ContainerInstall(ContainerLoad):
             return
         self.lock['module'] = {key: self.cfg[key] for key in ('name', 'version', 'versionsuffix')}
         self.lock['masks'] = self.masks.record
+        self.lock['image_packages'] = self.probe.packages.pins
         self.lock['versions'] = {
             'easybuild': str(EASYBUILD_VERSION),
             'ebsif': ebsif_version(),

@@ -16,8 +16,8 @@ from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, wr
 
 class ContainerLock(dict):
     """
-    The record: 'module', 'versions', 'image', 'masks', 'library_binds', 'scripts', and with user software 'stages',
-    'image_packages', 'venv_packages', 'artifacts', 'local_files', 'venv_environment', 'user_software'.
+    The record: 'module', 'versions', 'image', 'image_packages', 'masks', 'library_binds', 'scripts', and with user
+    software 'stages', 'venv_packages', 'artifacts', 'local_files', 'venv_environment', 'user_software'.
     """
 
     @classmethod

@@ -58,8 +58,8 @@ class ContainerProbe(object):
 
     @property
     def packages(self):
-        """The packages that the image's Python sees (ContainerPackages)."""
-        return ContainerPackages.from_output(self.said)
+        """The packages that the image's Python sees (ContainerPackages); none if it has no Python that works."""
+        return ContainerPackages.from_output(self.said) if self.said else ContainerPackages()
 
     @property
     def version(self):

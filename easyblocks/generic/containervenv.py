@@ -231,7 +231,6 @@ class ContainerVenv(ContainerInstall):
         self.lock['artifacts'] = pip.artifacts
         self.lock.setdefault('venv_environment', {})
         self.lock['stages'] = [stage.record for stage in stages]
-        self.lock['image_packages'] = image_packages.pins
         self.lock['venv_packages'] = packages.select(packages.in_user_software).pins
         self.lock['local_files'] = {
             path: compute_checksum(path, CHECKSUM_TYPE_SHA256)

@@ -103,6 +103,9 @@ def test_a_copy_in_a_wheel_gives_way(site, base_image, tmp_path):
 def test_masks_are_in_help_and_lock(site):
     """S000-12: a mask is listed in the help of the module and in the lock, with what it matched."""
     masked(site, {"/usr/bin/to[u]*": None, "/usr/bin/whoami": "/usr/bin/id"})
+    # admin D4: an installation without a venv has the image's packages as well, for comparisons, scanners and spider
+    assert "numpy" in {line.split("==")[0] for line in lock(site)["image_packages"]}
+    assert "numpy" in next((site.modules).rglob("1.0.lua")).read_text().partition("extensions(")[2]
     assert lock(site)["masks"] == {
         "/usr/bin/to[u]*": {"paths": ["/usr/bin/touch"]},
         "/usr/bin/whoami": {"paths": ["/usr/bin/whoami"], "replacement": "/usr/bin/id"},

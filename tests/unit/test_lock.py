@@ -1,6 +1,7 @@
 """Reading and comparing the records of installations, through the command line."""
 
 import json
+from pathlib import Path
 
 import pytest
 from cyclonedx.schema import SchemaVersion
@@ -63,6 +64,15 @@ def test_no_differences(places, capsys):
     """Alike, wherever the image came from: status 0."""
     assert main(["lock", "diff", places[0], places[0]]) == 0
     assert capsys.readouterr().out == "no differences\n"
+
+
+def test_what_earlier_versions_did_not_record(places, capsys):
+    """Admin D4: packages of the image are compared where both records have them: without a venv, earlier ones have not."""
+    for known in ({"image_packages": RECORD["image_packages"]}, {}):
+        Path(places[1]).write_text(json.dumps({"image": RECORD["image"], **known}))
+        assert main(["lock", "diff", *places]) == 1
+        changes = capsys.readouterr().out
+        assert "package einops" in changes and "image package" not in changes
 
 
 def test_a_bill_of_materials(places, tmp_path):

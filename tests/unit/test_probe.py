@@ -42,6 +42,11 @@ def test_an_image_that_has_everything(wheel_folder):
     assert probe().packages == {}
 
 
+def test_an_image_without_python_has_no_packages():
+    """Admin D4: the record of an installation without Python has none, which is no mistake."""
+    assert ContainerProbe("x.sif", "bash\t/bin/bash\n").packages.pins == []
+
+
 @pytest.mark.parametrize(
     ("found", "venv", "reasons", "remedy"),
     [
