@@ -39,6 +39,20 @@ def examine():
     ]
 
 
+def examine_site(profile, containers):
+    """Return a Finding for the catalogue of a site, and one for each of its directories with images."""
+    images = profile.images
+    root = Path(os.environ.get(images.root_variable or "") or images.root or "/")
+    findings = [Finding("site", True, f"{profile.name}: {len(containers)} containers")]
+    for directory in images.directories:
+        place = root / directory.path
+        there = "" if place.is_dir() else ": not on this machine"
+        # of a path with placeholders there are as many as containers
+        if "{" not in directory.path:
+            findings.append(Finding("images", True, f"{place}, {directory.stability}{there}", note=bool(there)))
+    return findings
+
+
 def find_easybuild():
     """Look for eb, and whether it runs here: commands of a loaded container may hide the Python it needs."""
     found = find_program("EasyBuild", ["eb"], "install it with pip, or load the site's EasyBuild module")

@@ -22,12 +22,21 @@ def configure(parser):
 
 def run(options):
     """Print what was found; return 1 if something is missing, else 0."""
-    findings = examine_image(options) if options.image else doctor.examine()
+    findings = examine_image(options) if options.image else [*doctor.examine(), *examine_site(options)]
     width = max(len(finding.part) for finding in findings)
     for finding in findings:
         status = "note" if finding.note else "ok" if finding.ok else "MISSING"
         print(f"{status:8} {finding.part:{width}}  {output.plain(finding.text)}")
     return 0 if all(finding.ok for finding in findings) else 1
+
+
+def examine_site(options):
+    """Return a Finding for each thing of the site that is named: what its catalogue has, and where its images are."""
+    if not (options.site or options.catalogue):
+        return []
+    settled = settings.read(options)
+    profile = settled.site()
+    return doctor.examine_site(profile, settled.containers(profile))
 
 
 def examine_image(options):

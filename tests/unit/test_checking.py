@@ -325,3 +325,21 @@ def test_a_file_that_adds_to_that_of_the_project(tmp_path):
         read()
     own.write_text("name: Tool\nfamilies: {a: {}}\ncontainers: []\n")
     assert read() == []
+
+
+def test_doctor_reads_the_site(place, tmp_path, monkeypatch, capsys):
+    """Admin D11: catalogue and directories of images of the site that is named; mistakes in its profile are told."""
+    monkeypatch.setattr("ebsif.doctor.examine", list)
+    (tmp_path / "root/here").mkdir(parents=True)
+    profile = (f"{SITE}images:\n  root: /nowhere\n  root_variable: ROOT\n  directories:\n    - {{path: here}}\n"
+               "    - {path: gone, stability: moving}\n    - {path: 'of-{version}'}\n")
+    place(profile=profile)
+    arguments = ["doctor", "--catalogue", str(tmp_path / "sites"), "--site", "mine"]
+    monkeypatch.setenv("ROOT", str(tmp_path / "root"))
+    assert cli.main(arguments) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "ok       site    mine: 1 containers", f"ok       images  {tmp_path}/root/here, stable",
+        f"note     images  {tmp_path}/root/gone, moving: not on this machine"]
+    place(profile=f"{SITE}gpu: amd\n")
+    assert cli.main(arguments) == 1
+    assert "site.yaml:3: gpu: 'amd' is not known" in capsys.readouterr().err

@@ -67,7 +67,7 @@ def test_no_differences(places, capsys):
 
 
 def test_what_earlier_versions_did_not_record(places, capsys):
-    """Admin D4: packages of the image are compared where both records have them: without a venv, earlier ones have not."""
+    """Admin D4: packages of the image are compared where both records have them; without a venv, earlier ones don't."""
     for known in ({"image_packages": RECORD["image_packages"]}, {}):
         Path(places[1]).write_text(json.dumps({"image": RECORD["image"], **known}))
         assert main(["lock", "diff", *places]) == 1
