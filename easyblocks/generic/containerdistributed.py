@@ -55,12 +55,8 @@ class ContainerDistributed(object):
             if self.cfg[param] not in (None,) + known:
                 raise EasyBuildError("Unknown value for easyconfig parameter '%s': '%s' (known: %s)", param,
                                      self.cfg[param], ', '.join(known))
-        variables = self.cfg.get_ref('network_env')
-        if not isinstance(variables, dict):
-            raise EasyBuildError("Easyconfig parameter 'network_env' should be a dictionary of variables, found: %s",
-                                 variables)
-        for name, value in variables.items():
-            if not re.match(r'[A-Za-z_][A-Za-z0-9_]*\Z', str(name)):
+        for name, value in self.cfg.get_ref('network_env').items():
+            if not re.match(r'[A-Za-z_][A-Za-z0-9_]*\Z', name):
                 raise EasyBuildError("Easyconfig parameter 'network_env': '%s' can't be the name of an environment "
                                      "variable (letters, digits and _ only)", name)
             if value is not None and not re.match(r'\S(.*\S)?\Z', str(value)):

@@ -23,7 +23,7 @@ from easybuild.easyblocks.generic.containerruntime import escape_bind, escape_va
 from easybuild.easyblocks.generic.containerruntime import passed_variables, runtime_variables
 from easybuild.easyblocks.generic.containersecrets import REMEDY, ContainerSecrets
 from easybuild.easyblocks.generic.containerusersoftware import ContainerUserSoftware
-from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_warning
+from easybuild.tools.build_log import EasyBuildError, EasyBuildExit, dry_run_msg, print_warning
 from easybuild.tools.config import build_option, update_build_option
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, compute_checksum, copy_file, mkdir
 from easybuild.tools.filetools import which, write_file
@@ -65,19 +65,23 @@ class ContainerInstall(ContainerLoad):
     """
 
     def __init__(self, *args, **kwargs):
-        """Refuse credentials in the easyconfig; nothing is known of the machine and the image yet."""
+        """Nothing is known of the machine and the image yet."""
         super().__init__(*args, **kwargs)
+        self.runtime = None
+        self.source_image = None
+        self.probe = None
+        self.overlays = []
+        self.bill_of_materials = None
+
+    def check_parameters(self):
+        """Refuse credentials in the easyconfig as well, and files that would become one."""
         # as text also for comments
         secrets = ContainerSecrets.found(self.cfg.rawtxt) or \
             ContainerSecrets.found(self.cfg.asdict())
         if secrets:
             raise EasyBuildError("A credential is written out in the easyconfig: %s. %s",
                                  ', '.join(nub(secrets)), REMEDY)
-        self.runtime = None
-        self.source_image = None
-        self.probe = None
-        self.overlays = []
-        self.bill_of_materials = None
+        super().check_parameters()
         names = [os.path.basename(name) for name in self.cfg.get_ref('definition_files')]
         for name in nub(names):
             if names.count(name) > 1:
@@ -87,13 +91,19 @@ class ContainerInstall(ContainerLoad):
     # --- steps
 
     def fetch_step(self, *args, **kwargs):
-        """Find the image."""
+        """Find the image, and all other files that are needed."""
         if len(self.cfg['sources']) != 1:
             raise EasyBuildError("Easyconfig parameter 'sources' should name exactly one image (a SIF file), found %d",
-                                 len(self.cfg['sources']))
+                                 len(self.cfg['sources']), exit_code=EasyBuildExit.EASYCONFIG_ERROR)
         # EasyBuild would read all of the image only to show its SHA256; that is taken when it's copied
         kwargs['skip_checksums'] = True
         super().fetch_step(*args, **kwargs)
+        for name in self.needed_files():
+            self.obtain_file(name)
+
+    def needed_files(self):
+        """Names of files that are needed besides the image (list of str)."""
+        return list(self.cfg['definition_files'])
 
     def extract_step(self):
         """Nothing to unpack: the image stays where it is until it's copied to the installation directory."""
@@ -118,7 +128,8 @@ class ContainerInstall(ContainerLoad):
                                      "can't mount an overlay from %s", path)
         if self.masks and not which('mksquashfs', log_ok=False, on_error='ignore'):
             raise EasyBuildError("mksquashfs not found on PATH, 'masked_paths' needs it: install the package "
-                                 "squashfs-tools, or run eb on a node that has it.")
+                                 "squashfs-tools, or run eb on a node that has it.",
+                                 exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
 
     def keep_out_of_report(self, names):
         """
@@ -264,7 +275,7 @@ class ContainerInstall(ContainerLoad):
         if not build_option('ignore_checksums') and not is_verified(checksum, self.image_name, compute):
             raise EasyBuildError("The image %s changed while it was installed: its checksum is no longer that of the "
                                  "easyconfig (its SHA256 is %s). Install again when nobody writes it any more.",
-                                 self.source_image, sha256)
+                                 self.source_image, sha256, exit_code=EasyBuildExit.FAIL_CHECKSUM)
 
     def write_lock(self):
         """Write the record, and what tells later whether somebody changed what was installed."""

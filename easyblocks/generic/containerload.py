@@ -15,10 +15,11 @@ from easybuild.easyblocks.generic.containerdistributed import ContainerDistribut
 from easybuild.easyblocks.generic.containerlock import ContainerLock
 from easybuild.easyblocks.generic.containermasks import ContainerMasks
 from easybuild.easyblocks.generic.containermodule import ContainerModule
+from easybuild.easyblocks.generic.containerparameters import ContainerParameters, exit_status
 from easybuild.easyblocks.generic.containerreplace import ContainerReplace
 from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, bind_problem, bind_source, escape_bind
 from easybuild.framework.easyconfig.default import CUSTOM
-from easybuild.tools.build_log import EasyBuildError
+from easybuild.tools.build_log import EasyBuildError, EasyBuildExit
 from easybuild.tools.filetools import convert_name
 from easybuild.tools.modules import Lmod
 
@@ -64,8 +65,6 @@ MASKS = os.path.join('share', 'ebsif', 'masks.squashfs')
 # What can't be a wrapper: scripts of the host that begin with `#!/usr/bin/env bash`, and what eb runs, would be run in
 # the container.
 NEEDED_ON_HOST = ('apptainer', 'bash', 'env', 'sh', 'singularity')
-
-LISTS_OF_TEXTS = ('binds', 'conflicts', 'definition_files', 'image_dirs', 'optional_binds', 'warnings')
 
 
 class ContainerLoad(ContainerReplace):
@@ -140,7 +139,8 @@ class ContainerLoad(ContainerReplace):
         super().__init__(*args, **kwargs)
         self.lock = ContainerLock()
         self.distributed = ContainerDistributed(self.cfg)
-        self.check_parameters()
+        with exit_status(EasyBuildExit.EASYCONFIG_ERROR):
+            self.check_parameters()
         self.masks = ContainerMasks(self.cfg['masked_paths'])
         # nothing in an installation is there to be compiled against or linked with from outside the container
         for variable in list(self.module_load_environment.as_dict):
@@ -150,18 +150,17 @@ class ContainerLoad(ContainerReplace):
 
     def check_parameters(self):
         """Stop for values that can't be; what holds templates can be checked, it only can't be used yet."""
+        ContainerParameters(ContainerLoad.extra_options()).check(self.cfg)
+        self.check_sense()
+        self.check_sources()
         for param, known in (('init', INIT_KINDS), ('image', IMAGE_KINDS), ('gpu', (None,) + tuple(sorted(GPU_KINDS))),
                              ('one_container', ONE_CONTAINER)):
             if self.cfg[param] not in known:
                 raise EasyBuildError("Unknown value for easyconfig parameter '%s': '%s' (known: %s)", param,
                                      self.cfg[param], ', '.join(str(kind) for kind in known))
-        for param in LISTS_OF_TEXTS:
-            value = self.cfg.get_ref(param)
-            if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
-                raise EasyBuildError("Easyconfig parameter '%s' should be a list of strings, found: %s", param, value)
         ContainerMasks(self.cfg.get_ref('masked_paths'))
         library_binds = self.cfg.get_ref('library_binds')
-        if not isinstance(library_binds, dict) or not all(value in LIBRARY_BINDS for value in library_binds.values()):
+        if not all(value in LIBRARY_BINDS for value in library_binds.values()):
             raise EasyBuildError("Easyconfig parameter 'library_binds' should be a dictionary of bind mounts, each "
                                  "with '%s', found: %s", "' or '".join(LIBRARY_BINDS), library_binds)
         for param in ('binds', 'optional_binds', 'library_binds'):
@@ -196,6 +195,36 @@ class ContainerLoad(ContainerReplace):
             raise EasyBuildError("Easyconfig parameter 'wrappers': '%s' would take the place of the host's, which "
                                  "commands and job scripts need to get into the container. Leave it out; start-shell "
                                  "is the shell of the container.", needed[0])
+
+    def check_sources(self):
+        """Each image has a name, in the forms that EasyBuild has for files."""
+        sources = self.cfg.get_ref('sources')
+        names = [self.source_name(source) for source in sources] if isinstance(sources, (list, tuple)) else [None]
+        if not all(isinstance(name, str) for name in names):
+            raise EasyBuildError("Easyconfig parameter 'sources' should be a list with the name of an image (a SIF "
+                                 "file), found: %s", sources)
+
+    @staticmethod
+    def source_name(source):
+        """Return the name of a file in 'sources', which may have more to it."""
+        if isinstance(source, dict):
+            return source.get('filename') or source.get('download_filename')
+        return source[0] if isinstance(source, (list, tuple)) and source else source
+
+    def check_sense(self):
+        """Stop for what EasyBuild allows and would do something else than is meant."""
+        if 'components' in self.cfg:
+            raise EasyBuildError("A container can't be a component of a Bundle, which would unpack the image: give it "
+                                 "an easyconfig of its own, and name that in 'dependencies'.")
+        for param in ('exts_list', 'exts_defaultclass'):
+            if self.cfg.get_ref(param):
+                raise EasyBuildError("Easyconfig parameter '%s' can't be used: extensions would be built with what is "
+                                     "on this machine, not in the container. Packages for the container go into "
+                                     "'requirements' (easyblock ContainerVenv).", param)
+        if self.cfg['buildininstalldir']:
+            raise EasyBuildError("Easyconfig parameter 'buildininstalldir' can't be used: all that is needed only "
+                                 "while a container is installed would stay in the installation. To build elsewhere, "
+                                 "use 'eb --buildpath'.")
 
     def check_image_dirs(self, paths):
         """Directories are full paths, or below 'image_root'; no shell reads them."""
@@ -232,9 +261,6 @@ class ContainerLoad(ContainerReplace):
         names = self.cfg.get_ref('script_names')
         known = self.SCRIPTS + self.PYTHON_SCRIPTS + self.NAMED_SCRIPTS
         known = [script for script in known if script.startswith(('bin/', 'runscripts/'))]
-        if not isinstance(names, dict):
-            raise EasyBuildError("Easyconfig parameter 'script_names' should be a dictionary of new names and names, "
-                                 "found: %s", names)
         for new, script in names.items():
             if script not in known or not re.match(r'%s/[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z' % os.path.dirname(script), new):
                 raise EasyBuildError("Easyconfig parameter 'script_names': '%s' can't be another name of '%s' (known, "
@@ -248,12 +274,7 @@ class ContainerLoad(ContainerReplace):
         sources = self.cfg['sources']
         if not sources:
             return '%s-%s.sif' % (self.name, self.version)
-        source = sources[0]
-        if isinstance(source, dict):
-            source = source.get('filename') or source.get('download_filename')
-        elif isinstance(source, (list, tuple)):
-            source = source[0]
-        return os.path.basename(source)
+        return os.path.basename(self.source_name(sources[0]))
 
     @property
     def image_path(self):

@@ -62,15 +62,9 @@ class ContainerMasks(object):
         Raises
         ------
         EasyBuildError
-            If it is neither, or a path can't be masked.
+            If a path can't be masked.
         """
-        if isinstance(value, (list, tuple)):
-            value = dict.fromkeys(value)
-        if not isinstance(value, dict) or not all(isinstance(item, str) for item in value) or \
-                not all(item is None or isinstance(item, str) for item in value.values()):
-            raise EasyBuildError("Easyconfig parameter 'masked_paths' should be a list of patterns of paths in the "
-                                 "image, or a dictionary that has for each its replacement or None, found: %s", value)
-        self.patterns = value
+        self.patterns = value = value if isinstance(value, dict) else dict.fromkeys(value)
         self.found = {}
         for path in list(value) + [item for item in value.values() if item is not None]:
             self.check(path)

@@ -16,7 +16,7 @@ from easybuild.easyblocks.generic.containerdiagnosis import ContainerDiagnosis
 from easybuild.easyblocks.generic.containerlint import package_name
 from easybuild.easyblocks.generic.containerpackages import constraint_lines, normal_name, pip_version
 from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, escape_bind, escape_value
-from easybuild.tools.build_log import EasyBuildError, EasyBuildExit
+from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import apply_patch, copy_dir, extract_file, mkdir, remove_file, write_file
 from easybuild.tools.run import RunShellCmdError
 from easybuild.tools.utilities import trace_msg
@@ -219,8 +219,7 @@ class ContainerPip(object):
             diagnosis = ContainerDiagnosis((err.output or '') + (err.stderr or ''), logged)
             package = " (while it was busy with %s)" % diagnosis.package if diagnosis.package else ''
             raise EasyBuildError("pip failed in stage '%s'%s%s. The output of pip is above and in the log.",
-                                 stage.name, package, ': ' + diagnosis.text if diagnosis.text else '',
-                                 exit_code=EasyBuildExit.FAIL_BUILD_STEP)
+                                 stage.name, package, ': ' + diagnosis.text if diagnosis.text else '')
 
     def run_commands(self, stage, step, environment, binds):
         """Run the commands of a stage in the container, with the venv active; a text is a program for bash."""
@@ -232,16 +231,14 @@ class ContainerPip(object):
             except RunShellCmdError as err:
                 meaning = ContainerDiagnosis((err.output or '') + (err.stderr or '')).library
                 raise EasyBuildError("Stage '%s': the command of '%s' failed with exit status %s: %s. %sIts output is "
-                                     "above and in the log.", stage.name, step, err.exit_code, command, meaning,
-                                     exit_code=EasyBuildExit.FAIL_BUILD_STEP)
+                                     "above and in the log.", stage.name, step, err.exit_code, command, meaning)
 
     def check_git(self, stage, **where):
         """Stop before pip starts if a requirement needs git and the image has none."""
         git = self.block.run_with_user_software(['git', '--version'], fail_on_error=False, hidden=True, **where)
         if git.exit_code != 0:
             raise EasyBuildError("Stage '%s' has a requirement from a git repository, but git is missing in the image. "
-                                 "Use a release from an index, or a wheel built elsewhere.", stage.name,
-                                 exit_code=EasyBuildExit.FAIL_BUILD_STEP)
+                                 "Use a release from an index, or a wheel built elsewhere.", stage.name)
 
     def patched_source(self, stage, **where):
         """
@@ -334,8 +331,7 @@ class ContainerPip(object):
             if name not in [normal_name(item) for item in stage.allow_replace]:
                 raise EasyBuildError("Stage '%s' installed %s==%s, which hides the one of the image (%s). Leave it "
                                      "out, or allow it for this stage with 'allow_replace': ['%s']", stage.name,
-                                     packages[name][0], packages[name][1], image, name,
-                                     exit_code=EasyBuildExit.FAIL_BUILD_STEP)
+                                     packages[name][0], packages[name][1], image, name)
             trace_msg("%s of the image was replaced: %s -> %s" % (name, image, packages[name][1]))
             # later stages build on this one
             del self.protected[name]
@@ -385,7 +381,7 @@ def by_name(line, stage):
         if not found:
             raise EasyBuildError("Stage '%s': the requirement '%s' can't be installed from a wheelhouse, it does not "
                                  "say which package it is. Write 'name @ %s'.", stage.name, line.strip(),
-                                 place.group('place'), exit_code=EasyBuildExit.FAIL_BUILD_STEP)
+                                 place.group('place'))
         name = found.group(1)
     return name + (place.group('extras') or '') + (' ' + place.group('marker') if place.group('marker') else '')
 

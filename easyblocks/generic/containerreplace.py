@@ -14,16 +14,20 @@ import time
 from contextlib import contextmanager, suppress
 
 from easybuild.easyblocks.generic.containerclaim import ContainerClaim
+from easybuild.easyblocks.generic.containerparameters import exit_status
 from easybuild.easyblocks.generic.containerusersoftware import ContainerUserSoftware, exchange, spare_path
 from easybuild.framework import easyblock
 from easybuild.framework.easyblock import EasyBlock
 from easybuild.framework.easyconfig.default import CUSTOM
-from easybuild.tools.build_log import print_msg, print_warning
+from easybuild.tools.build_log import EasyBuildExit, print_msg, print_warning
 from easybuild.tools.filetools import copy_file, read_file, remove_dir, remove_file, write_file
 from easybuild.tools.utilities import trace_msg
 
 # In an installation that is in its place, and whose module is not written yet.
 UNPROVEN = os.path.join('share', 'ebsif', 'unproven')
+
+# Exit statuses that are not called as their step is.
+STEP_STATUS = {'postproc': EasyBuildExit.FAIL_POST_PROC_STEP, 'sanitycheck': EasyBuildExit.FAIL_SANITY_CHECK_STEP}
 
 
 class ContainerReplace(EasyBlock):
@@ -79,11 +83,13 @@ class ContainerReplace(EasyBlock):
                 if self.place:
                     self.give_up()
 
-    def run_step(self, *args, **kwargs):
-        """Run a step; there are none without the lock."""
+    def run_step(self, step, *args, **kwargs):
+        """Run a step; there are none without the lock. Its errors have its exit status."""
         if self.claim:
             self.claim.confirm()
-        return super().run_step(*args, **kwargs)
+        code = STEP_STATUS.get(step) or getattr(EasyBuildExit, 'FAIL_%s_STEP' % step.upper(), EasyBuildExit.ERROR)
+        with exit_status(code):
+            return super().run_step(step, *args, **kwargs)
 
     def remove_module_file(self):
         """Leave the module of the earlier installation: it works until it's rewritten. One of another place goes."""

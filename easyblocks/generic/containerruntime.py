@@ -12,7 +12,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 
 from easybuild.base import fancylogger
-from easybuild.tools.build_log import EasyBuildError, print_msg
+from easybuild.tools.build_log import EasyBuildError, EasyBuildExit, print_msg
 from easybuild.tools.filetools import which
 from easybuild.tools.run import RunShellCmdError, run_shell_cmd
 
@@ -66,7 +66,8 @@ class ContainerRuntime(object):
             which('singularity', log_ok=False, on_error='ignore')
         if not self.path:
             raise EasyBuildError("Neither 'apptainer' nor 'singularity' found on PATH: a container can't be installed "
-                                 "here. Load the module of the runtime, or run eb on a node that has it.")
+                                 "here. Load the module of the runtime, or run eb on a node that has it.",
+                                 exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
         self.asked = in_background([self.path, '--version'])
 
     @property

@@ -17,16 +17,9 @@ import shlex
 from contextlib import suppress
 from urllib.parse import unquote
 
+from easybuild.easyblocks.generic.containerparameters import COMMANDS, FLAG, LINES, TEXT, TEXTS, VARIABLES, is_of_kind
 from easybuild.easyblocks.generic.containersecrets import REMEDY, ContainerSecrets
 from easybuild.tools.build_log import EasyBuildError
-
-TEXT = 'a text'
-FLAG = 'True or False'
-TEXTS = 'a list of texts'
-VARIABLES = 'a dictionary of texts'
-LINES = 'a text or a list of lines'
-COMMANDS = 'a list of commands, each a text for bash or a list of words'
-
 
 # Options of a line of a requirements.txt that name a place.
 OPTION_WITH_PLACE = re.compile(
@@ -82,7 +75,7 @@ class ContainerStage(object):
             For an unknown property or a value of the wrong kind; the message names the stage and what is allowed.
         """
         self.name = 'stage %d' % number
-        unknown = sorted(set(properties) - set(self.PROPERTIES))
+        unknown = sorted(str(key) for key in properties if key not in self.PROPERTIES)
         if unknown:
             close = difflib.get_close_matches(unknown[0], self.PROPERTIES, n=1)
             raise EasyBuildError("Easyconfig parameter 'requirements', %s: unknown property '%s'%s (known: %s)",
@@ -267,20 +260,3 @@ def requirement_lines(value):
         return ''
     # the file pip reads ends in a newline whether or not the block did
     return value if value.endswith('\n') else value + '\n'
-
-
-def is_of_kind(value, kind):
-    """Tell whether a value of an easyconfig is of one of the kinds above."""
-    def texts(values):
-        return isinstance(values, (list, tuple)) and all(isinstance(item, str) for item in values)
-
-    checks = {
-        TEXT: lambda: isinstance(value, str),
-        FLAG: lambda: isinstance(value, bool),
-        TEXTS: lambda: texts(value),
-        VARIABLES: lambda: isinstance(value, dict) and texts(list(value) + list(value.values())),
-        LINES: lambda: isinstance(value, str) or texts(value),
-        COMMANDS: lambda: isinstance(value, (list, tuple)) and all(
-            isinstance(item, str) or texts(item) for item in value),
-    }
-    return checks[kind]()

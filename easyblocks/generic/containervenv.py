@@ -19,14 +19,16 @@ from easybuild.easyblocks.generic.containerlint import ContainerLint
 from easybuild.easyblocks.generic.containerload import INIT_NONE, NEEDED_ON_HOST, PLACE_VARIABLE
 from easybuild.easyblocks.generic.containerlock import ContainerLock
 from easybuild.easyblocks.generic.containerpackages import USER_SOFTWARE, ContainerPackages, normal_name, pip_version
+from easybuild.easyblocks.generic.containerparameters import TEXTS, ContainerParameters, is_of_kind
 from easybuild.easyblocks.generic.containerpip import ContainerPip
 from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, escape_bind, escape_value, host_variables
 from easybuild.easyblocks.generic.containerruntime import run_program
-from easybuild.easyblocks.generic.containerstage import TEXTS, VARIABLES, ContainerStage, is_of_kind
+from easybuild.easyblocks.generic.containersecrets import ContainerSecrets
+from easybuild.easyblocks.generic.containerstage import ContainerStage
 from easybuild.easyblocks.generic.containerusersoftware import DIRECTORY, FILE_TIME, SQUASHFS, remove_bytecode
 from easybuild.easyblocks.generic.containerusersoftware import set_file_times, share_files
 from easybuild.framework.easyconfig.default import CUSTOM
-from easybuild.tools.build_log import EasyBuildError, dry_run_msg
+from easybuild.tools.build_log import EasyBuildError, EasyBuildExit, dry_run_msg
 from easybuild.tools.config import ERROR, build_option
 from easybuild.tools.environment import restore_env
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, copy_dir, copy_file, mkdir
@@ -92,11 +94,16 @@ class ContainerVenv(ContainerInstall):
         return extra_vars
 
     def __init__(self, *args, **kwargs):
-        """Check the parameters that can be checked without looking at the machine."""
+        """Nothing is known of the image yet."""
         super().__init__(*args, **kwargs)
         self.image_packages = None
         self.installed_packages = None
         self.constraints = []
+
+    def check_parameters(self):
+        """Check the parameters that can be checked without looking at the machine."""
+        super().check_parameters()
+        ContainerParameters(ContainerVenv.extra_options()).check(self.cfg)
         if self.cfg['init'] == INIT_NONE:
             raise EasyBuildError("Easyconfig parameter 'init' is '%s': an image without Python can't have a venv. Use "
                                  "the easyblock ContainerInstall for it.", INIT_NONE)
@@ -106,17 +113,11 @@ class ContainerVenv(ContainerInstall):
             ContainerStage.from_parameter(requirements)
         elif set(requirements) != {'lock'} or not isinstance(requirements['lock'], str):
             raise EasyBuildError("Easyconfig parameter 'requirements': a dictionary should be {'lock': FILE}, the lock "
-                                 "of the installation to repeat, found: %s", requirements)
+                                 "of the installation to repeat, found: %s", ContainerSecrets.masked(requirements))
         protect = self.cfg.get_ref('protect')
         if protect != PROTECT_ALL and not is_of_kind(protect, TEXTS):
             raise EasyBuildError("Easyconfig parameter 'protect' should be '%s' or a list of names of packages, "
                                  "found: %s", PROTECT_ALL, protect)
-        if not is_of_kind(self.cfg.get_ref('image_packages'), VARIABLES):
-            raise EasyBuildError("Easyconfig parameter 'image_packages' should be a dictionary of names and versions, "
-                                 "found: %s", self.cfg.get_ref('image_packages'))
-        if not is_of_kind(self.cfg.get_ref('squashfs_options'), TEXTS):
-            raise EasyBuildError("Easyconfig parameter 'squashfs_options' should be a list of texts, found: %s",
-                                 self.cfg.get_ref('squashfs_options'))
         if not re.match(r'[A-Za-z0-9_.+-]*[A-Za-z0-9_+-]\Z', self.venv_name):
             raise EasyBuildError("Easyconfig parameter 'venv_name': '%s' can't be the name of a venv (one directory: "
                                  "letters, digits, '_', '.', '+' and '-')", self.venv_name)
@@ -164,8 +165,25 @@ class ContainerVenv(ContainerInstall):
 
     # --- steps
 
+    def fetch_step(self, *args, **kwargs):
+        """Find what requirements name as well."""
+        super().fetch_step(*args, **kwargs)
+        if self.cfg['wheelhouse'] and not os.path.isdir(self.cfg['wheelhouse']):
+            raise EasyBuildError("Easyconfig parameter 'wheelhouse': there is no directory %s. `ebsif wheelhouse` "
+                                 "makes it, on a node with network.", self.cfg['wheelhouse'],
+                                 exit_code=EasyBuildExit.MISSING_SOURCES)
+        for stage in self.stages:
+            for path in stage.local_paths:
+                if not os.path.exists(path):
+                    self.warn("stage '%s' needs %s, which is not on this machine: it has to be in the image, or one of "
+                              "the stages makes it" % (stage.name, path))
+
+    def needed_files(self):
+        """Names of files that are needed besides the image (list of str)."""
+        return super().needed_files() + [name for stage in self.stages for name in stage.patches]
+
     def prepare_step(self, *args, **kwargs):
-        """Check for the programs that pack and unpack user software, and for the wheelhouse."""
+        """Check for the programs that pack and unpack user software."""
         super().prepare_step(*args, **kwargs)
         if self.dry_run or build_option('module_only'):
             return
@@ -173,14 +191,11 @@ class ContainerVenv(ContainerInstall):
         self.check_heavy_stages()
         if any(stage.patches for stage in self.stages) and not which('patch', log_ok=False, on_error='ignore'):
             raise EasyBuildError("patch not found on PATH, a stage has 'patches': install it, or run eb on a node that "
-                                 "has it.")
+                                 "has it.", exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
         missing = [name for name in ('mksquashfs', 'unsquashfs') if not which(name, log_ok=False, on_error='ignore')]
         if missing:
             raise EasyBuildError("%s not found on PATH: install the package squashfs-tools, or run eb on a node that "
-                                 "has it.", ' and '.join(missing))
-        if self.cfg['wheelhouse'] and not os.path.isdir(self.cfg['wheelhouse']):
-            raise EasyBuildError("Easyconfig parameter 'wheelhouse': there is no directory %s. `ebsif wheelhouse` "
-                                 "makes it, on a node with network.", self.cfg['wheelhouse'])
+                                 "has it.", ' and '.join(missing), exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
 
     def check_heavy_stages(self):
         """Stop on a login node if there are heavy stages (S003-02): where jobs can be submitted, outside of one."""

@@ -1,16 +1,19 @@
 """What the easyblocks make of their parameters, without installing anything."""
 
+import functools
 import os
 import re
 import tempfile
 import types
 
 import pytest
+from easybuild.base import exceptions
+from easybuild.easyblocks.generic.bundle import Bundle
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall, shown_size
-from easybuild.easyblocks.generic.containerruntime import bind_source, escape_bind, runtime_variables
+from easybuild.easyblocks.generic.containerruntime import ContainerRuntime, bind_source, escape_bind, runtime_variables
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.framework.easyconfig.easyconfig import EasyConfig
-from easybuild.tools.build_log import EasyBuildError
+from easybuild.tools.build_log import EasyBuildError, EasyBuildExit
 from easybuild.tools.options import set_up_configuration
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -170,7 +173,11 @@ def test_the_environment_of_the_kinds_of_images(easyblock):
         # use D12.11
         ("wrappers = ['git', 'bash']", "'bash' would take the place of the host's"),
         ("squashfs_options = '-comp xz'", "'squashfs_options' should be a list of texts"),
-        ("conflicts = 'one'", "'conflicts' should be a list of strings"),
+        ("conflicts = 'one'", "'conflicts' should be a list of texts"),
+        # easybuild D13
+        ("exts_list = [('hello', '1.0')]", "'exts_list' can't be used: extensions would be built with what is on this"),
+        ("exts_defaultclass = 'PythonPackage'", "'exts_defaultclass' can't be used"),
+        ("buildininstalldir = True", "'buildininstalldir' can't be used"),
     ],
 )
 def test_wrong_values_are_named(easyblock, text, expected):
@@ -178,6 +185,120 @@ def test_wrong_values_are_named(easyblock, text, expected):
     with pytest.raises(EasyBuildError) as error:
         easyblock(text)
     assert expected in str(error.value)
+    assert error.value.exit_code == EasyBuildExit.EASYCONFIG_ERROR
+
+
+ODD_VALUES = [
+    None, True, 2, "a b", b"bytes", object(), ["a", 1], [["a"]], [{}], (1,), {"a"}, {1: "a"}, {"a": 1}, {"a": ["b"]},
+    {None: None}, {("a",): "b"},
+]
+ODD_STAGES = [
+    {"lock": 1}, [{"name": 1}], [{1: 2, None: 3}], [{"requirements": [1]}], [{"env": {1: "a"}}], [{"env": ["a"]}],
+    [{"pre": [[1]]}], [{"modules": "a"}], [{"patches": {}}],
+]
+
+
+def test_every_value_is_accepted_or_refused_by_name(easyblock, monkeypatch):
+    """easybuild D11: whatever a parameter is, it's accepted, or the message names the parameter."""
+    block = easyblock("")
+    # these take EasyBuild longer than all the rest
+    monkeypatch.setattr(exceptions, "get_callers_logger", lambda: block.log)
+    monkeypatch.setattr(block.cfg, "asdict", lambda: block.cfg._config)
+    monkeypatch.setattr(EasyBuildError, "LOC_INFO_TOP_PKG_NAMES", None)
+    for parameter in ContainerVenv.extra_options():
+        default = block.cfg.get_ref(parameter)
+        for value in ODD_VALUES + (ODD_STAGES if parameter == "requirements" else []):
+            block.cfg[parameter] = value
+            try:
+                block.check_parameters()
+            except EasyBuildError as error:
+                assert f"parameter '{parameter}'" in str(error), (parameter, value)
+        block.cfg[parameter] = default
+    block.check_parameters()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("container_env = ['a']", "'container_env' should be a dictionary of variables, each with a text or a number, "
+                                  "found: ['a']"),
+        ("gpu_option = 'no'", "'gpu_option' should be True or False, found: no"),
+        ("bind_file = ['/etc/binds']", "'bind_file' should be a text, found: ['/etc/binds']"),
+        ("masked_paths = [['/a']]", "'masked_paths' should be a list of texts, or a dictionary of texts, each with a "
+                                    "text or None, found: [['/a']]"),
+        ("sources = 'a.sif'", "'sources' should be a list with the name of an image (a SIF file), found: a.sif"),
+        ("sources = [5]", "'sources' should be a list with the name of an image (a SIF file), found: [5]"),
+    ],
+)
+def test_wrong_types_are_told(easyblock, text, expected):
+    """easybuild D11: which parameter, what it should be, what it is."""
+    with pytest.raises(EasyBuildError) as error:
+        easyblock(text)
+    assert expected in str(error.value)
+
+
+def test_a_container_is_no_component_of_a_bundle(easyblock):
+    """easybuild D13: EasyBuild would unpack the image; said before anything is done."""
+    text = ("components = [('Example', '1.0', {'easyblock': 'ContainerInstall', 'sources': ['example.sif']})]\n"
+            "sources = []")
+    with pytest.raises(EasyBuildError, match="can't be a component of a Bundle"):
+        easyblock(text, cls=Bundle)
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("definition_files = ['image.def']", "image.def"),
+        ("requirements = [{'requirements': 'hello', 'patches': ['fix.patch']}]", "fix.patch"),
+        ("requirements = {'lock': 'lock.json'}", "lock.json"),
+        ("wheelhouse = '/gone/wheels'", "wheels"),
+    ],
+)
+def test_all_that_is_needed_is_fetched(easyblock, tmp_path, monkeypatch, text, missing):
+    """easybuild D12: `eb --fetch` fails where a file is missing, and so does an installation, before it begins."""
+    monkeypatch.setattr("easybuild.framework.easyblock.download_file", lambda *_args, **_kwargs: None)
+    (tmp_path / "example.sif").write_text("")
+    easyblock("").fetch_step()
+    with pytest.raises(EasyBuildError, match=missing) as error:
+        easyblock(text).fetch_step()
+    assert error.value.exit_code in (EasyBuildExit.MISSING_SOURCES, EasyBuildExit.FAIL_DOWNLOAD)
+
+
+def test_local_files_that_are_missing_are_pointed_out(easyblock, tmp_path, capsys):
+    """easybuild D12: a file of requirements that is not here may be one of the image."""
+    (tmp_path / "example.sif").write_text("")
+    (tmp_path / "here.txt").write_text("")
+    easyblock(f"requirements = ['-r {tmp_path}/here.txt', '-c /etc/pip/gone.txt']").fetch_step()
+    warned = capsys.readouterr().err
+    assert "needs /etc/pip/gone.txt, which is not on this machine" in warned
+    assert "here.txt" not in warned
+
+
+@pytest.mark.parametrize(
+    ("step", "code"),
+    [("fetch", "FAIL_FETCH_STEP"), ("build", "FAIL_BUILD_STEP"), ("postproc", "FAIL_POST_PROC_STEP"),
+     ("sanitycheck", "FAIL_SANITY_CHECK_STEP"), ("extract", "ERROR")],
+)
+def test_errors_have_the_exit_status_of_their_step(easyblock, step, code):
+    """easybuild, upstream's suites: as EasyBuild has it for commands; what has one of its own keeps that."""
+    block = easyblock("", cls=ContainerInstall)
+
+    def fail(own):
+        raise EasyBuildError("text", exit_code=own)
+
+    for own, expected in ((EasyBuildExit.ERROR, EasyBuildExit[code]), *[(EasyBuildExit.FAIL_CHECKSUM,) * 2]):
+        method = functools.wraps(fail)(functools.partial(fail, own))
+        with pytest.raises(EasyBuildError) as error:
+            block.run_step(step, [lambda _, method=method: method])
+        assert error.value.exit_code == expected
+
+
+def test_a_missing_runtime_has_an_exit_status_of_its_own(monkeypatch, tmp_path):
+    """easybuild, upstream's suites: what is to be installed on the system is told by the status as well."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EasyBuildError) as error:
+        ContainerRuntime()
+    assert error.value.exit_code == EasyBuildExit.MISSING_SYSTEM_DEPENDENCY
 
 
 def test_files_of_one_name_are_refused(easyblock):
