@@ -84,3 +84,15 @@ def test_binds_for_pip_are_what_exists(tmp_path):
     )
     binds = result.stdout.strip().split(",")
     assert binds == [str(folder), *(["/etc/pip.conf"] if Path("/etc/pip.conf").exists() else []), str(tmp_path)]
+
+
+def test_the_file_to_source_sets_what_eb_reads(tmp_path):
+    """easybuild D15: each setting for eb has an effect; eb names those of its variables that have one."""
+    file = tmp_path / "env.sh"
+    assert run([SCRIPTS / "write-env", file]).returncode == 0
+    names = {line.split("=")[0].removeprefix("export EASYBUILD_").lower().replace("_", "-")
+             for line in file.read_text().splitlines() if line.startswith("export EASYBUILD_")}
+    script = f"source {file} && cd {tmp_path} && eb --show-config"
+    shown = run(["bash", "--noprofile", "--norc", "-c", script]).stdout
+    assert "prefix" in names
+    assert not names - {line.split()[0] for line in shown.splitlines() if " (E) " in line}

@@ -1,0 +1,200 @@
+"""
+What the easyblocks use of the framework beyond what every easyblock does: each version has it, and it does the same.
+
+A small easyblock derives from ours and looks at it from within a real eb, with no container in it.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import version
+
+import pytest
+from support import EASYBLOCKS
+
+OLDEST = "5.1.0"  # that of setup.cfg
+NEWEST = version("easybuild-framework")
+
+PROBE = '''
+import inspect, json, os, re
+from easybuild.easyblocks.generic import containerreplace
+from easybuild.easyblocks.generic.containerreplace import ContainerReplace
+from easybuild.framework.easyblock import EasyBlock
+from easybuild.tools.config import build_option, update_build_option
+
+SEEN = {}
+
+
+class Probe(ContainerReplace):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        # ContainerLoad
+        for variable in list(self.module_load_environment.as_dict):
+            if variable != 'PATH':
+                self.module_load_environment.remove(variable)
+        self.module_load_environment.PATH = ['bin']
+        # ContainerInstall
+        SEEN['whole'] = []
+        SEEN['comment'] = '# of the file' in self.cfg.rawtxt
+        SEEN['values'] = self.cfg.asdict()['homepage']
+        write_whole = containerreplace.write_whole
+        containerreplace.write_whole = lambda path, *rest, **more: (
+            SEEN['whole'].append(os.path.basename(path)), write_whole(path, *rest, **more))
+
+    def fetch_step(self, *args, **kwargs):
+        kwargs['skip_checksums'] = True
+        super().fetch_step(*args, **kwargs)
+        SEEN['source'] = sorted(self.src[0])
+        SEEN['checksum'] = self.src[0]['checksum']
+        SEEN['patch'] = os.path.basename(self.obtain_file('lock.json', no_download=True))
+
+    def extract_step(self):
+        for source in self.src:
+            source['finalpath'] = self.builddir
+
+    def prepare_step(self, *args, **kwargs):
+        super().prepare_step(*args, **kwargs)
+        update_build_option('test_report_env_filter', re.compile('^PROBE_SECRET$'))
+        SEEN['filter'] = build_option('test_report_env_filter').pattern
+
+    def configure_step(self):
+        pass
+
+    def build_step(self):
+        pass
+
+    def install_step(self):
+        SEEN['installdir'] = self.installdir
+        SEEN['template'] = self.cfg['description']
+        SEEN['earlier module'] = os.path.exists(self.mod_filepath)
+        SEEN['lock'] = os.path.isdir(self.claim.lock)
+        SEEN['note'] = os.path.exists(self.claim.note)
+        for name in ('bin/probe', 'share/ebsif/lock.json'):
+            path = os.path.join(self.installdir, name)
+            os.makedirs(os.path.dirname(path))
+            with open(path, 'w') as file:
+                file.write('{}')
+
+    def sanity_check_step(self, *args, **kwargs):
+        self.initial_environ.pop('PROBE_VARIABLE')
+        kwargs['custom_paths'] = {'files': ['bin/probe'], 'dirs': ['bin']}
+        kwargs['custom_commands'] = ['test -z "$PROBE_VARIABLE" && test -n "$PROBE_OTHER"']
+        super().sanity_check_step(*args, **kwargs)
+
+    def make_extension_list(self, formatted=True):
+        return [('numpy', '1.0')]
+
+    def sanity_check_rpath(self, *args, **kwargs):
+        SEEN['rpath'] = True
+        return []
+
+    def make_module_step(self, fake=False):
+        SEEN['whole'] = []
+        made = super().make_module_step(fake=fake)
+        if not fake:
+            SEEN['path'] = made
+        return made
+
+    def run_all_steps(self, *args, **kwargs):
+        try:
+            return super().run_all_steps(*args, **kwargs)
+        finally:
+            SEEN['lock later'] = os.path.exists(self.claim.lock)
+            with open(os.environ['PROBE_SEEN'], 'w') as file:
+                json.dump(SEEN, file)
+'''
+
+HOOKS = """
+def module_write_hook(self, filepath, text, *args, **kwargs):
+    with open(os.environ['PROBE_SEEN'] + '.hook', 'a') as file:
+        file.write('%s in %s\\n' % (filepath, self.installdir))
+"""
+
+EASYCONFIG = """# of the file
+easyblock = 'Probe'
+name = 'Example'
+version = '1.0'
+homepage = 'https://example.org'
+description = 'In %(installdir)s'
+toolchain = SYSTEM
+sources = ['probe.txt']
+checksums = ['f0b5c2c2211c8d67ed15e75e656c7862d086e9245420892a7de62cd9ec582a06']
+"""
+
+
+@pytest.fixture(params=[OLDEST, NEWEST])
+def framework(request, tmp_path, easybuild_wheels):
+    """A directory of Python's path with a version of EasyBuild and our easyblocks."""
+    return unpack(easybuild_wheels(request.param), tmp_path / "path")
+
+
+def unpack(wheels, folder):
+    """Unpack wheels of EasyBuild, put our easyblocks in."""
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as files:
+            files.extractall(folder)
+    for path in (EASYBLOCKS / "generic").glob("*.py"):
+        (folder / "easybuild/easyblocks/generic" / path.name).symlink_to(path)
+    return folder
+
+
+def test_what_is_used_of_the_framework(framework, tmp_path):
+    """easybuild, Overrides of the framework: another installation takes the place of the earlier one, as intended."""
+    (framework / "easybuild/easyblocks/generic/probe.py").write_text(PROBE)
+    for name, text in (("Example-1.0.eb", EASYCONFIG), ("hooks.py", f"import os\n{HOOKS}"), ("probe.txt", "5\n"),
+                       ("lock.json", "{}")):
+        (tmp_path / name).write_text(text)
+    root, modules = tmp_path / "eb/software/Example/1.0", tmp_path / "eb/modules/all"
+    (root / "share/ebsif").mkdir(parents=True)
+    (root / "share/ebsif/lock.json").write_text("{}")
+    (modules / "Example").mkdir(parents=True)
+    (modules / "Example/1.0.lua").write_text(f'local root = "{root}"\n')
+    seen = tmp_path / "seen"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "EASYBUILD"))}
+    environment |= {"PYTHONPATH": str(framework), "HOME": str(tmp_path), "PROBE_VARIABLE": "1", "PROBE_OTHER": "1",
+                    "PROBE_SECRET": "secret", "PROBE_SEEN": str(seen)}
+    result = subprocess.run(
+        # as the program eb runs it
+        [sys._base_executable, "-m", "easybuild.main", "Example-1.0.eb", "--rebuild", f"--prefix={tmp_path}/eb",
+         "--hooks=hooks.py", f"--sourcepath={tmp_path}", "--modules-tool=Lmod", "--module-syntax=Lua",
+         "--output-style=basic", "--allow-use-as-root-and-accept-consequences"],
+        env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert json.loads(seen.read_text()) == {
+        # as read, and as written
+        "comment": True, "values": "https://example.org",
+        "source": ["checksum", "cmd", "finalpath", "name", "path"], "patch": "lock.json",
+        "checksum": "f0b5c2c2211c8d67ed15e75e656c7862d086e9245420892a7de62cd9ec582a06",
+        "filter": "^PROBE_SECRET$",
+        # make_installdir, templates, remove_module_file
+        "installdir": f"{root}.replace", "template": f"In {root}.replace", "earlier module": True,
+        # det_lock_path, run_all_steps
+        "lock": True, "note": True, "lock later": False,
+        "rpath": True, "path": str(modules),
+        # what the module step of EasyBuild writes
+        "whole": ["1.0.lua", "Example-1.0-easybuild-devel"],
+    }
+    written = [line for line in (tmp_path / "seen.hook").read_text().splitlines() if line.startswith(str(modules))]
+    assert written == [f"{modules}/Example/1.0.lua in {root}"]
+    text = (modules / "Example/1.0.lua").read_text()
+    assert f'local root = "{root}"' in text
+    assert "numpy/1.0" in text
+    assert text.count("prepend_path(") == text.count('prepend_path("PATH"') == 1
+    assert not [path for path in root.parent.iterdir() if path != root]
+    (report,) = root.glob("easybuild/*_test_report.md")
+    assert "PROBE_OTHER" in report.read_text()
+    assert "PROBE_SECRET" not in report.read_text()
+
+
+def test_easybuild_4_is_told_that_5_is_needed(tmp_path, easybuild_wheels):
+    """easybuild, Versions: 4.9.4 names no class of Python that is missing, but what to do."""
+    (tmp_path / "easybuild").mkdir()
+    (tmp_path / "easybuild/easyblocks").symlink_to(EASYBLOCKS)
+    (wheel,) = (path for path in easybuild_wheels("4.9.4") if "framework" in path.name)
+    for name in ("containerinstall", "containermodule"):
+        result = subprocess.run(
+            [sys._base_executable, "-c", f"import easybuild.easyblocks.generic.{name}"], capture_output=True, text=True,
+            check=False, env={"PYTHONPATH": f"{wheel}:{tmp_path}"})
+        assert "need EasyBuild 5, and this is EasyBuild 4.9.4: load a newer module" in result.stderr.splitlines()[-1]
