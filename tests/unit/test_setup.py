@@ -1,6 +1,7 @@
 """The set-up scripts: they do what is missing, say so, and nothing else."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -87,12 +88,14 @@ def test_binds_for_pip_are_what_exists(tmp_path):
 
 
 def test_the_file_to_source_sets_what_eb_reads(tmp_path):
-    """easybuild D15: each setting for eb has an effect; eb names those of its variables that have one."""
+    """easybuild D15: each setting for eb has an effect, or is the default, as eb itself tells."""
     file = tmp_path / "env.sh"
     assert run([SCRIPTS / "write-env", file]).returncode == 0
-    names = {line.split("=")[0].removeprefix("export EASYBUILD_").lower().replace("_", "-")
-             for line in file.read_text().splitlines() if line.startswith("export EASYBUILD_")}
-    script = f"source {file} && cd {tmp_path} && eb --show-config"
+    set_here = dict(line.removeprefix("export EASYBUILD_").split("=", 1) for line in file.read_text().splitlines()
+                    if line.startswith("export EASYBUILD_"))
+    script = f"source {file} && cd {tmp_path} && eb --show-full-config"
     shown = run(["bash", "--noprofile", "--norc", "-c", script]).stdout
-    assert "prefix" in names
-    assert not names - {line.split()[0] for line in shown.splitlines() if " (E) " in line}
+    in_force = dict(re.findall(r"^(\S+) +(\(\w\) = .*)$", shown, re.MULTILINE))
+    assert "PREFIX" in set_here
+    for name, value in set_here.items():
+        assert in_force[name.lower().replace("_", "-")] in (f"(E) = {value}", f"(D) = {value}", "(E) = True")
