@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ebsif import eb
-from ebsif.catalogue import PLACEHOLDER
+from ebsif.catalogue import PLACEHOLDER, is_component
 from ebsif.errors import EbsifError
 from ebsif.importingcommands import Commands, shortened
 from ebsif.importingmodule import ModuleTexts
@@ -35,6 +35,19 @@ CARRIED = (
     "modloadmsg", "modunloadmsg", "modtclfooter", "moddependpaths", "module_depends_on", "moduleforceunload",
     "moduleloadnoconflict", "recursive_module_unload", "build_info_msg", "postinstallmsgs", "unwanted_env_vars",
     "enhance_sanity_check")
+
+# What these hold, and what it holds.
+TYPES = {
+    **dict.fromkeys(("modluafooter", "homepage", "description", "versionsuffix", "name", "version", "moduleclass",
+                     "usage"), (str, str)),
+    **dict.fromkeys(("modextravars", "container_env"), (dict, str)), "files_to_copy": (list, (str, list, tuple)),
+    **dict.fromkeys(("postinstallcmds", "optional_binds", "image_dirs"), (list, str))}
+
+# Our own easyblocks: parameters that are fields of a record, and those that come from the profile of a site.
+OWN = ("ContainerInstall", "ContainerVenv")
+FIELDS = ("init", "conda_root", "conda_env", "entry_point", "venv_name", "image", "image_packages", "gpu", "gpu_option",
+          "gpu_visibility", "masked_paths", "wrappers", "script_names", "definition_files", "requirements", "warnings")
+BY_MODULE = ("optional_binds", "container_env", "conflicts")
 
 # What easyconfigs call components, and what pip calls them.
 COMPONENTS = {"flashattention": "flash-attn", "flash-attention": "flash-attn", **PIP_NAMES}
@@ -63,6 +76,8 @@ class Imported:
     # whether anything shows that Python is activated by hand, is used
     by_hand: bool = False
     python: bool = False
+    # whether it is for an easyblock of ours, and so says all components
+    ours: bool = False
 
     @property
     def not_understood(self):
@@ -145,6 +160,8 @@ def read(path, site):
     found = Imported(path, name=values["name"], suffix=values.get("versionsuffix") or "")
     found.record["version"] = values["version"]
     read_sources(values, found, source)
+    if values.get("easyblock") in OWN:
+        read_own(values, found, source, site)
     ModuleTexts(values, found, source, site).read()
     Commands(values, found, source, site).read()
     read_components(values, found, source)
@@ -169,6 +186,17 @@ def parsed(path):
     missing = [name for name in ("name", "version", "sources") if not values.get(name)]
     if missing:
         raise ImportingError(f"{path}: {', '.join(missing)} is missing: this is no easyconfig of a container")
+    if not isinstance(values["sources"], (list, tuple)):
+        values["sources"] = [values["sources"]]
+    try:
+        is_component(values["name"])
+        is_component(values["version"])
+    except ValueError as error:
+        raise ImportingError(f"{path}: name and version can't be in the catalogue: {error}") from None
+    for name, (kind, items) in TYPES.items():
+        value = values.get(name) or kind()
+        if not isinstance(value, kind) or not all(isinstance(item, items) for item in value):
+            raise ImportingError(f"{path}: {name} is not as EasyBuild wants it: {shortened(value)}")
     return {name: templates_filled(value, values) for name, value in values.items()}
 
 
@@ -248,6 +276,39 @@ def read_checksums(values, found, source, index):
         found.leave(source.of("checksums"), f"parameter checksums = {checksums}")
 
 
+def read_own(values, found, source, site):
+    """Take parameters of our own easyblocks, and name those that say something else than the profile of the site."""
+    record, found.ours = found.record, True
+    record.update(venv=values["easyblock"] == "ContainerVenv", init="image")
+    record.update({name: as_text(values[name]) for name in FIELDS if values.get(name) not in (None, "", [], {})})
+    found.recognised.append(f"easyblock {values['easyblock']}")
+    inside = re.search(r"(?:\A|\n)In the image: ([^:]*)\.\s*\Z", values.get("description") or "")
+    if inside:
+        values["description"] = values["description"][: inside.start()]
+        pairs = [part.rpartition(" ") for part in " ".join(inside.group(1).split()).split(", ")]
+        record["components"] = {name: version for name, _, version in pairs}
+    if values.get("support_level") not in (None, site.support):
+        record["support"] = values["support_level"]
+    images = {"image_root": site.images.root, "image_root_variable": site.images.root_variable,
+              "image_dirs": [one.path for one in site.images.directories]}
+    if values.get("image_dirs") and any(values.get(name) != value for name, value in images.items()):
+        named = {name: values.get(f"image_{name}") for name in ("root", "root_variable")}
+        record["images"] = {**{name: value for name, value in named.items() if value},
+                            "directories": [{"path": path} for path in values["image_dirs"]]}
+        images = dict.fromkeys(images)
+        values.update(images)
+    wanted = {
+        **images, "support_level": values.get("support_level"), "gpu_mpi_library": site.gpu_mpi_library,
+        "network_env": site.network_env, "one_container": site.one_container,
+        "scheduler": site.scheduler.kind, "binds": site.binds.required, "library_binds": site.binds.libraries,
+        "bind_file": site.binds.file}
+    for name, value in wanted.items():
+        if values.get(name) not in (None, value):
+            found.leave(source.of(name), f"parameter {name} = {values[name]}: the site has {value or 'none'}")
+    for name in (*FIELDS, *wanted):
+        values.pop(name, None)
+
+
 def read_components(values, found, source):
     """Take versions of components, date and hash from variables like local_c_rocm_version."""
     record, line = found.record, source.of
@@ -269,7 +330,7 @@ def read_components(values, found, source):
         elif name in ("local_c_date", "local_date") and re.fullmatch(r"\d{8}", str(value)):
             record["date"] = value
             found.data.append(f"date {value}")
-        elif name == "local_c_python_mm":
+        elif name == "local_c_python_mm" and isinstance(value, str):
             record["python"] = value
             found.data.append(f"python {value}")
         elif name in source.used or "requirements" in name:
@@ -277,7 +338,7 @@ def read_components(values, found, source):
         else:
             found.leave(line(name), f"variable {name} = {value}, which nothing uses")
     if components:
-        record["components"] = components
+        record["components"] = {**record.get("components", {}), **components}
 
 
 def read_texts(values, found, source):
@@ -306,6 +367,8 @@ def read_others(values, found, source):
             others = [step for step in value if step not in ("build", "configure", "test")]
             if others:
                 found.leave(source.of(name), f"parameter skipsteps: {', '.join(others)}")
+            continue
+        if name in BY_MODULE or name == "easyblock" and value in OWN:
             continue
         known = OURS.get(name, ())
         if known is None or value in known:

@@ -3,7 +3,7 @@
 import re
 import shlex
 
-from ebsif.importingscripts import in_place_of, strange_lines
+from ebsif.importingscripts import KINDS, in_place_of, strange_lines
 
 INSTALLATION = "%(installdir)s"
 STANDING_FOR = "@installdir@"
@@ -147,10 +147,13 @@ class Commands:
         while words and words[0].startswith("-"):
             option, equals, value = words[0].partition("=")
             words = words[1:]
+            if option in ("--nv", "--rocm"):
+                self.use_gpu(option)
+                continue
             if option not in ("--bind", "-B"):
                 return False
             if not equals:
-                value, words = words[0], words[1:]
+                value, words = "".join(words[:1]), words[1:]
             strange = [bind for bind in value.split(",") if not self.is_known_bind(bind)]
             if strange:
                 self.leave(f"postinstallcmds: bind {', '.join(strange)} while it is installed (EBSIF_INSTALL_BIND)")
@@ -159,6 +162,15 @@ class Commands:
             self.read_command(words[2])
             return True
         return bool(words) and self.read_words(words, False, dict(environment))
+
+    def use_gpu(self, option):
+        """Take an option of the runtime for the GPU, where the site does not use it anyway."""
+        kind = {"--nv": "cuda", "--rocm": "rocm"}[option]
+        if kind != self.site.gpu:
+            self.record["gpu"] = kind
+        if not self.site.gpu_option:
+            self.record["gpu_option"] = True
+        self.found.data.append(f"option {option}")
 
     def is_known_bind(self, bind):
         """Tell whether a bind is the module's anyway."""
@@ -259,6 +271,8 @@ class Commands:
         """Take a file that is written: a script in whose place ours has one, or requirements."""
         self.found.by_hand = self.found.by_hand or bool(re.search(r"(?m)^[^#\n]*\$\{?WITH_CONDA\b", text))
         ours = in_place_of(name, text)
+        for option in re.findall(r" (--nv|--rocm)(?= )", text) if ours in KINDS else []:
+            self.use_gpu(option)
         if ours == "requirements":
             self.found.recognised.append(name)
             return

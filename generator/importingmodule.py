@@ -41,7 +41,13 @@ class ModuleTexts:
         self.binds = []
 
     def read(self):
-        """Read both parameters."""
+        """Read both parameters, and those of our own easyblocks."""
+        for bind in self.values.get("optional_binds") or []:
+            self.read_binds(bind, self.source.of("optional_binds"))
+        for name, value in (self.values.get("container_env") or {}).items():
+            if self.site.container_env.get(name) != value:
+                self.found.put("container_env", name, str(value), f"variable {name} = {value}")
+        self.read_call("conflict", self.values.get("conflicts") or [], 1)
         for name, value in (self.values.get("modextravars") or {}).items():
             line = self.source.having(f"'{name}'", self.source.of("modextravars"))
             self.read_variable(name, str(value), line)
@@ -56,8 +62,10 @@ class ModuleTexts:
         own = {"SIF": f"/{self.record['file']}", "RUNSCRIPTS": "/runscripts", "CONTAINERROOT": ""}
         own.update({f"{key}{upper}": own[key] for key in ("SIF", "RUNSCRIPTS")})
         told = f"variable {name} = {value}"
-        if own.get(name) is not None and value == INSTALLATION + own[name]:
+        if name in own and value == INSTALLATION + own[name]:
             self.found.recognised.append(f"variable {name}")
+        elif name in own:
+            leave(line, f"{told}: the module has another value")
         elif BINDS.fullmatch(name):
             self.read_binds(value, line)
         elif bare != name and self.read_activation(bare, unescaped(value), line):

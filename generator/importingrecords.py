@@ -14,7 +14,7 @@ from pydantic import ValidationError
 OF_RECORD = ("version", "date", "hash", "variant", "label", "file", "suffix", "components", "definition_files",
              "requirements", "sha256", "archived")
 TEXTS = ("homepage", "description")
-TABLES = ("container_env", "variables", "script_names", "parameters")
+TABLES = ("container_env", "variables", "script_names", "image_packages", "parameters")
 HEX = "[0-9a-f]{7,64}"
 
 SHORT = 90
@@ -189,7 +189,8 @@ class File:
         table = (self.records[self.imported[place].path] if kind == "containers" else
                  self.families[place] if kind == "families" else {})
         if field in ("family", "version") or field not in table:
-            raise EbsifError(f"{self.name}: this can't be a file of the catalogue: {kind}.{place}.{field}: {told}")
+            where = self.imported[place if kind == "containers" else 0].path
+            raise EbsifError(f"{where}: this can't be in the catalogue: {field or kind}: {told}")
         value = table.pop(field)
         for found in [self.imported[place]] if kind == "containers" else [
                 one for one in self.imported if self.records[one.path]["family"] == place]:
@@ -286,8 +287,9 @@ def difference(found, defaults, fields, name, site):
     own = found.record
     inside = {key: value for key, value in fields.items() if key not in ("name", *catalogue.Record.model_fields)}
     same = {canonical(defaults["package"] or name), name.lower()}
-    components = {**inside, **{key: value for key, value in own.get("components", {}).items()
-                               if not (key in same and value == own["version"])}}
+    components = {key: value for key, value in own.get("components", {}).items()
+                  if not (key in same and value == own["version"])}
+    components = {**components, **{key: value for key, value in inside.items() if key not in components}}
     result = {"version": own["version"], "date": fields.get("date") or own.get("date"), "hash": fields.get("hash"),
               "variant": fields.get("variant"), "label": fields.get("label"), "components": components}
     python = fields.get("python") or own.get("python")
@@ -298,17 +300,22 @@ def difference(found, defaults, fields, name, site):
     known = {"init": "image", "venv": False, "conda_root": "/opt/miniconda3", "conda_env": name.lower(),
              "venv_name": name.lower(), "moduleclass": site.moduleclass}
     for key in ("homepage", "description", "usage", "init", "venv", "conda_root", "conda_env", "venv_name",
-                "moduleclass", "requirements", "sha256"):
+                "moduleclass", "requirements", "sha256", "gpu", "gpu_option", "gpu_visibility", "entry_point", "image",
+                "masked_paths", "support"):
         value, default = own.get(key), defaults.get(key) or known.get(key)
+        if key == "requirements":
+            default = as_lines(default)
         if value is not None and value != default:
             result[key] = value
-        elif value is None and key in ("requirements", "usage") and default:
+        elif value is None and key not in known and key not in ("homepage", "description", "sha256") and default:
             gained.append(f"{key} of the family, which this easyconfig hasn't")
     filled = catalogue.Container(name, catalogue.join(defaults, {key: value for key, value in result.items() if value}),
                                  None, found.path, 0)
     if "description" in result and is_same(defaults["description"], result["description"], filled):
         del result["description"]
     compare_wrappers(own, defaults, result, filled)
+    if not is_same_place(own.get("images"), defaults["images"], filled):
+        result["images"] = own["images"]
     for key in TABLES:
         table = own.get(key, {})
         more = {one: value for one, value in table.items() if defaults[key].get(one) != value}
@@ -323,7 +330,7 @@ def difference(found, defaults, fields, name, site):
         result["binds"] = {"optional": more}
     gained += [f"bind {bind}, which the family has and this easyconfig hasn't" for bind in theirs
                if bind not in own.get("binds", [])]
-    for key in ("conflicts", "definition_files"):
+    for key in catalogue.ADDED:
         more = [one for one in own.get(key, []) if one not in defaults[key]]
         if more:
             result[key] = more
@@ -335,12 +342,26 @@ def difference(found, defaults, fields, name, site):
     return ordered({**result, **naming(found, result, defaults, name)}), gained
 
 
+def as_lines(requirements):
+    """Return requirements of a family as an easyconfig has them."""
+    if catalogue.is_stages(requirements):
+        return [stage.model_dump(exclude_defaults=True) for stage in requirements]
+    return requirements
+
+
 def is_same(template, text, container):
     """Tell whether a template gives a text."""
     try:
         return container.fill(template or "").strip() == text
     except EbsifError:
         return False
+
+
+def is_same_place(images, theirs, container):
+    """Tell whether the places of images of a record (dict) are those of its family."""
+    paths = [one["path"] for one in images["directories"]] if images else []
+    return not images or bool(theirs) and len(paths) == len(theirs.directories) and all(
+        is_same(one.path, path, container) for one, path in zip(theirs.directories, paths))
 
 
 def compare_wrappers(own, defaults, result, filled):
@@ -399,6 +420,8 @@ def templated(found):
         elif key in catalogue.Record.model_fields and key != "python":
             return match.group()
         table = fields if key in ("hash", "python", "date") else fields["components"]
+        if found.ours and table is not fields and key not in table:
+            return match.group()
         return f"{word}-{mark}{{{key}}}" if table.setdefault(key, value) == value else match.group()
 
     texts = []

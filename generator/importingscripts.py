@@ -65,7 +65,11 @@ def in_place_of(name, text):
 
 
 def lines_of(text):
-    """Return the lines of a script that do something, with `$SIF` for every variable with the image (list of str)."""
+    """
+    Return the lines of a script that do something (list of str).
+
+    With `$SIF` for every variable with the image, without options for the GPU, which are the site's.
+    """
     found = []
     for line in text.replace("\\\n", "\n").splitlines():
         line = line.strip()
@@ -73,6 +77,7 @@ def lines_of(text):
         if "'" not in line.partition("#")[2]:
             line = re.sub(r"(\A|\s+)#.*", "", line)
         if line and not line.startswith("#"):
+            line = re.sub(r"( exec| run| shell) --(nv|rocm)\b", r"\1", line)
             found.append(re.sub(r"\"?\$\{?SIF[A-Z0-9_]*\}?\"?", "$SIF", line))
     return found
 

@@ -320,7 +320,7 @@ def test_what_pip_installs_in_the_container(commands, expected, lumi, tmp_path):
 
 @pytest.mark.parametrize("command", [
     "pip install --target /user-software/lib rich", "pip install $PACKAGES", "bash -c 'cat list | xargs pip install'",
-    "pip install -r /some/file.txt", "--nv bash -c 'true'", "bash -c 'if true; then pip install rich; fi'"])
+    "pip install -r /some/file.txt", "--writable bash -c 'true'", "bash -c 'if true; then pip install rich; fi'"])
 def test_what_pip_is_told_otherwise(command, lumi, tmp_path):
     """Whatever a stage does not say is left for a person."""
     path = written(tmp_path, "Tool-1.0.eb", PIP.replace("COMMANDS", f"local_exec + {command!r}"))
@@ -329,11 +329,23 @@ def test_what_pip_is_told_otherwise(command, lumi, tmp_path):
     assert not made.requirements
 
 
+def test_options_for_the_gpu(lumi, tmp_path):
+    """What a wrapper tells the runtime becomes data, where the site does not do that anyway."""
+    script = '#!/bin/bash\nexec apptainer exec --nv "${SIFTOOL}" rich "$@"\n'
+    command = f"cat >%(installdir)s/bin/rich <<'EOF'\n{script}EOF\n"
+    path = written(tmp_path, "Tool-1.0.eb", PIP.replace("COMMANDS", repr(command)))
+    (found,), (made,) = imported([path], tmp_path, lumi)
+    assert [text for line, text in found.left if line > 1] == []
+    assert (made.wrappers, made.gpu, made.gpu_option) == (["rich"], "cuda", True)
+
+
 @pytest.mark.parametrize(("text", "expected"), [
     ("name = 'x'\n", "mandatory parameters not provided"),
     (STRANGE.replace("sources = ", "no_sources = "), "sources is missing: this is no easyconfig of a container"),
     (STRANGE.replace("strange-1.0.sif", "x.tar.gz"), "none of the sources is an image"),
     ("name = (\n", "Parsing easyconfig file failed"),
+    (STRANGE.replace("version = '1.0'", "version = '1.0 beta'"), "name and version can't be in the catalogue"),
+    (STRANGE + "modextravars = ['A']\n", "modextravars is not as EasyBuild wants it: "),
 ])
 def test_what_is_no_container(text, expected, lumi, tmp_path):
     """A message, no traceback."""
@@ -385,6 +397,27 @@ def test_the_same_module_twice(lumi, tmp_path):
     # what is left is in the file as well
     text = (tmp_path / "containers/mpi4py.yaml").read_text()
     assert text.count("  # review: line ") == 2
+
+
+@pytest.mark.parametrize("name", ["lumi", "derecho", "archer2", "local"])
+def test_what_was_rendered_is_what_it_was_rendered_from(name, tmp_path):
+    """Admin D6: our own easyconfigs as records again, every one of the project: the same text is rendered from them."""
+    profile, texts = site.read(name), {}
+    for one in catalogue.read(profile, site.SITES / name):
+        texts[written(tmp_path, one.easyconfig_name, easyconfig.render(one))] = one
+    for software in {one.name for one in texts.values()}:
+        paths = [path for path, one in texts.items() if one.name == software]
+        found = [importing.read(path, profile) for path in paths]
+        document = catalogue.document_of(site.SITES / name / f"containers/{software}.yaml")
+        for known in (document, None):
+            made = importingrecords.File(software, found, known, profile)
+            assert [text for one in found for text in one.not_understood] == []
+            file = written(tmp_path, f"out/{software}.yaml", made.text)
+            for path, one in zip(paths, catalogue.read_file(file, profile)):
+                wanted, text = path.read_text(), easyconfig.render(one)
+                if not known:
+                    wanted, text = (re.sub(r"(?m)^# DOC.*\n", "", text) for text in (wanted, text))
+                assert text == wanted
 
 
 def test_a_family_that_adds_something_is_not_taken(lumi, tmp_path):
