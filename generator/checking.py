@@ -20,8 +20,10 @@ ERROR, WARNING = "error", "warning"
 # Lines of an easyconfig that a person likes to read; stages take what they take.
 LONG = 80
 
-# Parameters of which EasyBuild and the easyblocks make nothing but texts in files and names.
-PASSED_ON = ("version", "versionsuffix", "homepage", "description", "usage", "sources", "checksums", "support_level")
+# Parameters of which EasyBuild and the easyblocks make nothing but texts in files and names, or that are looked at for
+# each record (check_requirements, the model).
+PASSED_ON = ("version", "versionsuffix", "homepage", "description", "usage", "sources", "checksums", "support_level",
+             "requirements", "image_packages")
 
 # What of a package tells for which GPU software it was built: +rocm6.2, +cu124.
 GPU_LABEL = re.compile(r"\+(rocm|cu)(\d+(?:\.\d+)?)")
@@ -179,6 +181,8 @@ def check(containers, output, profile, deep=True, images=False, complete=True):
             there = path.read_text(encoding="utf-8") if path.is_file() else None
         except CatalogueError as error:
             yield finding(ERROR, error.text if isinstance(error, catalogue.RecordError) else str(error))
+            # nobody knows which easyconfig it would be
+            complete = False
             continue
         except (OSError, UnicodeDecodeError) as error:
             yield finding(ERROR, f"{path} can't be read: {error}")

@@ -10,6 +10,7 @@ from ebsif import doctor, output, settings
 
 EXAMPLES = """\
   ebsif doctor                          is everything here that installing a container module needs?
+  ebsif doctor --site lumi              and the catalogue of a site: are its directories of images here?
   ebsif doctor --site lumi image.sif    fabric provider, MPI and plugin of an image
 """
 

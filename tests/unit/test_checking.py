@@ -155,14 +155,15 @@ def test_marks_of_what_is_to_be_looked_at(place):
 
 def test_what_easybuild_reads_is_checked_for_each_kind(place):
     """S002-52: EasyBuild reads one of each kind; what it would refuse or read otherwise is found in every record."""
-    records = "".join(f"  - {{family: tool, version: 2.{number}, date: 1}}\n" for number in range(20))
+    records = "".join(f"  - {{family: tool, version: 2.{number}, date: 1, venv: true, requirements: [a=={number}]}}\n"
+                      for number in range(20))
     settled = place(HEAD + records + "  - {family: tool, version: 3.0, date: 1, support: 'x%(name)s'}\n")
     calls = []
     reading = checking.eb.read
     checking.eb.read = lambda path: calls.append(path) or reading(path)
     try:
         assert findings(settled) == []
-        assert len(calls) == 2
+        assert len(calls) == 3
         found = findings(place(HEAD + records.replace("date: 1", "date: 1, moduleclass: none")))
         assert len([one for one in found if "moduleclass provided 'none'" in one.text]) == 20
     finally:
@@ -267,6 +268,10 @@ def test_one_bad_file_does_not_hide_the_others(place, tmp_path):
     assert [(one.path[-10:], one.line) for one in found] == [("Other.yaml", 9)]
     place("a: [")
     assert [one.path[-10:] for one in findings(settled)] == ["Other.yaml", "/Tool.yaml"]
+    # nor that of a record whose name nobody knows
+    (tmp_path / "sites/mine/containers/Other.yaml").unlink()
+    (one,) = findings(place(HEAD.replace("    date: 20250101\n", "")))
+    assert "nothing stands for {date}" in one.text
 
 
 # --- images
