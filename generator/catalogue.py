@@ -28,7 +28,7 @@ WRITTEN_FROM = {
     "checksums": "sha256", "modextravars": "variables", "optional_binds": "binds", "library_binds": "binds",
     "bind_file": "binds", "image_root": "images", "image_root_variable": "images", "image_dirs": "images",
     "support_level": "support",
-    **dict.fromkeys(("gpu_mpi_library", "network_env", "one_container", "scheduler"), "the site")}
+    **dict.fromkeys(("gpu_mpi_library", "listed_packages", "network_env", "one_container", "scheduler"), "the site")}
 
 # Begins the name of a variable with the version of a container that is meant where none is given.
 DEFAULT_VERSION = "EBSIF_VERSION_"

@@ -223,6 +223,8 @@ class Site(Model):
     conflicts: list[Line] = Field([], description="modules that can't be loaded beside a container's")
     one_container: Literal["refuse", "replace"] = Field(
         "refuse", description="what loading does when another container's module is loaded")
+    listed_packages: Literal["all", "user_software", "none"] = Field(
+        "all", description="Python packages that modules list as their extensions, for module spider and avail")
     scheduler: Scheduler = Field(default_factory=Scheduler)
     moduleclass: Line = Field("ai", description="EasyBuild's class of the modules")
     support: Optional[Line] = Field(None, description="how containers are supported, for the help of their modules")

@@ -47,6 +47,9 @@ REFUSE = 'refuse'
 REPLACE = 'replace'
 ONE_CONTAINER = (REFUSE, REPLACE)
 
+# Packages that a module lists as extensions: what the record of the installation calls them.
+LISTED_PACKAGES = {'all': ('image_packages', 'venv_packages'), 'user_software': ('venv_packages',), 'none': ()}
+
 # The kinds of GPU that a runtime has an option for: the option, and the device that is there if the node has one.
 GPU_KINDS = {'rocm': ('ROCM', '/dev/kfd'), 'cuda': ('NV', '/dev/nvidiactl')}
 
@@ -116,6 +119,8 @@ class ContainerLoad(ContainerReplace):
             'init': [INIT_IMAGE, "Who makes Python ready in the image: %s" % ', '.join(INIT_KINDS), CUSTOM],
             'library_binds': [{}, "Bind mounts of libraries of the host, each with 'if_missing' (when the image has "
                                   "none of that name) or 'if_newer' (or has an older one)", CUSTOM],
+            'listed_packages': ['all', "Python packages that the module lists as its extensions: %s"
+                                       % ', '.join(LISTED_PACKAGES), CUSTOM],
             'masked_paths': [[], "Files of the image to hide in the container (list of patterns), or to replace "
                                  "(dictionary of patterns and what replaces them)", CUSTOM],
             'network_env': [{}, "Environment variables the network of the site needs, None for those to unset in "
@@ -154,7 +159,7 @@ class ContainerLoad(ContainerReplace):
         self.check_sense()
         self.check_sources()
         for param, known in (('init', INIT_KINDS), ('image', IMAGE_KINDS), ('gpu', (None,) + tuple(sorted(GPU_KINDS))),
-                             ('one_container', ONE_CONTAINER)):
+                             ('one_container', ONE_CONTAINER), ('listed_packages', tuple(LISTED_PACKAGES))):
             if self.cfg[param] not in known:
                 raise EasyBuildError("Unknown value for easyconfig parameter '%s': '%s' (known: %s)", param,
                                      self.cfg[param], ', '.join(str(kind) for kind in known))
@@ -393,7 +398,7 @@ class ContainerLoad(ContainerReplace):
 
     def make_extension_list(self, *args, **kwargs):
         """The packages in the container, so that `module spider PACKAGE` finds the module: (name, version) of each."""
-        pins = dict(line.split('==', 1) for key in ('image_packages', 'venv_packages')
+        pins = dict(line.split('==', 1) for key in LISTED_PACKAGES[self.cfg['listed_packages']]
                     for line in self.recorded(key, []))
         return super().make_extension_list(*args, **kwargs) + sorted(pins.items())
 
@@ -417,7 +422,14 @@ class ContainerLoad(ContainerReplace):
             self.module_environment(module),
             self.module_gpu(module),
             self.distributed.module(module),
+            self.module_packages(),
         ])
+
+    def module_packages(self):
+        """Statements that list the packages in EBEXTSLIST<NAME>, which EasyBuild has for 'exts_list' alone."""
+        # with 'extension_name' it writes them itself, all that make_extension_list returns
+        listed = self.make_extension_list() and not self.cfg.get('extension_name')
+        return '\n' + self.make_module_extra_extensions() if listed else ''
 
     def module_alone(self, module):
         """Statements that see to it that no other container module is loaded: both set the same variables."""

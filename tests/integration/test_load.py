@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 import shlex
 import shutil
 import sys
@@ -196,7 +197,8 @@ def test_what_help_says(several):
 
 def test_spider_finds_packages(several_once):
     """`module spider PACKAGE` finds the module through what it contains, and `is-avail`, save and restore work."""
-    shown = several_once.site.bash("module spider numpy 2>&1").stdout
+    shown = several_once.site.bash("module load Own/1.0; echo $EBEXTSLISTOWN; module spider numpy 2>&1").stdout
+    assert re.match(r"(\S+,)*central-1.0,(\S+,)*numpy-", shown), shown[:500]
     assert "Own/1.0" in shown
     assert "numpy" in shown
     script = "module is-avail Own/1.0 && module load Own/1.0 && module save mine >/dev/null 2>&1; " \

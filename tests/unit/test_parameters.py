@@ -14,6 +14,7 @@ from easybuild.easyblocks.generic.containerruntime import ContainerRuntime, bind
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.framework.easyconfig.easyconfig import EasyConfig
 from easybuild.tools.build_log import EasyBuildError, EasyBuildExit
+from easybuild.tools.module_generator import ModuleGeneratorLua, ModuleGeneratorTcl
 from easybuild.tools.options import set_up_configuration
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -155,6 +156,7 @@ def test_the_environment_of_the_kinds_of_images(easyblock):
         ("image_dirs = ['$HOME/images']", "'$HOME/images' is not expanded, write the full path"),
         ("image_dirs = ['/a', '~/images']", "'~/images' is not expanded, write the full path"),
         ("one_container = 'both'", "'one_container': 'both' (known: refuse, replace)"),
+        ("listed_packages = 'image'", "'listed_packages': 'image' (known: all, user_software, none)"),
         ("image_root_variable = 'A B'", "'image_root_variable': 'A B' can't be the name of an environment variable"),
         ("scheduler = 'slrum'", "'scheduler': 'slrum' (known: slurm, pbs)"),
         ("gpu_visibility = 'none'", "'gpu_visibility': 'none' (known: local_rank, all)"),
@@ -235,6 +237,26 @@ def test_wrong_types_are_told(easyblock, text, expected):
     with pytest.raises(EasyBuildError) as error:
         easyblock(text)
     assert expected in str(error.value)
+
+
+@pytest.mark.parametrize("generator", [ModuleGeneratorLua, ModuleGeneratorTcl])
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [("all", ["hello-1.0", "numpy-2.0", "pip-24.0"]), ("user_software", ["hello-1.0", "pip-24.0"]), ("none", [])],
+)
+def test_the_site_decides_which_packages_are_listed(easyblock, generator, listed, expected):
+    """issue 17, 3: all packages are extensions of the module, those of user software or none; so in EBEXTSLIST."""
+    block = easyblock(f"listed_packages = '{listed}'")
+    block.module_generator = generator(block)
+    block.installdir = "/software/Example/1.0"
+    block.lock["image_packages"] = ["numpy==2.0", "pip==23.0"]
+    block.lock["venv_packages"] = ["hello==1.0", "pip==24.0"]
+    text = block.make_module_extra()
+    found = re.findall(r"""EBEXTSLISTEXAMPLE[",\s]*([^"\n]+)""", text)
+    assert found == ([",".join(expected)] if expected else [])
+    described = block.make_module_description()
+    assert ("Extensions: " + ", ".join(expected) in described) == bool(expected)
+    assert ("numpy" in described) == (listed == "all")
 
 
 def test_a_container_is_no_component_of_a_bundle(easyblock):
