@@ -7,9 +7,11 @@
 """
 EasyBuild support for installing a container image as a module, implemented as an easyblock.
 """
+import glob
 import importlib.util
 import os
 import re
+import shutil
 import stat
 import sys
 
@@ -25,8 +27,8 @@ from easybuild.easyblocks.generic.containersecrets import REMEDY, ContainerSecre
 from easybuild.easyblocks.generic.containerusersoftware import ContainerUserSoftware
 from easybuild.tools.build_log import EasyBuildError, EasyBuildExit, dry_run_msg, print_warning
 from easybuild.tools.config import build_option, update_build_option
-from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, compute_checksum, copy_file, mkdir
-from easybuild.tools.filetools import which, write_file
+from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, compute_checksum, copy, copy_dir
+from easybuild.tools.filetools import copy_file, mkdir, which, write_file
 from easybuild.tools.utilities import nub, trace_msg
 from easybuild.tools.version import VERSION as EASYBUILD_VERSION
 
@@ -119,7 +121,10 @@ class ContainerInstall(ContainerLoad):
             print_warning(text, log=self.log)
         environment = self.initial_environ
         self.keep_out_of_report(ContainerSecrets.variables(environment) + named_variables(environment))
-        if self.dry_run or build_option('module_only'):
+        if self.dry_run:
+            return
+        self.keep_easyblocks()
+        if build_option('module_only'):
             return
         self.runtime = ContainerRuntime()
         for path in (self.installdir, self.builddir):
@@ -130,6 +135,21 @@ class ContainerInstall(ContainerLoad):
             raise EasyBuildError("mksquashfs not found on PATH, 'masked_paths' needs it: install the package "
                                  "squashfs-tools, or run eb on a node that has it.",
                                  exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
+
+    def keep_easyblocks(self):
+        """
+        Let easybuild/reprod in the installation repeat it: add what the easyblocks that EasyBuild keeps there need.
+
+        It keeps the files of the classes that the easyblock derives from, beside the log until everything is done.
+        """
+        files = container_files()
+        easyblocks = glob.glob(os.path.join(os.path.dirname(os.path.realpath(__file__)), 'container*.py'))
+        for kept in glob.glob(os.path.join(glob.escape(os.path.dirname(self.logfile)), 'reprod*', 'easyblocks')):
+            target = os.path.join(os.path.dirname(kept), os.path.basename(files))
+            # in the session of an eb that installs several there may be those of one that failed
+            if os.path.exists(os.path.join(kept, os.path.basename(__file__))) and not os.path.exists(target):
+                copy(easyblocks, kept)
+                copy_dir(files, target, ignore=shutil.ignore_patterns('__pycache__'))
 
     def keep_out_of_report(self, names):
         """

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
@@ -105,3 +106,20 @@ def test_through_pythonpath(tmp_path, wheel, easybuild_wheels):
     assert f"/{EXAMPLE} (module: PyTorch/" in found(*modules)
     pip(*install, modules[0], wheel)
     assert f"/{EXAMPLE} (module: PyTorch/" in found(modules[0])
+
+
+def test_what_is_kept_repeats_an_installation(installed_once, easybuild_wheels, tmp_path):
+    """easybuild D6: easybuild/reprod has all that an EasyBuild without ebsif needs for the same installation."""
+    reprod = installed_once.root(installed_once.SQUASHED) / "easybuild/reprod"
+    for wheel in easybuild_wheels(version("easybuild-framework")):
+        with zipfile.ZipFile(wheel) as files:
+            files.extractall(tmp_path)
+    site = installed_once.site
+    (easyconfig,) = reprod.glob("*.eb")
+    said = site.run([sys._base_executable, "-m", "easybuild.main", *site.eb_options, easyconfig, "--extended-dry-run",
+                     f"--include-easyblocks={reprod}/easyblocks/*.py"], PYTHONPATH=tmp_path).stdout
+    assert "Copying the image to" in said
+    kept = {path.relative_to(reprod) for path in (reprod / "container_files").rglob("*") if path.is_file()}
+    source = CHECKOUT / "easyblocks"
+    assert kept == {path.relative_to(source) for path in (source / "container_files").rglob("*")
+                    if path.is_file() and path.suffix != ".pyc"}
