@@ -85,6 +85,9 @@ class ContainerLoad(ContainerReplace):
                       'share/ebsif/activate-after.sh', 'runscripts/conda-python-simple', 'runscripts/init-conda-venv',
                       'runscripts/conda-python-distributed', 'runscripts/get-master',
                       'runscripts/list-packages', 'runscripts/list-packages.py']
+    # variables in the container that are no matter of 'container_env', and why
+    MODULE_DECIDES = {
+        'PREPEND_PATH': "it names the directories of run scripts and Python environments; APPEND_PATH can name more"}
     # installed under the names that 'script_names' has for them
     NAMED_SCRIPTS = ['bin/container-exec', 'bin/container-run', 'bin/container-runtime']
 
@@ -250,6 +253,9 @@ class ContainerLoad(ContainerReplace):
         """Stop for values that don't arrive in the container as they are (Lmod 8.6, Environment Modules 5.2)."""
         for name, value in sorted(self.cfg.get_ref('container_env').items()):
             problem = None
+            if name in self.MODULE_DECIDES:
+                raise EasyBuildError("Easyconfig parameter 'container_env': %s is set by the module: %s", name,
+                                     self.MODULE_DECIDES[name])
             if re.search(r'[\x00-\x1f\x7f]', str(value)):
                 problem = "should be one line without control characters, modules tools can't set it"
             elif re.search(r'(^|:)~', str(value)):

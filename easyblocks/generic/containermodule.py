@@ -25,7 +25,9 @@ once, above those of other modules): on unload Lmod 8.6 drops the first and rest
 the first. An empty value is unset there. Tried with Lmod 8.6.19 and 8.7.60, and Environment Modules 5.2.
 
 Where a container module is loaded in place of another one, or the modules tool has lost sight of that (its file was
-removed, a profile was sourced again), its values are no person's: what it has noted counts.
+removed, a profile was sourced again), its values are no person's: what it has noted counts. For the same reason
+the first statement that is in force for a name is the last one: another would take its value for a person's, and leave
+it behind.
 """
 
 from easybuild.easyblocks.generic.containerruntime import escape_value
@@ -107,7 +109,7 @@ class LuaModule(ContainerModule):
     """Statements in Lua, for Lmod."""
 
     FUNCTIONS = r"""
-local loading, unloading, in_force = mode() == "load", mode() == "unload", true
+local loading, unloading, in_force, done = mode() == "load", mode() == "unload", true, {}
 local lost = loading and os.getenv("CONTAINER_MODULE") ~= nil
 local function earlier(name)
     local noted = os.getenv("__EBSIF_EARLIER_" .. name) or (lost and "none" or "same")
@@ -135,6 +137,8 @@ local function put_back(name, note)
     if noted and noted:find("^:") then setenv(stack, "") end
 end
 local function put(name, value)
+    if done[name] then return end
+    done[name] = in_force or unloading
     local note, stack, before = "__EBSIF_EARLIER_" .. name, "__LMOD_STACK_" .. name, earlier(name)
     if not in_force then value = before end
     if unloading then
@@ -344,6 +348,7 @@ set unloading [expr {[module-info mode unload] || [module-info mode remove]}]
 set loading [expr {[module-info mode load] && !$unloading}]
 set in_lmod [expr {[info exists ModuleTool] && $ModuleTool eq "Lmod"}]
 set in_force 1
+set done {}
 # Tcl decodes the environment each time it looks for a variable: once for all those of ours that are not there
 set known {}
 foreach name [array names env] { dict set known $name 1 }
@@ -410,7 +415,9 @@ proc put_over {name value before} {
     change $name $value
 }
 proc put {name value} {
-    global unloading lost in_force
+    global unloading lost in_force done
+    if {[dict exists $done $name]} { return }
+    if {$in_force || $unloading} { dict set done $name 1 }
     if {$unloading} { put_back $name; return }
     set before [earlier $name]
     if {[llength $before] && (!$in_force || [lindex $before 0] eq $value)} {

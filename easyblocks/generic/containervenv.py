@@ -75,6 +75,8 @@ class ContainerVenv(ContainerInstall):
 
     HAS_USER_SOFTWARE = True
     SCRIPTS = ContainerInstall.SCRIPTS + ['bin/make-squashfs', 'bin/unmake-squashfs', 'share/ebsif/squashfs.bash']
+    MODULE_DECIDES = dict(
+        ContainerInstall.MODULE_DECIDES, VIRTUAL_ENV="it names the venv of user software; 'venv_name' changes its name")
 
     @staticmethod
     def extra_options(extra_vars=None):
@@ -559,13 +561,18 @@ class ContainerVenv(ContainerInstall):
 
     def module_environment(self, module):
         """The environment of the image, and what activation of the venv would set where there is user software."""
-        variables = {'VIRTUAL_ENV': self.venv, 'VIRTUAL_ENV_PROMPT': self.venv_name}
-        variables.update(self.recorded('venv_environment', {}))
-        activated = ''.join(module.container_env(name, variables[name]) for name in sorted(variables))
+        # that of the image or the easyconfig with the venv's before it, so it comes first: what is set, is set once
+        python_path = ''.join(module.container_env(name, value)
+                              for name, value in sorted(self.recorded('venv_environment', {}).items()))
+        activated = module.container_env('VIRTUAL_ENV', self.venv)
+        activated += module.container_env('VIRTUAL_ENV_PROMPT', self.venv_name)
         # a module that is written again may be that of an installation without the file
         constraints = os.path.join(self.installdir, CONSTRAINTS)
         activated += module.where(module.is_file(constraints), module_constraints(module))
-        return super().module_environment(module) + module.where(module.is_set('user_software'), activated)
+        parts = [super().module_environment(module), module.where(module.is_set('user_software'), activated)]
+        if python_path:
+            parts.insert(0, module.where(module.is_set('user_software'), python_path))
+        return ''.join(parts)
 
 
 def module_constraints(module):

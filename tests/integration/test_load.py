@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from easybuild.easyblocks.generic.containermodule import ContainerModule
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from parts import TOOLS, Installed, wheel_settings
@@ -420,6 +421,35 @@ def test_unloading_brings_back_what_was(pair, data):
             elif theirs:
                 assert one == theirs[0]
         assert loaded["SIF"] == f"{pair.site.sources}/example.sif"
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_name_is_set_once(prefix, tool):
+    """G-07: the first statement in force counts; a second one takes nothing of the first one for a person's."""
+    site = Site(prefix / f"once-{tool}", TOOLS[tool](), Path(sys.prefix))
+    lua = site.tool.syntax == "Lua"
+    module = ContainerModule.for_syntax(site.tool.syntax, "/r")
+    never, always = ("false", "true") if lua else ("0", "1")
+    text = 'local root = "/r"\n' if lua else "#%Module\nset root /r\n"
+    text += module.functions
+    text += module.where(never, module.container_env("CASE", "no"))
+    text += "".join(module.container_env("CASE", value) for value in ("first", "second"))
+    text += "".join(module.where(condition, module.setenv("CASE_SET", value))
+                    for condition, value in ((always, "first"), (never, "no"), (always, "second")))
+    path = site.modules / "Twice" / ("1.0.lua" if lua else "1.0")
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    show = "echo $(env | grep CASE | sort)"
+    script = f"""
+        module load Twice; {show}; module unload Twice; {show}
+        export APPTAINERENV_CASE=mine CASE_SET=mine
+        module load Twice; {show}; module unload Twice; {show}
+    """
+    loaded, after, mine, before = site.bash(script).stdout.splitlines()
+    assert loaded == "APPTAINERENV_CASE=first CASE_SET=first SINGULARITYENV_CASE=first"
+    assert after == ""
+    assert {"APPTAINERENV_CASE=mine", "CASE_SET=first", "SINGULARITYENV_CASE=mine"} <= set(mine.split())
+    assert before == "APPTAINERENV_CASE=mine CASE_SET=mine"
 
 
 def test_one_container_at_a_time(pair):

@@ -46,9 +46,9 @@ def test_every_text_survives_the_module_syntax(syntax, texts):
     # a marker between them, in a condition, because the bodies of Tcl's `if` are read twice
     program = "".join(
         module.when(
-            {"Lua": "true", "Tcl": "1"}[syntax], module.setenv("X", text) + module.setenv("X", "\n--next--\n")
+            {"Lua": "true", "Tcl": "1"}[syntax], module.setenv(f"X{n}", text) + module.setenv(f"Y{n}", "\n--next--\n")
         )
-        for text in texts
+        for n, text in enumerate(texts)
     )
     assert run(syntax, program) == "".join(text + "\n--next--\n" for text in texts)
 

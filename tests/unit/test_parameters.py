@@ -10,6 +10,7 @@ import pytest
 from easybuild.base import exceptions
 from easybuild.easyblocks.generic.bundle import Bundle
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall, shown_size
+from easybuild.easyblocks.generic.containermodule import ContainerModule
 from easybuild.easyblocks.generic.containerruntime import ContainerRuntime, bind_source, escape_bind, runtime_variables
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.framework.easyconfig.easyconfig import EasyConfig
@@ -167,6 +168,8 @@ def test_the_environment_of_the_kinds_of_images(easyblock):
         ("gpu = 'cuda'; gpu_mpi_library = '/a/libmpi_gtl_hsa.so'", "'cuda' it should be the full path of"),
         ("gpu = 'rocm'; gpu_mpi_library = '/a/libmpi_gtl_hsa.so'; container_env = {'LD_PRELOAD': 'x'}",
          "is loaded with LD_PRELOAD, and 'container_env' has a value for that"),
+        ("container_env = {'VIRTUAL_ENV': '/opt/venv'}", "VIRTUAL_ENV is set by the module: it names the venv of user"),
+        ("container_env = {'PREPEND_PATH': '/x'}", "PREPEND_PATH is set by the module: it names the directories of"),
         ("entry_point = 'oci.sh'", "'entry_point' should be the full path of a program of the image"),
         ("gpu = 'cude'", "'gpu': 'cude' (known: None, cuda, rocm)"),
         ("wrappers = ['a b']", "'wrappers' should be 'all' or a list of names of programs"),
@@ -321,6 +324,19 @@ def test_a_missing_runtime_has_an_exit_status_of_its_own(monkeypatch, tmp_path):
     with pytest.raises(EasyBuildError) as error:
         ContainerRuntime()
     assert error.value.exit_code == EasyBuildExit.MISSING_SYSTEM_DEPENDENCY
+
+
+def test_the_easyconfig_wins_over_what_the_module_adds(easyblock):
+    """What 'container_env' has stands before what the module adds; its PYTHONPATH behind the packages of the venv."""
+    own = {"PIP_CONSTRAINT": "/own.txt", "PYTHONPATH": "/site", "VIRTUAL_ENV_PROMPT": "mine"}
+    block = easyblock(f"container_env = {own!r}")
+    block.lock["venv_environment"] = {"PYTHONPATH": "/user-software/lib:/site"}
+    text = block.module_environment(ContainerModule.for_syntax("Lua", block.installdir))
+    found = re.findall(r'put_in_container\("(PIP_CONSTRAINT|PYTHONPATH|VIRTUAL_ENV_PROMPT)", (.*)\)', text)
+    assert [found[0], *sorted(found[1:4])] == [
+        ("PYTHONPATH", '"/user-software/lib:/site"'),
+        *((name, f'"{value}"') for name, value in own.items()),
+    ]
 
 
 def test_files_of_one_name_are_refused(easyblock):
