@@ -179,8 +179,9 @@ def of_family(found, document, family, defaults, fields, fits, given=None):
     packages = packages_of(found)
     names = packages_named(document.name, defaults["package"])
     own = next((packages[name] for name in names if name in packages), "").split("+")[0]
-    # the version of a family may be that of a component, as its file names have it
-    component = next((fields[name] for name in names if name in fields), None)
+    # the version may be that of a component, as it is in the records that there are
+    component = next((value for name, value in fields.items() if document.containers and all(
+        record.components.get(name) == record.version for record in document.containers)), None)
     values["version"] = given or fields.pop("version", None) or component
     if not values["version"]:
         values["version"], more = version_of(found, names, Path(found.resolved).name, document.name)

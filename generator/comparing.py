@@ -50,7 +50,9 @@ def of_installation(path):
     copies = sorted((root / "easybuild").glob("*.eb"))
     known = of_parameters(parameters_of(copies[0])) if copies else {}
     known["image"] = {key: record["image"][key] for key in ("file", "sha256") if key in record["image"]}
-    known["image package"] = lock.pins(record.get("image_packages", []))
+    # without a venv, earlier versions did not record them
+    if "image_packages" in record:
+        known["image package"] = lock.pins(record["image_packages"])
     known["package"] = lock.pins(record.get("venv_packages", []))
     # the lock has what they became
     known.pop("requirement", None)
