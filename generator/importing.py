@@ -31,7 +31,7 @@ READ = ("name", "version", "versionsuffix", "homepage", "description", "toolchai
 CARRIED = (
     "whatis", "docurls", "docpaths", "examples", "citing", "site_contacts", "upstream_contacts", "software_license",
     "software_license_urls", "hidden", "deprecated", "group", "source_urls", "download_instructions", "dependencies",
-    "hiddendependencies", "builddependencies", "osdependencies", "allow_system_deps", "modextrapaths", "modaliases",
+    "hiddendependencies", "osdependencies", "allow_system_deps", "modextrapaths", "modaliases",
     "modloadmsg", "modunloadmsg", "modtclfooter", "moddependpaths", "module_depends_on", "moduleforceunload",
     "moduleloadnoconflict", "recursive_module_unload", "build_info_msg", "postinstallmsgs", "unwanted_env_vars",
     "enhance_sanity_check")
@@ -168,6 +168,7 @@ def read(path, site):
     read_texts(values, found, source)
     read_others(values, found, source)
     settle(values, found, source)
+    leave_credentials(found)
     return found
 
 
@@ -176,6 +177,8 @@ def parsed(path):
     from easybuild.framework.easyconfig.parser import EasyConfigParser
     from easybuild.tools.build_log import EasyBuildError
 
+    if not path.is_file():
+        raise ImportingError(f"there is no file {path}")
     eb.session()
     try:
         with warnings.catch_warnings():
@@ -281,6 +284,9 @@ def read_own(values, found, source, site):
     record, found.ours = found.record, True
     record.update(venv=values["easyblock"] == "ContainerVenv", init="image")
     record.update({name: as_text(values[name]) for name in FIELDS if values.get(name) not in (None, "", [], {})})
+    record["gpu"] = values.get("gpu") or "none"
+    if record["gpu"] != "none":
+        record["gpu_option"] = values.get("gpu_option", True)
     found.recognised.append(f"easyblock {values['easyblock']}")
     inside = re.search(r"(?:\A|\n)In the image: ([^:]*)\.\s*\Z", values.get("description") or "")
     if inside:
@@ -413,6 +419,21 @@ def settle(values, found, source):
         record["init"] = "conda-manual" if by_hand else "image" if used else "none"
     record.setdefault("venv", False)
     found.recognised.append(f"Python is made ready by: {record['init']}")
+
+
+def leave_credentials(found):
+    """Leave for a person what holds a credential; neither record nor report shows it (G-09)."""
+    from easybuild.easyblocks.generic.containersecrets import REMEDY, ContainerSecrets
+
+    for name, value in list(found.record.items()):
+        table = value if isinstance(value, dict) else found.record
+        for key in [key for key in (list(value) if table is value else [name])
+                    if ContainerSecrets.found({key: table[key]})]:
+            del table[key]
+            found.leave(1, f"{key}: a credential is written out. {REMEDY}")
+    for name in ("recognised", "data"):
+        setattr(found, name, [ContainerSecrets.masked(text) for text in getattr(found, name)])
+    found.left = [(line, ContainerSecrets.masked(text)) for line, text in found.left]
 
 
 def name_twins(imported):

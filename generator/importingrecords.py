@@ -158,8 +158,9 @@ class File:
                 del record[key]
         if record.get("conda_root") == "/opt/miniconda3":
             del record["conda_root"]
-        if record.get("moduleclass") == self.site.moduleclass:
-            del record["moduleclass"]
+        for key, value in {"moduleclass": self.site.moduleclass, **of_gpu(self.site)}.items():
+            if key in record and record[key] == value:
+                del record[key]
         if "binds" in record:
             record["binds"] = {"optional": record["binds"]}
         if "wrappers" in record and record.get("python"):
@@ -288,7 +289,7 @@ def difference(found, defaults, fields, name, site):
     inside = {key: value for key, value in fields.items() if key not in ("name", *catalogue.Record.model_fields)}
     same = {canonical(defaults["package"] or name), name.lower()}
     components = {key: value for key, value in own.get("components", {}).items()
-                  if not (key in same and value == own["version"])}
+                  if found.ours or not (key in same and value == own["version"])}
     components = {**components, **{key: value for key, value in inside.items() if key not in components}}
     result = {"version": own["version"], "date": fields.get("date") or own.get("date"), "hash": fields.get("hash"),
               "variant": fields.get("variant"), "label": fields.get("label"), "components": components}
@@ -298,7 +299,7 @@ def difference(found, defaults, fields, name, site):
     gained = [f"component {key} {value}, which the family has and this easyconfig hasn't"
               for key, value in defaults["components"].items() if key not in components]
     known = {"init": "image", "venv": False, "conda_root": "/opt/miniconda3", "conda_env": name.lower(),
-             "venv_name": name.lower(), "moduleclass": site.moduleclass}
+             "venv_name": name.lower(), "moduleclass": site.moduleclass, **of_gpu(site)}
     for key in ("homepage", "description", "usage", "init", "venv", "conda_root", "conda_env", "venv_name",
                 "moduleclass", "requirements", "sha256", "gpu", "gpu_option", "gpu_visibility", "entry_point", "image",
                 "masked_paths", "support"):
@@ -340,6 +341,11 @@ def difference(found, defaults, fields, name, site):
         result["archived"] = True
     result = {key: value for key, value in result.items() if value is not None and value != {}}
     return ordered({**result, **naming(found, result, defaults, name)}), gained
+
+
+def of_gpu(site):
+    """Return what a site says of the GPU (dict), as a record says it."""
+    return {"gpu": site.gpu, "gpu_option": site.gpu_option, "gpu_visibility": site.gpu_visibility}
 
 
 def as_lines(requirements):

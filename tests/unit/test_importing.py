@@ -230,6 +230,7 @@ create_container_vars('other.sif', 'Stranger', '%(installdir)s', '/data:/mnt,/fo
 '''
 group = 'users'
 exts_list = ['numpy']
+builddependencies = [('PRoot', '5.4.0')]
 moduleclass = 'tools'
 """
 
@@ -263,7 +264,8 @@ def test_nothing_is_dropped_in_silence(lumi, tmp_path):
          "variable HERE = %(installdir)s/share: a record can't name the installation (parameters: modluafooter can)"),
         (lines[53], "create_container_vars: another image or place, other.sif, %(installdir)s"),
         (lines[53], "create_container_vars: the name Stranger, so that SIFSTRANGER is set"),
-        ("exts_list = ['numpy']", "parameter exts_list = ['numpy']")]
+        ("exts_list = ['numpy']", "parameter exts_list = ['numpy']"),
+        ("builddependencies = [('PRoot', '5.4.0')]", "parameter builddependencies = [['PRoot', '5.4.0']]")]
     assert made.binds.optional == ["/data:/mnt", "/more", "/fourth"]
     assert made.variables == {"MINE": "yes", "OTHER": "2"}
     assert made.container_env == {
@@ -327,6 +329,18 @@ def test_what_pip_is_told_otherwise(command, lumi, tmp_path):
     (found,), (made,) = imported([path], tmp_path, lumi)
     assert [line for line, _ in found.left if line > 1] == [12]
     assert not made.requirements
+
+
+def test_no_credential_is_imported(lumi, tmp_path):
+    """G-09: neither the record nor the report has it; a person is told where it can be."""
+    command = "local_exec + 'pip install --index-url https://me:Passw0rd1@example.org/simple rich'"
+    text = PIP.replace("COMMANDS", command) + "modextravars = {'MY_TOKEN': 'abcdef123456', 'B': '1'}\n"
+    (found,), (made,) = imported([written(tmp_path, "Tool-1.0.eb", text)], tmp_path, lumi)
+    assert (made.requirements, made.variables) == (None, {"B": "1"})
+    assert sorted(text.split(":")[0] for _, text in found.left if "credential" in text) == ["MY_TOKEN", "requirements"]
+    file = (tmp_path / "containers/Tool.yaml").read_text()
+    told = "\n".join([*found.not_understood, *found.data, *found.recognised, file])
+    assert "Passw0rd1" not in told
 
 
 def test_options_for_the_gpu(lumi, tmp_path):
