@@ -17,6 +17,7 @@ import sys
 
 from easybuild.easyblocks.generic.containercopy import ContainerCopy, is_verified
 from easybuild.easyblocks.generic.containerdistributed import SETTINGS_FILE
+from easybuild.easyblocks.generic.containereasybuild import EasyBuildExit
 from easybuild.easyblocks.generic.containerload import IF_NEWER, IMAGE_OWN, INIT_NONE, MASKS, MODULE_VARIABLES
 from easybuild.easyblocks.generic.containerload import WRAPPERS_ALL, ContainerLoad
 from easybuild.easyblocks.generic.containerprobe import ContainerProbe
@@ -25,7 +26,7 @@ from easybuild.easyblocks.generic.containerruntime import escape_bind, escape_va
 from easybuild.easyblocks.generic.containerruntime import passed_variables, runtime_variables
 from easybuild.easyblocks.generic.containersecrets import REMEDY, ContainerSecrets
 from easybuild.easyblocks.generic.containerusersoftware import ContainerUserSoftware
-from easybuild.tools.build_log import EasyBuildError, EasyBuildExit, dry_run_msg, print_warning
+from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_warning
 from easybuild.tools.config import build_option, update_build_option
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, compute_checksum, copy, copy_dir
 from easybuild.tools.filetools import copy_file, mkdir, which, write_file

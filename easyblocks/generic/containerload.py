@@ -12,6 +12,7 @@ import re
 
 from easybuild.easyblocks.generic.containerdistributed import GPU_AWARE_VARIABLE, GPU_VISIBILITY, SCHEDULERS
 from easybuild.easyblocks.generic.containerdistributed import ContainerDistributed
+from easybuild.easyblocks.generic.containereasybuild import EasyBuildExit
 from easybuild.easyblocks.generic.containerlock import ContainerLock
 from easybuild.easyblocks.generic.containermasks import ContainerMasks
 from easybuild.easyblocks.generic.containermodule import ContainerModule
@@ -19,7 +20,7 @@ from easybuild.easyblocks.generic.containerparameters import ContainerParameters
 from easybuild.easyblocks.generic.containerreplace import ContainerReplace
 from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, bind_problem, bind_source, escape_bind
 from easybuild.framework.easyconfig.default import CUSTOM
-from easybuild.tools.build_log import EasyBuildError, EasyBuildExit
+from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import convert_name
 from easybuild.tools.modules import Lmod
 

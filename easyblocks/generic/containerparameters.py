@@ -9,8 +9,9 @@ Kinds of values of easyconfig parameters: an easyconfig is a program, so any val
 """
 from contextlib import contextmanager
 
+from easybuild.easyblocks.generic.containereasybuild import EasyBuildExit
 from easybuild.easyblocks.generic.containersecrets import ContainerSecrets
-from easybuild.tools.build_log import EasyBuildError, EasyBuildExit
+from easybuild.tools.build_log import EasyBuildError
 
 TEXT = 'a text'
 FLAG = 'True or False'

@@ -13,12 +13,12 @@ import re
 import shlex
 
 from easybuild.easyblocks.generic.containerdiagnosis import ContainerDiagnosis
+from easybuild.easyblocks.generic.containereasybuild import RunShellCmdError
 from easybuild.easyblocks.generic.containerlint import package_name
 from easybuild.easyblocks.generic.containerpackages import constraint_lines, normal_name, pip_version
 from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, escape_bind, escape_value
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import apply_patch, copy_dir, extract_file, mkdir, remove_file, write_file
-from easybuild.tools.run import RunShellCmdError
 from easybuild.tools.utilities import trace_msg
 
 # Folder that gets a wheel of everything that is installed; set by `ebsif wheelhouse`.

@@ -14,12 +14,13 @@ import time
 from contextlib import contextmanager, suppress
 
 from easybuild.easyblocks.generic.containerclaim import ContainerClaim
+from easybuild.easyblocks.generic.containereasybuild import EasyBuildExit
 from easybuild.easyblocks.generic.containerparameters import exit_status
 from easybuild.easyblocks.generic.containerusersoftware import ContainerUserSoftware, exchange, spare_path
 from easybuild.framework import easyblock
 from easybuild.framework.easyblock import EasyBlock
 from easybuild.framework.easyconfig.default import CUSTOM
-from easybuild.tools.build_log import EasyBuildExit, print_msg, print_warning
+from easybuild.tools.build_log import print_msg, print_warning
 from easybuild.tools.filetools import copy_file, read_file, remove_dir, remove_file, write_file
 from easybuild.tools.utilities import trace_msg
 
@@ -75,7 +76,13 @@ class ContainerReplace(EasyBlock):
         self.claim = ContainerClaim(self.installdir)
         with self.claim.held():
             try:
-                return super().run_all_steps(*args, **kwargs)
+                done = super().run_all_steps(*args, **kwargs)
+                if self.place:
+                    # EasyBuild goes on to call it a success
+                    print_warning("Stopped before the new installation is complete (--stop): it is removed, and the "
+                                  "earlier one stays. To keep what the steps have made, install elsewhere (--prefix).",
+                                  log=self.log)
+                return done
             finally:
                 # what went wrong with it was said already, or something else is
                 with suppress(Exception):

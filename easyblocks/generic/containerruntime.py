@@ -11,16 +11,10 @@ import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 
+from easybuild.easyblocks.generic.containereasybuild import EasyBuildExit, RunShellCmdError, run_shell_cmd
 from easybuild.base import fancylogger
-from easybuild.tools.build_log import EasyBuildError, EasyBuildExit, print_msg
+from easybuild.tools.build_log import EasyBuildError, print_msg
 from easybuild.tools.filetools import which
-from easybuild.tools.version import VERSION as EASYBUILD_VERSION
-try:
-    from easybuild.tools.run import RunShellCmdError, run_shell_cmd
-except ImportError:
-    # whatever is imported of the easyblocks comes here, before it asks for anything else that is new in EasyBuild 5
-    raise ImportError("the easyblocks for container images need EasyBuild 5, and this is EasyBuild %s: load a newer "
-                      "module of EasyBuild, or install one" % EASYBUILD_VERSION)
 
 _log = fancylogger.getLogger('containerruntime', fname=False)
 

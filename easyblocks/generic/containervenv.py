@@ -14,6 +14,7 @@ import re
 import stat
 
 from easybuild.easyblocks.generic.containerdiagnosis import ContainerDiagnosis
+from easybuild.easyblocks.generic.containereasybuild import EasyBuildExit
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall, container_files, program_for_image
 from easybuild.easyblocks.generic.containerlint import ContainerLint
 from easybuild.easyblocks.generic.containerload import INIT_NONE, NEEDED_ON_HOST, PLACE_VARIABLE
@@ -28,7 +29,7 @@ from easybuild.easyblocks.generic.containerstage import ContainerStage
 from easybuild.easyblocks.generic.containerusersoftware import DIRECTORY, FILE_TIME, SQUASHFS, remove_bytecode
 from easybuild.easyblocks.generic.containerusersoftware import set_file_times, share_files
 from easybuild.framework.easyconfig.default import CUSTOM
-from easybuild.tools.build_log import EasyBuildError, EasyBuildExit, dry_run_msg
+from easybuild.tools.build_log import EasyBuildError, dry_run_msg
 from easybuild.tools.config import ERROR, build_option
 from easybuild.tools.environment import restore_env
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, copy_dir, copy_file, mkdir

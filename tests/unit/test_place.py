@@ -3,17 +3,21 @@
 import ctypes
 import errno
 import json
+import logging
 import os
 import py_compile
 import shlex
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic import containerclaim, containerusersoftware
-from easybuild.easyblocks.generic.containerreplace import UNPROVEN, Place
+from easybuild.easyblocks.generic import containerclaim, containerreplace, containerusersoftware
+from easybuild.easyblocks.generic.containerreplace import UNPROVEN, ContainerReplace, Place
 from easybuild.easyblocks.generic.containerusersoftware import FILE_TIME, ContainerUserSoftware, remove_bytecode
+from easybuild.framework.easyblock import EasyBlock
 from easybuild.tools.build_log import EasyBuildError
 
 
@@ -322,3 +326,17 @@ def test_user_software_is_there_while_it_is_taken_over(tmp_path, monkeypatch, ea
     assert all(seen)
     assert sorted(path.name for path in (tmp_path / "now").iterdir()) == sorted(earlier)
     assert {path.read_text() for path in (tmp_path / "now").rglob("*") if path.is_file()} == {"before"}
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_what_a_stop_throws_away_is_said(monkeypatch, capsys, stopped):
+    """easybuild D10: --rebuild --stop=install is a success for EasyBuild, and the earlier installation comes back."""
+    monkeypatch.setattr(containerreplace, "ContainerClaim", lambda _: SimpleNamespace(held=nullcontext))
+    monkeypatch.setattr(EasyBlock, "run_all_steps", lambda *_: True)
+    easyblock = object.__new__(ContainerReplace)
+    removed = []
+    easyblock.installdir, easyblock.place, easyblock.log = "", "a place" if stopped else None, logging.getLogger()
+    easyblock.give_up = lambda: removed.append(easyblock.place)
+    assert easyblock.run_all_steps(False)
+    assert bool(removed) == stopped
+    assert ("it is removed, and the earlier one stays" in capsys.readouterr().err) == stopped
