@@ -14,6 +14,10 @@ WIDTH = 120
 HEADER = "# Rendered by ebsif from the catalogue of the site {site}: change it there, or copy it (eb --copy-ec)."
 
 
+# Begins the instructions for who has no image; then its directories on the site follow.
+WHERE = "The image is on {}, in one of"
+
+
 class AsItIs(str):
     """A text in which EasyBuild's templates are in force."""
 
@@ -55,7 +59,7 @@ def parameters(container):
         {"name": container.name, "version": container.version, "versionsuffix": container.versionsuffix},
         {"homepage": container.homepage, "description": description(container), "usage": container.usage},
         {"sources": [container.file_name], "checksums": [container.sha256] if container.sha256 else None,
-         "definition_files": container.definition_files},
+         "download_instructions": instructions(container), "definition_files": container.definition_files},
         {"image": container.image if container.image != "own" else None,
          "image_root": images.root if images.directories else None,
          "image_root_variable": images.root_variable if images.directories else None,
@@ -100,6 +104,18 @@ def description(container):
     if inside:
         text += "\n" + textwrap.fill(f"In the image: {inside}.", WIDTH, break_long_words=False, break_on_hyphens=False)
     return text
+
+
+def instructions(container):
+    """
+    Return what EasyBuild says where it does not find the image (str), which is where the site has it.
+
+    None if that is not known, or the record has instructions or addresses of its own.
+    """
+    paths = [str(path.parent) for _, path in container.image_places]
+    if not paths or {"download_instructions", "source_urls"} & container.parameters.keys():
+        return None
+    return "\n".join([WHERE.format(container.site.description), *paths])
 
 
 def wrappers(container):

@@ -10,7 +10,7 @@ import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ebsif import eb
+from ebsif import easyconfig, eb
 from ebsif.catalogue import PLACEHOLDER, is_component
 from ebsif.errors import EbsifError
 from ebsif.importingcommands import Commands, shortened
@@ -303,9 +303,12 @@ def read_own(values, found, source, site):
                             "directories": [{"path": path} for path in values["image_dirs"]]}
         images = dict.fromkeys(images)
         values.update(images)
+    if str(values.get("download_instructions")).startswith(easyconfig.WHERE.format(site.description) + "\n"):
+        del values["download_instructions"]
     wanted = {
         **images, "support_level": values.get("support_level"), "gpu_mpi_library": site.gpu_mpi_library,
         "network_env": site.network_env, "one_container": site.one_container,
+        "listed_packages": site.listed_packages,
         "scheduler": site.scheduler.kind, "binds": site.binds.required, "library_binds": site.binds.libraries,
         "bind_file": site.binds.file}
     for name, value in wanted.items():

@@ -52,6 +52,42 @@ def read(tmp_path):
     return read
 
 
+@pytest.mark.parametrize("path", sorted((CHECKOUT / "easyconfigs").rglob("*.eb")), ids=lambda path: path.name)
+def test_easyconfigs_pass_the_rules_of_easybuild(path):
+    """
+    easybuild, upstream's suites: rules of the tests of easyconfigs there, in words of our own.
+
+    test_pr_python_packages: Python is run without the packages in a home directory (-s).
+    test_downloadable_or_instructions: what can't be downloaded has instructions.
+    template_easyconfig_test: name and place of the file, no parameter twice.
+    """
+    text = path.read_text()
+    values = checking.literals(text)
+    for line in text.splitlines():
+        runs = re.search(r"\bpython\S* (?:-[a-z]+ )*(?:-c|-m|cc|\S+\.py) ", line)
+        assert line.startswith("#") or not runs or re.search(r"\bpython\S* (?:-[a-z]+ )*-s ", line), line
+    assert values.get("source_urls") or values["download_instructions"]
+    assert path.stem == f"{values['name']}-{values['version']}{values['versionsuffix']}"
+    assert path.parent == CHECKOUT / "easyconfigs" / values["name"][0].lower() / values["name"]
+    names = re.findall(r"^(\w+) *=", text, re.MULTILINE)
+    assert len(names) == len(set(names))
+
+
+def test_what_the_site_decides(read):
+    """issue 17, 2 and 3: where the image is, which packages are listed; a record may have instructions of its own."""
+    lumi = site.read("lumi").model_copy(update={"listed_packages": "user_software"})
+    (one,) = read(HEAD + RECORD, lumi)
+    values = checking.parameters(one)
+    assert values["listed_packages"] == "user_software"
+    assert values["download_instructions"].splitlines() == [
+        f"The image is on {lumi.description}, in one of", "/appl/local/containers/easybuild-sif-images",
+        "/appl/local/containers/tested-containers", "/appl/local/containers/sif-images"]
+    (own,) = read(HEAD + RECORD + "    parameters: {download_instructions: Ask us.}\n", lumi)
+    assert checking.parameters(own)["download_instructions"] == "Ask us."
+    (nowhere,) = read(HEAD + RECORD)
+    assert not {"download_instructions", "listed_packages"} & checking.parameters(nowhere).keys()
+
+
 def test_a_record_says_what_differs_only(read):
     """S002-51: family, families it extends, site: tables are joined, the more particular value wins."""
     (one,) = read(HEAD + RECORD, site.read("lumi"))
