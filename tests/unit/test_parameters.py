@@ -116,10 +116,13 @@ def test_variables_of_the_runtime():
     assert runtime_variables(dict.fromkeys(names)) == ["APPTAINER_BIND", "SINGULARITYENV_X"]
 
 
-def test_no_source_is_no_none_in_the_module(easyblock):
-    """Without sources (EasyBuild's own tests make such an object) the image still has a name."""
-    block = easyblock("sources = []", cls=ContainerInstall)
+@pytest.mark.parametrize("cls", [ContainerInstall, ContainerVenv])
+def test_no_source_is_no_none_in_the_module(easyblock, cls):
+    """easybuild, upstream's suites: they look for None in the module of an easyconfig without sources."""
+    block = easyblock("sources = []", cls=cls)
+    block.installdir = "/software/Example/1.0"
     assert block.image_name == "Example-1.0.sif"
+    assert "None" not in block.make_module_description() + block.make_module_extra()
 
 
 def test_only_path_is_extended_outside(easyblock):
