@@ -49,7 +49,7 @@ def place(site, wheels, tmp_path):
 
 
 def test_from_requirements_to_a_module_in_two_commands(place, site, wheels):
-    """S001-05, S002-52, E-13, use D6: extend --install, then the line it prints; eb runs in an empty directory."""
+    """S001-05, S002-52, E-13, use D5 to D7: extend --install, then the line it prints; eb in an empty directory."""
     hooks, seen = site.work / "hooks.py", site.prefix / "seen"
     hooks.write_text(f"import os\ndef start_hook(*_):\n    open({str(seen)!r}, 'w').write(repr(os.listdir('.')))\n")
     said = place("-r", "requirements.txt", "--install", "--", *site.eb_options, f"--hooks={hooks}").stdout
@@ -116,7 +116,7 @@ def test_the_easyconfig_is_complete_and_one_s_own(place, site):
 
 
 def test_looking_ahead(place, site, wheels, base_image):
-    """What would be added, what is there; a conflict with the image is named; nothing is installed or written."""
+    """Use D8: what would be added, what is there; conflicts with the image are named; nothing is installed."""
     more = ("--", *site.eb_options)
     result = place("-r", "requirements.txt", "--check", "--image", base_image, *more)
     lines = result.stdout.splitlines()

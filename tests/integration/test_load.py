@@ -104,7 +104,7 @@ def several_once(sites):
 
 
 def test_the_image_of_the_site(several, base_image):
-    """S002-17 (in part): image = 'central': no copy; the first directory that has it; a variable of the site's."""
+    """S002-17 (in part), lumi B12: image = 'central': no copy; the first directory that has it, the place is named."""
     folder = several.folder
     root = several.root("Central")
     assert not list(root.glob("*.sif"))
@@ -116,7 +116,10 @@ def test_the_image_of_the_site(several, base_image):
     output = several.site.bash(script, SITE_IMAGES=f"{folder}/other root").stdout
     assert output.strip() == f"{folder}/other root/two/example.sif"
     result = several.site.bash("module load Central/1.0; echo status $?", check=False, SITE_IMAGES="/nowhere")
-    assert "The image of this container is gone" in " ".join(result.stderr.split())
+    said = " ".join(result.stderr.split())
+    assert "The image of this container is gone" in said
+    assert "/nowhere/one/example.sif" in "".join(result.stderr.split())
+    assert str(folder) not in "".join(result.stderr.split())
 
 
 def test_binds_that_the_site_keeps_in_one_file(several):

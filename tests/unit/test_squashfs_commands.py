@@ -359,6 +359,16 @@ def compression(installation):
     return next(line.split()[1] for line in shown.splitlines() if line.startswith("Compression"))
 
 
+def test_an_mksquashfs_without_zstd(installation, tmp_path):
+    """Defects E3 (in part): mksquashfs 4.3 knows no zstd: gzip, and not a word of that."""
+    text = ('[[ " $* " != *" zstd "* ]] || { echo "FATAL ERROR: Compressor zstd is not supported!"; exit 1; }\n'
+            f'exec {shutil.which("mksquashfs")} "$@"')
+    result = run(installation, MAKE, path=fake_program(tmp_path / "fake", "mksquashfs", text))
+    assert result.returncode == 0, result.stderr
+    assert compression(installation) == "gzip"
+    assert "zstd" not in result.stderr
+
+
 def test_zstd_is_used_where_it_can_be_mounted(installation, tmp_path):
     """Where the runtime mounts zstd, tried with the image, that is used; where it does not, or none is there, gzip."""
     # the runtime can't mount anything from the other place: blank after comma, colon after comma
