@@ -17,7 +17,7 @@ import sys
 
 from easybuild.easyblocks.generic.containercopy import ContainerCopy, is_verified
 from easybuild.easyblocks.generic.containerdistributed import SETTINGS_FILE
-from easybuild.easyblocks.generic.containereasybuild import EasyBuildExit
+from easybuild.easyblocks.generic.containereasybuild import FAILURES, EasyBuildExit
 from easybuild.easyblocks.generic.containerload import IF_NEWER, IMAGE_OWN, INIT_NONE, MASKS, MODULE_VARIABLES
 from easybuild.easyblocks.generic.containerload import WRAPPERS_ALL, ContainerLoad
 from easybuild.easyblocks.generic.containerprobe import ContainerProbe
@@ -392,7 +392,7 @@ class ContainerInstall(ContainerLoad):
         try:
             if writing:
                 writing.result()
-        except Exception as err:
+        except FAILURES as err:
             installdir = self.place.installdir if self.place else self.installdir
             self.warn("The software bill of materials can't be written: %s. Nothing else needs it. To write it later: "
                       "ebsif lock sbom %s -o %s" % (

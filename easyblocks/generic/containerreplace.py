@@ -14,7 +14,7 @@ import time
 from contextlib import contextmanager, suppress
 
 from easybuild.easyblocks.generic.containerclaim import ContainerClaim
-from easybuild.easyblocks.generic.containereasybuild import EasyBuildExit
+from easybuild.easyblocks.generic.containereasybuild import FAILURES, EasyBuildExit
 from easybuild.easyblocks.generic.containerparameters import exit_status
 from easybuild.easyblocks.generic.containerusersoftware import ContainerUserSoftware, exchange, spare_path
 from easybuild.framework import easyblock
@@ -85,7 +85,7 @@ class ContainerReplace(EasyBlock):
                 return done
             finally:
                 # what went wrong with it was said already, or something else is
-                with suppress(Exception):
+                with suppress(*FAILURES):
                     self.finish_writing()
                 if self.place:
                     self.give_up()

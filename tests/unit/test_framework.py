@@ -18,16 +18,21 @@ OLDEST = "5.1.0"  # that of setup.cfg
 NEWEST = version("easybuild-framework")
 
 PROBE = '''
-import inspect, json, os, re
+import json, os, re
 from easybuild.easyblocks.generic import containerreplace
+from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.easyblocks.generic.containerreplace import ContainerReplace
-from easybuild.framework.easyblock import EasyBlock
+from easybuild.easyblocks.generic.containerruntime import in_background
 from easybuild.tools.config import build_option, update_build_option
 
 SEEN = {}
 
 
 class Probe(ContainerReplace):
+    bill_of_materials = None
+    finish_writing = ContainerInstall.finish_writing
+    warn = ContainerInstall.warn
+
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         # ContainerLoad
@@ -71,6 +76,7 @@ class Probe(ContainerReplace):
         SEEN['earlier module'] = os.path.exists(self.mod_filepath)
         SEEN['lock'] = os.path.isdir(self.claim.lock)
         SEEN['note'] = os.path.exists(self.claim.note)
+        self.bill_of_materials = in_background(['false'])
         for name in ('bin/probe', 'share/ebsif/lock.json'):
             path = os.path.join(self.installdir, name)
             os.makedirs(os.path.dirname(path))
@@ -135,6 +141,8 @@ def unpack(wheels, folder):
     for wheel in wheels:
         with zipfile.ZipFile(wheel) as files:
             files.extractall(folder)
+    (scripts,) = folder.glob("*.data/data/easybuild/scripts")
+    scripts.rename(folder / "easybuild/scripts")
     for path in (EASYBLOCKS / "generic").glob("*.py"):
         (folder / "easybuild/easyblocks/generic" / path.name).symlink_to(path)
     return folder
@@ -162,6 +170,8 @@ def test_what_is_used_of_the_framework(framework, tmp_path):
          "--output-style=basic", "--allow-use-as-root-and-accept-consequences"],
         env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     assert result.returncode == 0, result.stdout + result.stderr
+    # G-10
+    assert "bill of materials can't be written" in " ".join((result.stdout + result.stderr).split())
     assert json.loads(seen.read_text()) == {
         # as read, and as written
         "comment": True, "values": "https://example.org",
