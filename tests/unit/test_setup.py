@@ -4,9 +4,11 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
-from support import CHECKOUT
+import pytest
+from support import CHECKOUT, make_wheel
 
 SCRIPTS = CHECKOUT / "scripts"
 
@@ -99,3 +101,30 @@ def test_the_file_to_source_sets_what_eb_reads(tmp_path):
     assert "PREFIX" in set_here
     for name, value in set_here.items():
         assert in_force[name.lower().replace("_", "-")] in (f"(E) = {value}", f"(D) = {value}", "(E) = True")
+
+
+@pytest.mark.parametrize(("configured", "index", "said"), [
+    (True, False, ""),
+    (False, True, "trying file://"),
+    (False, False, "Name a place that has it: EBSIF_TORCH_INDEX=URL make demo"),
+])
+def test_where_pytorch_for_cpus_comes_from(tmp_path, configured, index, said):
+    """From where pip is configured to look, else from PyTorch's own index, said first; else what to type."""
+    wheels, places = tmp_path / "wheels", tmp_path / "index"
+    wheels.mkdir()
+    wheel = make_wheel(wheels, "torch", "2.13.0+cpu")
+    (places / "torch").mkdir(parents=True)
+    link = f'<a href="{wheel.as_uri()}">{wheel.name}</a>' if index else ""
+    (places / "torch" / "index.html").write_text(f"<!DOCTYPE html><html><body>{link}</body></html>")
+    script = f"""
+        set -euo pipefail
+        source {SCRIPTS}/lib.sh
+        source {SCRIPTS}/pytorch.sh
+        step "Installing PyTorch" install_pytorch 2.13.0 "$@"
+    """
+    result = run(["bash", "-c", script, "bash", sys.executable, "-m", "pip", "install"],
+                 EBSIF_TORCH_INDEX=places.as_uri(), PIP_CONFIG_FILE=os.devnull,
+                 PIP_INDEX_URL=(tmp_path / "nothing").as_uri(), PIP_NO_CACHE_DIR="1", PIP_FIND_LINKS=str(wheels) if configured else "", PIP_TARGET=str(tmp_path / "installed"))
+    assert said in result.stderr
+    assert ("trying" in result.stderr) is not configured
+    assert (result.returncode == 0) == (tmp_path / "installed" / "torch.py").exists() == (configured or index)
