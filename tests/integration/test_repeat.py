@@ -65,8 +65,8 @@ def test_an_exact_repeat(original, index):
         assert again[key] == lock(original)[key], key
     assert squashfs(original, "-again") == squashfs(original)
 
-    # eb changes a copy of the easyconfig, in a temporary directory (defects E7, easybuild D7); the lock is read before anything is
-    # installed
+    # eb changes a copy of the easyconfig, in a temporary directory (defects E7, easybuild D7); the lock is read before
+    # anything is installed
     (original.prefix / "again.json").rename(original.sources / "again.json")
     tried = original.eb(path, "--try-amend=versionsuffix=-tried", "--stop=prepare", **wheel_settings(index))
     assert "Example/1.0-tried" in tried.stdout
