@@ -320,6 +320,8 @@ def of_other_name(found, document, file_name, given=None):
 
 def of_new_family(found, name, file_name, given=None):
     """Return the proposal for the first image of a name: what the image says, the rest to be looked at."""
+    from easybuild.easyblocks.generic.containerprobe import why_no_venv
+
     names = packages_named(name)
     version, reviews = version_of(found, names, file_name, name, given)
     family = {"file": file_name.replace(version, "{version}"), "init": found.init}
@@ -327,7 +329,10 @@ def of_new_family(found, name, file_name, given=None):
     if package and package != canonicalize_name(name):
         family["package"] = package
     if found.python:
-        family["venv"] = True
+        without = why_no_venv(found.python)
+        family["venv"] = not without
+        if without:
+            reviews["venv"] = without
         family["python"] = ".".join(found.python["version"].split(".")[:2])
     for key in ("conda_root", "conda_env"):
         if getattr(found, key) and found.init.startswith("conda"):

@@ -87,13 +87,9 @@ class ContainerProbe(object):
             return texts + ["its python3 doesn't work: %s" % (self.errors or ['it says nothing'])[-1]]
         if not venv:
             return texts
-        if self.version < OLDEST_PYTHON:
-            return texts + ["its Python %s is too old, %s or newer is needed" % (
-                self.python['version'], '.'.join(str(number) for number in OLDEST_PYTHON))]
-        missing = [name for name in ('importlib.metadata', 'json', 'venv') if name in self.python['missing']]
-        if missing:
-            return texts + ["its Python is incomplete, the standard library lacks %s (Debian has it in the packages "
-                            "python3 and python3-venv)" % ', '.join(missing)]
+        reason = why_no_venv(self.python)
+        if reason:
+            return texts + [reason]
         if {'pip', 'ensurepip'} <= set(self.python['missing']) and not self.pip_wheel:
             texts.append(self.no_pip)
         return texts
@@ -150,6 +146,30 @@ class ContainerProbe(object):
         wanted = re.search(r'^Requires-Python: *>= *(\d+)\.(\d+)', metadata.decode('utf-8', 'replace'), re.MULTILINE)
         return pip_version(wheel) >= oldest and bool(wanted) and \
             self.version >= tuple(int(number) for number in wanted.groups())
+
+
+def why_no_venv(python):
+    """
+    Tell why no venv can be made with a Python of an image.
+
+    Parameters
+    ----------
+    python : dict
+        What installed-packages.py printed.
+
+    Returns
+    -------
+    str
+        The reason; empty if a venv can be made.
+    """
+    if tuple(int(number) for number in python['version'].split('.')) < OLDEST_PYTHON:
+        return "its Python %s is too old, %s or newer is needed" % (
+            python['version'], '.'.join(str(number) for number in OLDEST_PYTHON))
+    missing = [name for name in ('importlib.metadata', 'json', 'venv') if name in python['missing']]
+    if missing:
+        return ("its Python is incomplete, the standard library lacks %s (Debian has it in the packages python3 and "
+                "python3-venv)" % ', '.join(missing))
+    return ''
 
 
 def pip_version(wheel):

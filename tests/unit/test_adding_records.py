@@ -25,7 +25,7 @@ containers:
 def found(name="x.sif", packages=None, labels=None, init="image", **values):
     """An inspection of an image of that name."""
     python = None if init == "none" else {"version": "3.12.1", "prefix": "/opt/x", "base_prefix": "/opt/x",
-                                          "packages": packages or {}}
+                                          "packages": packages or {}, "missing": []}
     return inspection.Inspection(path=f"/images/{name}", resolved=f"/images/{name}", size=1, python=python, init=init,
                                  labels=labels or {}, **values)
 
@@ -93,6 +93,20 @@ def test_what_labels_say_of_a_new_software():
     assert proposal.new_family["homepage"] == "https://x.org/"
     labels = {"org.opencontainers.image.description": "A {tool}"}
     assert "description" not in adding.propose(found("tool-1.0.sif", labels=labels), [], name="Tool").new_family
+
+
+@pytest.mark.parametrize(("python", "reason"), [
+    ({"missing": ["json", "venv", "ensurepip", "pip"]}, "the standard library lacks json, venv"),
+    ({"version": "3.6.15"}, "its Python 3.6.15 is too old"),
+    ({"missing": ["ensurepip", "pip"]}, None),
+])
+def test_a_new_family_has_a_venv_only_where_one_can_be_made(python, reason):
+    """Admin 3(e): the easyblock refuses user software for an image whose Python can make no venv."""
+    image = found("tool-1.0.sif")
+    image.python.update(python)
+    proposal = adding.propose(image, [], name="Tool")
+    assert proposal.new_family["venv"] is (reason is None)
+    assert (reason or "") in proposal.reviews.get("venv", "")
 
 
 # --- the command
