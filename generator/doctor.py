@@ -7,7 +7,7 @@ import subprocess
 from importlib.metadata import distributions
 from pathlib import Path
 
-from ebsif import eb, lock
+from ebsif import eb, lock, output
 
 # one that is installed with this project
 EXAMPLE = "PyTorch-2.13.0-cpu-python-3.11-singularity-20261121.eb"
@@ -43,7 +43,7 @@ def examine_site(profile, containers):
     """Return a Finding for the catalogue of a site, and one for each of its directories with images."""
     images = profile.images
     root = Path(os.environ.get(images.root_variable or "") or images.root or "/")
-    findings = [Finding("site", True, f"{profile.name}: {len(containers)} containers")]
+    findings = [Finding("site", True, f"{profile.name}: {output.counted(len(containers), 'container')}")]
     for directory in images.directories:
         place = root / directory.path
         there = "" if place.is_dir() else ": not on this machine"
@@ -90,8 +90,10 @@ def find_easyconfigs():
     if answer.returncode == 0:
         return Finding(part, True, f"found without an option: eb {EXAMPLE} --dry-run")
     said = [line for line in answer.stdout.splitlines() if line.startswith("ERROR")] or [answer.stdout.strip()]
-    return Finding(part, False, f"eb {EXAMPLE} --dry-run says: {' '.join(said)} Install ebsif with pip beside "
-                   "EasyBuild, so that both are on the path of one Python")
+    # EasyBuild refuses root before it looks for anything
+    remedy = ("Run this as the user who installs software" if "root privileges" in answer.stdout else
+              "Install ebsif with pip beside EasyBuild, so that both are on the path of one Python")
+    return Finding(part, False, f"eb {EXAMPLE} --dry-run says: {' '.join(said)} {remedy}")
 
 
 def find_modules_tool():

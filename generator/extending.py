@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from ebsif import easyconfig, eb, lock, requirements, selection
+from ebsif import easyconfig, eb, lock, output, requirements, selection
 from ebsif.catalogue import Stage
 from ebsif.errors import EbsifError
 from packaging.utils import canonicalize_name
@@ -154,7 +154,7 @@ def explain(said, container):
 
 def size_of_download(plan):
     """Return the size of what would be downloaded, as far as the index says it (str)."""
-    return f"{plan.size / 1e6:.1f} MB" if plan.size else "not said by the index"
+    return output.size(plan.size) if plan.size else "not said by the index"
 
 
 def stages_from(path, per_stage, container):

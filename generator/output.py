@@ -27,6 +27,16 @@ def difference(path, before, after):
     sys.stdout.writelines(lines)
 
 
+def size(number):
+    """Return a number of bytes as a person reads it (str)."""
+    return f"{number / 1e9:.1f} GB" if number >= 1e9 else f"{number / 1e6:.1f} MB"
+
+
+def counted(number, noun):
+    """Return how many there are of something (str): 1 error, 2 errors."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def hint(text):
     """Tell a person how to go on, or what was done; not with --quiet. For standard output."""
     if _level > QUIET:

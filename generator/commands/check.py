@@ -8,7 +8,7 @@ has looked at, the style check of EasyBuild. Exit status 1 if anything is wrong;
 import json
 import sys
 
-from ebsif import checking, settings
+from ebsif import checking, output, settings
 from ebsif.errors import EbsifError
 
 EXAMPLES = """\
@@ -50,5 +50,7 @@ def run(options):
             print(finding.github if options.format == "github" else finding)
     errors = sum(finding.level == checking.ERROR for finding in findings)
     if options.format == "text" and not options.quiet:
-        print(f"{number} containers: {errors} errors, {len(findings) - errors} warnings", file=sys.stderr)
+        counted = [output.counted(*one) for one in (
+            (number, "container"), (errors, "error"), (len(findings) - errors, "warning"))]
+        print("{}: {}, {}".format(*counted), file=sys.stderr)
     return 1 if errors or options.strict and findings else 0

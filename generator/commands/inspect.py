@@ -38,7 +38,7 @@ def lines(found):
     yield "image", found.path
     if found.resolved != os.path.normpath(found.path):
         yield "  is a link to", found.resolved
-    yield "size", f"{found.size / 1e9:.2f} GB"
+    yield "size", output.size(found.size)
     if found.sha256:
         yield "sha256", found.sha256
     for fingerprint in found.signers:
@@ -86,8 +86,7 @@ def lines(found):
 
 def number_of_lines(text):
     """Return how many lines a text has, for a person."""
-    number = len(text.splitlines())
-    return f"{number} line{'s' if number != 1 else ''}"
+    return output.counted(len(text.splitlines()), "line")
 
 
 def first_line(text):

@@ -45,7 +45,7 @@ def run(options):
                     [[one.module, one.python or "", shown(one), one.site.name][: 4 if options.all_sites else 3]
                      for one in containers])
     else:
-        print("no container is like that")
+        print("no container matches")
     if hidden:
         output.hint(f"{hidden} more are archived: --archived shows them")
     return 0

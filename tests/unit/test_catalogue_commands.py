@@ -164,7 +164,7 @@ def test_list(place):
     assert "\x1b" not in output
     assert "0.10.0" not in run(place, "list", *MINE, "--has", "jax<0.10").stdout
     assert "0.5.0" not in run(place, "list", *MINE, "--has", "cuda>=12.6").stdout
-    assert run(place, "list", *MINE, "--has", "vllm").stdout.startswith("no container is like that")
+    assert run(place, "list", *MINE, "--has", "vllm").stdout.startswith("no container matches")
     assert "0.4.0" in run(place, "list", *MINE, "--archived").stdout
     # use D12.2: hidden with a name as well, marked where they are shown
     assert run(place, "list", *MINE, "jax").stdout == output

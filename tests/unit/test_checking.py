@@ -223,7 +223,7 @@ def test_every_kind_of_error_in_every_format(place, tmp_path, monkeypatch, capsy
         (tmp_path / "out/mine/t/Tool/Tool-1.0-20250101.eb").write_bytes(b"\xff")
     assert cli.main(["check", *arguments]) == 1
     text = capsys.readouterr()
-    assert text.err.endswith(": 1 errors, 0 warnings\n")
+    assert text.err.endswith(": 1 error, 0 warnings\n")
     assert cli.main(["check", *arguments, "--format", "json"]) == 1
     (one,) = json.loads(capsys.readouterr().out)
     assert text.out == str(checking.Finding(**one)) + "\n"
@@ -343,7 +343,7 @@ def test_doctor_reads_the_site(place, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ROOT", str(tmp_path / "root"))
     assert cli.main(arguments) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "ok       site    mine: 1 containers", f"ok       images  {tmp_path}/root/here, stable",
+        "ok       site    mine: 1 container", f"ok       images  {tmp_path}/root/here, stable",
         f"note     images  {tmp_path}/root/gone, moving: not on this machine"]
     place(profile=f"{SITE}gpu: amd\n")
     assert cli.main(arguments) == 1

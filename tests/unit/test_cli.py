@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ebsif import doctor, output
 from ebsif.cli import check_python, main
 from support import CHECKOUT
 
@@ -80,3 +81,21 @@ def test_a_python_that_is_too_old_is_named(monkeypatch):
         "ast.parse(open('generator/cli.py').read(), feature_version=(3, 6))"
     # the message has to be readable by that Python: the file parses as 3.6
     subprocess.run([sys.executable, "-c", old], cwd=CHECKOUT, check=True)
+
+
+def test_sizes_and_numbers_as_a_person_reads_them():
+    """An image of 1 MB does not have "0.00 GB", and one error is no "1 errors"."""
+    assert [output.size(number) for number in (1_100_000, 2_000_000_000)] == ["1.1 MB", "2.0 GB"]
+    assert [output.counted(number, "error") for number in (0, 1, 2)] == ["0 errors", "1 error", "2 errors"]
+
+
+@pytest.mark.parametrize(("said", "remedy"), [
+    ("ERROR: You seem to be running EasyBuild with root privileges which is not wise, so let's end this here.",
+     "Run this as the user who installs software"),
+    ("ERROR: Can't find path", "Install ebsif with pip beside EasyBuild"),
+])
+def test_doctor_says_what_helps_where_eb_fails(monkeypatch, said, remedy):
+    """EasyBuild refuses root before it looks for anything, so that installing ebsif elsewhere would not help."""
+    monkeypatch.setattr(doctor.eb, "run", lambda *_, **__: subprocess.CompletedProcess([], 1, stdout=f"{said}\n"))
+    assert said in doctor.find_easyconfigs().text
+    assert remedy in doctor.find_easyconfigs().text
