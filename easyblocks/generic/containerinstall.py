@@ -102,7 +102,8 @@ class ContainerInstall(ContainerLoad):
         kwargs['skip_checksums'] = True
         super().fetch_step(*args, **kwargs)
         for name in self.needed_files():
-            self.obtain_file(name)
+            # the instructions of the easyconfig are for the image
+            self.obtain_file(name, download_instructions='')
 
     def needed_files(self):
         """Names of files that are needed besides the image (list of str)."""
