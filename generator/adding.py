@@ -61,9 +61,9 @@ class Proposal:
 
 
 def as_yaml(value):
-    """Return a text, a number, a list or table of them, or True, as YAML in a line."""
-    if value is True:
-        return "true"
+    """Return a text, a number, a list or table of them, or a truth value, as YAML in a line."""
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(as_yaml, value)) + "]"
     if isinstance(value, dict):

@@ -107,6 +107,7 @@ def test_a_new_family_has_a_venv_only_where_one_can_be_made(python, reason):
     proposal = adding.propose(image, [], name="Tool")
     assert proposal.new_family["venv"] is (reason is None)
     assert (reason or "") in proposal.reviews.get("venv", "")
+    assert f"    venv: {'false' if reason else 'true'}" in adding.beginning(proposal)
 
 
 # --- the command
