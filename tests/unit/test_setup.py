@@ -124,7 +124,8 @@ def test_where_pytorch_for_cpus_comes_from(tmp_path, configured, index, said):
     """
     result = run(["bash", "-c", script, "bash", sys.executable, "-m", "pip", "install"],
                  EBSIF_TORCH_INDEX=places.as_uri(), PIP_CONFIG_FILE=os.devnull,
-                 PIP_INDEX_URL=(tmp_path / "nothing").as_uri(), PIP_NO_CACHE_DIR="1", PIP_FIND_LINKS=str(wheels) if configured else "", PIP_TARGET=str(tmp_path / "installed"))
+                 PIP_INDEX_URL=(tmp_path / "nothing").as_uri(), PIP_NO_CACHE_DIR="1",
+                 PIP_FIND_LINKS=str(wheels) if configured else "", PIP_TARGET=str(tmp_path / "installed"))
     assert said in result.stderr
     assert ("trying" in result.stderr) is not configured
     assert (result.returncode == 0) == (tmp_path / "installed" / "torch.py").exists() == (configured or index)
