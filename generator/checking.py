@@ -127,7 +127,8 @@ def check_reviews(path):
         # not in a text
         if match and not any(line[: match.start()].count(quote) % 2 for quote in "'\""):
             what = f": {match.group(1)}" if match.group(1) else ""
-            yield Finding(WARNING, str(path), number, path.stem, f"is to be looked at, then take the mark off{what}")
+            yield Finding(WARNING, str(path), number, path.stem,
+                          f"not reviewed yet{what} (settle it, then remove the mark # review)")
 
 
 def check(containers, output, profile, deep=True, images=False, complete=True):

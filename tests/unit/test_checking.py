@@ -150,7 +150,7 @@ def test_marks_of_what_is_to_be_looked_at(place):
     lines = "    label: a  # review: from the file name\n    # review\n    usage: 'x # review'\n"
     found = findings(place(HEAD + lines))
     assert [(one.level, one.line) for one in found] == [("warning", 12), ("warning", 13)]
-    assert "is to be looked at, then take the mark off: from the file name" in found[0].text
+    assert "not reviewed yet: from the file name (settle it, then remove the mark # review)" in found[0].text
 
 
 def test_what_easybuild_reads_is_checked_for_each_kind(place):
