@@ -28,7 +28,8 @@ from easybuild.tools.utilities import trace_msg
 UNPROVEN = os.path.join('share', 'ebsif', 'unproven')
 
 # Exit statuses that are not called as their step is.
-STEP_STATUS = {'postproc': EasyBuildExit.FAIL_POST_PROC_STEP, 'sanitycheck': EasyBuildExit.FAIL_SANITY_CHECK_STEP}
+STEP_STATUS = {'postiter': EasyBuildExit.FAIL_POST_ITER_STEP, 'postproc': EasyBuildExit.FAIL_POST_PROC_STEP,
+               'sanitycheck': EasyBuildExit.FAIL_SANITY_CHECK_STEP, 'testcases': EasyBuildExit.FAIL_TEST_CASES_STEP}
 
 
 class ContainerReplace(EasyBlock):

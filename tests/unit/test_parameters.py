@@ -306,7 +306,8 @@ def test_local_files_that_are_missing_are_pointed_out(easyblock, tmp_path, capsy
 @pytest.mark.parametrize(
     ("step", "code"),
     [("fetch", "FAIL_FETCH_STEP"), ("build", "FAIL_BUILD_STEP"), ("postproc", "FAIL_POST_PROC_STEP"),
-     ("sanitycheck", "FAIL_SANITY_CHECK_STEP"), ("extract", "ERROR")],
+     ("sanitycheck", "FAIL_SANITY_CHECK_STEP"), ("postiter", "FAIL_POST_ITER_STEP"),
+     ("testcases", "FAIL_TEST_CASES_STEP"), ("extract", "ERROR")],
 )
 def test_errors_have_the_exit_status_of_their_step(easyblock, step, code):
     """easybuild, upstream's suites: as EasyBuild has it for commands; what has one of its own keeps that."""
