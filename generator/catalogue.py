@@ -307,6 +307,8 @@ class Container:
 
     def line_of(self, field=None):
         """Return the line of a field of its record, or of the record if that does not have it (int, from 1)."""
+        if self.path is None:
+            return 1
         try:
             lines = record_lines(self.path, self.path.stat().st_mtime_ns)[self.index]
         except (OSError, IndexError):  # it is not in the file yet

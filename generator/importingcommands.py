@@ -66,8 +66,8 @@ class Commands:
         """Leave a command for a person."""
         self.found.leave(self.line, text)
 
-    def read_command(self, text):
-        """Take a command: files from its own text first, then one simple command after the other."""
+    def read_command(self, text, environment=()):
+        """Take a command, with variables from outside: files from its own text first, then each simple command."""
         files = []
 
         def keep(match):
@@ -79,7 +79,7 @@ class Commands:
         except ValueError:
             self.leave(f"postinstallcmds: {text}")
             return
-        environment = {}
+        environment = dict(environment)
         for words, targets, piped in parts:
             if words[:1] == [":file"]:
                 self.read_here(files[int(words[1])])
@@ -90,11 +90,12 @@ class Commands:
 
     def read_words(self, words, piped, environment):
         """Take a simple command; False if nothing is known that does the same."""
+        exported, environment = environment, dict(environment)
         while words and re.match(r"[A-Za-z_]\w*=", words[0]):
             name, _, value = words[0].partition("=")
             environment[name], words = value, words[1:]
         if not words:
-            return not environment
+            return False
         program, arguments = words[0].rsplit("/", 1)[-1], words[1:]
         plain = [word for word in arguments if not word.startswith("-")]
         told = f"command {' '.join(words)}"
@@ -106,7 +107,7 @@ class Commands:
         elif piped:
             return False
         elif program == "export" and all("=" in word for word in plain):
-            environment.update(word.split("=", 1) for word in plain)
+            exported.update(word.split("=", 1) for word in plain)
             known = True
         elif program in PASSING or re.fullmatch(ACTIVATING, " ".join(words)):
             known = True
@@ -159,7 +160,7 @@ class Commands:
                 self.leave(f"postinstallcmds: bind {', '.join(strange)} while it is installed (EBSIF_INSTALL_BIND)")
         words = words[1:]
         if len(words) == 3 and words[0] in ("bash", "sh") and re.fullmatch("-l?c", words[1]):
-            self.read_command(words[2])
+            self.read_command(words[2], environment)
             return True
         return bool(words) and self.read_words(words, False, dict(environment))
 

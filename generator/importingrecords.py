@@ -311,7 +311,7 @@ def difference(found, defaults, fields, name, site):
         elif value is None and key not in known and key not in ("homepage", "description", "sha256") and default:
             gained.append(f"{key} of the family, which this easyconfig hasn't")
     filled = catalogue.Container(name, catalogue.join(defaults, {key: value for key, value in result.items() if value}),
-                                 None, found.path, 0)
+                                 None, None, 0)
     if "description" in result and is_same(defaults["description"], result["description"], filled):
         del result["description"]
     compare_wrappers(own, defaults, result, filled)
@@ -385,7 +385,7 @@ def naming(found, record, defaults, name):
     """Return file and suffix (dict) as far as a record does not get its own by the templates of its family."""
     values = catalogue.join({**catalogue.EMPTY, **defaults, "binds": None}, {
         key: value for key, value in record.items() if key != "binds"})
-    made = catalogue.Container(name, values, None, found.path, 0)
+    made = catalogue.Container(name, values, None, None, 0)
     wrong = {}
     for key, wanted, now in (("file", found.record["file"], lambda: made.file_name),
                              ("suffix", found.suffix, lambda: made.versionsuffix)):

@@ -309,6 +309,11 @@ postinstallcmds = [
       "bash -c '. /user-software/venv/tool/bin/activate && pip3 install --no-deps rich'"],
      [{"requirements": ["flash-attn==2.7.3"], "no_build_isolation": True, "options": ["--no-cache-dir"],
        "env": {"MAX_JOBS": "4"}}, {"requirements": ["rich"], "no_deps": True}]),
+    # of one command, of those that follow, of the shell outside
+    (["bash -c 'A=1 pip install rich && export B=2 && pip install numpy'"],
+     [{"requirements": ["rich"], "env": {"A": "1"}}, {"requirements": ["numpy"], "env": {"B": "2"}}]),
+    (["true ; export A=1 ; singularity exec x.sif bash -c 'B=2 pip install rich'"],
+     [{"requirements": ["rich"], "env": {"A": "1", "B": "2"}}]),
 ])
 def test_what_pip_installs_in_the_container(commands, expected, lumi, tmp_path):
     """Admin section 2: pip in `singularity exec --bind ... bash -c '...'` becomes requirements, or stages."""
@@ -443,6 +448,15 @@ def test_a_family_that_adds_something_is_not_taken(lumi, tmp_path):
     (found,), (made,) = imported([path], tmp_path, lumi)
     assert (made.family, made.binds, made.script_names) == ("tensorflow-conda-manual", None, {})
     assert any("bind /usr/lib64/libjansson.so.4, which the family has" in text for text in found.recognised)
+
+
+def test_a_name_that_lacks_what_its_family_has_is_kept(lumi, tmp_path):
+    """Admin section 2: a template that can't be filled is no template of this image; the easyconfig is no catalogue."""
+    fact = next(fact for fact in FACTS if fact["name"] == "PyTorch" and "-dockerhash-" in fact["sif"][0])
+    name = re.sub("-dockerhash-[0-9a-f]+", "-dockerhash", fact["sif"][0])
+    path = written(tmp_path, fact["easyconfig"], in_todays_style({**fact, "sif": [name, *fact["sif"][1:]]}))
+    _, (made,) = imported([path], tmp_path, lumi)
+    assert made.file_name == name
 
 
 def test_components_are_found_by_their_normal_names(lumi, tmp_path):
