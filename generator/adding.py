@@ -179,10 +179,11 @@ def of_family(found, document, family, defaults, fields, fits, given=None):
     packages = packages_of(found)
     names = packages_named(document.name, defaults["package"])
     own = next((packages[name] for name in names if name in packages), "").split("+")[0]
+    in_name = fields.pop("version", None)
     # the version may be that of a component, as it is in the records that there are
     component = next((value for name, value in fields.items() if document.containers and all(
         record.components.get(name) == record.version for record in document.containers)), None)
-    values["version"] = given or fields.pop("version", None) or component
+    values["version"] = given or in_name or component
     if not values["version"]:
         values["version"], more = version_of(found, names, Path(found.resolved).name, document.name)
         reviews.update(more)

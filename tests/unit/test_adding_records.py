@@ -66,6 +66,13 @@ def test_a_version_that_nothing_says():
     with pytest.raises(adding.AddingError, match="which version of Tool it is: add --version VERSION"):
         adding.propose(found("tool.sif", {}, {}), [], name="Tool")
     assert adding.propose(found("tool.sif"), [], name="Tool", version="1.5").values["version"] == "1.5"
+    known = catalogue.Document.model_validate({
+        "name": "Tool", "families": {"tool": {"file": "tool-{version}.sif"}},
+        "containers": [{"family": "tool", "version": "1.0"}]})
+    # said twice it's no component
+    for version in (None, "1.5"):
+        proposal = adding.propose(found("tool-1.5.sif", init="image"), [known], version=version)
+        assert (proposal.values["version"], "components" in proposal.values) == ("1.5", False)
     (document,) = [one for one in catalogue.documents(site.SITES / "lumi") if one.name == "lumi-multitorch"]
     name = "lumi-multitorch-full-u24r71f22m50t211-20260601_120000.sif"
     # as its other records: that of torch, as the file name has it
