@@ -15,6 +15,7 @@ import yaml
 from ebsif import selection
 from ebsif.document import DocumentError, Loader, Model, Problem, explained, invalid, load
 from ebsif.errors import EbsifError
+from ebsif.files import is_there
 from ebsif.site import Binds, GpuKind, GpuVisibility, Images, Line, Site, Value, Variable
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
@@ -356,7 +357,7 @@ class Container:
     @property
     def moving_image(self):
         """Its image (Path) where only links that move lead to it, and the record does not say that it's meant."""
-        places = [(stability, path) for stability, path in self.image_places if path.exists()]
+        places = [(stability, path) for stability, path in self.image_places if is_there(path)]
         only = places and not self.moving and all(stability == "moving" for stability, _ in places)
         return places[0][1] if only else None
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from ebsif import catalogue, easyconfig, eb, inspection, output, rendering, site
 from ebsif.catalogue import CatalogueError, twins
 from ebsif.errors import EbsifError
+from ebsif.files import is_there
 
 ERROR, WARNING = "error", "warning"
 
@@ -221,8 +222,8 @@ def check_image(container, finding, digest):
     digest : callable, optional
         Returns the SHA256 of a file, where images are to be read.
     """
-    places = [path for _, path in container.image_places if path.exists()]
-    mounted = [path.parent for _, path in container.image_places if path.parent.is_dir()]
+    places = [path for _, path in container.image_places if is_there(path)]
+    mounted = [path.parent for _, path in container.image_places if is_there(path.parent)]
     if mounted and not places and (digest or container.image == "central"):
         yield finding(ERROR if container.image == "central" else WARNING,
                       f"the image {container.file_name} is not there, in {' or '.join(map(str, mounted))}")

@@ -8,6 +8,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from ebsif import eb, lock, output
+from ebsif.files import is_there
 
 # one that is installed with this project
 EXAMPLE = "PyTorch-2.13.0-cpu-python-3.11-singularity-20261121.eb"
@@ -46,7 +47,7 @@ def examine_site(profile, containers):
     findings = [Finding("site", True, f"{profile.name}: {output.counted(len(containers), 'container')}")]
     for directory in images.directories:
         place = root / directory.path
-        there = "" if place.is_dir() else ": not on this machine"
+        there = "" if is_there(place) else ": not on this machine"
         # of a path with placeholders there are as many as containers
         if "{" not in directory.path:
             findings.append(Finding("images", True, f"{place}, {directory.stability}{there}", note=bool(there)))

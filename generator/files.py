@@ -1,9 +1,14 @@
-"""Writing files that others may be reading, or writing as well."""
+"""Files that others may be reading, or writing as well, or that they keep to themselves."""
 
 import contextlib
 import fcntl
 import os
 import uuid
+
+
+def is_there(path):
+    """Tell whether there is a file or directory; a place that can't be looked into has none, pathlib fails there."""
+    return os.path.exists(path)  # noqa: PTH110
 
 
 @contextlib.contextmanager

@@ -299,6 +299,12 @@ def test_images_that_are_gone_or_others(place, tmp_path):
     assert [one.level for one in findings(own, images=True)] == ["warning"]
 
 
+def test_a_directory_of_images_that_cannot_be_looked_into(place, tmp_path):
+    """Admin D3: one of others is not on this machine as far as one can see; a name too long fails for root as well."""
+    profile = f"{SITE}images: {{directories: [{{path: {tmp_path}/{'x' * 300}/images}}]}}\n"
+    assert findings(place(HEAD, profile), deep=False, images=True) == []
+
+
 # --- files that add to another one
 
 def test_a_file_that_adds_to_that_of_the_project(tmp_path):
