@@ -100,7 +100,9 @@ def load(path):
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise DocumentError(Problem(path, None, "this is not text in UTF-8")) from None
+    except OSError as error:
         raise DocumentError(Problem(path, None, str(error))) from None
     try:
         # looked for in the text first, because parsing twice takes twice the time

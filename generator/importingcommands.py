@@ -229,8 +229,9 @@ class Commands:
                 stage.setdefault("options", []).append(option)
             elif option not in PIP_IGNORED:
                 return None
-        # what the caller's shell fills in
-        if any("$" in text or "`" in text for text in (*lines, *environment.values())) or not lines:
+        # what the caller's shell fills in, and what depends on the directory it is in
+        filled = any("$" in text or "`" in text for text in (*lines, *environment.values()))
+        if filled or not lines or any(re.match(r"\.{1,2}(/|\[|$)", line) for line in lines):
             return None
         more = {"env": dict(environment)} if environment else {}
         return {"requirements": lines, **stage, **more}
@@ -345,7 +346,7 @@ def simple_commands(text):
                 targets.append(target)
             elif not number and target in ("1", "2"):
                 pass
-        elif token and not token.strip("<>()"):
+        elif token and not token.strip(";<>|&()\n"):
             raise ValueError(f"{token} in a command")
         else:
             words.append(token)

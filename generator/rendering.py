@@ -43,7 +43,8 @@ def render(containers, output):
     for container in containers:
         path = place(container, output)
         try:
-            before = path.read_text(encoding="utf-8")
+            # one that somebody has spoilt is not as it should be, nothing else
+            before = path.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             before = None
         yield Rendered(container, path, easyconfig.render(container), before)

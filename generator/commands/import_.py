@@ -55,12 +55,11 @@ def run(options):
 
 
 def by_name(imported, settled, profile):
-    """Yield names of software with what was imported, and the file of the catalogue that there is."""
+    """Yield names of software with what was imported, and what the catalogue has of it (Document or None)."""
     directories = site.directories_of(profile.name, settled.directories)
-    known = {path.stem: path for path in catalogue.files(*directories)}
+    known = {document.name: document for document in catalogue.documents(*directories)}
     for name in sorted({one.name for one in imported}):
-        document = catalogue.document_of(known[name]) if name in known else None
-        yield name, [one for one in imported if one.name == name], document
+        yield name, [one for one in imported if one.name == name], known.get(name)
 
 
 def write(made, directory):

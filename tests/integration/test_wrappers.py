@@ -248,8 +248,9 @@ def test_the_gpu_is_used_where_there_is_one(site, wheels, tmp_path):
 
     def options(devices):
         """The options and variables for a GPU that each module leads to on a node with these devices."""
-        # that file only, in a mount namespace of its own
-        make = f"mount -t tmpfs none /dev && touch {devices} && exec bash --noprofile --norc -c \"$1\""
+        # that file only, in a mount namespace of its own; the tests may write below /dev/shm
+        make = "mount --rbind /dev/shm /mnt && mount -t tmpfs none /dev && mkdir /dev/shm && " \
+            f"mount --move /mnt /dev/shm && touch {devices} && exec bash --noprofile --norc -c \"$1\""
         output = site.run(["unshare", "--mount", "--map-root-user", "sh", "-c", make, "sh", script], check=False).stdout
         parts = re.split(r"^(-\w+)$", output, flags=re.MULTILINE)[1:]
         assert output.count("-V") == len(kinds)

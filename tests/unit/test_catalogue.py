@@ -74,7 +74,7 @@ def test_easyconfigs_pass_the_rules_of_easybuild(path):
 
 
 def test_what_the_site_decides(read):
-    """issue 17, 2 and 3: where the image is, which packages are listed; a record may have instructions of its own."""
+    """easybuild, upstream's suites: the site says where the image is and what is listed; a record may say more."""
     lumi = site.read("lumi").model_copy(update={"listed_packages": "user_software"})
     (one,) = read(HEAD + RECORD, lumi)
     values = checking.parameters(one)

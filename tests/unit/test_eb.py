@@ -39,16 +39,21 @@ def test_an_interrupted_eb_takes_away_what_it_has_begun(tmp_path):
     assert (tmp_path / "cleaned").exists()
 
 
-@pytest.mark.parametrize("arguments", [["check", "--site", "local"], ["import", "a.eb"], ["diff", "a.eb", "a.eb"]])
-def test_settings_that_easybuild_refuses(tmp_path, arguments):
+@pytest.mark.parametrize(("arguments", "status", "start"), [
+    (["check", "--site", "local"], 1, "\nerror: "),  # a finding
+    (["import", "a.eb"], 2, "ebsif: "),
+    (["diff", "a.eb", "a.eb"], 2, "ebsif: "),
+])
+def test_settings_that_easybuild_refuses(tmp_path, arguments, status, start):
     """Defects D3: a variable that EasyBuild does not know is named, without a traceback."""
     (tmp_path / "a.eb").write_text("name = 'A'\n")
     result = subprocess.run(
         [Path(sys.prefix) / "bin/ebsif", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False,
         env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "EASYBUILD_NONSENSE": "1"})
-    assert result.returncode == (2 if arguments[0] == "diff" else 1)
-    assert result.stderr.startswith("ebsif: EasyBuild refuses its configuration: ")
-    assert "EASYBUILD_NONSENSE" in result.stderr
+    assert result.returncode == status
+    said = f"\n{result.stdout}" if status == 1 else result.stderr
+    assert f"{start}EasyBuild refuses its configuration: " in said
+    assert "EASYBUILD_NONSENSE" in said
     assert "Traceback" not in result.stderr
 
 
@@ -59,6 +64,6 @@ def test_a_configuration_file_that_is_none(tmp_path):
     result = subprocess.run(
         [Path(sys.prefix) / "bin/ebsif", "import", "a.eb"], cwd=tmp_path, capture_output=True, text=True, check=False,
         env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "EASYBUILD_CONFIGFILES": str(tmp_path / "config.cfg")})
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert result.stderr.startswith("ebsif: EasyBuild refuses its configuration: ")
     assert "Traceback" not in result.stderr

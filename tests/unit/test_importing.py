@@ -327,7 +327,8 @@ def test_what_pip_installs_in_the_container(commands, expected, lumi, tmp_path):
 
 @pytest.mark.parametrize("command", [
     "pip install --target /user-software/lib rich", "pip install $PACKAGES", "bash -c 'cat list | xargs pip install'",
-    "pip install -r /some/file.txt", "--writable bash -c 'true'", "bash -c 'if true; then pip install rich; fi'"])
+    "pip install -r /some/file.txt", "--writable bash -c 'true'", "bash -c 'if true; then pip install rich; fi'",
+    "bash -c 'cd /src && pip install .[all]'", "pip install rich >| list.txt"])
 def test_what_pip_is_told_otherwise(command, lumi, tmp_path):
     """Whatever a stage does not say is left for a person."""
     path = written(tmp_path, "Tool-1.0.eb", PIP.replace("COMMANDS", f"local_exec + {command!r}"))

@@ -16,6 +16,7 @@ from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.framework.easyconfig.easyconfig import EasyConfig
 from easybuild.tools.build_log import EasyBuildError, EasyBuildExit
 from easybuild.tools.module_generator import ModuleGeneratorLua, ModuleGeneratorTcl
+from easybuild.tools.modules import Lmod
 from easybuild.tools.options import set_up_configuration
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -251,9 +252,12 @@ def test_wrong_types_are_told(easyblock, text, expected):
     [("all", ["hello-1.0", "numpy-2.0", "pip-24.0"]), ("user_software", ["hello-1.0", "pip-24.0"]), ("none", [])],
 )
 def test_the_site_decides_which_packages_are_listed(easyblock, generator, listed, expected):
-    """issue 17, 3: all packages are extensions of the module, those of user software or none; so in EBEXTSLIST."""
+    """easybuild, extensions: all packages are listed, those of user software or none; so in EBEXTSLIST."""
     block = easyblock(f"listed_packages = '{listed}'")
     block.module_generator = generator(block)
+    # the generator runs EasyBuild without a modules tool, and EasyBuild keeps the first one of a process
+    block.module_generator.modules_tool = types.SimpleNamespace(
+        supports_extensions=False, REQ_VERSION_EXTENSIONS=Lmod.REQ_VERSION_EXTENSIONS)
     block.installdir = "/software/Example/1.0"
     block.lock["image_packages"] = ["numpy==2.0", "pip==23.0"]
     block.lock["venv_packages"] = ["hello==1.0", "pip==24.0"]
