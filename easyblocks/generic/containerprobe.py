@@ -162,7 +162,10 @@ def why_no_venv(python):
     str
         The reason; empty if a venv can be made.
     """
-    if tuple(int(number) for number in python['version'].split('.')) < OLDEST_PYTHON:
+    # images can say anything
+    if not re.match(r'\d+(\.\d+)+', python['version']):
+        return "its Python tells no version"
+    if tuple(int(number) for number in re.findall(r'\d+', python['version'])) < OLDEST_PYTHON:
         return "its Python %s is too old, %s or newer is needed" % (
             python['version'], '.'.join(str(number) for number in OLDEST_PYTHON))
     missing = [name for name in ('importlib.metadata', 'json', 'venv') if name in python['missing']]

@@ -69,7 +69,7 @@ def test_the_commands_of_the_catalogue(clone):
     output = run(f"source .demo/env.sh\n{script}", clone)
     assert "PyTorch/2.7.0-rocm-6.2.4" in output
     document = (CHECKOUT / "docs/catalogue.md").read_text()
-    text = re.search(r"^```yaml\n(name: .*?)^```", document, re.MULTILINE | re.DOTALL)
+    text = re.search(r"^```yaml\n(name: PyTorch\n.*?)^```", document, re.MULTILINE | re.DOTALL)
     (clone / "sites/lumi/containers").mkdir(parents=True)
     (clone / "sites/lumi/containers/PyTorch.yaml").write_text(text.group(1))
     output = run("source .demo/env.sh\nebsif show --site lumi --catalogue sites PyTorch/2.7.0", clone)
