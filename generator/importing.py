@@ -416,6 +416,9 @@ def settle(values, found, source):
     if found.path.name != wanted:
         found.data.append(f"another name: {wanted}, after the module")
     elsewhere = re.search("WITH_CONDA", values.get("description") or "")
+    if "conda_env" in record:
+        # who has to activate an environment finds it active instead
+        record.setdefault("init", "conda-injected")
     if "init" not in record:
         used = found.python or record.get("venv") or record.get("wrappers")
         by_hand = found.by_hand and not record.get("venv_name") or elsewhere and not record.get("venv") and not used

@@ -15,6 +15,8 @@ PASSING = ("true", ":", "set", "cd", "pwd", "echo", "printf")
 # What is active already where a stage runs.
 ACTIVATING = r"\$WITH_CONDA|(source|\.) /\S+/(init-conda-venv|bin/activate)( [\w.+-]+)?"
 
+CONDA = re.compile(r"(?:source|\.) (?P<root>/\S+)/bin/activate (?P<env>[\w.+-]+)")
+
 # A file that a command writes from its own text.
 HERE = re.compile(
     r"cat\s*(?:(?P<mode>>{1,2})\s*(?P<file>[^\s<>]+)\s*)?<<-?\s*(?P<quote>[\"']?)(?P<end>\w+)(?P=quote)[ \t]*"
@@ -110,6 +112,10 @@ class Commands:
             exported.update(word.split("=", 1) for word in plain)
             known = True
         elif program in PASSING or re.fullmatch(ACTIVATING, " ".join(words)):
+            conda = CONDA.fullmatch(" ".join(words))
+            if conda:
+                self.record.setdefault("conda_root", conda["root"])
+                self.record.setdefault("conda_env", conda["env"])
             known = True
         elif program == "mkdir":
             known = all(inside(word) in DIRECTORIES for word in plain)

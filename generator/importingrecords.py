@@ -453,11 +453,13 @@ def shared(records, name):
     describe(records, name)
     for key in dict.fromkeys(key for record in records for key in record if key not in OF_RECORD):
         values = [record.get(key) for record in records]
-        if all(value == values[0] for value in values) or key in TEXTS and all(values):
-            common[key] = Counter(map(str, values)).most_common(1)[0][0] if key in TEXTS else values[0]
-        elif key in TABLES:
+        if key in TABLES:
+            # not what speaks of one version: it would be wrong for the next container of the family
             common[key] = {one: value for one, value in (values[0] or {}).items()
-                           if all((other or {}).get(one) == value for other in values)}
+                           if all((other or {}).get(one) == value for other in values)
+                           and not any(record["version"] in str(value) for record in records)}
+        elif all(value == values[0] for value in values) or key in TEXTS and all(values):
+            common[key] = Counter(map(str, values)).most_common(1)[0][0] if key in TEXTS else values[0]
         elif key == "binds":
             common[key] = {"optional": [bind for bind in (values[0] or {"optional": []})["optional"]
                                         if all(other and bind in other["optional"] for other in values)]}

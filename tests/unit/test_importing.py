@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from ebsif import catalogue, easyconfig, importing, importingrecords, rendering, selection, site
 from support import CHECKOUT
 
@@ -323,6 +324,22 @@ def test_what_pip_installs_in_the_container(commands, expected, lumi, tmp_path):
     assert [text for line, text in found.left if line > 1] == []
     assert (made.stages or made.requirements) == expected
     assert (made.venv, made.init) == (True, None)
+
+
+def test_the_conda_environment_that_pip_installs_into(lumi, tmp_path):
+    """Admin section 2: activating it is not lost where nothing else names it."""
+    command = "local_exec + \"bash -c 'source /opt/conda/bin/activate ai ; pip install rich'\""
+    _, (made,) = imported([written(tmp_path, "Tool-1.0.eb", PIP.replace("COMMANDS", command))], tmp_path, lumi)
+    assert (made.init, made.conda_root, made.conda_env) == ("conda-injected", "/opt/conda", "ai")
+
+
+def test_what_speaks_of_one_version_is_the_records_own(lumi, tmp_path):
+    """Admin section 2: the next container of the family does not get it."""
+    text = PIP.replace("COMMANDS", "'true'") + "modloadmsg = 'Tool 1.0 is here.'\nwhatis = ['A tool']\n"
+    _, (made,) = imported([written(tmp_path, "Tool-1.0.eb", text)], tmp_path, lumi)
+    assert made.parameters == {"modloadmsg": "Tool 1.0 is here.", "whatis": ["A tool"]}
+    content = yaml.safe_load((tmp_path / "containers/Tool.yaml").read_text())
+    assert content["containers"][0]["parameters"] == {"modloadmsg": "Tool 1.0 is here."}
 
 
 @pytest.mark.parametrize("command", [
