@@ -87,7 +87,8 @@ class Imported:
 
     def leave(self, line, text):
         """Leave something for a person."""
-        self.left.append((line, shortened(text)))
+        # room for what is wrong with two long paths
+        self.left.append((line, shortened(text, 600)))
 
     def put(self, name, key, value, told):
         """Add to a table of the record, and tell it."""

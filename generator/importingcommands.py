@@ -3,6 +3,7 @@
 import re
 import shlex
 
+from ebsif.importingmodule import take_activation
 from ebsif.importingscripts import KINDS, in_place_of, strange_lines
 
 INSTALLATION = "%(installdir)s"
@@ -14,8 +15,6 @@ PASSING = ("true", ":", "set", "cd", "pwd", "echo", "printf")
 
 # What is active already where a stage runs.
 ACTIVATING = r"\$WITH_CONDA|(source|\.) /\S+/(init-conda-venv|bin/activate)( [\w.+-]+)?"
-
-CONDA = re.compile(r"(?:source|\.) (?P<root>/\S+)/bin/activate (?P<env>[\w.+-]+)")
 
 # A file that a command writes from its own text.
 HERE = re.compile(
@@ -112,10 +111,7 @@ class Commands:
             exported.update(word.split("=", 1) for word in plain)
             known = True
         elif program in PASSING or re.fullmatch(ACTIVATING, " ".join(words)):
-            conda = CONDA.fullmatch(" ".join(words))
-            if conda:
-                self.record.setdefault("conda_root", conda["root"])
-                self.record.setdefault("conda_env", conda["env"])
+            take_activation(" ".join(words), self.record)
             known = True
         elif program == "mkdir":
             known = all(inside(word) in DIRECTORIES for word in plain)
@@ -366,7 +362,7 @@ def inside(path):
     return path.replace(INSTALLATION, "", 1).strip("/").removeprefix("./").strip("/")
 
 
-def shortened(value):
-    """Return the beginning of a value, in one line (str)."""
+def shortened(value, length=160):
+    """Return the beginning of a value, in one line (str), at most `length` characters."""
     text = " ".join(str(value).split())
-    return text if len(text) <= 160 else f"{text[:157]}..."
+    return text if len(text) <= length else f"{text[:length - 3]}..."

@@ -103,11 +103,7 @@ class ModuleTexts:
         elif name in ("CONDA_SHLVL", "CONDA_PROMPT_MODIFIER"):
             pass
         elif name in ("WITH_CONDA", "WITH_VENV", "WITH_CONDA_VENV"):
-            known = ACTIVATING.fullmatch(value)
-            if known and known.group("root"):
-                record.setdefault("conda_root", known.group("root"))
-                record.setdefault("conda_env", known.group("env"))
-            return bool(known)
+            return take_activation(value, record)
         else:
             return False
         return True
@@ -217,3 +213,12 @@ def string_value(text):
 def unescaped(text):
     """Return a text of Lua with its escapes resolved, which EasyBuild leaves to Lua."""
     return re.sub(r"\\(.)", lambda match: {"n": "\n", "t": "\t"}.get(match.group(1), match.group(1)), text)
+
+
+def take_activation(command, record):
+    """Put the Conda environment that a command activates into a record; False if this is no such command."""
+    known = ACTIVATING.fullmatch(command)
+    if known and known["root"]:
+        record.setdefault("conda_root", known["root"])
+        record.setdefault("conda_env", known["env"])
+    return bool(known)
