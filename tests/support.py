@@ -15,6 +15,15 @@ EASYBLOCKS = CHECKOUT / "easyblocks"
 CONTAINER_FILES = EASYBLOCKS / "container_files"
 
 
+def tracked(*patterns):
+    """Files of the project that match a pattern, as git sees them, the not yet committed ones included."""
+    output = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", *patterns],
+        cwd=CHECKOUT, capture_output=True, text=True, check=True,
+    ).stdout
+    return [CHECKOUT / name for name in output.split("\0") if name and (CHECKOUT / name).is_file()]
+
+
 @dataclasses.dataclass(frozen=True)
 class ModulesTool:
     """A modules tool and the syntax of its module files."""

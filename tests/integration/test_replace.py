@@ -1,14 +1,18 @@
 """Installing again: what works stays until the new installation is complete, and what people added is kept."""
 
+import errno
 import hashlib
 import inspect
 import json
+import shlex
 import shutil
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from easybuild.easyblocks.generic.containerreplace import Place
 from parts import Installed, example_site, wheel_settings
 
 TEXT = Installed.TEXT
@@ -336,3 +340,17 @@ def test_what_a_killed_attempt_left_is_no_obstacle(installed_first, wheels):
                            **wheel_settings(wheels))
     assert [result.returncode for result in results.values()] == [1, 0], results
     site.bash("module load Example/1.0 && singularity exec $SIF true")
+
+
+def test_whether_directories_can_change_places(tmp_path):
+    """easybuild D4: a mount, a directory that is not one's own: said, and nothing has changed."""
+    (tmp_path / "1.0/sub").mkdir(parents=True)
+    assert Place(str(tmp_path / "1.0")).problem() is None
+    code = "import sys; from easybuild.easyblocks.generic.containerreplace import *\n" \
+        "print(Place(sys.argv[1]).problem().errno)"
+    script = f"mount --bind {tmp_path}/1.0 {tmp_path}/1.0; {sys.executable} -c {shlex.quote(code)} {tmp_path}/1.0"
+    result = subprocess.run(["unshare", "--mount", "--map-root-user", "bash", "-c", script], capture_output=True,
+                            text=True, check=True)
+    assert int(result.stdout) == errno.EBUSY
+    assert [path.name for path in tmp_path.iterdir()] == ["1.0"]
+    assert (tmp_path / "1.0/sub").is_dir()

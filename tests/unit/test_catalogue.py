@@ -220,7 +220,7 @@ def test_the_line_for_the_list_of_software_is_a_comment(read, tmp_path, end):
     one._values["doc"] = f"a{end}open({str(made)!r}, 'w')"
     one.site = one.site.model_copy(update={"doc_prefix": "DOC"})
     path = tmp_path / "PyTorch.eb"
-    path.write_text(easyconfig.render(one), newline="")
+    path.write_bytes(easyconfig.render(one).encode())
     lines = path.read_text().splitlines()
     assert [line[0] for line in lines[:2]] == ["#", "#"]
     assert [line for line in lines if line][2].startswith("easyblock = ")

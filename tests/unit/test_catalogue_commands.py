@@ -188,13 +188,15 @@ def test_nobody_reads_on(place, arguments):
 
 
 @pytest.mark.parametrize(("line", "expected"), [
-    ("catalogues: ['~nobody-of-that-name/x']", "config.yaml: ~nobody-of-that-name/x: Could not determine home"),
-    ("output: '~nobody-of-that-name/x'", "config.yaml: ~nobody-of-that-name/x: Could not determine home")])
+    ("catalogues: ['~nobody-of-that-name/x']", "config.yaml: ~nobody-of-that-name/x:"),
+    ("output: '~nobody-of-that-name/x'", "config.yaml: ~nobody-of-that-name/x:")])
 def test_a_home_directory_that_is_not_there(place, line, expected):
     """Defects D3: named, with the file, without a traceback."""
     (place / "config.yaml").write_text(f"{line}\n")
     said = run(place, "list", EBSIF_CONFIG=str(place / "config.yaml"), status=1).stderr
     assert said.startswith(f"ebsif: {place}/{expected}")
+    # what Python says, which depends on its version
+    assert "determine home directory" in said
 
 
 def test_easyconfigs_that_are_written_otherwise(place):
@@ -242,9 +244,13 @@ def test_how_much_is_told(place):
     assert "JAX/0.10.0" in run(place, "list", *MINE, "-q").stdout
     assert run(place, "check", *MINE, "-q").stderr == ""
     (place / "text.sif").write_text("text")
-    path = f"{Path(shutil.which('apptainer')).parent}:/usr/bin:/bin"
+    programs = place / "programs"
+    programs.mkdir()
+    # finds, as a runtime does, that this is no image
+    (programs / "apptainer").symlink_to(shutil.which("false"))
+    path = f"{programs}:/usr/bin:/bin"
     said = run(place, "inspect", "text.sif", "-v", "--no-checksum", status=1, PATH=path).stderr
-    assert said.startswith(f"+ {shutil.which('apptainer')} --silent exec --cleanenv")
+    assert said.startswith(f"+ {programs}/apptainer --silent exec --cleanenv")
 
 
 def test_show(place):

@@ -37,22 +37,11 @@ def commands(text):
     return "".join(line + "\n" for line in text.splitlines() if not line.startswith("#"))
 
 
-def shellcheck(path):
-    """Run shellcheck, without what it can't know: files of the machine the script is for."""
-    command = ["shellcheck", "--exclude=SC1090,SC1091,SC2016", path]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stdout
-
-
 @pytest.mark.parametrize("launcher", job.LAUNCHERS)
 @pytest.mark.parametrize("name", site.names())
-def test_every_script_is_clean(name, launcher, tmp_path):
-    """The scripts of all sites and launchers pass shellcheck, end in one newline and have no long lines."""
+def test_every_script_is_clean(name, launcher):
+    """The scripts of all sites and launchers end in one newline, have no long lines, and nothing of the template."""
     text = script(name, "--nodes", 2, "--launcher", launcher, "--data", "a b", "--report", "--nccl-debug")
-    path = tmp_path / "job.sh"
-    path.write_text(text)
-    # files of the machine the script is for
-    shellcheck(path)
     assert not text.endswith("\n\n")
     assert max(map(len, text.splitlines())) <= 160
     assert "{" not in re.sub(r"\$\{\w+[^}]*\}|rank\(\) \{", "", commands(text))
@@ -251,4 +240,3 @@ def test_installing_on_a_compute_node(name, expected, tmp_path):
     assert text.endswith("\neb mine.eb --robot 'a b'\n")
     modules = re.findall("^module load (.*)$", text, re.MULTILINE)
     assert modules == list(site.read(name).scheduler.install.modules)
-    shellcheck(path)

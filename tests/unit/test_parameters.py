@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 @pytest.fixture(scope="module", autouse=True)
 def configuration(tmp_path_factory):
-    """EasyBuild's configuration, as eb makes it at its start."""
+    """EasyBuild's configuration, as eb makes it at its start; it knows no modules tool, and so needs none."""
     prefix = tmp_path_factory.mktemp("eb")
     options = [f"--prefix={prefix}", "--allow-use-as-root-and-accept-consequences"]
     before, tempdir = dict(os.environ), tempfile.tempdir
@@ -33,6 +33,9 @@ def configuration(tmp_path_factory):
     os.environ.clear()
     os.environ.update(before)
     tempfile.tempdir = tempdir
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("easybuild.tools.modules.avail_modules_tools", dict)
+        yield
 
 
 @pytest.fixture(autouse=True)
