@@ -12,7 +12,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 EASYBLOCKS = CHECKOUT / "easyblocks"
-CONTAINER_FILES = EASYBLOCKS / "container_files"
+CONTAINER_FILES = EASYBLOCKS / "generic/container/files"
 
 
 def tracked(*patterns):

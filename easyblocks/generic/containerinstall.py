@@ -14,21 +14,25 @@ import re
 import shutil
 import stat
 import sys
+from easybuild.easyblocks import generic
+# Where --include-easyblocks links this file, what it needs is beside the file itself; an installed copy comes after it.
+if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]:
+    generic.__path__ = [os.path.dirname(__file__), os.path.dirname(os.path.realpath(__file__))] + list(generic.__path__)
 
-from easybuild.easyblocks.generic.containercopy import ContainerCopy, is_verified
-from easybuild.easyblocks.generic.containerdistributed import SETTINGS_FILE
-from easybuild.easyblocks.generic.containereasybuild import FAILURES, EasyBuildExit
-from easybuild.easyblocks.generic.containerload import IF_NEWER, IMAGE_OWN, INIT_NONE, MASKS, MODULE_VARIABLES
-from easybuild.easyblocks.generic.containerload import WRAPPERS_ALL, ContainerLoad
-from easybuild.easyblocks.generic.containerprobe import ContainerProbe
-from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, ContainerRuntime, bind_source, bind_target
-from easybuild.easyblocks.generic.containerruntime import escape_bind, escape_value, in_background, named_variables
-from easybuild.easyblocks.generic.containerruntime import passed_variables, runtime_variables
-from easybuild.easyblocks.generic.containersecrets import REMEDY, ContainerSecrets
-from easybuild.easyblocks.generic.containerusersoftware import ContainerUserSoftware
+from easybuild.easyblocks.generic.container.imagecopy import ImageCopy, is_verified
+from easybuild.easyblocks.generic.container.distributed import SETTINGS_FILE
+from easybuild.easyblocks.generic.container.framework import FAILURES, EasyBuildExit
+from easybuild.easyblocks.generic.container.modulefile import IF_NEWER, IMAGE_OWN, INIT_NONE, MASKS, MODULE_VARIABLES
+from easybuild.easyblocks.generic.container.modulefile import WRAPPERS_ALL, ContainerLoad
+from easybuild.easyblocks.generic.container.probe import ImageProbe
+from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, Runtime, bind_source, bind_target
+from easybuild.easyblocks.generic.container.runtime import escape_bind, escape_value, in_background, named_variables
+from easybuild.easyblocks.generic.container.runtime import passed_variables, runtime_variables
+from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
+from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_warning
 from easybuild.tools.config import build_option, update_build_option
-from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, compute_checksum, copy, copy_dir
+from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, compute_checksum, copy_dir
 from easybuild.tools.filetools import copy_file, mkdir, which, write_file
 from easybuild.tools.utilities import nub, trace_msg
 from easybuild.tools.version import VERSION as EASYBUILD_VERSION
@@ -79,8 +83,8 @@ class ContainerInstall(ContainerLoad):
     def check_parameters(self):
         """Refuse credentials in the easyconfig as well, and files that would become one."""
         # as text also for comments
-        secrets = ContainerSecrets.found(self.cfg.rawtxt) or \
-            ContainerSecrets.found(self.cfg.asdict())
+        secrets = Credentials.found(self.cfg.rawtxt) or \
+            Credentials.found(self.cfg.asdict())
         if secrets:
             raise EasyBuildError("A credential is written out in the easyconfig: %s. %s",
                                  ', '.join(nub(secrets)), REMEDY)
@@ -122,13 +126,13 @@ class ContainerInstall(ContainerLoad):
         for text in self.cfg['warnings']:
             print_warning(text, log=self.log)
         environment = self.initial_environ
-        self.keep_out_of_report(ContainerSecrets.variables(environment) + named_variables(environment))
+        self.keep_out_of_report(Credentials.variables(environment) + named_variables(environment))
         if self.dry_run:
             return
         self.keep_easyblocks()
         if build_option('module_only'):
             return
-        self.runtime = ContainerRuntime()
+        self.runtime = Runtime()
         for path in (self.installdir, self.builddir):
             if self.masks and re.search('[,:]', path):
                 raise EasyBuildError("'masked_paths' needs a directory without comma and colon, the container runtime "
@@ -144,14 +148,12 @@ class ContainerInstall(ContainerLoad):
 
         It keeps the files of the classes that the easyblock derives from, beside the log until everything is done.
         """
-        files = container_files()
-        easyblocks = glob.glob(os.path.join(os.path.dirname(os.path.realpath(__file__)), 'container*.py'))
+        wing = os.path.dirname(container_files())
         for kept in glob.glob(os.path.join(glob.escape(os.path.dirname(self.logfile)), 'reprod*', 'easyblocks')):
-            target = os.path.join(os.path.dirname(kept), os.path.basename(files))
+            target = os.path.join(kept, os.path.basename(wing))
             # in the session of an eb that installs several there may be those of one that failed
             if os.path.exists(os.path.join(kept, os.path.basename(__file__))) and not os.path.exists(target):
-                copy(easyblocks, kept)
-                copy_dir(files, target, ignore=shutil.ignore_patterns('__pycache__'))
+                copy_dir(wing, target, ignore=shutil.ignore_patterns('__pycache__'))
 
     def keep_out_of_report(self, names):
         """
@@ -182,7 +184,7 @@ class ContainerInstall(ContainerLoad):
         """See what the image has, and stop here if something that is needed is missing."""
         found = self.run_in_container(['sh', '-c', program_for_image('probe-image.sh')], image=self.source_image,
                                       stdin=program_for_image('installed-packages.py'), split_stderr=True, hidden=True)
-        self.probe = ContainerProbe(self.image_name, found.output, found.stderr)
+        self.probe = ImageProbe(self.image_name, found.output, found.stderr)
         if self.cfg['init'] != INIT_NONE:
             self.probe.check(self.HAS_USER_SOFTWARE)
 
@@ -257,7 +259,7 @@ class ContainerInstall(ContainerLoad):
         if self.cfg['image'] == IMAGE_OWN:
             used = self.image_path
             trace_msg("copying %s (%s)" % (self.source_image, shown_size(size)))
-            sha256 = ContainerCopy(self.source_image, used).make()
+            sha256 = ImageCopy(self.source_image, used).make()
         else:
             used = self.source_image
             trace_msg("the image is not copied, the module uses the one in 'image_dirs'")
@@ -301,7 +303,7 @@ class ContainerInstall(ContainerLoad):
 
     def write_lock(self):
         """Write the record, and what tells later whether somebody changed what was installed."""
-        files = ContainerUserSoftware(self.installdir)
+        files = UserSoftware(self.installdir)
         self.lock['user_software'], self.lock['scripts'] = files.fingerprints, files.scripts
         self.lock.write(self.lock_path)
 
@@ -454,7 +456,7 @@ class ContainerInstall(ContainerLoad):
 
     def run_in_container(self, command, image, binds=(), environment=None, **kwargs):
         """
-        Run a command in the image, away from the user's home directory; see ContainerRuntime.run.
+        Run a command in the image, away from the user's home directory; see Runtime.run.
 
         Parameters
         ----------
@@ -543,18 +545,11 @@ def ebsif_command():
 
 
 def container_files():
-    """
-    Directory of the scripts that are installed.
-
-    Beside the easyblocks, in a checkout as in an installed package; links are resolved because
-    --include-easyblocks links the easyblock into a directory of EasyBuild's.
-    """
-    easyblocks = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
-    path = os.path.join(easyblocks, 'container_files')
+    """Return the directory of what is installed (str)."""
+    path = os.path.join(os.path.dirname(os.path.realpath(__file__)), 'container', 'files')
     if not os.path.isdir(path):
         raise EasyBuildError("The scripts of the container modules are not where they belong, in %s: the easyblock "
-                             "was copied without them. Keep 'container_files' beside the directory of the "
-                             "easyblock.", path)
+                             "was copied without them. Keep 'container' beside the easyblock.", path)
     return path
 
 

@@ -12,22 +12,26 @@ import glob
 import os
 import re
 import stat
+from easybuild.easyblocks import generic
+# Where --include-easyblocks links this file, what it needs is beside the file itself; an installed copy comes after it.
+if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]:
+    generic.__path__ = [os.path.dirname(__file__), os.path.dirname(os.path.realpath(__file__))] + list(generic.__path__)
 
-from easybuild.easyblocks.generic.containerdiagnosis import ContainerDiagnosis
-from easybuild.easyblocks.generic.containereasybuild import EasyBuildExit
+from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
+from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall, container_files, program_for_image
-from easybuild.easyblocks.generic.containerlint import ContainerLint
-from easybuild.easyblocks.generic.containerload import INIT_NONE, NEEDED_ON_HOST, PLACE_VARIABLE
-from easybuild.easyblocks.generic.containerlock import ContainerLock
-from easybuild.easyblocks.generic.containerpackages import USER_SOFTWARE, ContainerPackages, normal_name, pip_version
-from easybuild.easyblocks.generic.containerparameters import TEXTS, ContainerParameters, is_of_kind
-from easybuild.easyblocks.generic.containerpip import ContainerPip
-from easybuild.easyblocks.generic.containerruntime import RUNTIME_PREFIXES, escape_bind, escape_value, host_variables
-from easybuild.easyblocks.generic.containerruntime import run_program
-from easybuild.easyblocks.generic.containersecrets import ContainerSecrets
-from easybuild.easyblocks.generic.containerstage import ContainerStage
-from easybuild.easyblocks.generic.containerusersoftware import DIRECTORY, FILE_TIME, SQUASHFS, remove_bytecode
-from easybuild.easyblocks.generic.containerusersoftware import set_file_times, share_files
+from easybuild.easyblocks.generic.container.lint import Lint
+from easybuild.easyblocks.generic.container.modulefile import INIT_NONE, NEEDED_ON_HOST, PLACE_VARIABLE
+from easybuild.easyblocks.generic.container.record import InstallRecord
+from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE, Packages, normal_name, pip_version
+from easybuild.easyblocks.generic.container.parameters import TEXTS, Parameters, is_of_kind
+from easybuild.easyblocks.generic.container.pip import Pip
+from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, escape_bind, escape_value, host_variables
+from easybuild.easyblocks.generic.container.runtime import run_program
+from easybuild.easyblocks.generic.container.credentials import Credentials
+from easybuild.easyblocks.generic.container.stages import Stage
+from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, FILE_TIME, SQUASHFS, remove_bytecode
+from easybuild.easyblocks.generic.container.usersoftware import set_file_times, share_files
 from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg
 from easybuild.tools.config import ERROR, build_option
@@ -106,17 +110,17 @@ class ContainerVenv(ContainerInstall):
     def check_parameters(self):
         """Check the parameters that can be checked without looking at the machine."""
         super().check_parameters()
-        ContainerParameters(ContainerVenv.extra_options()).check(self.cfg)
+        Parameters(ContainerVenv.extra_options()).check(self.cfg)
         if self.cfg['init'] == INIT_NONE:
             raise EasyBuildError("Easyconfig parameter 'init' is '%s': an image without Python can't have a venv. Use "
                                  "the easyblock ContainerInstall for it.", INIT_NONE)
         # values that hold templates can be checked, they only can't be used yet
         requirements = self.cfg.get_ref('requirements')
         if not isinstance(requirements, dict):
-            ContainerStage.from_parameter(requirements)
+            Stage.from_parameter(requirements)
         elif set(requirements) != {'lock'} or not isinstance(requirements['lock'], str):
             raise EasyBuildError("Easyconfig parameter 'requirements': a dictionary should be {'lock': FILE}, the lock "
-                                 "of the installation to repeat, found: %s", ContainerSecrets.masked(requirements))
+                                 "of the installation to repeat, found: %s", Credentials.masked(requirements))
         protect = self.cfg.get_ref('protect')
         if protect != PROTECT_ALL and not is_of_kind(protect, TEXTS):
             raise EasyBuildError("Easyconfig parameter 'protect' should be '%s' or a list of names of packages, "
@@ -144,18 +148,18 @@ class ContainerVenv(ContainerInstall):
 
     @property
     def repeated(self):
-        """The lock of the installation that should be repeated, None if there is none (ContainerLock)."""
+        """The lock of the installation that should be repeated, None if there is none (InstallRecord)."""
         requirements = self.cfg['requirements']
         if not isinstance(requirements, dict):
             return None
         # beside the easyconfig first; of one that --try-* has changed, EasyBuild knows a temporary directory only
-        return ContainerLock.to_repeat(self.obtain_file(requirements['lock'], no_download=True))
+        return InstallRecord.to_repeat(self.obtain_file(requirements['lock'], no_download=True))
 
     @property
     def stages(self):
-        """The stages of user software (list of ContainerStage), in the order of installation."""
+        """The stages of user software (list of Stage), in the order of installation."""
         repeated = self.repeated
-        return ContainerStage.from_parameter(repeated['stages'] if repeated else self.cfg['requirements'])
+        return Stage.from_parameter(repeated['stages'] if repeated else self.cfg['requirements'])
 
     def container_search_path(self):
         """
@@ -238,8 +242,8 @@ class ContainerVenv(ContainerInstall):
         # what the venv brought along itself (pip, on old Pythons setuptools) hides the image's and is free to change
         protected = image_packages.select(
             lambda name: packages[name] == image_packages[name] and self.is_protected(name))
-        pip = ContainerPip(self, protected, repeated.pins if repeated else {}, self.cfg['wheelhouse'])
-        for text in ContainerLint(stages, image_packages, pip_version(packages)).findings:
+        pip = Pip(self, protected, repeated.pins if repeated else {}, self.cfg['wheelhouse'])
+        for text in Lint(stages, image_packages, pip_version(packages)).findings:
             self.warn(text)
         for stage in stages:
             packages = pip.install(stage, packages)
@@ -284,12 +288,12 @@ class ContainerVenv(ContainerInstall):
 
         Parameters
         ----------
-        image_packages : ContainerPackages
+        image_packages : Packages
             The packages of the image.
 
         Returns
         -------
-        ContainerPackages
+        Packages
             The packages the venv sees.
 
         Raises
@@ -312,7 +316,7 @@ class ContainerVenv(ContainerInstall):
                     configuration, [(r'^(include-system-site-packages) = false$', r'\1 = true')],
                     backup=False, on_missing_match=ERROR)
         if result.exit_code:
-            diagnosis = ContainerDiagnosis(result.output, '')
+            diagnosis = Diagnosis(result.output, '')
             raise EasyBuildError("The venv can't be made in the container%s. It said: %s",
                                  ': ' + diagnosis.text if diagnosis.text else '', result.output[-1000:])
         packages = self.packages(self.venv_python)
@@ -400,11 +404,11 @@ class ContainerVenv(ContainerInstall):
 
         Returns
         -------
-        ContainerPackages
+        Packages
         """
         result = self.run_with_user_software([python, '-'], user_software=user_software, split_stderr=True, hidden=True,
                                              stdin=program_for_image('installed-packages.py'))
-        return ContainerPackages.from_output(result.output)
+        return Packages.from_output(result.output)
 
     # --- what stages need of the host
 

@@ -10,8 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from ebsif import adding, catalogue, document, easyconfig, inspection, job, requirements, site
+from ebsif.catalogue import adding, catalogue, site, yamlfile
 from ebsif.errors import EbsifError
+from ebsif.image import inspection
+from ebsif.jobs import job
+from ebsif.render import easyconfig
+from ebsif.user import requirements
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from parts import TOOLS, Installed, wheel_settings
@@ -208,9 +212,9 @@ def test_any_bytes_as_yaml(place, data):
     path = place / "any.yaml"
     path.write_bytes(data)
     try:
-        content = document.load(path)
-        document.validate(catalogue.Document, content, path)
-    except document.DocumentError as error:
+        content = yamlfile.load(path)
+        yamlfile.validate(catalogue.Document, content, path)
+    except yamlfile.DocumentError as error:
         assert str(path) in str(error)
     except RecursionError:
         pytest.fail("too deep")
@@ -246,7 +250,7 @@ def test_what_an_image_says_of_itself(place, texts):
     except EbsifError:
         assert not path.exists()
     else:
-        (record,) = document.load(path)["containers"]
+        (record,) = yamlfile.load(path)["containers"]
         assert record["components"] == proposal.values["components"]
     assert not (place / CANARY).exists()
 

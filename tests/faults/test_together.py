@@ -56,7 +56,7 @@ def test_two_installations(site, wheels, fault):
 
 def test_a_lock_of_somebody_who_lives(site, fault):
     """The lock of a process that runs, or that can't be looked at from here, is respected."""
-    from easybuild.easyblocks.generic.containerclaim import this_process
+    from easybuild.easyblocks.generic.container.lockowner import this_process
 
     here = this_process()
     living = {"alive": here, "on another machine": {**here, "host": "elsewhere"},

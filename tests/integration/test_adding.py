@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ebsif import adding, catalogue, document, files, inspection, site
+from ebsif import files
+from ebsif.catalogue import adding, catalogue, site, yamlfile
+from ebsif.image import inspection
 
 LUMI_NAME = "lumi-pytorch-rocm-6.4.4-python-3.11-pytorch-v2.8.0-dockerhash-0123456789ab.sif"
 
@@ -106,7 +108,7 @@ def test_what_is_a_guess_is_marked(ebsif, image, tmp_path):
     # as a difference of the files: what belongs to the project's file is not repeated
     lines = [line[1:] for line in text.partition("+++ easyconfigs")[0].splitlines() if line.startswith("+")][1:]
     assert lines[:3] == ["name: PyTorch", "extends: true", "containers:"]
-    (record,) = yaml.load("\n".join(lines), document.Loader)["containers"]  # noqa: S506 a safe loader
+    (record,) = yaml.load("\n".join(lines), yamlfile.Loader)["containers"]  # noqa: S506 a safe loader
     assert len(record["sha256"]) == 64
     assert record["version"] == "2.8.0"
     assert (record["hash"], record["components"], record["python"]) == ("0123456789ab", {"rocm": "6.4.4"}, "3.11")
@@ -250,7 +252,7 @@ def lumi(monkeypatch):
 def documents():
     """The files of LUMI's catalogue."""
     folder = site.SITES / "lumi/containers"
-    return [document.validate(catalogue.Document, document.load(path), path) for path in sorted(folder.glob("*.yaml"))]
+    return [yamlfile.validate(catalogue.Document, yamlfile.load(path), path) for path in sorted(folder.glob("*.yaml"))]
 
 
 LUMI_DOCUMENTS = documents()

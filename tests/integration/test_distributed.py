@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from ebsif import site as profiles
+from ebsif.catalogue import site as profiles
 from parts import TOOLS, part
 from slurm import NODES
 from support import CHECKOUT, CONTAINER_FILES, Site

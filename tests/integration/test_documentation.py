@@ -5,7 +5,7 @@ import re
 import subprocess
 
 import pytest
-from easybuild.easyblocks.generic.containerstage import ContainerStage
+from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.framework.easyblock import EasyBlock
 from support import CHECKOUT, make_demo
@@ -105,4 +105,4 @@ def test_every_parameter_is_documented():
     parameters, stages = (CHECKOUT / "docs/easyconfigs.md").read_text().split("### Stages")
     ours = set(ContainerVenv.extra_options()) - set(EasyBlock.extra_options())
     assert documented(parameters) == sorted(ours)
-    assert documented(stages) == sorted(ContainerStage.PROPERTIES)
+    assert documented(stages) == sorted(Stage.PROPERTIES)

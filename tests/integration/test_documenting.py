@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from ebsif import selection
+from ebsif.catalogue import selection
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select, WebDriverWait
@@ -110,7 +110,7 @@ def test_choosing_by_component_and_version(browser, pages):
 
 def test_the_table_agrees_with_list(browser, pages):
     """Each component in each version, as `ebsif list --has` chooses: of the whole catalogue."""
-    from ebsif import catalogue, site
+    from ebsif.catalogue import catalogue, site
 
     profiles = [site.read(name) for name in site.names()]
     containers = [one for profile in profiles for one in catalogue.read(profile, site.SITES / profile.name)]

@@ -19,16 +19,16 @@ NEWEST = version("easybuild-framework")
 
 PROBE = '''
 import json, os, re
-from easybuild.easyblocks.generic import containerreplace
+from easybuild.easyblocks.generic.container import reinstall
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
-from easybuild.easyblocks.generic.containerreplace import ContainerReplace
-from easybuild.easyblocks.generic.containerruntime import in_background
+from easybuild.easyblocks.generic.container.reinstall import Reinstall
+from easybuild.easyblocks.generic.container.runtime import in_background
 from easybuild.tools.config import build_option, update_build_option
 
 SEEN = {}
 
 
-class Probe(ContainerReplace):
+class Probe(Reinstall):
     bill_of_materials = None
     finish_writing = ContainerInstall.finish_writing
     warn = ContainerInstall.warn
@@ -44,8 +44,8 @@ class Probe(ContainerReplace):
         SEEN['whole'] = []
         SEEN['comment'] = '# of the file' in self.cfg.rawtxt
         SEEN['values'] = self.cfg.asdict()['homepage']
-        write_whole = containerreplace.write_whole
-        containerreplace.write_whole = lambda path, *rest, **more: (
+        write_whole = reinstall.write_whole
+        reinstall.write_whole = lambda path, *rest, **more: (
             SEEN['whole'].append(os.path.basename(path)), write_whole(path, *rest, **more))
 
     def fetch_step(self, *args, **kwargs):
@@ -143,7 +143,7 @@ def unpack(wheels, folder):
             files.extractall(folder)
     (scripts,) = folder.glob("*.data/data/easybuild/scripts")
     scripts.rename(folder / "easybuild/scripts")
-    for path in (EASYBLOCKS / "generic").glob("*.py"):
+    for path in [*(EASYBLOCKS / "generic").glob("*.py"), EASYBLOCKS / "generic/container"]:
         (folder / "easybuild/easyblocks/generic" / path.name).symlink_to(path)
     return folder
 
@@ -207,7 +207,9 @@ def test_easybuild_4_is_told_that_5_is_needed(tmp_path, easybuild_wheels):
     code = "import importlib, sys\nfor name in sys.argv[1:]:\n    try:\n" \
         "        importlib.import_module('easybuild.easyblocks.generic.' + name)\n" \
         "    except ImportError as error:\n        print(error)\n"
-    names = [path.stem for path in (EASYBLOCKS / "generic").glob("container*.py")]
+    folder = EASYBLOCKS / "generic"
+    names = [".".join(path.relative_to(folder).with_suffix("").parts) for path in folder.rglob("*.py")
+             if "files" not in path.parts and path.stem != "__init__"]
     result = subprocess.run([sys._base_executable, "-c", code, "containervenv", *names], capture_output=True, text=True,
                             check=True, env={"PYTHONPATH": f"{wheel}:{tmp_path}"})
     said = result.stdout.splitlines()

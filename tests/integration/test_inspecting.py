@@ -4,7 +4,8 @@ import json
 import subprocess
 
 import pytest
-from ebsif import cli, inspection, sif
+from ebsif import cli
+from ebsif.image import inspection, sif
 
 
 @pytest.fixture(scope="module")

@@ -36,8 +36,9 @@ def pip(command, *arguments, python=sys.executable):
 
 
 def everything(folder):
-    """Every path below a folder, what Python compiles aside."""
-    return {path for path in folder.rglob("*") if "__pycache__" not in path.parts}
+    """Every path below a folder; pip leaves what eb compiles, as it runs Python with -O."""
+    return {path for path in folder.rglob("*") if "__pycache__" not in path.parts
+            and (not path.is_dir() or [name.name for name in path.iterdir()] != ["__pycache__"])}
 
 
 def test_beside_a_full_easybuild(tmp_path, wheel, easybuild_wheels):
@@ -119,7 +120,8 @@ def test_what_is_kept_repeats_an_installation(installed_once, easybuild_wheels, 
     said = site.run([sys._base_executable, "-m", "easybuild.main", *site.eb_options, easyconfig, "--extended-dry-run",
                      f"--include-easyblocks={reprod}/easyblocks/*.py"], PYTHONPATH=tmp_path).stdout
     assert "Copying the image to" in said
-    kept = {path.relative_to(reprod) for path in (reprod / "container_files").rglob("*") if path.is_file()}
-    source = CHECKOUT / "easyblocks"
-    assert kept == {path.relative_to(source) for path in (source / "container_files").rglob("*")
+    kept = {path.relative_to(reprod / "easyblocks") for path in (reprod / "easyblocks/container").rglob("*")
+            if path.is_file() and path.suffix != ".pyc"}
+    source = CHECKOUT / "easyblocks/generic"
+    assert kept == {path.relative_to(source) for path in (source / "container").rglob("*")
                     if path.is_file() and path.suffix != ".pyc"}

@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from ebsif import catalogue, easyconfig, rendering, selection, site
+from ebsif.catalogue import catalogue, selection, site
+from ebsif.render import easyconfig, rendering
 from packaging.utils import canonicalize_name
 from parts import TOOLS
 from support import CHECKOUT, Site
 
 FACTS = json.loads((CHECKOUT / "tests/data/lumi-containers.json").read_text())
-LUMI = CHECKOUT / "generator/sites/lumi"
+LUMI = CHECKOUT / "generator/ebsif/catalogue/sites/lumi"
 
 # How the facts spell packages.
 PACKAGES = {"flashattention": "flash-attn", "pytorch": "torch"}

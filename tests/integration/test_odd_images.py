@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ebsif import inspection
+from ebsif.image import inspection
 from parts import example_site, wheel_settings
 
 

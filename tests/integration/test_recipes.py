@@ -7,8 +7,9 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from ebsif import catalogue, easyconfig, site
-from ebsif import rendering as render
+from ebsif.catalogue import catalogue, site
+from ebsif.render import easyconfig
+from ebsif.render import rendering as render
 from support import make_wheel
 
 DISTRIBUTED = """\

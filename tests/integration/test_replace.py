@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from easybuild.easyblocks.generic.containerreplace import Place
+from easybuild.easyblocks.generic.container.reinstall import Place
 from parts import Installed, example_site, wheel_settings
 
 TEXT = Installed.TEXT
@@ -346,7 +346,7 @@ def test_whether_directories_can_change_places(tmp_path):
     """easybuild D4: a mount, a directory that is not one's own: said, and nothing has changed."""
     (tmp_path / "1.0/sub").mkdir(parents=True)
     assert Place(str(tmp_path / "1.0")).problem() is None
-    code = "import sys; from easybuild.easyblocks.generic.containerreplace import *\n" \
+    code = "import sys; from easybuild.easyblocks.generic.container.reinstall import *\n" \
         "print(Place(sys.argv[1]).problem().errno)"
     script = f"mount --bind {tmp_path}/1.0 {tmp_path}/1.0; {sys.executable} -c {shlex.quote(code)} {tmp_path}/1.0"
     result = subprocess.run(["unshare", "--mount", "--map-root-user", "bash", "-c", script], capture_output=True,

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 from parts import Installed, example_site, wheel_settings
-from support import CHECKOUT, EASYBLOCKS, make_wheel
+from support import CHECKOUT, CONTAINER_FILES, make_wheel
 
 TEXT = Installed.TEXT
 SECRETS = ["S3cr3tPw1", "S3cr3tPw2", "S3cr3tPw3"]
@@ -211,7 +211,7 @@ def test_what_took_part_is_in_the_lock(many):
     assert record["module"] == {"name": "Example", "version": "1.0", "versionsuffix": ""}
     assert re.fullmatch(r"\d+\.\d+.*", record["versions"]["pip"])
     assert "version" in record["versions"]["runtime"]
-    assert record["versions"]["ebsif"] == (EASYBLOCKS / "container_files/VERSION").read_text().strip()
+    assert record["versions"]["ebsif"] == (CONTAINER_FILES / "VERSION").read_text().strip()
     assert record["artifacts"]["plain"]["file"] == "plain-1.0-py3-none-any.whl"
     bill = json.loads((many.root / "share/ebsif/sbom.cdx.json").read_text())
     assert "pkg:pypi/plain@1.0" in {component.get("purl") for component in bill["components"]}

@@ -5,7 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
-from ebsif import adding, catalogue, cli, inspection, site
+from ebsif import cli
+from ebsif.catalogue import adding, catalogue, site
+from ebsif.image import inspection
 
 HEAD = """\
 name: Tool
@@ -208,10 +210,10 @@ def test_all_or_nothing(place, monkeypatch, capsys, failure, begun):
     name, arguments, status, expected = "tool-4.0.sif", [], 1, ""
     if failure == "the easyconfig can't be written":
         (place / "ec").mkdir(exist_ok=True)
-        monkeypatch.setattr("ebsif.rendering.files.replace", full)
+        monkeypatch.setattr("ebsif.render.rendering.files.replace", full)
         expected = "No space left"
     elif failure == "interrupted":
-        monkeypatch.setattr("ebsif.rendering.files.replace", interrupt)
+        monkeypatch.setattr("ebsif.render.rendering.files.replace", interrupt)
         status = 130
     elif failure == "module":
         name, arguments, expected = "else-1.0.sif", ["--name", "Tool"], "which is that of project/mine/containers/Tool"

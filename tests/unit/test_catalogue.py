@@ -8,7 +8,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
-from ebsif import catalogue, checking, document, documenting, easyconfig, rendering, schema, selection, site
+from ebsif.catalogue import catalogue, schema, selection, site, yamlfile
+from ebsif.check import checking
+from ebsif.pages import build
+from ebsif.render import easyconfig, rendering
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import CHECKOUT
@@ -136,7 +139,7 @@ def test_the_names_of_the_ai_factory():
 ])
 def test_what_is_wrong_is_told_with_its_line(read, text, expected):
     """File, line, field, what is wrong, what is allowed."""
-    with pytest.raises(document.DocumentError) as error:
+    with pytest.raises(yamlfile.DocumentError) as error:
         read(text)
     assert expected in str(error.value)
     assert "PyTorch.yaml:" in str(error.value)
@@ -205,7 +208,7 @@ LINE_ENDS = ("\r", "\n", "\x0b", "\x0c", "\x1e", "\x85", "\u2028", "\u2029", "\x
 def test_a_line_ends_nowhere_inside(read, tmp_path, end):
     """Defects A2: nothing that ends a line for anybody gets through the catalogue, so nothing becomes code."""
     text = f'{HEAD}{RECORD}    doc: {json.dumps(f"a container{end}import os")}\n'
-    with pytest.raises(document.DocumentError, match="PyTorch.yaml:20: .*doc: should be one line, without control"):
+    with pytest.raises(yamlfile.DocumentError, match="PyTorch.yaml:20: .*doc: should be one line, without control"):
         read(text)
     for prefix in (f"# DOC{end}x", "import os;"):
         with pytest.raises(ValueError, match="doc_prefix"):
@@ -231,7 +234,7 @@ def test_the_line_for_the_list_of_software_is_a_comment(read, tmp_path, end):
 @pytest.mark.parametrize("suffix", ["/../../../../escaped", "-a/b", "-a b", "-{rocm}/{date}", "-\\u2028"])
 def test_an_easyconfig_stays_in_its_directory(read, tmp_path, suffix):
     """Defects A10: a suffix is part of a file name, in the catalogue and, once more, where easyconfigs are written."""
-    with pytest.raises(document.DocumentError, match="PyTorch.yaml:20: .*suffix: should be letters, digits"):
+    with pytest.raises(yamlfile.DocumentError, match="PyTorch.yaml:20: .*suffix: should be letters, digits"):
         read(f'{HEAD}{RECORD}    suffix: "{suffix}"\n')
     (one,) = read(HEAD + RECORD)
     with pytest.raises(catalogue.CatalogueError, match="can't be the name of an easyconfig"):
@@ -266,7 +269,7 @@ def test_parameters_without_a_field(read):
     (problem,) = checking.differences(one, easyconfig.render(one))
     assert "knows no parameter nosuch" in problem
     for name, expected in (("versionsuffix", "from suffix"), ("wrappers", "the field 'wrappers'"), ("A-b", "name")):
-        with pytest.raises(document.DocumentError, match=f"PyTorch.yaml:.*{expected}"):
+        with pytest.raises(yamlfile.DocumentError, match=f"PyTorch.yaml:.*{expected}"):
             read(head + RECORD + f"    parameters: {{{name}: x}}\n")
 
 
@@ -369,18 +372,18 @@ def test_the_container_before_is_the_older_one(read):
     """Use D12.10: the history is by date, whatever the order of versions; without a date by version."""
     records = "".join(RECORD.replace("2.10", version).replace("20250101", date).replace("abc", f"h{date}")
                       for version, date in (("2.7.0", "20250527"), ("20240801", "20241007"), ("2.8.0", "20250601")))
-    pages = documenting.pages(read(HEAD + records))
+    pages = build.pages(read(HEAD + records))
     assert [page.before and page.before.version for page in pages] == ["20240801", None, "2.7.0"]
     undated = "".join(f"  - {{family: base, version: {version}, hash: h{version}, suffix: -x}}\n"
                       for version in ("2.10", "2.9"))
-    assert [page.before and page.before.version for page in documenting.pages(read(HEAD + undated))] == ["2.9", None]
+    assert [page.before and page.before.version for page in build.pages(read(HEAD + undated))] == ["2.9", None]
 
 
 def test_earlier_pages_stay_if_new_ones_can_not_take_their_place(tmp_path, monkeypatch):
     """Defects E11: the second of two renames fails."""
     directory = tmp_path / "public"
     directory.mkdir()
-    for name in (documenting.MARKER, "earlier"):
+    for name in (build.MARKER, "earlier"):
         (directory / name).touch()
     rename = Path.rename
 
@@ -389,10 +392,10 @@ def test_earlier_pages_stay_if_new_ones_can_not_take_their_place(tmp_path, monke
             raise OSError("disk")
         return rename(self, target)
 
-    monkeypatch.setattr(documenting, "run_sphinx", lambda _, made, *__: made.mkdir())
+    monkeypatch.setattr(build, "run_sphinx", lambda _, made, *__: made.mkdir())
     monkeypatch.setattr(Path, "rename", failing)
     with pytest.raises(OSError, match="disk"):
-        documenting.build([], directory)
+        build.build([], directory)
     assert (directory / "earlier").exists()
     assert [one.name for one in tmp_path.iterdir()] == ["public"]
 
@@ -412,7 +415,7 @@ def test_ten_thousand_records_take_linear_time(read):
 
 
 def test_the_schemas_are_those_of_the_models():
-    """The schemas that are shipped: `ebsif schema NAME > generator/schemas/NAME.json` makes them."""
+    """The schemas that are shipped: `ebsif schema NAME > generator/ebsif/catalogue/schemas/NAME.json` makes them."""
     for name, text in schema.texts().items():
         assert (schema.FOLDER / f"{name}.json").read_text() == text
         assert json.loads(text)["properties"]

@@ -4,7 +4,10 @@ import json
 import sys
 
 import pytest
-from ebsif import catalogue, checking, cli, easyconfig, rendering, settings, site
+from ebsif import cli
+from ebsif.catalogue import catalogue, settings, site
+from ebsif.check import checking
+from ebsif.render import easyconfig, rendering
 from support import CHECKOUT
 
 SITE = "name: mine\ndescription: a machine of ours\n"
@@ -340,7 +343,7 @@ def test_a_file_that_adds_to_that_of_the_project(tmp_path):
 
 def test_doctor_reads_the_site(place, tmp_path, monkeypatch, capsys):
     """Admin D11: catalogue and directories of images of the site that is named; mistakes in its profile are told."""
-    monkeypatch.setattr("ebsif.doctor.examine", list)
+    monkeypatch.setattr("ebsif.installed.doctor.examine", list)
     (tmp_path / "root/here").mkdir(parents=True)
     profile = (f"{SITE}images:\n  root: /nowhere\n  root_variable: ROOT\n  directories:\n    - {{path: here}}\n"
                "    - {path: gone, stability: moving}\n    - {path: 'of-{version}'}\n")

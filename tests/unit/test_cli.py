@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from ebsif import doctor, output
+from ebsif import output
 from ebsif.cli import check_python, main
+from ebsif.installed import doctor
 from support import CHECKOUT
 
 EBSIF = Path(sys.prefix) / "bin" / "ebsif"
@@ -78,7 +79,7 @@ def test_a_python_that_is_too_old_is_named(monkeypatch):
         main(["list"])
     monkeypatch.undo()
     old = "import sys; sys.path.insert(0, 'generator'); import ast; " \
-        "ast.parse(open('generator/cli.py').read(), feature_version=(3, 6))"
+        "ast.parse(open('generator/ebsif/cli.py').read(), feature_version=(3, 6))"
     # the message has to be readable by that Python: the file parses as 3.6
     subprocess.run([sys.executable, "-c", old], cwd=CHECKOUT, check=True)
 

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from easybuild.easyblocks.generic import containercopy
+from easybuild.easyblocks.generic.container import imagecopy
 from easybuild.tools.build_log import EasyBuildError
 
 BLOCK = 8192
@@ -20,7 +20,7 @@ BLOCK = 8192
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Files of many blocks, without many bytes."""
-    monkeypatch.setattr(containercopy, "BLOCK", BLOCK)
+    monkeypatch.setattr(imagecopy, "BLOCK", BLOCK)
 
 
 @pytest.fixture(params=["disk", "memory"])
@@ -40,7 +40,7 @@ def test_the_copy_is_the_same_file(tmp_path, folder, size):
     content = os.urandom(size)
     source, target = tmp_path / "source", folder / "target.sif"
     source.write_bytes(content)
-    assert containercopy.ContainerCopy(str(source), str(target)).make() == hashlib.sha256(content).hexdigest()
+    assert imagecopy.ImageCopy(str(source), str(target)).make() == hashlib.sha256(content).hexdigest()
     assert target.read_bytes() == content
     assert [path.name for path in folder.iterdir() if path != source] == ["target.sif"]
 
@@ -51,11 +51,11 @@ def test_a_clone_is_not_written(tmp_path, monkeypatch):
         Path(copy.name).write_bytes(Path(image.name).read_bytes())
         return True
 
-    monkeypatch.setattr(containercopy, "is_cloned", clone)
-    monkeypatch.setattr(containercopy, "write_block", None)
+    monkeypatch.setattr(imagecopy, "is_cloned", clone)
+    monkeypatch.setattr(imagecopy, "write_block", None)
     content = os.urandom(5 * BLOCK + 7)
     (tmp_path / "source").write_bytes(content)
-    digest = containercopy.ContainerCopy(str(tmp_path / "source"), str(tmp_path / "target")).make()
+    digest = imagecopy.ImageCopy(str(tmp_path / "source"), str(tmp_path / "target")).make()
     assert digest == hashlib.sha256(content).hexdigest()
     assert (tmp_path / "target").read_bytes() == content
 
@@ -64,7 +64,7 @@ def test_copying_leaves_nothing_half_done(tmp_path):
     """S002-01: a copy that fails leaves no file that could be taken for an image."""
     target = tmp_path / "target.sif"
     with pytest.raises(EasyBuildError, match="Copying the image /does/not/exist.sif to .*target.sif failed"):
-        containercopy.ContainerCopy("/does/not/exist.sif", str(target)).make()
+        imagecopy.ImageCopy("/does/not/exist.sif", str(target)).make()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -73,8 +73,9 @@ def test_a_write_that_fails(tmp_path):
     (tmp_path / "source").write_bytes(os.urandom(20 * BLOCK))
     (tmp_path / "target").write_text("earlier")
     # in a process of its own, which has a limit for files
-    code = ("import sys; from easybuild.easyblocks.generic import containercopy as c; c.BLOCK = int(sys.argv[3])\n"
-            "try: c.ContainerCopy(*sys.argv[1:3]).make()\nexcept c.EasyBuildError as err: print(err)")
+    code = ("import sys; from easybuild.easyblocks.generic.container import imagecopy as c\n"
+            "c.BLOCK = int(sys.argv[3])\n"
+            "try: c.ImageCopy(*sys.argv[1:3]).make()\nexcept c.EasyBuildError as err: print(err)")
 
     def limit():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -97,7 +98,7 @@ def test_the_copy_is_as_private_and_as_executable(tmp_path, source_mode, mode):
     source.chmod(source_mode)
     before = os.umask(0o077)
     try:
-        containercopy.ContainerCopy(str(source), str(target)).make()
+        imagecopy.ImageCopy(str(source), str(target)).make()
     finally:
         os.umask(before)
     assert target.stat().st_mode & 0o7777 == mode
@@ -115,4 +116,4 @@ MD5, SHA256, OTHER = "5" * 32, "a" * 64, "b" * 64
 def test_every_form_of_checksum(checksum, right):
     """G-06 (defects A4): a checksum of an easyconfig is compared with what was installed, in all forms of EasyBuild."""
     found = {"sha256": SHA256, "md5": MD5, "size": 7}
-    assert containercopy.is_verified(checksum, "x.sif", found.__getitem__) is right
+    assert imagecopy.is_verified(checksum, "x.sif", found.__getitem__) is right

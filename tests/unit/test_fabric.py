@@ -1,7 +1,8 @@
 """What an image can use of the network of a site."""
 
 import pytest
-from ebsif import catalogue, fabric, inspection, site
+from ebsif.catalogue import catalogue, site
+from ebsif.image import inspection, network
 
 LUMI = site.read("lumi")
 CONTAINERS = catalogue.read(LUMI, site.SITES / "lumi")
@@ -10,7 +11,7 @@ CONTAINERS = catalogue.read(LUMI, site.SITES / "lumi")
 def said(name="image.sif", profile=LUMI, **values):
     """What is told about an image, by part."""
     found = inspection.Inspection(path=f"/images/{name}", resolved=f"/images/{name}", size=1, **values)
-    return {finding.part: finding for finding in fabric.examine(found, profile, CONTAINERS)}
+    return {finding.part: finding for finding in network.examine(found, profile, CONTAINERS)}
 
 
 @pytest.mark.parametrize(("libraries", "text", "note"), [

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ebsif import catalogue, easyconfig, importing, importingrecords, rendering, selection, site
+from ebsif.catalogue import catalogue, selection, site
+from ebsif.importing import recipe, recordfile
+from ebsif.render import easyconfig, rendering
 from support import CHECKOUT
 
 FACTS = json.loads((CHECKOUT / "tests/data/lumi-containers.json").read_text())
@@ -125,12 +127,12 @@ def written(folder, name, text):
 
 def imported(paths, folder, profile, known=True):
     """Import easyconfigs of one name into a folder; return what was found, and the containers of the file."""
-    found = [importing.read(path, profile) for path in paths]
-    importing.name_twins(found)
+    found = [recipe.read(path, profile) for path in paths]
+    recipe.name_twins(found)
     name = found[0].name
     path = LUMI / f"containers/{name}.yaml"
     document = catalogue.document_of(path) if known and path.is_file() else None
-    made = importingrecords.File(name, found, document, profile)
+    made = recordfile.File(name, found, document, profile)
     (folder / "containers").mkdir(exist_ok=True)
     (folder / "containers" / f"{name}.yaml").write_text(made.text)
     return found, catalogue.read(profile, folder)
@@ -388,8 +390,8 @@ def test_what_is_no_container(text, expected, lumi, tmp_path):
     """A message, no traceback."""
     path = tmp_path / "x.eb"
     path.write_text(text)
-    with pytest.raises(importing.ImportingError, match=expected):
-        importing.read(path, lumi)
+    with pytest.raises(recipe.ImportingError, match=expected):
+        recipe.read(path, lumi)
 
 
 def test_a_site_without_families(tmp_path):
@@ -413,7 +415,7 @@ def test_a_site_without_families(tmp_path):
     assert {one.init or "image" for one in made} == {"none", "conda-manual", "conda-injected", "image"}
     # no family by its name alone: that of the site is for other images
     known = catalogue.document_of(site.SITES / "local/containers/PyTorch.yaml")
-    file = importingrecords.File("PyTorch", found, known, local)
+    file = recordfile.File("PyTorch", found, known, local)
     assert "example" not in file.families
     # a person says what the network of a site without profile needs
     assert {text.split(": ")[-1] for one in found for _, text in one.left} == {
@@ -444,10 +446,10 @@ def test_what_was_rendered_is_what_it_was_rendered_from(name, tmp_path):
         texts[written(tmp_path, one.easyconfig_name, easyconfig.render(one))] = one
     for software in {one.name for one in texts.values()}:
         paths = [path for path, one in texts.items() if one.name == software]
-        found = [importing.read(path, profile) for path in paths]
+        found = [recipe.read(path, profile) for path in paths]
         document = catalogue.document_of(site.SITES / name / f"containers/{software}.yaml")
         for known in (document, None):
-            made = importingrecords.File(software, found, known, profile)
+            made = recordfile.File(software, found, known, profile)
             assert [text for one in found for text in one.not_understood] == []
             file = written(tmp_path, f"out/{software}.yaml", made.text)
             for path, one in zip(paths, catalogue.read_file(file, profile)):

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from ebsif import job, site
+from ebsif.catalogue import site
+from ebsif.jobs import job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -9,9 +9,9 @@ import types
 import pytest
 from easybuild.base import exceptions
 from easybuild.easyblocks.generic.bundle import Bundle
+from easybuild.easyblocks.generic.container.modulesyntax import ModuleSyntax
+from easybuild.easyblocks.generic.container.runtime import Runtime, bind_source, escape_bind, runtime_variables
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall, shown_size
-from easybuild.easyblocks.generic.containermodule import ContainerModule
-from easybuild.easyblocks.generic.containerruntime import ContainerRuntime, bind_source, escape_bind, runtime_variables
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.framework.easyconfig.easyconfig import EasyConfig
 from easybuild.tools.build_log import EasyBuildError, EasyBuildExit
@@ -334,7 +334,7 @@ def test_a_missing_runtime_has_an_exit_status_of_its_own(monkeypatch, tmp_path):
     """easybuild, upstream's suites: what is to be installed on the system is told by the status as well."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(EasyBuildError) as error:
-        ContainerRuntime()
+        Runtime()
     assert error.value.exit_code == EasyBuildExit.MISSING_SYSTEM_DEPENDENCY
 
 
@@ -343,7 +343,7 @@ def test_the_easyconfig_wins_over_what_the_module_adds(easyblock):
     own = {"PIP_CONSTRAINT": "/own.txt", "PYTHONPATH": "/site", "VIRTUAL_ENV_PROMPT": "mine"}
     block = easyblock(f"container_env = {own!r}")
     block.lock["venv_environment"] = {"PYTHONPATH": "/user-software/lib:/site"}
-    text = block.module_environment(ContainerModule.for_syntax("Lua", block.installdir))
+    text = block.module_environment(ModuleSyntax.for_syntax("Lua", block.installdir))
     found = re.findall(r'put_in_container\("(PIP_CONSTRAINT|PYTHONPATH|VIRTUAL_ENV_PROMPT)", (.*)\)', text)
     assert [found[0], *sorted(found[1:4])] == [
         ("PYTHONPATH", '"/user-software/lib:/site"'),

@@ -12,9 +12,9 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic import containerclaim, containerreplace, containerusersoftware
-from easybuild.easyblocks.generic.containerreplace import UNPROVEN, ContainerReplace, Place
-from easybuild.easyblocks.generic.containerusersoftware import FILE_TIME, ContainerUserSoftware, remove_bytecode
+from easybuild.easyblocks.generic.container import lockowner, reinstall, usersoftware
+from easybuild.easyblocks.generic.container.reinstall import UNPROVEN, Place, Reinstall
+from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, UserSoftware, remove_bytecode
 from easybuild.framework.easyblock import EasyBlock
 from easybuild.tools.build_log import EasyBuildError
 
@@ -53,7 +53,7 @@ def test_recover(place, tmp_path):
 
 def test_what_is_set_aside_overwrites_nothing(tmp_path):
     """Set aside twice in one second: both are kept."""
-    software = ContainerUserSoftware(str(tmp_path / "1.0"))
+    software = UserSoftware(str(tmp_path / "1.0"))
     (tmp_path / "1.0").mkdir()
     paths = []
     for text in ("one", "two"):
@@ -150,7 +150,7 @@ def installation(root, scripts=(), record=True):
     os.utime(root / "user-software/module.py", (FILE_TIME, FILE_TIME))
     for name in scripts:
         (root / name).write_text(name)
-    software = ContainerUserSoftware(str(root))
+    software = UserSoftware(str(root))
     if record:
         text = json.dumps({"user_software": software.fingerprints, "scripts": software.scripts})
         (root / "share/ebsif/lock.json").write_text(text)
@@ -216,7 +216,7 @@ def test_the_group_of_directories(tmp_path):
     (tmp_path / "one/file").write_text("")
     for set_gid in (True, False):
         shutil.copytree(tmp_path / "one", tmp_path / str(set_gid))
-        containerusersoftware.share_files(str(tmp_path / str(set_gid)), group_writes=True, set_gid=set_gid)
+        usersoftware.share_files(str(tmp_path / str(set_gid)), group_writes=True, set_gid=set_gid)
         folders = (tmp_path / str(set_gid), tmp_path / str(set_gid) / "two")
         modes = [oct(path.stat().st_mode & 0o7777) for path in folders]
         assert modes == ["0o2775" if set_gid else "0o775"] * 2
@@ -227,30 +227,30 @@ def test_the_group_of_directories(tmp_path):
     ({"boot": "x", "machine": ""}, None), ({"host": "elsewhere"}, None)])
 def test_whose_lock_it_is(change, alive, monkeypatch):
     """defects A8: a machine of the same name that has started at another time may be another machine."""
-    monkeypatch.setattr(containerclaim, "machine", lambda: "this")
-    owner = {**containerclaim.this_process(), **change}
-    assert containerclaim.is_alive(owner) is alive
+    monkeypatch.setattr(lockowner, "machine", lambda: "this")
+    owner = {**lockowner.this_process(), **change}
+    assert lockowner.is_alive(owner) is alive
 
 
 def test_a_machine_without_a_name_of_its_own(monkeypatch):
     """defects A8: where no machine has an id, a lock of another start is nobody's to judge."""
-    monkeypatch.setattr(containerclaim, "machine", lambda: "")
-    assert containerclaim.is_alive({**containerclaim.this_process(), "boot": "x"}) is None
+    monkeypatch.setattr(lockowner, "machine", lambda: "")
+    assert lockowner.is_alive({**lockowner.this_process(), "boot": "x"}) is None
 
 
 @pytest.fixture
 def claim(tmp_path, monkeypatch):
     """The claim of this process on an installation directory."""
-    made = containerclaim.ContainerClaim.__new__(containerclaim.ContainerClaim)
+    made = lockowner.LockOwner.__new__(lockowner.LockOwner)
     made.lock = str(tmp_path / "a.lock")
     made.note = made.lock + ".owner"
-    monkeypatch.setattr(containerclaim, "build_option", lambda name: False)
+    monkeypatch.setattr(lockowner, "build_option", lambda name: False)
     return made
 
 
 def test_who_has_waited_for_a_lock_says_that_it_is_theirs(claim, tmp_path):
     """defects E6: eb --wait-on-lock: the note is the other's while that has the lock, then one's own."""
-    other = {**containerclaim.this_process(), "host": "elsewhere"}
+    other = {**lockowner.this_process(), "host": "elsewhere"}
     lock, note = tmp_path / "a.lock", tmp_path / "a.lock.owner"
     lock.mkdir()
     note.write_text(json.dumps(other))
@@ -259,23 +259,23 @@ def test_who_has_waited_for_a_lock_says_that_it_is_theirs(claim, tmp_path):
         # the other one ends, and EasyBuild makes the lock ours
         note.unlink()
         claim.confirm()
-        assert claim.owner == containerclaim.this_process()
+        assert claim.owner == lockowner.this_process()
     assert not note.exists()
 
 
 def test_who_does_not_get_the_lock_leaves_the_note_of_who_has_it(claim, tmp_path):
     """defects E6: two begin at the same time; both write a note, one gets the lock, the other one ends."""
-    other = {**containerclaim.this_process(), "host": "elsewhere"}
+    other = {**lockowner.this_process(), "host": "elsewhere"}
     note = tmp_path / "a.lock.owner"
     with claim.held():
-        assert claim.owner == containerclaim.this_process()
+        assert claim.owner == lockowner.this_process()
         note.write_text(json.dumps(other))
     assert claim.owner == other
     with claim.held():
         # it was first, but the other one's note is over ours now
         note.write_text(json.dumps(other))
         claim.confirm()
-        assert claim.owner == containerclaim.this_process()
+        assert claim.owner == lockowner.this_process()
 
 
 @pytest.mark.parametrize("earlier, now", [
@@ -304,9 +304,9 @@ def test_user_software_is_there_while_it_is_taken_over(tmp_path, monkeypatch, ea
     monkeypatch.setattr(os, "rename", look(os.rename))
     # EasyBuild's own need its configuration
     for name, function in (("remove_dir", shutil.rmtree), ("remove_file", os.remove),
-                           ("exchange", containerusersoftware.exchange)):
-        monkeypatch.setattr(containerusersoftware, name, look(function))
-    ContainerUserSoftware(str(tmp_path / "now")).take_over(ContainerUserSoftware(str(tmp_path / "before")))
+                           ("exchange", usersoftware.exchange)):
+        monkeypatch.setattr(usersoftware, name, look(function))
+    UserSoftware(str(tmp_path / "now")).take_over(UserSoftware(str(tmp_path / "before")))
     assert seen
     assert all(seen)
     assert sorted(path.name for path in (tmp_path / "now").iterdir()) == sorted(earlier)
@@ -316,9 +316,9 @@ def test_user_software_is_there_while_it_is_taken_over(tmp_path, monkeypatch, ea
 @pytest.mark.parametrize("stopped", [True, False])
 def test_what_a_stop_throws_away_is_said(monkeypatch, capsys, stopped):
     """easybuild D10: --rebuild --stop=install is a success for EasyBuild, and the earlier installation comes back."""
-    monkeypatch.setattr(containerreplace, "ContainerClaim", lambda _: SimpleNamespace(held=nullcontext))
+    monkeypatch.setattr(reinstall, "LockOwner", lambda _: SimpleNamespace(held=nullcontext))
     monkeypatch.setattr(EasyBlock, "run_all_steps", lambda *_: True)
-    easyblock = object.__new__(ContainerReplace)
+    easyblock = object.__new__(Reinstall)
     removed = []
     easyblock.installdir, easyblock.place, easyblock.log = "", "a place" if stopped else None, logging.getLogger()
     easyblock.give_up = lambda: removed.append(easyblock.place)

@@ -5,8 +5,8 @@ import sysconfig
 import zipfile
 
 import pytest
-from easybuild.easyblocks.generic import containerprobe
-from easybuild.easyblocks.generic.containerprobe import ContainerProbe
+from easybuild.easyblocks.generic.container import probe as probing
+from easybuild.easyblocks.generic.container.probe import ImageProbe
 from easybuild.tools.build_log import EasyBuildError
 
 
@@ -15,13 +15,13 @@ def probe(version="3.11.2", missing=(), bash="/bin/bash", python3="/usr/bin/pyth
     environment = {"PYTHONPATH": ""}
     python = {"version": version, "missing": list(missing), "packages": [], "environment": environment, "purelib": "/x"}
     output = f"said by the image\nbash\t{bash}\npython3\t{python3}\n" + (f"{python!r}\n" if python3 and runs else "")
-    return ContainerProbe("x.sif", output, "" if runs else "one\ncan't load library\n")
+    return ImageProbe("x.sif", output, "" if runs else "one\ncan't load library\n")
 
 
 @pytest.fixture
 def wheel_folder(tmp_path, monkeypatch):
     """The only folder of this machine that may have wheels of pip."""
-    monkeypatch.setattr(containerprobe, "WHEEL_FOLDER", str(tmp_path))
+    monkeypatch.setattr(probing, "WHEEL_FOLDER", str(tmp_path))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(sysconfig, "get_config_var", lambda name: None)
     return tmp_path
@@ -44,7 +44,7 @@ def test_an_image_that_has_everything(wheel_folder):
 
 def test_an_image_without_python_has_no_packages():
     """Admin D4: the record of an installation without Python has none, which is no mistake."""
-    assert ContainerProbe("x.sif", "bash\t/bin/bash\n").packages.pins == []
+    assert ImageProbe("x.sif", "bash\t/bin/bash\n").packages.pins == []
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """What people bring: requirements.txt, pyproject.toml, environment.yml."""
 
 import pytest
-from ebsif import requirements
+from ebsif.user import requirements
 
 
 def read(path, text):

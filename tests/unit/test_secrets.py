@@ -3,8 +3,8 @@
 import re
 
 import pytest
-from easybuild.easyblocks.generic.containersecrets import ContainerSecrets
-from easybuild.easyblocks.generic.containerstage import ContainerStage
+from easybuild.easyblocks.generic.container.credentials import Credentials
+from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.tools.build_log import EasyBuildError
 
 SECRET = "S3cr3tPw"
@@ -44,12 +44,12 @@ TOKEN = "ghp_S3cr3tPw0123456789012345678901234567"
 def test_credentials_in_stages_are_refused(properties):
     """G-09, use D11, defects A9: wherever it stands; the message does not repeat it, and says what to do."""
     with pytest.raises(EasyBuildError) as error:
-        ContainerStage.from_parameter([properties])
+        Stage.from_parameter([properties])
     assert "a credential is written out" in str(error.value)
     assert "PIP_CONFIG_FILE" in str(error.value)
     assert "S3cr3t" not in str(error.value)
-    assert "S3cr3t" not in ContainerSecrets.masked({**properties, "env": {}})
-    assert not re.search("1234", str(error.value) + ContainerSecrets.masked({**properties, "env": {}}))
+    assert "S3cr3t" not in Credentials.masked({**properties, "env": {}})
+    assert not re.search("1234", str(error.value) + Credentials.masked({**properties, "env": {}}))
 
 
 @pytest.mark.parametrize(
@@ -71,12 +71,12 @@ def test_credentials_in_stages_are_refused(properties):
 )
 def test_what_only_looks_like_one(properties):
     """Names, variables, ports and versions are no credentials."""
-    assert ContainerStage.from_parameter([properties])
-    assert ContainerSecrets.masked(properties) == str(properties)
+    assert Stage.from_parameter([properties])
+    assert Credentials.masked(properties) == str(properties)
 
 
 def test_variables_of_an_environment():
     """By name or by what they hold."""
     environment = {"PIP_EXTRA_INDEX_URL": f"https://bob:{SECRET}@host", "http_proxy": f"http://a:{SECRET}@proxy:80",
                    "HF_TOKEN": SECRET, "HOME": "/home/bob", "PIP_INDEX_URL": "https://host/simple"}
-    assert sorted(ContainerSecrets.variables(environment)) == ["HF_TOKEN", "PIP_EXTRA_INDEX_URL", "http_proxy"]
+    assert sorted(Credentials.variables(environment)) == ["HF_TOKEN", "PIP_EXTRA_INDEX_URL", "http_proxy"]

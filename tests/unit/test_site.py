@@ -3,7 +3,8 @@
 import re
 
 import pytest
-from ebsif import catalogue, document, easyconfig, site
+from ebsif.catalogue import catalogue, site, yamlfile
+from ebsif.render import easyconfig
 
 WRONG = """\
 name: bad
@@ -24,8 +25,8 @@ def messages(text, tmp_path):
     """What is said of the text of a profile, by line."""
     path = tmp_path / "site.yaml"
     path.write_text(text)
-    with pytest.raises(document.DocumentError) as error:
-        document.validate(site.Site, document.load(path), path)
+    with pytest.raises(yamlfile.DocumentError) as error:
+        yamlfile.validate(site.Site, yamlfile.load(path), path)
     return [line.removeprefix(str(path)) for line in str(error.value).splitlines()]
 
 
@@ -69,7 +70,7 @@ def test_scalars_are_what_was_written(tmp_path):
     """2.10 stays 2.10 and a time stamp a text: versions and suffixes are no numbers."""
     path = tmp_path / "a.yaml"
     path.write_text("a: 2.10\nb: 20260415_130625\nc: no\nd: true\ne: null\nf: 0x10\ng:\nh: ''\ni: 2024-01-01\n")
-    assert document.load(path) == {"a": "2.10", "b": "20260415_130625", "c": "no", "d": True, "e": None, "f": "0x10",
+    assert yamlfile.load(path) == {"a": "2.10", "b": "20260415_130625", "c": "no", "d": True, "e": None, "f": "0x10",
                                    "g": None, "h": "", "i": "2024-01-01"}
 
 

@@ -3,8 +3,8 @@
 import subprocess
 
 import pytest
-from easybuild.easyblocks.generic.containerpip import BASH
-from easybuild.easyblocks.generic.containerruntime import host_variables
+from easybuild.easyblocks.generic.container.pip import BASH
+from easybuild.easyblocks.generic.container.runtime import host_variables
 
 
 @pytest.mark.parametrize(

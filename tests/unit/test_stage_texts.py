@@ -9,19 +9,19 @@ import sys
 import types
 
 import pytest
-from easybuild.easyblocks.generic import containerpip
-from easybuild.easyblocks.generic.containerdiagnosis import ContainerDiagnosis
-from easybuild.easyblocks.generic.containerlint import ContainerLint, package_name
-from easybuild.easyblocks.generic.containerpackages import (
-    ContainerPackages,
+from easybuild.easyblocks.generic.container import pip
+from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
+from easybuild.easyblocks.generic.container.lint import Lint, package_name
+from easybuild.easyblocks.generic.container.packages import (
+    Packages,
     constraint_lines,
     gpu_label,
     pip_version,
 )
-from easybuild.easyblocks.generic.containerpip import ContainerPip, by_name, without_options
-from easybuild.easyblocks.generic.containerstage import ContainerStage
+from easybuild.easyblocks.generic.container.pip import Pip, by_name, without_options
+from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.tools.build_log import EasyBuildError
-from ebsif import catalogue, site
+from ebsif.catalogue import catalogue, site
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 from support import CHECKOUT, CONTAINER_FILES
@@ -30,7 +30,7 @@ from test_parameters import configuration  # noqa: F401
 
 def stage(**properties):
     """One stage."""
-    (made,) = ContainerStage.from_parameter([properties])
+    (made,) = Stage.from_parameter([properties])
     return made
 
 
@@ -70,7 +70,7 @@ class Recorder:
 
     def packages(self, _):
         """Only pip."""
-        return ContainerPackages(pip=("pip", "26.0", "/user-software/venv/x/lib"))
+        return Packages(pip=("pip", "26.0", "/user-software/venv/x/lib"))
 
     def activated(self, environment):
         """Nothing more."""
@@ -91,7 +91,7 @@ def test_pip_gets_what_the_recipe_of_the_site_says(tmp_path, expected):
     (record,) = catalogue.read(site.read("archer2"), site.SITES / "archer2")
     (properties,) = [one for one in record.stages if one["name"] == expected["stage"]]
     block = Recorder(tmp_path)
-    pip = ContainerPip(block, ContainerPackages(), {}, None)
+    pip = Pip(block, Packages(), {}, None)
     pip.install(stage(**{**properties, "verify": []}), block.packages(None))
     command, environment = next(call for call in block.calls if "install" in call[0])
     settings, _, words = expected["command"].partition("pip install ")
@@ -111,15 +111,15 @@ def test_pip_gets_what_the_recipe_of_the_site_says(tmp_path, expected):
 def test_how_many_lines(tmp_path, monkeypatch, lines, said):
     """One line is no lines."""
     told = []
-    monkeypatch.setattr(containerpip, "trace_msg", told.append)
+    monkeypatch.setattr(pip, "trace_msg", told.append)
     block = Recorder(tmp_path)
-    ContainerPip(block, ContainerPackages(), {}, None).install(stage(requirements=lines), block.packages(None))
+    Pip(block, Packages(), {}, None).install(stage(requirements=lines), block.packages(None))
     assert [text for text in told if said in text]
 
 
 def test_the_order_is_that_of_the_list():
     """S000-21: the order of the stages is the order of installation."""
-    stages = ContainerStage.from_parameter([{"name": name} for name in ("c", "a", "b")])
+    stages = Stage.from_parameter([{"name": name} for name in ("c", "a", "b")])
     assert [made.name for made in stages] == ["c", "a", "b"]
 
 
@@ -142,7 +142,7 @@ def test_the_order_is_that_of_the_list():
 def test_wrong_stages_are_named(value, expected):
     """What is wrong, in which stage, and what is allowed."""
     with pytest.raises(EasyBuildError) as error:
-        ContainerStage.from_parameter(value)
+        Stage.from_parameter(value)
     assert expected in str(error.value)
 
 
@@ -211,10 +211,10 @@ def test_what_is_built_for_a_wheelhouse_is_not_built_from_it():
 
 def test_the_pip_of_another_place_is_refused():
     """S000-14: a pip that is not the venv's would install elsewhere."""
-    assert pip_version(ContainerPackages(pip=("pip", "23.0.1", "/user-software/venv/x/lib"))) == "23.0.1"
+    assert pip_version(Packages(pip=("pip", "23.0.1", "/user-software/venv/x/lib"))) == "23.0.1"
     for packages in ({"pip": ("pip", "23.0.1", "/usr/lib/python3/dist-packages")}, {}):
         with pytest.raises(EasyBuildError, match="not in /user-software"):
-            pip_version(ContainerPackages(packages))
+            pip_version(Packages(packages))
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_the_pip_of_another_place_is_refused():
 )
 def test_what_pip_says_is_explained(output, expected):
     """S000-08 (git), defects E9 (certificates), and what else happens: disk, quota, network, index, platform."""
-    text = ContainerDiagnosis(output).text
+    text = Diagnosis(output).text
     assert expected in text if expected else text == ""
 
 
@@ -255,7 +255,7 @@ def test_what_pip_says_is_explained(output, expected):
 def test_a_library_of_other_gpu_software_is_explained(library, kind):
     """A wheel for another ROCm or CUDA: what its import says is put into words."""
     output = f"ImportError: {library}: cannot open shared object file: No such file or directory"
-    text = ContainerDiagnosis(output).library
+    text = Diagnosis(output).library
     assert (f"a {kind} that the image does not have (it wants {library})" in text) if kind else text == ""
 
 
@@ -274,11 +274,11 @@ def test_labels_of_gpu_software(version, label):
 @pytest.mark.parametrize("torch", ["2.7.1+rocm6.2.4", "2.7.1+cu124", "2.7.1+cpu"])
 def test_protection_is_the_same_for_every_kind_of_gpu(torch):
     """S000-15: ROCm, CUDA or none: the same stages, constraints and messages."""
-    image = ContainerPackages(torch=("torch", torch, "/opt/x"))
+    image = Packages(torch=("torch", torch, "/opt/x"))
     assert image.constraints == [f"torch=={torch}"]
     output = f"The user requested (constraint) torch=={torch}\n    x 1.0 depends on torch>=3\n"
     assert f"torch=={torch} of the image can't be replaced, but: x 1.0 depends on torch>=3" in \
-        ContainerDiagnosis(output).text
+        Diagnosis(output).text
     made = stage(requirements="apex", no_build_isolation=True)
     assert made.pip_options == ["--no-build-isolation"]
 
@@ -303,7 +303,7 @@ def test_constraints_are_lines_that_pip_can_read():
     packages = [("a", version) for version in VERSIONS] + [(name, "1.0") for name in NAMES]
     expected = [f"{name}=={version}" for name, version in packages if is_legal(name, version)]
     assert constraint_lines([*packages, ("a", None)]) == expected
-    image = ContainerPackages(gpg=("gpg", "1.16.0-unknown", "/usr"), torch=("torch", "2.7.1+cpu", "/opt"))
+    image = Packages(gpg=("gpg", "1.16.0-unknown", "/usr"), torch=("torch", "2.7.1+cpu", "/opt"))
     assert image.constraints == ["torch==2.7.1+cpu"]
     # the record has them all
     assert image.pins == ["gpg==1.16.0-unknown", "torch==2.7.1+cpu"]
@@ -328,7 +328,7 @@ def test_directories_without_metadata(tmp_path, python):
                           env={"PYTHONPATH": str(tmp_path)}).stdout
     found = [package[:2] for package in ast.literal_eval(said)["packages"] if package[2] == str(tmp_path)]
     assert sorted(found) == [["odd", "unknown"], ["whole", "1.0"]]
-    assert ContainerPackages.from_output(said).python_path == str(tmp_path)
+    assert Packages.from_output(said).python_path == str(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -346,14 +346,14 @@ def test_directories_without_metadata(tmp_path, python):
 )
 def test_packages_for_other_gpu_software_are_named(torch, name, version, wrong):
     """A package for another ROCm or CUDA than the image's torch is named, with both versions."""
-    image = ContainerPackages({"torch": ("torch", torch, "/opt"), name: (name, version, "/user-software/x")})
+    image = Packages({"torch": ("torch", torch, "/opt"), name: (name, version, "/user-software/x")})
     texts = image.select(lambda other: other == name).for_other_gpu(image)
     assert texts == ([f"{name} {version}, but the torch it is used with is {torch}"] if wrong else [])
 
 
 def findings(*properties, image=("torch", "setuptools", "wheel", "ninja", "packaging"), pip="23.0.1"):
     """What the lint finds in stages."""
-    return ContainerLint(ContainerStage.from_parameter(list(properties)), image, pip).findings
+    return Lint(Stage.from_parameter(list(properties)), image, pip).findings
 
 
 @pytest.mark.parametrize(
@@ -438,7 +438,7 @@ def test_the_check_of_horovod(tmp_path, printed, status):
     (block,) = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "horovod" in block]
     values = {}
     exec(block, values)  # noqa: S102
-    checks = ContainerStage.from_parameter(values["requirements"])[-1].verify
+    checks = Stage.from_parameter(values["requirements"])[-1].verify
     (tmp_path / "horovodrun").write_text(f"#!/bin/sh\necho '{printed}'\n")
     (tmp_path / "horovodrun").chmod(0o755)
     results = [

@@ -1,0 +1,107 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+What distributed runs need of a site: its network, its scheduler, which GPU a rank sees, MPI that knows of GPUs.
+
+It's data in the easyconfig. The module sets it, and the run script conda-python-distributed reads it from a file beside
+it, for runs without the module.
+"""
+import os
+import re
+
+from easybuild.tools.build_log import EasyBuildError
+
+SCHEDULERS = ('slurm', 'pbs')
+
+# Which GPUs a rank sees: its own, or all of the node.
+GPU_VISIBILITY = ('local_rank', 'all')
+
+# The library by which Cray MPICH reads and writes the memory of GPUs, by kind of GPU (S001-15).
+GTL_LIBRARIES = {'rocm': 'libmpi_gtl_hsa.so', 'cuda': 'libmpi_gtl_cuda.so'}
+GPU_AWARE_VARIABLE = 'MPICH_GPU_SUPPORT_ENABLED'
+
+# Beside the run scripts.
+SETTINGS_FILE = os.path.join('runscripts', 'distributed.conf')
+
+
+class Distributed:
+    """
+    What distributed runs need, of one easyconfig.
+
+    Parameters
+    ----------
+    cfg : EasyConfig
+        With the parameters network_env, scheduler, gpu, gpu_visibility, gpu_mpi_library, container_env.
+    """
+
+    def __init__(self, cfg):
+        """Nothing is checked yet."""
+        self.cfg = cfg
+
+    def check(self):
+        """
+        Check the parameters; what holds templates can be checked, it only can't be used yet.
+
+        Raises
+        ------
+        EasyBuildError
+            For a value that can't be.
+        """
+        for param, known in (('scheduler', SCHEDULERS), ('gpu_visibility', GPU_VISIBILITY)):
+            if self.cfg[param] not in (None,) + known:
+                raise EasyBuildError("Unknown value for easyconfig parameter '%s': '%s' (known: %s)", param,
+                                     self.cfg[param], ', '.join(known))
+        for name, value in self.cfg.get_ref('network_env').items():
+            if not re.match(r'[A-Za-z_][A-Za-z0-9_]*\Z', name):
+                raise EasyBuildError("Easyconfig parameter 'network_env': '%s' can't be the name of an environment "
+                                     "variable (letters, digits and _ only)", name)
+            if value is not None and not re.match(r'\S(.*\S)?\Z', str(value)):
+                raise EasyBuildError("Easyconfig parameter 'network_env': the value of %s should be one line, without "
+                                     "blanks at its ends, or None to unset it, found: %r", name, value)
+        self.check_gpu_mpi_library()
+
+    def check_gpu_mpi_library(self):
+        """MPI that knows of GPUs needs the library for the GPUs that are there."""
+        library, gpu = self.cfg['gpu_mpi_library'], self.cfg['gpu']
+        if not library:
+            return
+        if gpu not in GTL_LIBRARIES:
+            raise EasyBuildError("Easyconfig parameter 'gpu_mpi_library' is set, so 'gpu' should say which kind of GPU "
+                                 "(%s)", ', '.join(sorted(GTL_LIBRARIES)))
+        if not library.startswith('/') or not os.path.basename(library).startswith(GTL_LIBRARIES[gpu]):
+            raise EasyBuildError("Easyconfig parameter 'gpu_mpi_library': for the GPU kind '%s' it should be the full "
+                                 "path of a %s, found: %s", gpu, GTL_LIBRARIES[gpu], library)
+        if 'LD_PRELOAD' in self.cfg.get_ref('container_env'):
+            raise EasyBuildError("Easyconfig parameter 'gpu_mpi_library' is loaded with LD_PRELOAD, and "
+                                 "'container_env' has a value for that: name the library there instead")
+
+    @property
+    def settings(self):
+        """Text of the file beside the run scripts; a word, a name and a value in each line."""
+        lines = ['# Written at installation, from the easyconfig; read by conda-python-distributed.']
+        for param in ('scheduler', 'gpu', 'gpu_visibility'):
+            if self.cfg[param]:
+                lines.append('%s %s' % (param, self.cfg[param]))
+        for name, value in sorted(self.cfg['network_env'].items()):
+            lines.append('unset %s' % name if value is None else 'set %s %s' % (name, value))
+        return ''.join(line + '\n' for line in lines)
+
+    def module(self, module):
+        """
+        Return statements of a module that set what the network needs, as defaults (str).
+
+        Plain variables: they reach the container as they are, and a person can change them. Variables to unset are
+        left to the run script: a module can't put back what it has unset.
+
+        Parameters
+        ----------
+        module : ModuleSyntax
+            For the syntax of module files.
+        """
+        variables = sorted((name, str(value)) for name, value in self.cfg['network_env'].items() if value is not None)
+        text = ''.join(module.default_env(name, value) for name, value in variables)
+        return ('\n' + module.comment('What the network of this site needs.') + text) if text else ''

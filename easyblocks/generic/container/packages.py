@@ -1,0 +1,168 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+The Python packages that an interpreter in the container sees.
+"""
+import ast
+import re
+
+from easybuild.tools.build_log import EasyBuildError
+
+USER_SOFTWARE = '/user-software'
+
+# What is installed need not be what pip can read: distributions give their own packages versions like '2.22.1ubuntu1'.
+# Names are those of PEP 508, versions those of the public and local identifiers in appendix B of PEP 440.
+NAME = re.compile(r'[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?\Z', re.IGNORECASE)
+VERSION = re.compile(r"""
+    v?(?:[0-9]+!)?[0-9]+(?:\.[0-9]+)*                              # epoch, release
+    (?:[-_.]?(?:a|b|c|rc|alpha|beta|pre|preview)[-_.]?[0-9]*)?     # pre-release
+    (?:-[0-9]+|[-_.]?(?:post|rev|r)[-_.]?[0-9]*)?                  # post-release
+    (?:[-_.]?dev[-_.]?[0-9]*)?                                     # development release
+    (?:\+[a-z0-9]+(?:[-_.][a-z0-9]+)*)?\Z                          # local version
+    """, re.IGNORECASE | re.VERBOSE)
+
+
+class Packages(dict):
+    """
+    Packages by their normal name: (name, version, directory in the container).
+
+    Attributes
+    ----------
+    python_path : str
+        PYTHONPATH as the interpreter had it.
+    purelib : str
+        The directory in the container where pip would put packages for the interpreter.
+    """
+
+    python_path = ''
+    purelib = ''
+
+    @staticmethod
+    def read(text):
+        """Return what share/ebsif/installed-packages.py printed (dict)."""
+        return ast.literal_eval(text)
+
+    @classmethod
+    def from_output(cls, text):
+        """Return the packages that share/ebsif/installed-packages.py printed."""
+        packages = cls()
+        seen = cls.read(text)
+        packages.python_path = seen['environment']['PYTHONPATH']
+        packages.purelib = seen['purelib']
+        for name, version, directory in seen['packages']:
+            # the first on sys.path is the one that is imported
+            packages.setdefault(normal_name(name), (name, version, directory))
+        return packages
+
+    def select(self, wanted):
+        """Return those packages for whose normal name wanted(name) is true."""
+        return Packages((name, self[name]) for name in self if wanted(name))
+
+    def in_user_software(self, name):
+        """Tell whether a package is one of user software, not of the image."""
+        return self[name][2].startswith(USER_SOFTWARE + '/')
+
+    def for_other_gpu(self, image):
+        """
+        Tell which of these packages are for other GPU software than PyTorch in the image.
+
+        The kind and version are in the local label (torch 2.7.1+rocm6.2.4) and, for CUDA, in the names of NVIDIA's.
+
+        Parameters
+        ----------
+        image : Packages
+            All packages that are seen.
+
+        Returns
+        -------
+        list of str
+            One text for each.
+        """
+        torch = image.get('torch')
+        kind, version = gpu_label(torch[1]) if torch else (None, None)
+        if not kind:
+            return []
+        texts = []
+        for name, (_, found, _) in sorted(self.items()):
+            other, other_version = gpu_label(found)
+            if not other and re.match('nvidia-.*-cu[0-9]+$', name):
+                other, other_version = 'cu', None
+            wrong = other and (other != kind or (other_version and version and other_version != version))
+            if wrong and name != 'torch':
+                texts.append("%s %s, but the torch it is used with is %s" % (name, found, torch[1]))
+        return texts
+
+    @property
+    def pins(self):
+        """The packages as requirement lines, sorted."""
+        return ['%s==%s' % self[name][:2] for name in sorted(self)]
+
+    @property
+    def constraints(self):
+        """The packages as lines for a constraints file of pip, sorted."""
+        return constraint_lines(self[name][:2] for name in sorted(self))
+
+
+def constraint_lines(packages):
+    """
+    Return packages as lines for a constraints file, without those that pip could not read.
+
+    One such line makes pip refuse the whole file (from pip 24.1 on). What is left out can be replaced as far as pip is
+    concerned; what is installed is looked at afterwards (Pip.check_nothing_replaced).
+
+    Parameters
+    ----------
+    packages : iterable of tuple
+        (name, version) of each; a version is None where the package has none.
+
+    Returns
+    -------
+    list of str
+    """
+    return ['%s==%s' % (name, version) for name, version in packages
+            if NAME.match(name) and VERSION.match(version or '')]
+
+
+def normal_name(name):
+    """Return the normal form of the name of a Python package (PEP 503)."""
+    return re.sub(r'[-_.]+', '-', name).lower()
+
+
+def gpu_label(version):
+    """
+    Return kind and version of GPU software that the local label of a version names.
+
+    Returns
+    -------
+    tuple
+        'rocm', 'cu' or 'cpu' and major.minor as two str, or None for what is not there.
+    """
+    rocm = re.search(r'\+rocm(\d+)\.?(\d+)', version)
+    cuda = re.search(r'\+cu(\d+)(\d)\b', version)
+    if rocm or cuda:
+        return 'rocm' if rocm else 'cu', '.'.join((rocm or cuda).groups())
+    return ('cpu', None) if version.endswith('+cpu') else (None, None)
+
+
+def pip_version(packages):
+    """
+    Return the version of pip (str), after a check that it's the pip of the venv.
+
+    Parameters
+    ----------
+    packages : Packages
+        What the venv's Python sees.
+
+    Raises
+    ------
+    EasyBuildError
+        If that pip lies elsewhere, and would install elsewhere.
+    """
+    if 'pip' not in packages or not packages.in_user_software('pip'):
+        raise EasyBuildError("The pip of the venv is not in %s but here: %s", USER_SOFTWARE,
+                             packages['pip'][2] if 'pip' in packages else 'nowhere')
+    return packages['pip'][1]

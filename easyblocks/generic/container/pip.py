@@ -1,0 +1,391 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+pip in the container: how a stage of user software is installed.
+"""
+import json
+import os
+import re
+import shlex
+
+from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
+from easybuild.easyblocks.generic.container.framework import RunShellCmdError
+from easybuild.easyblocks.generic.container.lint import package_name
+from easybuild.easyblocks.generic.container.packages import constraint_lines, normal_name, pip_version
+from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, escape_bind, escape_value
+from easybuild.tools.build_log import EasyBuildError
+from easybuild.tools.filetools import apply_patch, copy_dir, extract_file, mkdir, remove_file, write_file
+from easybuild.tools.utilities import trace_msg
+
+# Folder that gets a wheel of everything that is installed; set by `ebsif wheelhouse`.
+FILL_VARIABLE = 'EBSIF_FILL_WHEELHOUSE'
+
+# What pip reads credentials from; they are bound, so that they need not be anywhere else.
+OWN_FILES = ('PIP_CONFIG_FILE', 'NETRC')
+
+# The first command that fails ends a text, also one whose output goes to another (`make | tee log`).
+BASH = ['bash', '-e', '-o', 'pipefail', '-c']
+
+# Options of `pip install` that `pip wheel` does not know, with the number of their values.
+INSTALL_OPTIONS = {
+    '-U': 0, '--upgrade': 0, '--upgrade-strategy': 1, '-I': 0, '--ignore-installed': 0, '--force-reinstall': 0,
+    '--compile': 0, '--no-compile': 0, '--no-warn-script-location': 0, '--no-warn-conflicts': 0,
+    '--root-user-action': 1, '--break-system-packages': 0, '--no-deps': 0,
+}
+
+# pip applies a PIP_CONSTRAINT of the environment to what it builds packages with, too (until 25.3): these are for that.
+BUILD_TOOLS = ('cmake', 'cython', 'flit-core', 'hatchling', 'maturin', 'meson', 'meson-python', 'ninja', 'pip',
+               'poetry-core', 'pybind11', 'scikit-build', 'scikit-build-core', 'setuptools', 'setuptools-rust',
+               'setuptools-scm', 'wheel')
+
+QUIET = {'PIP_NO_INPUT': '1', 'PIP_PROGRESS_BAR': 'off', 'PIP_DISABLE_PIP_VERSION_CHECK': '1'}
+# a requirement that names a place instead of leaving it to the index: 'name @ place', or 'place#egg=name'
+PLACE = re.compile(r'^\s*(?:(?:-e|--editable)[\s=]+)?(?:(?P<name>[\w.-]+)(?P<extras>\[[^\]]*\])?\s*@\s*)?'
+                   r'(?P<place>(?:\w+\+)?\w+://\S+|/\S+)\s*(?P<marker>;.*)?$')
+
+
+class Pip:
+    """
+    Installs stages into the venv of a ContainerVenv, and keeps the packages of the image.
+
+    Attributes
+    ----------
+    artifacts : dict
+        File name and SHA256 of what pip installed, by normal name of the package; empty with pip before 22.2.
+    """
+
+    def __init__(self, block, protected, pins, wheelhouse):
+        """
+        Keep what all stages share.
+
+        Parameters
+        ----------
+        block : ContainerVenv
+            Runs commands in the container.
+        protected : Packages
+            Packages of the image that may not be replaced; a stage takes out what it was allowed to replace.
+        pins : dict of str
+            Versions that are wanted, by name; empty to take what fits.
+        wheelhouse : str or None
+            Folder to install from, without an index.
+        """
+        self.block = block
+        self.protected = protected
+        self.pins = pins
+        self.wheelhouse = wheelhouse
+        self.artifacts = {}
+        self.command = [block.venv_python, '-m', 'pip']
+        self.fill = os.environ.get(FILL_VARIABLE)
+
+    def install(self, stage, before):
+        """
+        Install one stage: its commands before, pip, its commands after, its checks.
+
+        Parameters
+        ----------
+        stage : Stage
+        before : Packages
+            The packages there are.
+
+        Returns
+        -------
+        Packages
+            The packages there are now.
+
+        Raises
+        ------
+        EasyBuildError
+            If anything fails; the message names the stage and says what to do.
+        """
+        trace_msg("stage '%s'" % stage.name)
+        with self.block.modules_loaded(stage.modules) as variables:
+            where = {'environment': self.environment(stage, variables), 'binds': self.binds(stage)}
+            self.run_commands(stage, 'pre', **where)
+            if stage.upgrade_pip:
+                arguments = ['install', '--upgrade', 'pip', '-c', self.write_constraints(stage)]
+                self.run(stage, arguments + self.places(stage), **where)
+            if stage.requirements:
+                upgraded = self.block.packages(self.block.venv_python) if stage.pre or stage.upgrade_pip else before
+                self.install_requirements(stage, pip_version(upgraded), **where)
+            self.run_commands(stage, 'post', **where)
+            self.run_commands(stage, 'verify', **where)
+            packages = self.block.packages(self.block.venv_python)
+            if self.fill:
+                self.fill_wheelhouse(stage, before, packages, **where)
+        self.check_nothing_replaced(stage, packages)
+        self.check_gpu(stage, before, packages)
+        return packages
+
+    def install_requirements(self, stage, version, **where):
+        """Let pip install the requirements of a stage; version is that of pip."""
+        if re.search(r'\bgit\+', stage.requirements) and not self.wheelhouse:
+            self.check_git(stage, **where)
+        if stage.patches and not self.wheelhouse:
+            requirements = self.patched_source(stage, **where) + '\n'
+        elif self.wheelhouse:
+            requirements = ''.join(by_name(line, stage) + '\n' for line in stage.requirements.splitlines())
+        else:
+            requirements = stage.requirements
+        folder = self.folder(stage)
+        write_file(os.path.join(folder, 'requirements.txt'), requirements)
+        number = len(requirements.strip().splitlines())
+        trace_msg("installing %d requirement line%s with pip %s" % (number, '' if number == 1 else 's', version))
+        # bytecode is made once, for all stages, when it's known what is there
+        arguments = ['install', '--no-compile', '-r', os.path.join(folder, 'requirements.txt'),
+                     '-c', self.write_constraints(stage)] + self.options(stage) + self.places(stage)
+        report = os.path.join(folder, 'report.json')
+        if numbers(version) >= (22, 2):
+            arguments += ['--report', report]
+        self.run(stage, arguments, **where)
+        self.read_report(report)
+
+    def folder(self, stage):
+        """Return the directory of a stage for what pip reads and writes."""
+        path = os.path.join(self.block.builddir, 'stages', re.sub(r'[^A-Za-z0-9_.-]', '_', stage.name))
+        mkdir(path, parents=True)
+        return path
+
+    def write_constraints(self, stage):
+        """Write what keeps the packages of the image, and the versions of a lock; return the path."""
+        replaced = [normal_name(name) for name in stage.allow_replace]
+        wanted = {normal_name(name): (name, version) for name, version in self.pins.items()}
+        lines = self.protected.select(lambda name: name not in replaced and name not in wanted).constraints
+        path = os.path.join(self.folder(stage), 'constraints.txt')
+        write_file(path, ''.join(line + '\n' for line in lines + constraint_lines(sorted(wanted.values()))))
+        return path
+
+    def options(self, stage):
+        """Return the options of pip install; what is to be built from source was built for a wheelhouse already."""
+        return without_options(stage.pip_options, {'--no-binary': 1}) if self.wheelhouse else stage.pip_options
+
+    @property
+    def kept(self):
+        """What keeps the packages of the image when pip or uv is run by hand: lines of constraints (list of str)."""
+        return self.protected.select(lambda name: name not in BUILD_TOOLS).constraints
+
+    def places(self, stage):
+        """Return the options of pip for where packages come from (list of str)."""
+        if self.wheelhouse:
+            return ['--no-index', '--find-links', self.wheelhouse]
+        if not stage.variables:
+            return stage.pip_places
+        # pip puts variables into files only, and not into its log
+        path = os.path.join(self.folder(stage), 'places.txt')
+        options = ['%s %s' % (option, shlex.quote(place)) for option, place in zip(*[iter(stage.pip_places)] * 2)]
+        write_file(path, ''.join(line + '\n' for line in options))
+        return ['-r', path]
+
+    def environment(self, stage, variables):
+        """Variables of a stage, which reach the container only: the runtime itself must not see them."""
+        environment = dict(QUIET, **variables)
+        environment['PIP_CACHE_DIR'] = os.environ.get('PIP_CACHE_DIR') or os.path.join(self.block.builddir, 'pip-cache')
+        environment.update({name: os.environ[name] for name in stage.variables if name in os.environ})
+        for name, value in stage.env.items():
+            for prefix in RUNTIME_PREFIXES:
+                environment['%sENV_%s' % (prefix, name)] = escape_value(value)
+        return environment
+
+    def binds(self, stage):
+        """Binds of a stage: pip's cache and configuration, and what of this machine its requirements name."""
+        paths = list(stage.local_paths)
+        cache = os.environ.get('PIP_CACHE_DIR')
+        if cache:
+            # pip would make it, but in the container it could not be seen from outside
+            mkdir(cache, parents=True)
+        paths += [path for path in (self.wheelhouse, self.fill, cache) if path]
+        folders = []
+        for path in paths:
+            folder = path if os.path.isdir(path) else os.path.dirname(path)
+            # a path that is not here is one in the image, or pip will say that it is missing
+            if os.path.exists(path) and folder not in folders:
+                folders.append(folder)
+        own = [os.environ[name] for name in OWN_FILES if os.path.isfile(os.environ.get(name, ''))]
+        return [escape_bind(path) for path in folders + own]
+
+    def run(self, stage, arguments, **where):
+        """Run pip for a stage; when it fails, say what went wrong and what to do."""
+        log = os.path.join(self.folder(stage), 'pip.log')
+        try:
+            return self.block.run_with_user_software(self.command + arguments + ['--log', log], **where)
+        except RunShellCmdError as err:
+            logged = ''
+            if os.path.exists(log):
+                with open(log, errors='replace') as text:
+                    logged = text.read()
+            diagnosis = Diagnosis((err.output or '') + (err.stderr or ''), logged)
+            package = " (while it was busy with %s)" % diagnosis.package if diagnosis.package else ''
+            raise EasyBuildError("pip failed in stage '%s'%s%s. The output of pip is above and in the log.",
+                                 stage.name, package, ': ' + diagnosis.text if diagnosis.text else '')
+
+    def run_commands(self, stage, step, environment, binds):
+        """Run the commands of a stage in the container, with the venv active; a text is a program for bash."""
+        environment = self.block.activated(environment)
+        for command in getattr(stage, step):
+            arguments = BASH + [command] if isinstance(command, str) else list(command)
+            try:
+                self.block.run_with_user_software(arguments, environment=environment, binds=binds)
+            except RunShellCmdError as err:
+                meaning = Diagnosis((err.output or '') + (err.stderr or '')).library
+                raise EasyBuildError("Stage '%s': the command of '%s' failed with exit status %s: %s. %sIts output is "
+                                     "above and in the log.", stage.name, step, err.exit_code, command, meaning)
+
+    def check_git(self, stage, **where):
+        """Stop before pip starts if a requirement needs git and the image has none."""
+        git = self.block.run_with_user_software(['git', '--version'], fail_on_error=False, hidden=True, **where)
+        if git.exit_code != 0:
+            raise EasyBuildError("Stage '%s' has a requirement from a git repository, but git is missing in the image. "
+                                 "Use a release from an index, or a wheel built elsewhere.", stage.name)
+
+    def patched_source(self, stage, **where):
+        """
+        Fetch the source of the only requirement of a stage and apply the patches, in the order of their names.
+
+        Returns
+        -------
+        str
+            The requirement line for the patched source.
+        """
+        line = stage.only_requirement
+        name, extras = re.match(r'([\w.-]*)(\[[^\]]*\])?', line).groups()
+        place = PLACE.match(line)
+        local = place and re.sub('^file://', '', place.group('place'))
+        source = os.path.join(self.folder(stage), 'source')
+        mkdir(source, parents=True)
+        if place and os.path.isdir(local):
+            extras = place.group('extras')
+            copy_dir(local, os.path.join(source, 'copy'), symlinks=True)
+            directory = os.path.join(source, 'copy')
+        else:
+            options = [] if place else ['--no-binary', name]
+            arguments = ['download', '--no-deps', '--dest', source, '-c', self.write_constraints(stage)]
+            self.run(stage, arguments + options + stage.build_options + self.places(stage) + [line], **where)
+            (archive,) = os.listdir(source)
+            extract_file(os.path.join(source, archive), source, forced=True, trace=False)
+            remove_file(os.path.join(source, archive))
+            (directory,) = [os.path.join(source, name) for name in os.listdir(source)]
+        for patch in sorted(self.block.patch_files(stage), key=os.path.basename):
+            trace_msg("applying %s" % os.path.basename(patch))
+            apply_patch(patch, directory)
+        return directory + (extras or '')
+
+    def read_report(self, path):
+        """Remember what pip says it installed: which files, and their SHA256."""
+        if not os.path.exists(path):
+            return
+        with open(path) as report:
+            items = json.load(report)['install']
+        for item in items:
+            download = item['download_info']
+            archive = download.get('archive_info', {})
+            digest = archive.get('hashes', {}).get('sha256') or archive.get('hash', '').replace('sha256=', '')
+            if digest:
+                # not the whole address: it may hold a password
+                name = download['url'].split('#')[0].split('?')[0].rstrip('/').rsplit('/', 1)[-1]
+                self.artifacts[normal_name(item['metadata']['name'])] = {'file': name, 'sha256': digest}
+
+    def fill_wheelhouse(self, stage, before, packages, **where):
+        """
+        Put a wheel of everything that this stage installed into the folder of `ebsif wheelhouse`.
+
+        It's built as the stage did it: from the same lines, which may have options of their own, with the same options.
+        What the lines do not name is asked for as it was installed.
+        """
+        new = packages.select(lambda name: packages.in_user_software(name) and packages[name] != before.get(name))
+        if not new:
+            return
+        frozen = self.run(stage, ['freeze', '--all', '--local'], split_stderr=True, hidden=True, **where).output
+        # of a package that pip did not take from an index the line says where it was
+        lines = {normal_name(re.split(r'==|\s@\s', line)[0]): line for line in frozen.splitlines()
+                 if not line.startswith('#')}
+        pins = [lines[name] for name in lines if name in new and '==' in lines[name]]
+        folder = self.folder(stage)
+        given = []
+        if stage.requirements:
+            with open(os.path.join(folder, 'requirements.txt')) as text:
+                given = text.read().splitlines()
+        asked = {package_name(line.strip()): line for line in given if not re.match(r'\s*(#|-(?!e|-editable)|$)', line)}
+        wanted = [line for line in given if re.match(r'\s*-(?!e|-editable)', line)] + \
+            [line for line in (asked.get(name, lines.get(name)) for name in sorted(new)) if line]
+        write_file(os.path.join(folder, 'wheelhouse.txt'), ''.join(line + '\n' for line in wanted))
+        write_file(os.path.join(folder, 'wheelhouse-pins.txt'), ''.join(line + '\n' for line in pins))
+        trace_msg("putting %d wheels into %s" % (len(new), self.fill))
+        arguments = ['wheel', '--no-deps', '--wheel-dir', self.fill, '-r', os.path.join(folder, 'wheelhouse.txt'),
+                     '-c', os.path.join(folder, 'wheelhouse-pins.txt')]
+        options = without_options(stage.pip_options, INSTALL_OPTIONS)
+        self.run(stage, arguments + options + self.places(stage), **where)
+
+    def check_nothing_replaced(self, stage, packages):
+        """
+        Stop if a protected package of the image is hidden by one in user software, and remember what was allowed.
+
+        Constraints keep pip from another version; they do not keep it from installing the same one again.
+        """
+        for name in sorted(self.protected):
+            if not packages.in_user_software(name):
+                continue
+            image = self.protected[name][1]
+            if name not in [normal_name(item) for item in stage.allow_replace]:
+                raise EasyBuildError("Stage '%s' installed %s==%s, which hides the one of the image (%s). Leave it "
+                                     "out, or allow it for this stage with 'allow_replace': ['%s']", stage.name,
+                                     packages[name][0], packages[name][1], image, name)
+            trace_msg("%s of the image was replaced: %s -> %s" % (name, image, packages[name][1]))
+            # later stages build on this one
+            del self.protected[name]
+
+    def check_gpu(self, stage, before, packages):
+        """Warn of packages for another kind or version of GPU software than the image has."""
+        new = packages.select(lambda name: packages.in_user_software(name) and packages[name] != before.get(name))
+        for text in new.for_other_gpu(packages):
+            self.block.warn("stage '%s' installed %s" % (stage.name, text))
+
+
+def without_options(words, unwanted):
+    """Return options of pip without some, named with how many values they have: '--name value' or '--name=value'."""
+    kept, left_out = [], 0
+    for word in words:
+        name = word.split('=', 1)[0]
+        if left_out:
+            left_out -= 1
+        elif name in unwanted:
+            left_out = 0 if '=' in word else unwanted[name]
+        else:
+            kept.append(word)
+    return kept
+
+
+def by_name(line, stage):
+    """
+    Return a requirement line that leaves the place of the package to pip, and what it is built from.
+
+    A wheelhouse has wheels of all, also of what came from a repository or a local file.
+
+    Raises
+    ------
+    EasyBuildError
+        If the line does not say what is there.
+    """
+    if line.strip().startswith('--no-binary'):
+        return ''
+    place = PLACE.match(line)
+    if not place:
+        return line
+    name = place.group('name')
+    if not name:
+        egg = re.search(r'#(?:.*&)?egg=([\w.-]+)', line)
+        wheel = re.search(r'/([\w.]+)-[^/]*\.whl$', place.group('place'))
+        found = egg or wheel
+        if not found:
+            raise EasyBuildError("Stage '%s': the requirement '%s' can't be installed from a wheelhouse, it does not "
+                                 "say which package it is. Write 'name @ %s'.", stage.name, line.strip(),
+                                 place.group('place'))
+        name = found.group(1)
+    return name + (place.group('extras') or '') + (' ' + place.group('marker') if place.group('marker') else '')
+
+
+def numbers(version):
+    """Return the numbers a version starts with, for comparing (tuple of int)."""
+    return tuple(int(number) for number in re.match(r'\d+(?:\.\d+)*', version).group().split('.'))

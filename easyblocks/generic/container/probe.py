@@ -1,0 +1,180 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+What an image has of what an installation needs, and what is refused where it lacks something.
+"""
+import glob
+import importlib.util
+import os
+import re
+import sysconfig
+import zipfile
+
+from easybuild.easyblocks.generic.container.packages import Packages
+from easybuild.tools.build_log import EasyBuildError
+
+# importlib.metadata, and what pip 22.2 needs
+OLDEST_PYTHON = (3, 8)
+# pip knows --report from the first on; from Python 3.12 on it needs another one
+OLDEST_PIP, OLDEST_PIP_312 = (22, 2), (23, 1, 2)
+# where distributions have the wheels that their ensurepip installs
+WHEEL_FOLDER = '/usr/share/python-wheels'
+
+
+class ImageProbe:
+    """
+    What share/ebsif/probe-image.sh found in an image.
+
+    Attributes
+    ----------
+    bash, python3 : str
+        Path in the image, empty where it has none.
+    python : dict
+        What installed-packages.py printed; empty if it didn't run.
+    """
+
+    def __init__(self, image, output, errors=''):
+        """
+        Read what the program printed.
+
+        Parameters
+        ----------
+        image : str
+            Name of the image, for messages.
+        output, errors : str
+            Its standard output and standard error.
+        """
+        self.image = image
+        lines = output.splitlines()
+        found = dict(line.split('\t', 1) for line in lines if '\t' in line)
+        self.bash, self.python3 = found.get('bash', ''), found.get('python3', '')
+        self.said = lines[-1] if lines and lines[-1].startswith('{') else ''
+        self.python = Packages.read(self.said) if self.said else {}
+        self.errors = errors.strip().splitlines()
+
+    @property
+    def packages(self):
+        """The packages that the image's Python sees (Packages); none if it has no Python that works."""
+        return Packages.from_output(self.said) if self.said else Packages()
+
+    @property
+    def version(self):
+        """The version of the image's Python (tuple of int)."""
+        return tuple(int(number) for number in self.python['version'].split('.'))
+
+    def lacks(self, venv):
+        """
+        Tell what is missing in the image.
+
+        Parameters
+        ----------
+        venv : bool
+            Whether a venv is to be made, besides what runs Python.
+
+        Returns
+        -------
+        list of str
+            One text for each.
+        """
+        texts = [] if self.bash else ["it has no bash, which all scripts that run in it need"]
+        if not self.python3:
+            return texts + ["it has no python3 on PATH"]
+        if not self.python:
+            return texts + ["its python3 doesn't work: %s" % (self.errors or ['it says nothing'])[-1]]
+        if not venv:
+            return texts
+        reason = why_no_venv(self.python)
+        if reason:
+            return texts + [reason]
+        if {'pip', 'ensurepip'} <= set(self.python['missing']) and not self.pip_wheel:
+            texts.append(self.no_pip)
+        return texts
+
+    def check(self, venv):
+        """
+        Stop if the image lacks what is needed; see ``lacks``.
+
+        Raises
+        ------
+        EasyBuildError
+            Saying what, and what to do.
+        """
+        lacks = self.lacks(venv)
+        if not lacks:
+            return
+        ways = ["take an image that has it"]
+        if self.bash and self.python and venv:
+            ways.append("install the image without user software (easyblock ContainerInstall; 'venv: false' in a "
+                        "catalogue)")
+        else:
+            ways.append("install it without Python (easyblock ContainerInstall with init = 'none'; 'venv: false' and "
+                        "'init: none' in a catalogue): module, binds, wrappers and start-shell work")
+        raise EasyBuildError("The image %s can't be installed like this: %s. Nothing was copied. Either %s, or %s.",
+                             self.image, '; '.join(lacks), *ways)
+
+    @property
+    def no_pip(self):
+        """What is missing where a venv can't have a pip."""
+        return ("its Python has no pip that can be copied and no ensurepip (Debian has it in the package "
+                "python3-venv), and there is no wheel of pip for Python %s on this machine (in ensurepip of "
+                "EasyBuild's Python, or in %s)" % (self.python['version'], WHEEL_FOLDER))
+
+    @property
+    def pip_wheel(self):
+        """The newest wheel of pip on this machine that the image's Python can use (path), '' if there is none."""
+        folders = [WHEEL_FOLDER, sysconfig.get_config_var('WHEEL_PKG_DIR')]
+        ensurepip = importlib.util.find_spec('ensurepip')
+        if ensurepip:
+            folders.append(os.path.join(os.path.dirname(ensurepip.origin), '_bundled'))
+        wheels = [path for folder in folders if folder
+                  for path in glob.glob(os.path.join(glob.escape(folder), 'pip-*-py3-none-any.whl'))]
+        usable = [(pip_version(path), path) for path in wheels if self.is_usable(path)]
+        return max(usable)[1] if usable else ''
+
+    def is_usable(self, wheel):
+        """Tell whether a wheel of pip is for the image's Python, as far as it says."""
+        oldest = OLDEST_PIP_312 if self.version >= (3, 12) else OLDEST_PIP
+        try:
+            with zipfile.ZipFile(wheel) as archive:
+                metadata = archive.read('pip-%s.dist-info/METADATA' % os.path.basename(wheel).split('-')[1])
+        except (OSError, KeyError, zipfile.BadZipFile):
+            return False
+        wanted = re.search(r'^Requires-Python: *>= *(\d+)\.(\d+)', metadata.decode('utf-8', 'replace'), re.MULTILINE)
+        return pip_version(wheel) >= oldest and bool(wanted) and \
+            self.version >= tuple(int(number) for number in wanted.groups())
+
+
+def why_no_venv(python):
+    """
+    Tell why no venv can be made with a Python of an image.
+
+    Parameters
+    ----------
+    python : dict
+        What installed-packages.py printed.
+
+    Returns
+    -------
+    str
+        The reason; empty if a venv can be made.
+    """
+    # images can say anything
+    if not re.match(r'\d+(\.\d+)+', python['version']):
+        return "its Python tells no version"
+    if tuple(int(number) for number in re.findall(r'\d+', python['version'])) < OLDEST_PYTHON:
+        return "its Python %s is too old, %s or newer is needed" % (
+            python['version'], '.'.join(str(number) for number in OLDEST_PYTHON))
+    missing = [name for name in ('importlib.metadata', 'json', 'venv') if name in python['missing']]
+    if missing:
+        return ("its Python is incomplete, the standard library lacks %s (Debian has it in the packages python3 and "
+                "python3-venv)" % ', '.join(missing))
+    return ''
+
+
+def pip_version(wheel):
+    """Return the version in the file name of a wheel of pip (tuple of int)."""
+    return tuple(int(number) for number in re.findall(r'\d+', os.path.basename(wheel).split('-')[1]))

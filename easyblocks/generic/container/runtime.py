@@ -1,0 +1,268 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+The container runtime, Apptainer or SingularityCE: how it's run, and the rules of its binds and variables.
+"""
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+from easybuild.easyblocks.generic.container.framework import EasyBuildExit, RunShellCmdError, run_shell_cmd
+from easybuild.base import fancylogger
+from easybuild.tools.build_log import EasyBuildError, print_msg
+from easybuild.tools.filetools import which
+
+_log = fancylogger.getLogger('containerruntime', fname=False)
+
+# Both runtimes read both spellings; with different values Apptainer warns, so each is set in both, alike.
+RUNTIME_PREFIXES = ('SINGULARITY', 'APPTAINER')
+
+# All of the caller's environment that a command of an installation gets: what the runtime needs, the person's name and
+# language, proxies, certificates, credentials, settings of pip, the batch job and its devices. It's a list of what is
+# passed and not of what is kept away, because any package may read a variable of its own (CFLAGS, CPATH, MAX_JOBS,
+# USE_CUDA ...), and EasyBuild sets those of its toolchain (CC, CXX); so the same comes out whoever installs.
+PASSED = re.compile(r"""(?:
+    PATH|LD_LIBRARY_PATH|XDG_RUNTIME_DIR|DBUS_SESSION_BUS_ADDRESS  # of the runtime; the first two stay with it
+    |(?:SINGULARITY|APPTAINER)_(?:CACHEDIR|CONFIGDIR|TMPDIR)
+    |HOME|USER|LOGNAME|TERM|TZ|LANG|LANGUAGE|LC_\w+
+    |(?i:https?|ftp|all|no)_(?i:proxy)
+    |SSL_CERT_FILE|SSL_CERT_DIR|\w+_CA_BUNDLE|GIT_SSL_\w+
+    |SSH_AUTH_SOCK|GIT_SSH\w*|GIT_ASKPASS|GIT_CONFIG_\w+|NETRC
+    |PIP_\w+
+    |(?:SLURM|PBS|PMI|PMIX|PALS)_\w+|\w+_VISIBLE_DEVICES
+    )\Z""", re.VERBOSE)
+
+# Never, not even from a module: they change what a Python, a shell (bash(1), functions included) or the loader
+# (ld.so(8)) in the container runs, or what pip installs and where.
+CALLERS_PREFIXES = ('PYTHON', 'CONDA', 'VIRTUAL_ENV', 'BASH_FUNC_')
+CALLERS_NAMES = ('BASH_ENV', 'ENV', 'IFS', 'CDPATH', 'GLOBIGNORE', 'SHELLOPTS', 'BASHOPTS', 'PS4', 'LD_PRELOAD',
+                 'LD_AUDIT', 'PIP_TARGET', 'PIP_PREFIX', 'PIP_ROOT', 'PIP_USER', 'PIP_PYTHON', 'PIP_DRY_RUN',
+                 'PIP_BUILD_CONSTRAINT', 'PIP_CONSTRAINT', 'PIP_FORCE_REINSTALL', 'PIP_IGNORE_INSTALLED', 'PIP_NO_DEPS',
+                 'PIP_REQUIREMENT', 'PIP_UPGRADE', 'UV_CONSTRAINT')
+
+# More variables of the caller's to pass, as names.
+INSTALL_ENV_VARIABLE = 'EBSIF_INSTALL_ENV'
+
+SHOWN_LINES = 15  # of the output of a program that failed
+
+
+class Runtime:
+    """The container runtime of this machine."""
+
+    def __init__(self):
+        """
+        Find the runtime on PATH.
+
+        Raises
+        ------
+        EasyBuildError
+            If there is none.
+        """
+        self.path = which('apptainer', log_ok=False, on_error='ignore') or \
+            which('singularity', log_ok=False, on_error='ignore')
+        if not self.path:
+            raise EasyBuildError("Neither 'apptainer' nor 'singularity' found on PATH: a container can't be installed "
+                                 "here. Load the module of the runtime, or run eb on a node that has it.",
+                                 exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
+        self.asked = in_background([self.path, '--version'])
+
+    @property
+    def version(self):
+        """What the runtime says of itself, for instance 'apptainer version 1.4.5' (str)."""
+        return self.asked.result().output.strip()
+
+    def run(self, command, image, home, binds, overlays=(), **kwargs):
+        """
+        Run a command in an image.
+
+        Parameters
+        ----------
+        command : list of str
+            Program and arguments.
+        image : str
+            Path of the image.
+        home : str
+            Directory that is the home directory in the container.
+        binds : list of str
+            Binds, in the runtime's syntax.
+        overlays : sequence of str
+            SquashFS files to mount over the image, read-only.
+        kwargs
+            For run_shell_cmd.
+
+        Returns
+        -------
+        RunShellCmdResult
+
+        Raises
+        ------
+        RunShellCmdError
+            If the command fails.
+        """
+        arguments = [self.path, 'exec', '--home', escape_bind(home)]
+        for bind in binds:
+            arguments += ['--bind', bind]
+        for overlay in overlays:
+            arguments += ['--overlay', overlay + ':ro']
+        return run_program(arguments + [image] + command, **kwargs)
+
+
+def run_program(arguments, **kwargs):
+    """
+    Run a program; when it fails, show the end of what it printed before EasyBuild says where the rest is.
+
+    Parameters
+    ----------
+    arguments : list of str
+        Program and arguments; no shell reads them.
+    kwargs
+        For run_shell_cmd.
+
+    Returns
+    -------
+    RunShellCmdResult
+
+    Raises
+    ------
+    RunShellCmdError
+        If the program fails.
+    """
+    try:
+        return run_shell_cmd(arguments, use_bash=False, **kwargs)
+    except RunShellCmdError as err:
+        lines = ((err.output or '') + (err.stderr or '')).strip().splitlines()
+        for line in lines[-SHOWN_LINES:]:
+            print_msg('  ' + line, prefix=False, log=_log, stderr=True)
+        raise
+
+
+def in_background(arguments, variables=None, **kwargs):
+    """
+    Run a program while other things go on, with the environment as it is now.
+
+    Parameters
+    ----------
+    arguments : list of str
+        Program and arguments; no shell reads them.
+    variables : dict, optional
+        More variables of the program.
+    kwargs
+        For run_shell_cmd.
+
+    Returns
+    -------
+    concurrent.futures.Future
+        Its ``result()`` waits for the program; it returns and raises what ``run_program`` does.
+    """
+    return ThreadPoolExecutor(max_workers=1).submit(
+        run_program, arguments, hidden=True, asynchronous=True, env=dict(os.environ, **(variables or {})), **kwargs)
+
+
+def runtime_variables(environment):
+    """Return the variables that change what the runtime does; where it keeps its files is a matter of the machine."""
+    places = ('CACHEDIR', 'CONFIGDIR', 'TMPDIR')
+    kept = ['%s_%s' % (prefix, name) for prefix in RUNTIME_PREFIXES for name in places]
+    return [key for key in environment if key.startswith(RUNTIME_PREFIXES) and key not in kept]
+
+
+def named_variables(environment):
+    """Return the names of those variables that the caller wants to be passed in addition (list of str)."""
+    return environment.get(INSTALL_ENV_VARIABLE, '').replace(',', ' ').split()
+
+
+def passed_variables(environment):
+    """Return those variables of the caller's that a command of an installation gets (dict)."""
+    more = named_variables(environment)
+    return {key: value for key, value in environment.items()
+            if (PASSED.match(key) and not is_kept_away(key)) or key in more}
+
+
+def is_kept_away(name):
+    """Tell whether a variable would make the container run something else."""
+    return name.startswith(CALLERS_PREFIXES) or name in CALLERS_NAMES
+
+
+def host_variables(before, after, search_path):
+    """
+    Return what modules of the host have set, for a command in the container (dict).
+
+    PATH and LD_LIBRARY_PATH of the container are its own; the directories that modules put into those of the host come
+    after the container's (and a program of theirs is there only if its directory is bound).
+
+    Parameters
+    ----------
+    before, after : dict
+        The environment without and with the modules.
+    search_path : list of str
+        What comes first on PATH in the container.
+    """
+    def added(name):
+        return [path for path in after.get(name, '').split(':') if path and path not in before.get(name, '').split(':')]
+
+    variables = {key: value for key, value in after.items() if before.get(key) != value and not is_kept_away(key)}
+    paths, libraries = added('PATH'), added('LD_LIBRARY_PATH')
+    for prefix in RUNTIME_PREFIXES:
+        if paths:
+            variables[prefix + 'ENV_PREPEND_PATH'] = escape_value(':'.join(search_path + paths))
+        if libraries:
+            # the runtime lets a shell in the container read it, which knows the image's value
+            variables[prefix + 'ENV_LD_LIBRARY_PATH'] = '${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}' + \
+                escape_value(':'.join(libraries))
+    return variables
+
+
+def escape_value(value):
+    r"""
+    Return the value of an injected variable (APPTAINERENV_X) as it's written for the runtime.
+
+    Both runtimes let a shell in the container read it (unless NO_EVAL is set): '$', '`' and backslash would be
+    expanded, and commands in it run.
+    """
+    return re.sub(r'([\\$`])', r'\\\1', value)
+
+
+def escape_bind(path):
+    r"""
+    Return a path as it's written in a bind: the runtime takes '\,' and '\:' for the character itself.
+
+    A backslash stands for itself elsewhere. Blanks beside comma or colon are lost (Apptainer 1.4.5), escaped or not.
+
+    Raises
+    ------
+    EasyBuildError
+        If the runtime can't bind such a path.
+    """
+    if re.search(r'[,:]\s|\s[,:]', path):
+        raise EasyBuildError("The container runtime can't bind the path '%s': it loses the blank beside the comma or "
+                             "colon. Use another directory.", path)
+    return path.replace(',', '\\,').replace(':', '\\:')
+
+
+def bind_problem(bind):
+    """Return what is wrong with a bind (source[:target[:options]]) wherever a module is loaded, None if nothing is."""
+    fields = re.split(r'(?<!\\):', bind)
+    # what begins with a template is known later
+    if not all(path.startswith(('/', '%')) for path in fields[:2]):
+        return "should be source[:target[:options]] with full paths"
+    if any(re.search(r'(?<!\\),', path) for path in fields[:2]):
+        return "has a comma, at which the container runtime begins the next bind: write '\\,'"
+    if len(fields) > 3:
+        return "has more than source, target and options: write a colon of a path as '\\:'"
+    return None
+
+
+def bind_source(bind):
+    """Return the path on the host of a bind (source[:target[:options]])."""
+    source = re.match(r'(?:\\[,:]|[^:])*', bind).group()
+    return re.sub(r'\\([,:])', r'\1', source)
+
+
+def bind_target(bind):
+    """Return the path in the container of a bind (source[:target[:options]])."""
+    rest = bind[re.match(r'(?:\\[,:]|[^:])*', bind).end():]
+    target = re.match(r'(?:\\[,:]|[^:])*', rest[1:]).group()
+    return re.sub(r'\\([,:])', r'\1', target) or bind_source(bind)

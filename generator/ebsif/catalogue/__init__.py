@@ -1,0 +1,1 @@
+"""The catalogue: containers and sites as YAML, read, checked, found and added."""

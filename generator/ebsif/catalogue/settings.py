@@ -1,0 +1,110 @@
+"""What a person or a site has settled: the configuration file, and the options that win over it."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+from ebsif.catalogue import catalogue, site
+from ebsif.catalogue.site import Line
+from ebsif.catalogue.yamlfile import Model, load, validate
+
+CONFIGURATION_VARIABLE = "EBSIF_CONFIG"
+
+
+class Configuration(Model):
+    """The configuration file."""
+
+    site: Optional[Line] = None
+    catalogues: list[Line] = []
+    output: Optional[Line] = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Which site, where sites are looked for (the first that has it wins), where easyconfigs are written ({site})."""
+
+    site_name: Optional[str]
+    directories: tuple
+    place: Path
+
+    @property
+    def output(self):
+        """Where easyconfigs of the site that is settled are written (Path)."""
+        return self.output_of(self.site_name or site.DEFAULT_SITE)
+
+    def output_of(self, name):
+        """Return where easyconfigs of a site are written (Path)."""
+        return Path(str(self.place).replace("{site}", name))
+
+    def site(self, name=None):
+        """Return the profile of a site (Site), by default of the one that is settled."""
+        return site.read(name or self.site_name, self.directories)
+
+    def containers(self, profile):
+        """Return all containers of a site (list of Container)."""
+        return catalogue.read(profile, *site.directories_of(profile.name, self.directories))
+
+    def site_names(self):
+        """Return the names of all sites (list of str)."""
+        return site.names(self.directories)
+
+    @property
+    def own_directories(self):
+        """The catalogues that a person has named (list of Path), which are not those of the project."""
+        return [directory for directory in self.directories if directory != site.SITES]
+
+    def own_site_names(self):
+        """Return the names of the sites that are in the catalogues of one's own, or else of all (list of str)."""
+        if not self.own_directories:
+            return self.site_names()
+        return sorted({path.parent.name for directory in self.own_directories
+                       for pattern in ("*/site.yaml", "*/containers") for path in directory.glob(pattern)})
+
+
+def configuration_path():
+    """Return where the configuration file is (Path), whether or not it is there."""
+    named = os.environ.get(CONFIGURATION_VARIABLE)
+    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(named) if named else Path(home) / "ebsif" / "config.yaml"
+
+
+def add_arguments(parser, output=False):
+    """Add the options that win over the configuration file."""
+    parser.add_argument("--site", help="name of the site (default: $EBSIF_SITE, the configuration file, else local)")
+    parser.add_argument("--catalogue", metavar="DIRECTORY", type=Path, action="append", default=[],
+                        help="directory with sites of your own, <site>/site.yaml and <site>/containers/*.yaml")
+    if output:
+        parser.add_argument("-o", "--output", dest="easyconfigs", metavar="DIRECTORY", type=Path,
+                            help="directory of the easyconfigs; {site} is the name of the site (default: easyconfigs)")
+
+
+def read(options):
+    """
+    Return the settings (Settings) from options, environment and configuration file.
+
+    Raises
+    ------
+    DocumentError
+        If the configuration file is not as it should be, or names a directory that is not there.
+    """
+    path = configuration_path()
+    configured = validate(Configuration, load(path), path) if path.is_file() else Configuration()
+    # relative paths are beside the file
+    more = [beside(path, name) for name in configured.catalogues]
+    directories = [*options.catalogue, *more]
+    for directory in directories:
+        if not directory.is_dir():
+            raise site.SiteError(f"the catalogue {directory} is no directory")
+    place = getattr(options, "easyconfigs", None) or (
+        beside(path, configured.output) if configured.output else Path("easyconfigs"))
+    name = options.site or os.environ.get(site.SITE_VARIABLE) or configured.site
+    return Settings(name, (*directories, site.SITES), place)
+
+
+def beside(path, name):
+    """Return a path (Path) that a configuration file names: relative to the file, with ~ filled in."""
+    try:
+        return path.parent / Path(name).expanduser()
+    except RuntimeError as error:
+        raise site.SiteError(f"{path}: {name}: {error}") from None

@@ -1,0 +1,133 @@
+"""Add an image to the catalogue of a site: look at it, write its record, render its easyconfig.
+
+The family is the one whose images are named like it. What neither the name nor the image says for sure is marked with
+'review' in the record. If anything is wrong, nothing is written. An image that is in the catalogue already is left
+alone; exit status 1 if it is another one than that of the record.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from ebsif import output
+from ebsif.catalogue import adding, catalogue, settings, site
+from ebsif.image import inspection
+from ebsif.render import rendering
+
+EXAMPLES = """\
+  ebsif add /appl/images/lumi-pytorch-rocm-6.4.4-....sif --site lumi --catalogue ~/our-containers
+  ebsif add julia.sif --name Julia --dry-run
+"""
+
+
+def configure(parser):
+    """Add the arguments."""
+    settings.add_arguments(parser, output=True)
+    parser.add_argument("image", metavar="IMAGE", type=Path, help="a SIF file")
+    parser.add_argument("--name", help="name of the software, for the first image of its kind")
+    parser.add_argument("--family", help="family of the catalogue")
+    parser.add_argument("--version", help="version of the software, where neither name nor image says it")
+    parser.add_argument("--moving", action="store_true", help="take it from a directory whose links move all the same")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be written, write nothing")
+
+
+def run(options):
+    """Add an image; return the exit status."""
+    settled = settings.read(options)
+    profile = settled.site()
+    directories = site.directories_of(profile.name, settled.directories)
+    check_place(options.image, profile, options.moving)
+    file_name = options.image.resolve().name
+    containers = settled.containers(profile)
+    known = [one for one in containers if one.file_name == file_name]
+    if known:
+        return check_known(known, options, settled)
+    found = inspection.inspect(options.image)
+    programs = lambda names: inspection.programs(found, names)  # noqa: E731
+    proposal = adding.propose(found, catalogue.documents(*directories), options.name, options.family, options.version,
+                              programs)
+    if options.moving:
+        proposal.values["moving"] = True
+    # a dry run may be without a catalogue to write to
+    own = [*settled.own_directories, *([Path()] if options.dry_run else [])]
+    path, extended = place_of(proposal, own, profile, directories)
+    adding.compare_programs(proposal, container_of(proposal, path, extended, profile), programs)
+    container = container_of(proposal, path, extended, profile)
+    check_container(container, containers, proposal, path, file_name)
+    (rendered,) = rendering.render([container], settled.output)
+    if options.dry_run:
+        before, after = adding.with_record(proposal, path, extended)
+        output.difference(path, before, after)
+        output.difference(rendered.path, rendered.before, rendered.text)
+        return 0
+    adding.write(proposal, path, extended, lambda: rendering.write(rendered))
+    print(f"{path}:\n{proposal.text}", end="")
+    return tell(rendered, options)
+
+
+def check_known(known, options, settled):
+    """Compare an image with the records that have its name; render the first of them, and return 0."""
+    recorded = {one.sha256 for one in known if one.sha256}
+    if recorded:
+        sha256 = inspection.sha256(options.image.resolve())
+        wrong = next((one for one in known if one.sha256 not in (None, sha256)), None)
+        if wrong:
+            raise adding.AddingError(
+                f"{known[0].file_name} is in the catalogue already, and is another image there: {wrong.module} in "
+                f"{wrong.place} has the SHA256 {wrong.sha256}, this file has {sha256}. Give this one another name; or, "
+                "if it takes the place of the earlier one for good, write its SHA256 into the record, `ebsif render`, "
+                "and install the module again")
+    print(f"{known[0].file_name} is in the catalogue already: {known[0].module}, in {known[0].place}"
+          + ("" if recorded else ", without its SHA256"))
+    (rendered,) = rendering.render(known[:1], settled.output)
+    if options.dry_run:
+        output.difference(rendered.path, rendered.before, rendered.text)
+        return 0
+    rendering.write(rendered)
+    return tell(rendered, options)
+
+
+def place_of(proposal, own, profile, directories):
+    """Return the file that takes the record (Path), and those that it adds to (list of Path)."""
+    if not own:
+        raise adding.AddingError("the catalogue of the project is not to be changed where it is installed: name one of "
+                                 "your own, --catalogue DIRECTORY (in a clone of the project: generator/sites)")
+    path = own[0] / profile.name / "containers" / f"{proposal.name}.yaml"
+    chain = next((chain for chain in catalogue.chains(*directories) if chain[0].name == path.name), [])
+    return path, chain[1:] if path in chain else chain
+
+
+def container_of(proposal, path, extended, profile):
+    """Return what the record of a proposal becomes (Container), without writing anything."""
+    before, text = adding.with_record(proposal, path, extended)
+    return adding.parsed(text, path, profile, extended)[-1]
+
+
+def check_container(container, containers, proposal, path, file_name):
+    """Raise AddingError if a record is not that of the image, or its module is another one's."""
+    if container.file_name != file_name:
+        raise adding.AddingError(f"the record would be that of {container.file_name}, and the image is {file_name}; "
+                                 f"nothing was written. Complete it by hand ('file'), in {path}:\n{proposal.text}")
+    twin = next((one for one in containers if one.module.lower() == container.module.lower()), None)
+    if twin:
+        raise adding.AddingError(f"the module would be {container.module}, which is that of {twin.place}; nothing was "
+                                 f"written. Give it a 'label' of its own by hand, in {path}:\n{proposal.text}")
+
+
+def tell(rendered, options):
+    """Say how to go on; return 0."""
+    output.hint(f"{rendered.path}: {rendered.state}")
+    output.hint(f"install it with: eb {rendered.path} --sourcepath={options.image.resolve().parent}")
+    return 0
+
+
+def check_place(image, profile, meant):
+    """Say what a link stands for; raise AddingError for one in a directory whose links move, unless that is meant."""
+    moving = {Path(os.path.realpath(Path(profile.images.root or "/") / one.path)) for one in profile.images.directories
+              if one.stability == "moving"}
+    if Path(os.path.realpath(image.absolute().parent)) in moving and not meant:
+        raise adding.AddingError(f"{image} is in a directory whose links move, so it will be another image one day: "
+                                 f"add the file it is now, {image.resolve()}, from a directory that stays, or say "
+                                 "--moving")
+    if image.is_symlink():
+        print(f"ebsif: {image} is a link: the record is for {image.resolve()}", file=sys.stderr)

@@ -1,0 +1,32 @@
+"""Compare two containers, installed or in the catalogue: image, components, packages, binds, variables.
+
+Exit status 0 if they are alike, 1 if they differ, 2 if one can't be read. What is known of only one of them is left
+out: the catalogue does not know every package, an installation does.
+"""
+
+from ebsif.catalogue import settings
+from ebsif.commands.lock import tell
+from ebsif.installed import compare
+
+EXAMPLES = """\
+  ebsif diff --site lumi PyTorch/2.6.0-rocm-6.2.4-python-3.12-singularity-20250410 PyTorch/2.7.0
+  ebsif diff $CONTAINERROOT /other/installation
+  ebsif diff PyTorch-mine.eb PyTorch-yours.eb
+"""
+
+
+def configure(parser):
+    """Add the arguments."""
+    settings.add_arguments(parser)
+    parser.add_argument("before", metavar="A", help="NAME/VERSION, an installation directory, or an easyconfig")
+    parser.add_argument("after", metavar="B", help="the other one")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(trouble=2)
+
+
+def run(options):
+    """Print how two containers differ; return 1 if they do, else 0."""
+    settled = settings.read(options)
+    containers = settled.containers(settled.site())
+    before, after = (compare.facts(text, containers) for text in (options.before, options.after))
+    return tell(compare.compare(before, after), options.json)

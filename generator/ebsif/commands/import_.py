@@ -1,0 +1,87 @@
+"""Import easyconfigs of the style in use today: they become records of the catalogue, with their families.
+
+What comes out is a file of the catalogue, on standard output; with --output a file for each name. The report on
+standard error says what the family and the easyblock do anyway, what became data, and what is left for a person, with
+its line. The easyconfigs are run by EasyBuild's parser, as eb does. Exit status: 0 if all was understood, 1 if
+something is left for a person, 2 if one of the files is no easyconfig of a container.
+"""
+
+import sys
+from pathlib import Path
+
+from ebsif import files, output
+from ebsif.catalogue import catalogue, settings, site
+from ebsif.importing import recipe, recordfile
+
+LEFT, TROUBLE = 1, 2
+
+EXAMPLES = """\
+  ebsif import --site lumi PyTorch-*.eb > PyTorch.yaml       the file on standard output, the report on standard error
+  ebsif import --site lumi -o containers *.eb 2> report.txt  a file for each name
+"""
+
+
+def configure(parser):
+    """Add the arguments."""
+    settings.add_arguments(parser)
+    parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path,
+                        help="write DIRECTORY/<Name>.yaml for each name")
+    parser.add_argument("easyconfigs", metavar="FILE", nargs="+", type=Path, help="an easyconfig")
+    parser.set_defaults(trouble=TROUBLE)
+
+
+def run(options):
+    """Print or write records, and report; return the exit status."""
+    settled = settings.read(options)
+    profile = settled.site()
+    imported, trouble = [], False
+    for path in dict.fromkeys(options.easyconfigs):
+        try:
+            imported.append(recipe.read(path, profile))
+        except recipe.ImportingError as error:
+            print(f"ebsif: {error}", file=sys.stderr)
+            trouble = True
+    recipe.name_twins(imported)
+    made = [recordfile.File(*one, profile) for one in by_name(imported, settled, profile)]
+    if options.output:
+        write(made, options.output)
+    elif len(made) > 1:
+        raise recipe.ImportingError("these are easyconfigs of several names, and the catalogue has a file for each "
+                                       f"({', '.join(one.name for one in made)}): name a directory, -o DIRECTORY")
+    for one in made:
+        if not options.output:
+            print(one.text, end="")
+        for found in one.imported:
+            report(found)
+    return TROUBLE if trouble else LEFT if any(found.left for found in imported) else 0
+
+
+def by_name(imported, settled, profile):
+    """Yield names of software with what was imported, and what the catalogue has of it (Document or None)."""
+    directories = site.directories_of(profile.name, settled.directories)
+    known = {document.name: document for document in catalogue.documents(*directories)}
+    for name in sorted({one.name for one in imported}):
+        yield name, [one for one in imported if one.name == name], known.get(name)
+
+
+def write(made, directory):
+    """Write a file for each name; none if one of them is there."""
+    paths = {directory / f"{one.name}.yaml": one.text for one in made}
+    there = [str(path) for path, text in paths.items() if path.exists() and path.read_text(encoding="utf-8") != text]
+    if there:
+        raise recipe.ImportingError(f"{', '.join(there)} is there, and nothing was written: name another directory")
+    for path, text in paths.items():
+        files.replace(path, text)
+        output.hint(f"{path}")
+
+
+def report(found):
+    """Tell what became of an easyconfig, on standard error; with --quiet what is left for a person only."""
+    output.note(f"{found.path}:")
+    for title, texts in (("done by family, site or easyblock", found.recognised), ("became data", found.data)):
+        if texts:
+            output.note(f"  {title}:")
+            for text in dict.fromkeys(texts):
+                output.note(f"    {text}")
+    for text in found.not_understood:
+        print(f"ebsif: left for a person: {text}", file=sys.stderr)

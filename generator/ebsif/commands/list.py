@@ -1,0 +1,65 @@
+"""List the containers of the catalogue of a site, newest last as the catalogue has them."""
+
+import json
+
+from ebsif import output
+from ebsif.catalogue import catalogue, selection, settings
+from ebsif.table import print_table
+
+EXAMPLES = """\
+  ebsif list --site lumi                       all of a site
+  ebsif list --site lumi pytorch --has 'vllm>=0.8' --has 'flash-attn'
+  ebsif list --all-sites --json                for a program
+"""
+
+
+def configure(parser):
+    """Add the arguments."""
+    settings.add_arguments(parser)
+    parser.add_argument("names", metavar="NAME", nargs="*", help="NAME or NAME/VERSION (default: all)")
+    parser.add_argument("--has", metavar="COMPONENT", action="append", default=[],
+                        help="only those that have this, like 'vllm>=0.8'; may be repeated")
+    parser.add_argument("--all-sites", action="store_true", help="of every site")
+    parser.add_argument("--archived", action="store_true", help="also those that are no longer recommended")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options):
+    """Print what is chosen; return 0."""
+    settled = settings.read(options)
+    wishes = [selection.wish(text) for text in options.has]
+    names = settled.site_names() if options.all_sites else [None]
+    containers = [one for name in names for one in settled.containers(settled.site(name))]
+    if options.names:
+        containers = list(dict.fromkeys(one for name in options.names for one in catalogue.find(containers, name)))
+    containers = [one for one in containers if all(selection.has(one, wanted) for wanted in wishes)]
+    hidden = 0
+    # who names a version means that one
+    if not (options.archived or any("/" in name for name in options.names)):
+        hidden = sum(1 for one in containers if one.archived)
+        containers = [one for one in containers if not one.archived]
+    if options.json:
+        print(json.dumps([as_data(one) for one in containers], indent=2))
+        return 0
+    if containers:
+        print_table(["container", "python", "in the image", "site"][: 4 if options.all_sites else 3],
+                    [[one.module, one.python or "", shown(one), one.site.name][: 4 if options.all_sites else 3]
+                     for one in containers])
+    else:
+        print("no container matches")
+    if hidden:
+        output.hint(f"{hidden} more are archived: --archived shows them")
+    return 0
+
+
+def shown(container):
+    """Return the components of a container in a line (str), after a word on one that is no longer recommended."""
+    inside = ", ".join(f"{name} {version}" for name, version in container.components.items())
+    return f"(archived) {inside}".rstrip() if container.archived else inside
+
+
+def as_data(container):
+    """Return what a program wants to know of a container (dict)."""
+    return {"name": container.name, "version": container.version, "versionsuffix": container.versionsuffix,
+            "module": container.module, "easyconfig": container.easyconfig_name, "file": container.file_name,
+            "site": container.site.name, "components": selection.inside(container), "archived": container.archived}

@@ -1,0 +1,81 @@
+"""Write the easyconfigs of the catalogue of a site. Only those that changed are written.
+
+A record that can't be rendered, or that has the module of another one, is named with its place before anything is
+written, and does not stop the others; exit status 1 then.
+"""
+
+import sys
+
+from ebsif import output
+from ebsif.catalogue import catalogue, settings, site
+from ebsif.render import easyconfig, rendering
+
+EXAMPLES = """\
+  ebsif render --site lumi                   write all easyconfigs below easyconfigs/
+  ebsif render --site lumi PyTorch/2.7.0     those of one version
+  ebsif render --site lumi --diff            what would change
+  ebsif render --stdout PyTorch/2.13.0       print instead of writing
+"""
+
+
+def configure(parser):
+    """Add the arguments."""
+    settings.add_arguments(parser, output=True)
+    parser.add_argument("names", metavar="NAME", nargs="*", help="NAME or NAME/VERSION (default: all)")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--diff", action="store_true", help="show what would change, write nothing; status 1 if anything")
+    how.add_argument("--stdout", action="store_true", help="print the easyconfigs, write nothing")
+
+
+def run(options):
+    """Render; return the exit status."""
+    settled = settings.read(options)
+    profile = settled.site()
+    directories = site.directories_of(profile.name, settled.directories)
+    everything = not (options.names or options.diff or options.stdout)
+    profiles = [directory / "site.yaml" for directory in directories]
+    inputs = [*catalogue.files(*directories), *(path for path in profiles if path.is_file())]
+    memory = rendering.Memory(profile.name, inputs, settled.output)
+    current = memory.number_if_current() if everything else None
+    if current is not None:
+        output.hint(f"{current} easyconfigs of the site {profile.name} are as they should be")
+        return 0
+    problems = []
+    containers = catalogue.read(profile, *directories, problems=problems)
+    chosen = containers
+    if options.names:
+        found = [one for name in options.names for one in catalogue.find(containers, name)]
+        chosen = list(dict.fromkeys(found))
+    moving = [] if options.stdout else [one for one in chosen if one.moving_image]
+    done, more = rendering.render_all([one for one in chosen if one not in moving], settled.output, containers)
+    problems += more
+    problems += [f"{one.path}: {one.module} is not rendered: {easyconfig.moving_problem(one)}" for one in moving]
+    for problem in problems:
+        print(f"ebsif: {problem}", file=sys.stderr)
+    if options.stdout:
+        for rendered in done:
+            print(rendered.text, end="")
+        return 1 if problems else 0
+    states = {"new": 0, "changed": 0, "unchanged": 0}
+    for rendered in done:
+        states[rendered.state] += 1
+        if options.diff:
+            output.difference(rendered.path, rendered.before, rendered.text)
+        else:
+            rendering.write(rendered)
+            if rendered.state != "unchanged":
+                output.hint(f"{rendered.state:8} {rendered.path}")
+    paths = [rendered.path for rendered in done]
+    # with a record that can't be read nobody knows which easyconfigs are meant
+    if everything and len(problems) == len(moving):
+        if not moving:
+            memory.keep(paths)
+        wanted = [*paths, *(rendering.place(one, settled.output) for one in moving)]
+        for path in rendering.left_over(wanted, settled.output, profile):
+            print(f"ebsif: {path} is in the catalogue no more: remove it, or make it your own (first line)",
+                  file=sys.stderr)
+    if not options.diff:
+        output.hint(f"easyconfigs of the site {profile.name}: {states['new']} new, "
+                    f"{states['changed']} changed, {states['unchanged']} as they should be"
+                    + (f"; {len(problems)} problems" if problems else ""))
+    return 1 if problems or (options.diff and len(paths) > states["unchanged"]) else 0

@@ -1,0 +1,63 @@
+"""Show what is known about a container: what is in it, where its image is, how it is installed."""
+
+import json
+
+from ebsif.catalogue import catalogue, settings
+from ebsif.commands.list import as_data, shown
+from ebsif.render import easyconfig
+
+EXAMPLES = """\
+  ebsif show --site lumi PyTorch/2.7.0         v2.7.0 works as well
+  ebsif show --site lumi PyTorch/2.7.0 --json  for a program
+"""
+
+
+def configure(parser):
+    """Add the arguments."""
+    settings.add_arguments(parser)
+    parser.add_argument("name", metavar="NAME/VERSION", help="a container, or the name of its easyconfig")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options):
+    """Print what is known; return 0."""
+    settled = settings.read(options)
+    containers = catalogue.find(settled.containers(settled.site()), options.name)
+    if options.json:
+        print(json.dumps([complete(one) for one in containers], indent=2))
+        return 0
+    for number, one in enumerate(containers):
+        if number:
+            print()
+        for name, value in lines(one):
+            print(f"{name:16}{value}")
+    return 0
+
+
+def complete(container):
+    """Return all that is known of a container (dict)."""
+    data = as_data(container)
+    data["parameters"] = {name: value for group in easyconfig.parameters(container) for name, value in group.items()}
+    return data
+
+
+def lines(container):
+    """Yield (name, value) of each line that a person wants to read."""
+    binds = container.all_binds
+    yield container.module, ""
+    yield "in the image", shown(container) or "not said"
+    yield "python", container.python or "none"
+    yield "image", container.file_name
+    for stability, path in container.image_places:
+        yield "  looked for in", f"{path.parent} ({stability})"
+    yield "binds", ", ".join([*binds.required, *(f"{bind} (optional)" for bind in binds.optional)]) or "none"
+    yield "user software", "yes, in a venv" if container.venv else "no"
+    if container.wrappers:
+        wrappers = easyconfig.wrappers(container)
+        yield "wrappers", wrappers if isinstance(wrappers, str) else ", ".join(wrappers)
+    if container.history:
+        yield "history", container.history
+    if container.archived:
+        yield "archived", "no longer recommended"
+    yield "install", f"eb {container.easyconfig_name}"
+    yield "load", f"module load {container.module}"

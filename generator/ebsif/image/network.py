@@ -1,0 +1,94 @@
+"""What an image can use of the network of a site: libfabric and its provider, the ABI of its MPI, the plugin for GPUs.
+
+What is there is said, and what is missing; how fast it is only a measurement tells (S001-14).
+"""
+
+import re
+from pathlib import Path
+
+from ebsif.installed.doctor import Finding
+
+# Libraries with the ABI that MPICH and what comes from it share (MPICH ABI Compatibility Initiative), and those of
+# Open MPI 1 to 5.
+MPICH_ABI = re.compile(r"libmpi\.so\.12(\..*)?")
+OPENMPI_ABI = re.compile(r"libmpi\.so\.(1|20|40)(\..*)?")
+
+PROVIDER = "libcxi"  # of Slingshot
+PLUGIN = {"rocm": "RCCL", "cuda": "NCCL"}
+
+
+def examine(found, site, containers):
+    """
+    Return a Finding for each thing that decides how ranks on several nodes talk to each other.
+
+    Parameters
+    ----------
+    found : Inspection
+        What is in the image.
+    site : Site
+        Where it is to be used.
+    containers : list of Container
+        Those of the site.
+    """
+    return [origin(found, site, containers), provider(found, site), mpi(found), *plugin(found, site)]
+
+
+def origin(found, site, containers):
+    """Tell whether the image is one of those that were made for the site."""
+    modules = [one.module for one in containers if one.file_name == Path(found.resolved).name]
+    if modules:
+        return Finding("image", True, f"in the catalogue of {site.name}: {', '.join(modules)}")
+    return Finding("image", True, f"not in the catalogue of {site.name}: what is fast on one machine may be slow on "
+                   "another, so measure it on two nodes before you rely on it", note=True)
+
+
+def provider(found, site):
+    """Tell with what libfabric reaches the network."""
+    libraries = named(found, "libfabric.so")
+    if not libraries:
+        return Finding("libfabric", True, "none in the image: only what the site binds can use the fast network",
+                       note=True)
+    version = found.components.get("libfabric")
+    text = f"{version or 'version not known'}, {libraries[0]}"
+    own = named(found, f"{PROVIDER}.so")
+    bound = [bind for bind in (*site.binds.required, *site.binds.optional, *site.binds.libraries) if PROVIDER in bind]
+    if own:
+        text += f"; for Slingshot {own[0]} in the image"
+    if bound:
+        text += f"; for Slingshot {bound[0]} of {site.name}"
+    if not (own or bound):
+        text += f"; no {PROVIDER}, so not with Slingshot"
+    return Finding("libfabric", True, text, note=not (own or bound))
+
+
+def mpi(found):
+    """Tell which ABI the MPI in the image has: that decides whether the machine's MPI can take its place."""
+    libraries = {Path(path).name: path for path in named(found, "libmpi.so")}
+    mpich = next((path for name, path in libraries.items() if MPICH_ABI.fullmatch(name)), None)
+    openmpi = next((path for name, path in libraries.items() if OPENMPI_ABI.fullmatch(name)), None)
+    if mpich and openmpi:
+        return Finding("MPI", True, f"two in the image, {mpich} (ABI of MPICH) and {openmpi} (Open MPI): make sure "
+                       "that programs use one of them", note=True)
+    if mpich:
+        return Finding("MPI", True, f"ABI of MPICH, {mpich}: Cray MPICH and others with that ABI can take its place")
+    if openmpi:
+        return Finding("MPI", True, f"Open MPI, {openmpi}: an MPI with the ABI of MPICH can't take its place, and it "
+                       "needs a launcher that speaks PMIx", note=True)
+    return Finding("MPI", True, "none in the image", note=True)
+
+
+def plugin(found, site):
+    """Yield a Finding on the plugin by which GPUs of several nodes talk to each other, where there are GPUs."""
+    library = PLUGIN.get(site.gpu)
+    if not library:
+        return
+    if found.plugins:
+        yield Finding(f"{library} plugin", True, found.plugins[0])
+    else:
+        yield Finding(f"{library} plugin", True, f"none in the image: {library} uses TCP between nodes unless the site "
+                      "binds one", note=True)
+
+
+def named(found, beginning):
+    """Return the libraries of an image whose file name begins so (list of str)."""
+    return [path for path in found.libraries if Path(path).name.startswith(beginning)]

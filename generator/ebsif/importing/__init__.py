@@ -1,0 +1,1 @@
+"""Easyconfigs of today's style, read as records of the catalogue."""

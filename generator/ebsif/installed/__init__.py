@@ -1,0 +1,1 @@
+"""Installations: their records, compared and looked at."""

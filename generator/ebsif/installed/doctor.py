@@ -1,0 +1,131 @@
+"""Is everything on this machine that installing a container module needs?"""
+
+import dataclasses
+import os
+import shutil
+import subprocess
+from importlib.metadata import distributions
+from pathlib import Path
+
+from ebsif import eb, output
+from ebsif.files import is_there
+from ebsif.installed import lock
+
+# one that is installed with this project
+EXAMPLE = "PyTorch-2.13.0-cpu-python-3.11-singularity-20261121.eb"
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One part that was looked for: its name, whether it is fine, and what was found or what to do."""
+
+    part: str
+    ok: bool
+    text: str
+    note: bool = False  # nothing is wrong, but a person may want to know
+
+
+def examine():
+    """Return a Finding for each part, in the order in which an installation needs them."""
+    easybuild, modules_tool = find_easybuild(), find_modules_tool()
+    return [
+        easybuild,
+        # without these two eb does not look for anything
+        *([find_easyconfigs()] if easybuild.ok and modules_tool.ok else []),
+        find_program("container runtime", ["apptainer", "singularity"], "load the site's module, or use another node"),
+        find_program("mksquashfs", ["mksquashfs"], "install squashfs-tools", version_option="-version"),
+        find_program("unsquashfs", ["unsquashfs"], "install squashfs-tools", version_option="-version",
+                     statuses=(0, 1)),
+        modules_tool,
+        *find_user_packages(),
+    ]
+
+
+def examine_site(profile, containers):
+    """Return a Finding for the catalogue of a site, and one for each of its directories with images."""
+    images = profile.images
+    root = Path(os.environ.get(images.root_variable or "") or images.root or "/")
+    findings = [Finding("site", True, f"{profile.name}: {output.counted(len(containers), 'container')}")]
+    for directory in images.directories:
+        place = root / directory.path
+        there = "" if is_there(place) else ": not on this machine"
+        # of a path with placeholders there are as many as containers
+        if "{" not in directory.path:
+            findings.append(Finding("images", True, f"{place}, {directory.stability}{there}", note=bool(there)))
+    return findings
+
+
+def find_easybuild():
+    """Look for eb, and whether it runs here: commands of a loaded container may hide the Python it needs."""
+    found = find_program("EasyBuild", ["eb"], "install it with pip, or load the site's EasyBuild module")
+    loaded = eb.container_modules(os.environ)
+    if found.ok or not loaded:
+        return found
+    return dataclasses.replace(found, text=f"{found.text}; {', '.join(loaded)} is loaded, and its commands hide those "
+                               "of this machine: unload it before you run eb yourself")
+
+
+def find_program(part, names, remedy, version_option="--version", statuses=(0,)):
+    """Look for the first of some programs on PATH, and ask it for its version: statuses are those of success."""
+    for name in names:
+        path = shutil.which(name)
+        if path:
+            answer = subprocess.run(  # noqa: S603
+                [path, version_option], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+            )
+            said = (answer.stdout + answer.stderr).strip().splitlines()[:1]
+            if said and answer.returncode in statuses:
+                return Finding(part, True, f"{said[0]}, {path}")
+            told = "".join(f": {line}" for line in said)
+            return Finding(part, False, f"{path} does not run (exit status {answer.returncode}){told}")
+    return Finding(part, False, f"{' or '.join(names)} not on PATH: {remedy}")
+
+
+def find_easyconfigs():
+    """
+    Ask eb whether it finds one of our easyconfigs, and the easyblock that this one is for.
+
+    What this Python finds is no answer: eb may have another one, and settings of its own.
+    """
+    part = "easyblocks, easyconfigs"
+    answer = eb.run([EXAMPLE, "--dry-run"], capture=True)
+    if answer.returncode == 0:
+        return Finding(part, True, f"found without an option: eb {EXAMPLE} --dry-run")
+    said = [line for line in answer.stdout.splitlines() if line.startswith("ERROR")] or [answer.stdout.strip()]
+    # EasyBuild refuses root before it looks for anything
+    remedy = ("Run this as the user who installs software" if "root privileges" in answer.stdout else
+              "Install ebsif with pip beside EasyBuild, so that both are on the path of one Python")
+    return Finding(part, False, f"eb {EXAMPLE} --dry-run says: {' '.join(said)} {remedy}")
+
+
+def find_modules_tool():
+    """Look for Lmod or Environment Modules, by the variables they set and that EasyBuild reads."""
+    for part, variable in (("Lmod", "LMOD_CMD"), ("Environment Modules", "MODULES_CMD")):
+        path = os.environ.get(variable)
+        if path and Path(path).exists():
+            return Finding("modules tool", True, f"{part}, {path}")
+    return Finding("modules tool", False, "neither LMOD_CMD nor MODULES_CMD is set: start a login shell, or source "
+                   "the init script of Lmod or Environment Modules")
+
+
+def find_user_packages():
+    """
+    Look for Python packages in ~/.local: a container's Python of that version would take them first.
+
+    The modules keep that from happening (PYTHONNOUSERSITE); a plain `singularity exec` without a module does not.
+    With a module loaded (CONTAINERROOT) those are named that the image has as well.
+    """
+    findings = []
+    root = os.environ.get("CONTAINERROOT")
+    image = lock.pins(lock.read(root).get("image_packages", [])) if root else {}
+    for folder in sorted(Path.home().glob(".local/lib/python3*/site-packages")):
+        # what pip has begun to remove (~umpy) has no metadata, for Python 3.14 None
+        known = [found for found in distributions(path=[str(folder)]) if found.metadata and found.metadata["Name"]]
+        packages = {found.metadata["Name"]: found.version for found in known}
+        if packages:
+            text = f"{folder}: " + ", ".join(f"{name} {version}" for name, version in sorted(packages.items()))
+            shadows = sorted(name for name in packages if name.lower() in {other.lower() for other in image})
+            if shadows:
+                text += f"; would shadow the image's {', '.join(shadows)}"
+            findings.append(Finding("user packages", True, text + "; modules leave them out", note=True))
+    return findings

@@ -1,0 +1,1 @@
+"""Browsable pages of the catalogue."""

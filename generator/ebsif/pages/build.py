@@ -1,0 +1,232 @@
+"""Pages about the containers of sites, for people who choose one: from the catalogue, made into HTML by Sphinx."""
+
+import io
+import json
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from ebsif import version
+from ebsif.catalogue import selection
+from ebsif.catalogue.site import Account
+from ebsif.errors import EbsifError
+from ebsif.installed import lock
+from ebsif.jobs import job
+from ebsif.render import easyconfig
+from ebsif.templating import environment
+
+# Says that a directory holds nothing but pages of ours, so that a next run may replace it.
+MARKER = ".ebsif-docs"
+
+STATIC = ("containers.js", "containers.css")
+
+# What Sphinx is told; it needs no conf.py.
+CONFIGURATION = {
+    "html_theme": "furo", "html_title": "Containers", "project": "ebsif", "release": version(),
+    "html_static_path": ["_static"], "html_css_files": ["containers.css"], "html_js_files": ["containers.js"],
+    "html_use_index": False, "html_show_sphinx": False, "html_copy_source": False, "html_show_copyright": False,
+    # what is shown are names and commands: quotes and hyphens stay as they are
+    "smartquotes": False, "highlight_language": "none", "exclude_patterns": ["_static"],
+}
+
+
+class DocumentingError(EbsifError):
+    """The pages can't be made; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A container and what only its neighbours in the catalogue tell: the one before it, and how it differs."""
+
+    container: object
+    before: object
+    changes: list
+
+    @property
+    def address(self):
+        """Place of the page (str), relative and without suffix."""
+        return f"{self.container.site.name}/{self.container.module}"
+
+
+def pages(containers):
+    """
+    Return a page (list of Page) for each container.
+
+    Parameters
+    ----------
+    containers : list of Container
+        All of a site.
+    """
+    earlier, named = {}, {}
+    for container in sorted(containers, key=selection.in_history):
+        before = named.setdefault(container.name, [])
+        earlier[container] = next((one for one in reversed(before) if one.file_name != container.file_name), None)
+        before.append(container)
+    return [Page(one, earlier[one], changes(earlier[one], one)) for one in containers]
+
+
+def changes(earlier, container):
+    """Return what is in a container and not in the one before it, or in another version (list of lock.Change)."""
+    return lock.differences("", selection.inside(earlier), selection.inside(container)) if earlier else []
+
+
+def build(sites, directory):
+    """
+    Make the pages of sites in a directory, which is replaced as a whole when they are complete.
+
+    Parameters
+    ----------
+    sites : list of (Site, list of Container)
+        What they are about.
+    directory : Path
+        Where the HTML goes: not there, empty, or made by this function.
+
+    Returns
+    -------
+    int
+        How many containers there are pages for.
+
+    Raises
+    ------
+    DocumentingError
+        If Sphinx is missing or can't make them, or the directory has something else.
+    """
+    directory = directory.resolve()
+    check_place(directory)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{directory.name}-", dir=directory.parent) as work:
+        source, made = Path(work) / "source", Path(work) / "html"
+        number = write_sources(sites, source)
+        run_sphinx(source, made, Path(work) / "doctrees")
+        (made / MARKER).write_text("Made by ebsif docs, which replaces this directory as a whole.\n", encoding="utf-8")
+        earlier = Path(work) / "earlier"
+        if directory.exists():
+            directory.rename(earlier)
+        try:
+            made.rename(directory)
+        except OSError:
+            if earlier.exists():
+                earlier.rename(directory)
+            raise
+    return number
+
+
+def check_place(directory):
+    """Raise DocumentingError if a directory has something that would be lost."""
+    if directory.exists() and not directory.is_dir():
+        raise DocumentingError(f"{directory} is no directory")
+    if directory.is_dir() and any(directory.iterdir()) and not (directory / MARKER).is_file():
+        raise DocumentingError(f"{directory} has files that are not pages of this command, and it is replaced as a "
+                               "whole: name a new directory")
+
+
+def write_sources(sites, source):
+    """Write what Sphinx reads below a directory; return the number of containers."""
+    static = source / "_static"
+    static.mkdir(parents=True)
+    for name in STATIC:
+        (static / name).write_text(template(name).render(), encoding="utf-8")
+    by_site = [(site, pages(containers)) for site, containers in sites]
+    everything = [page for _, some in by_site for page in some]
+    (source / "table.html").write_text(table(everything, [site.name for site, _ in by_site]), encoding="utf-8")
+    write(source / "index.rst", "index.rst", sites=[site for site, _ in by_site], number=len(everything))
+    for site, some in by_site:
+        write(source / site.name / "index.rst", "site.rst", site=site, pages=some)
+        for page in some:
+            same_name = [other for other in some if other.container.name == page.container.name]
+            write(source / f"{page.address}.rst", "container.rst", **about(page, same_name))
+    return len(everything)
+
+
+def template(name):
+    """Return a template of the pages (jinja2.Template)."""
+    return environment("ebsif.pages").get_template(f"{name}.j2")
+
+
+def write(path, name, **values):
+    """Write a page of Sphinx's from its template."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(template(name).render(rst=escaped, literal=indented, **values), encoding="utf-8")
+
+
+def about(page, others):
+    """Return what the page of a container shows (dict), beside what the container knows itself."""
+    container = page.container
+    parameters = {name: value for group in easyconfig.parameters(container) for name, value in group.items()}
+    return {
+        "page": page, "container": container, "parameters": parameters, "script": job_script(container),
+        "inside": selection.inside(container), "requirements": requirements(container),
+        "same_image": [other for other in others
+                       if other is not page and other.container.file_name == container.file_name],
+        "newer": next((other for other in others if other.before is container), None),
+    }
+
+
+def requirements(container):
+    """Return the requirements of a container as a person reads them (str), a heading for each stage."""
+    if not container.venv or not container.requirements:
+        return ""
+    if isinstance(container.requirements, str):
+        return container.requirements.strip()
+    blocks = []
+    for number, stage in enumerate(container.stages, 1):
+        lines = stage.get("requirements", "")
+        lines = lines.strip() if isinstance(lines, str) else "\n".join(lines)
+        blocks.append(f"# stage {stage.get('name', number)}\n{lines}".rstrip())
+    return "\n\n".join(blocks) or "\n".join(container.requirements)
+
+
+def job_script(container):
+    """Return an example of a batch script (str): a training on two nodes, paid for by an account to be named."""
+    site = container.site
+    account = "your_account" if site.scheduler.account.required else None
+    # the account of whoever makes the pages is nobody's business
+    anybody = site.model_copy(update={"scheduler": site.scheduler.model_copy(update={"account": Account()})})
+    request = job.Request(module=container.module, command=("train.py",), nodes=2, account=account)
+    return job.script(request, anybody)
+
+
+def table(some, site_names):
+    """Return the table of all containers with its filter (str), HTML."""
+    versions = {}
+    for page in some:
+        for name, found in selection.inside(page.container).items():
+            versions.setdefault(name, set()).add(found)
+    versions = {name: sorted(versions[name], key=selection.in_order) for name in sorted(versions)}
+    rows = [(page, json.dumps({name: versions[name].index(version)
+                               for name, version in selection.inside(page.container).items()}))
+            for page in some]
+    return template("table.html").render(rows=rows, versions=json.dumps(versions), sites=site_names)
+
+
+def escaped(text):
+    """Return a text in one line, in which nothing is markup of reStructuredText."""
+    return re.sub(r"([^A-Za-z0-9 ])", r"\\\1", " ".join(str(text).split()))
+
+
+def indented(text):
+    """Return a text as the contents of a literal block."""
+    # Sphinx begins a new line at each of these characters
+    return "\n".join(f"   {line}".rstrip() for line in text.splitlines())
+
+
+def run_sphinx(source, made, doctrees):
+    """Make HTML; a warning means that a page is not what it should be."""
+    try:
+        from sphinx.application import Sphinx
+        from sphinx.errors import SphinxError
+        from sphinx.util.docutils import docutils_namespace
+    except ImportError:
+        raise DocumentingError(
+            "the pages are made by Sphinx, which is not installed: pip install 'ebsif[docs]'") from None
+    problems = io.StringIO()
+    try:
+        with docutils_namespace():
+            application = Sphinx(source, None, made, doctrees, "html", confoverrides=CONFIGURATION, status=None,
+                                 warning=problems)
+            application.build()
+    except (SphinxError, OSError) as error:
+        raise DocumentingError(f"Sphinx can't make the pages: {error}") from None
+    if problems.getvalue():
+        raise DocumentingError(f"Sphinx can't make the pages as they should be:\n{problems.getvalue().strip()}")

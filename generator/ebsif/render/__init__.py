@@ -1,0 +1,1 @@
+"""Easyconfigs, rendered from the catalogue."""

@@ -1,0 +1,165 @@
+"""Writing easyconfigs: only what changed, and nothing at all is read again where nothing changed."""
+
+import hashlib
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ebsif import files
+from ebsif.catalogue.catalogue import CatalogueError, twins
+from ebsif.render import easyconfig
+
+# The first line of a rendered easyconfig says for which site it was.
+RENDERED = re.compile(r"# Rendered by ebsif from the catalogue of the site (\S+):")
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """An easyconfig as it should be: container, path, text, and the text that is there (None: not there)."""
+
+    container: object
+    path: Path
+    text: str
+    before: object
+
+    @property
+    def state(self):
+        """'new', 'changed' or 'unchanged'."""
+        return "new" if self.before is None else "changed" if self.before != self.text else "unchanged"
+
+
+def place(container, output):
+    """Return the path of an easyconfig (Path) below a directory, where EasyBuild looks for it."""
+    name = container.easyconfig_name
+    # the catalogue has no such names; what is written must not depend on that
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", name):
+        raise CatalogueError(f"'{name}' can't be the name of an easyconfig")
+    return output / container.name[0].lower() / container.name / name
+
+
+def render(containers, output):
+    """Yield what each easyconfig should be (Rendered), one at a time: a large catalogue needs no more memory."""
+    for container in containers:
+        path = place(container, output)
+        try:
+            # one that somebody has spoilt is not as it should be, nothing else
+            before = path.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            before = None
+        yield Rendered(container, path, easyconfig.render(container), before)
+
+
+def render_all(containers, output, others):
+    """
+    Render what can be rendered.
+
+    Parameters
+    ----------
+    containers : list of Container
+        What to render.
+    output : Path
+        Directory of the easyconfigs.
+    others : list of Container
+        All that there are: two of one module can't both be installed.
+
+    Returns
+    -------
+    list of Rendered
+        In the same order, without those that can't be.
+    list of str
+        Why not, each with file and line.
+    """
+    later = twins(others)
+    same = {**{first: one for one, first in later.items()}, **later}
+    done, problems = [], []
+    for container in containers:
+        try:
+            if container in same:
+                raise CatalogueError(f"{container.module} is the module of {same[container].place} as well: "
+                                     "give one of them a 'label' of its own")
+            done += render([container], output)
+        except CatalogueError as error:
+            problems.append(f"{container.place}: {str(error).removeprefix(f'{container.place}: ')}")
+    return done, problems
+
+
+def write(rendered):
+    """Write an easyconfig if it is not as it should be: a new file and a rename, because eb may be reading it."""
+    if rendered.state == "unchanged":
+        return
+    files.replace(rendered.path, rendered.text)
+
+
+def left_over(wanted, output, site):
+    """Return easyconfigs that were rendered for a site and are none of the wanted paths any more (list of Path)."""
+    wanted = set(wanted)
+    found = []
+    for folder in sorted({path.parent for path in wanted} | set(output.glob("?/*"))):
+        for path in sorted(folder.glob("*.eb")):
+            if path not in wanted:
+                with path.open(encoding="utf-8", errors="replace") as text:
+                    match = RENDERED.match(text.readline())
+                if match and match.group(1) == site.name:
+                    found.append(path)
+    return found
+
+
+class Memory:
+    """
+    What the last complete run has read and written, to see at a glance that there is nothing to do.
+
+    Parameters
+    ----------
+    site_name : str
+        The site.
+    inputs : list of Path
+        What easyconfigs are made from.
+    output : Path
+        Their directory.
+    """
+
+    def __init__(self, site_name, inputs, output):
+        """Look at the inputs."""
+        package = Path(__file__).parents[1]
+        code = sorted(package.rglob("*.py")) + sorted(package.glob("render/templates/*"))
+        self.inputs = fingerprint([*inputs, *code])
+        key = hashlib.sha256(f"{site_name}\0{output.resolve()}".encode()).hexdigest()[:24]
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        self.path = Path(cache) / "ebsif" / "render" / f"{key}.json"
+
+    def number_if_current(self):
+        """Return how many easyconfigs there are (int) if nothing has changed since they were written, else None."""
+        try:
+            known = json.loads(self.path.read_text())
+            if known["inputs"] != self.inputs:
+                return None
+            for name, stamp in known["outputs"].items():
+                status = Path(name).stat()
+                if [status.st_size, status.st_mtime_ns] != stamp:
+                    return None
+            return len(known["outputs"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def keep(self, paths):
+        """Remember a complete run; a place that can't be written to costs time only."""
+        outputs = {str(path.absolute()): stamp_of(path) for path in paths}
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            files.replace(self.path, json.dumps({"inputs": self.inputs, "outputs": outputs}))
+        except OSError:
+            pass
+
+
+def stamp_of(path):
+    """Return size and time of a file (list of int)."""
+    status = path.stat()
+    return [status.st_size, status.st_mtime_ns]
+
+
+def fingerprint(paths):
+    """Return a digest of names, sizes and times of files (str)."""
+    stamps = [f"{path}\0{stamp_of(path)}" for path in paths]
+    return hashlib.sha256("\n".join(stamps).encode()).hexdigest()

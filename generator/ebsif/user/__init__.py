@@ -1,0 +1,1 @@
+"""Environments of users: packages on top of a container."""

@@ -1,0 +1,180 @@
+"""Extending a container with packages of one's own: an easyconfig with a suffix of its own, and looking ahead."""
+
+import glob
+import json
+import os
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+from pydantic import ValidationError
+
+from ebsif import eb, output
+from ebsif.catalogue import selection
+from ebsif.catalogue.catalogue import Stage
+from ebsif.errors import EbsifError
+from ebsif.installed import lock
+from ebsif.render import easyconfig
+from ebsif.user import requirements
+
+
+class ExtendingError(EbsifError):
+    """A container can't be extended; the message says why and what to do."""
+
+
+@dataclass
+class Plan:
+    """What pip would do in the image: (name, version) of each package, bytes as far as indexes tell them."""
+
+    added: list
+    there: list
+    size: int
+
+
+def extend(container, wanted, name, date):
+    """
+    Return a container (Container) with packages on top, whose module can't replace that of the plain one.
+
+    Parameters
+    ----------
+    container : Container
+        What is extended.
+    wanted : list of dict or of str
+        Stages, or lines of a requirements.txt.
+    name, date : str
+        For the version suffix.
+
+    Raises
+    ------
+    ExtendingError
+        If the container can't have packages on top, or the name can't be part of a suffix.
+    """
+    if not container.venv:
+        raise ExtendingError(f"{container.module} has no user software (no 'venv' in the catalogue), so nothing can be "
+                             "put on top of it")
+    for text in (name, date):
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.]*", text):
+            raise ExtendingError(f"'{text}' can't be part of a version suffix (letters, digits, _ and . only)")
+    lines = list(wanted)
+    if wanted and isinstance(wanted[0], dict):
+        try:
+            lines = [Stage.model_validate(stage) for stage in wanted]
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ExtendingError(f"a stage is not as it should be: {'.'.join(map(str, first['loc']))}: {first['msg']} "
+                                 "(docs/easyconfigs.md lists its properties)") from None
+    description = container.fill(container.description or container.name).strip()
+    # what the image is called does not change with the module
+    return container.but(
+        file=container.file_name, suffix=f"{container.versionsuffix}-{name}-{date}", requirements=lines,
+        description=f"{description}\nWith packages of one's own.")
+
+
+def sources(container):
+    """
+    Return the option of eb (str) that says where images are: where EasyBuild looks, where the catalogue has them, and
+    where that of a container is installed.
+    """
+    stable = [path for stability, path in container.image_places if container.moving or stability != "moving"]
+    loaded = [Path(os.environ["SIF"])] if os.environ.get("SIF") else []
+    installed = eb.installations(container.name).glob(f"*/{glob.escape(container.file_name)}")
+    found = [path.parent for path in (*stable, *loaded, *sorted(installed))
+             if path.name == container.file_name and path.is_file()]
+    return "--sourcepath=" + ":".join(dict.fromkeys(map(str, [*eb.source_paths(), *found])))
+
+
+def check(container, options=(), image=None):
+    """
+    Return what pip would do (Plan): let eb install in a temporary place, but for the last stage, which pip only plans.
+
+    The image is found, and stages are taken, as in an installation. Earlier stages are really made, because later
+    ones may be built with what they bring; those that are too much work for a login node are planned as well.
+
+    Parameters
+    ----------
+    container : Container
+        With requirements.
+    options : sequence of str
+        More options for eb.
+    image : Path, optional
+        The image, where it is not where eb would find it.
+
+    Raises
+    ------
+    ExtendingError
+        If the installation would fail: a package of the image would have to be replaced, for instance.
+    """
+    stages = [dict(stage) for stage in container.stages] or [{"name": "requirements",
+                                                              "requirements": container.requirements}]
+    for stage in stages:
+        if stage is stages[-1] or stage.get("heavy"):
+            stage["options"] = [*stage.get("options", []), "--dry-run"]
+            for key in ("post", "verify", "patches"):
+                stage.pop(key, None)
+    planned = container.but(
+        requirements=[Stage.model_validate(stage) for stage in stages], sha256=None, definition_files=[],
+        **({"file": str(image.absolute())} if image else {}))
+    with tempfile.TemporaryDirectory(prefix="ebsif-check-") as folder:
+        path = Path(folder) / container.easyconfig_name
+        path.write_text(easyconfig.render(planned), encoding="utf-8")
+        # a module of that name, which is to be made again, would have eb do nothing
+        done = eb.run([path, *options, f"--buildpath={folder}/build", f"--installpath={folder}/install", "--stop=build",
+                       "--rebuild", "--disable-enforce-checksums", sources(container)], capture=True)
+        if done.returncode:
+            raise ExtendingError(explain(done.stdout, container))
+        reports = [json.loads(report.read_text()) for report in Path(folder).glob("build/**/stages/*/report.json")]
+        pins = [text.read_text() for text in Path(folder).glob("build/**/stages/*/constraints.txt")]
+    items = [item for report in reports for item in report["install"]]
+    added = {canonicalize_name(item["metadata"]["name"]): (item["metadata"]["name"], item["metadata"]["version"])
+             for item in items}
+    image_packages = {canonicalize_name(name): version for name, version in lock.pins("".join(pins).split()).items()}
+    there = {name: image_packages[name] for name in names_of(stages) if name in image_packages and name not in added}
+    size = sum(item["download_info"].get("archive_info", {}).get("size", 0) or 0 for item in items)
+    return Plan(sorted(added.values()), sorted(there.items()), size)
+
+
+def names_of(stages):
+    """Return the normal names of the packages that stages ask for (list of str)."""
+    from easybuild.easyblocks.generic.container.lint import package_name
+    from easybuild.easyblocks.generic.container.stages import Stage
+
+    return [package_name(line) for stage in Stage.from_parameter(stages) for line in stage.requirement_list]
+
+
+def explain(said, container):
+    """Return what a failure of eb means (str)."""
+    if "no such option: --dry-run" in said:
+        return "the pip of the image is too old to look ahead (22.2 is needed): leave out --check"
+    if "Couldn't find file" in said:
+        places = [str(path.parent) for _, path in container.image_places]
+        return (f"the image of {container.module} is not here ({container.file_name} is neither where EasyBuild looks "
+                f"nor in {', '.join(places) or 'a directory of the site'}): name it with --image FILE")
+    error = re.search(r"^ERROR: (?:Installation of \S+ failed: )?(.*?)(?: The output of pip is above.*)?$", said,
+                      re.MULTILINE)
+    of_pip = [line.strip() for line in said.splitlines() if line.startswith("  ERROR: ")]
+    return "\n  ".join([error.group(1) if error else said[-2000:], *of_pip[-8:]])
+
+
+def size_of_download(plan):
+    """Return the size of what would be downloaded, as far as the index says it (str)."""
+    return output.size(plan.size) if plan.size else "not said by the index"
+
+
+def stages_from(path, per_stage, container):
+    """Return the stages (list) of one file, or of several with names, [(name, path)], for a container."""
+    inside = selection.inside(container)
+    if path:
+        wanted = requirements.read(requirements.path_of(path), inside)
+        return requirements.stages(wanted.lines), wanted.impossible
+    stages, impossible = [], []
+    for name, file in per_stage:
+        wanted = requirements.read(requirements.path_of(file), inside)
+        impossible += wanted.impossible
+        stage = {"name": name, "requirements": wanted.lines}
+        made = requirements.stages(wanted.lines)
+        if isinstance(made[0], dict):
+            stage["no_build_isolation"] = True
+        stages.append(stage)
+    return stages, impossible
