@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from ebsif.catalogue import adding, catalogue, site, yamlfile
+from ebsif.catalogue import adding, site, yamlfile
+from ebsif.catalogue.records import CatalogueFile
 from ebsif.errors import EbsifError
 from ebsif.image import inspection
 from ebsif.jobs import job
@@ -213,7 +214,7 @@ def test_any_bytes_as_yaml(place, data):
     path.write_bytes(data)
     try:
         content = yamlfile.load(path)
-        yamlfile.validate(catalogue.Document, content, path)
+        yamlfile.validate(CatalogueFile, content, path)
     except yamlfile.DocumentError as error:
         assert str(path) in str(error)
     except RecursionError:

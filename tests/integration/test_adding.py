@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 from ebsif import files
-from ebsif.catalogue import adding, catalogue, site, yamlfile
+from ebsif.catalogue import adding, reading, site, yamlfile
+from ebsif.catalogue.records import CatalogueFile
 from ebsif.image import inspection
 
 LUMI_NAME = "lumi-pytorch-rocm-6.4.4-python-3.11-pytorch-v2.8.0-dockerhash-0123456789ab.sif"
@@ -159,7 +160,7 @@ def test_the_first_image_of_its_kind(ebsif, tiny_image, tmp_path):
     # a second version goes into the same family
     other = tiny_image("thing-1.3.0.sif")
     ebsif("add", other, "--catalogue", ".")
-    (_, second) = catalogue.read_file(tmp_path / "local/containers/Thing.yaml", site_of("local"))
+    (_, second) = reading.read_file(tmp_path / "local/containers/Thing.yaml", site_of("local"))
     assert second.version == "1.3.0"
     # a file that a person has arranged otherwise is not touched
     (tmp_path / "local/containers/Thing.yaml").write_text("containers: []\nname: Thing\nfamilies: {}\n")
@@ -178,7 +179,7 @@ def test_another_name_for_a_known_software(ebsif, tiny_image, tmp_path):
         assert "Traceback" not in said
     assert path.read_text() == before
     ebsif("add", tiny_image("othername-4.0.sif"), "--name", "Tool", "--catalogue", ".")
-    first, second = catalogue.read_file(path, site_of("local"))
+    first, second = reading.read_file(path, site_of("local"))
     assert (first.file_name, second.file_name) == ("tool-3.2.1.sif", "othername-4.0.sif")
     assert (second.version, second.family) == ("4.0", "tool")
     assert "# review: its other images are named differently" in path.read_text()
@@ -201,7 +202,7 @@ def test_many_add_at_once(tmp_path):
     for worker in workers:
         worker.join()
     assert [worker.exitcode for worker in workers] == [0] * 6
-    assert sorted(int(one.version) for one in catalogue.read_file(path, site_of("local"))) == list(range(40))
+    assert sorted(int(one.version) for one in reading.read_file(path, site_of("local"))) == list(range(40))
     assert sorted(one.name for one in path.parent.iterdir()) == [".ebsif.lock", "Tool.yaml"]
 
 
@@ -252,7 +253,7 @@ def lumi(monkeypatch):
 def documents():
     """The files of LUMI's catalogue."""
     folder = site.SITES / "lumi/containers"
-    return [yamlfile.validate(catalogue.Document, yamlfile.load(path), path) for path in sorted(folder.glob("*.yaml"))]
+    return [yamlfile.validate(CatalogueFile, yamlfile.load(path), path) for path in sorted(folder.glob("*.yaml"))]
 
 
 LUMI_DOCUMENTS = documents()
@@ -300,7 +301,7 @@ def test_an_image_without_python():
 
 def test_every_name_of_lumi_is_read_back():
     """The template of a family reads what it has written, for all containers."""
-    for one in catalogue.read(site.read("lumi"), site.SITES / "lumi"):
+    for one in reading.read(site.read("lumi"), site.SITES / "lumi"):
         template = one.file
         # a hyphen in a value can't be told from one between values
         if "{" in template and "-" not in one.components.get("release", ""):

@@ -115,7 +115,7 @@ def test_the_table_agrees_with_list(browser, pages):
     profiles = [site.read(name) for name in site.names()]
     containers = [one for profile in profiles for one in catalogue.read(profile, site.SITES / profile.name)]
     # local parts of versions (+rocm624) are versions of their own in the table, which offers what there is
-    wishes = {(name, version) for one in containers for name, version in selection.inside(one).items()
+    wishes = {(name, version) for one in containers for name, version in selection.components_of(one).items()
               if version[0].isdigit() and "+" not in version}
     assert len(wishes) > 60
     open_index(browser, pages)
@@ -125,11 +125,11 @@ def test_the_table_agrees_with_list(browser, pages):
             "return [document.querySelector('.component').value, document.querySelector('.least').value]")
             == [name, version])
         try:
-            wanted = selection.wish(f"{name}>={version}")
+            wanted = selection.parse_requirement(f"{name}>={version}")
         except selection.SelectionError:
             # no version by the rules of Python packages
             continue
-        expected = {(one.site.name, one.module) for one in containers if selection.has(one, wanted)}
+        expected = {(one.site.name, one.module) for one in containers if selection.satisfies(one, wanted)}
         assert {row for row in shown(browser) if row[0] != "mine"} == expected, (name, version)
 
 

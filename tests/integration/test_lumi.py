@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ebsif.catalogue import catalogue, selection, site
+from ebsif.catalogue import reading, selection, site
 from ebsif.render import easyconfig, rendering
 from packaging.utils import canonicalize_name
 from parts import TOOLS
@@ -24,7 +24,7 @@ NO_PACKAGES = ("dockerhash", "date", "rocm_major_minor", "vllm_commit")
 @pytest.fixture(scope="module")
 def containers():
     """The containers of the catalogue, by the name of their easyconfig."""
-    return {one.easyconfig_name: one for one in catalogue.read(site.read("lumi"), LUMI)}
+    return {one.easyconfig_name: one for one in reading.read(site.read("lumi"), LUMI)}
 
 
 class Modules:
@@ -93,7 +93,7 @@ def test_the_record(fact, containers):
     assert bool(container.venv) == fact["user_software_venv"]
     assert container.requirements == fact["requirements"]
     assert set(fact["conflicts"]) <= set(container.site.conflicts)
-    inside = selection.inside(container)
+    inside = selection.components_of(container)
     inside.update(torch=inside.get("pytorch"), python_mm=container.python)
     for name, version in fact["components"].items():
         if name not in NO_PACKAGES:
@@ -197,7 +197,7 @@ def test_the_old_name_of_a_run_script_works(tmp_path, base_image):
 def test_a_module_file_of_each_generation_is_short(containers):
     """The easyconfigs are under 80 lines, the catalogue under 1,500, each record of a known family at most ten."""
     assert max(len(easyconfig.render(one).splitlines()) for one in containers.values()) < 80
-    files = [LUMI / "site.yaml", *catalogue.files(LUMI)]
+    files = [LUMI / "site.yaml", *reading.files(LUMI)]
     assert sum(len(path.read_text().splitlines()) for path in files) < 1500
     for path in files[1:]:
         records = re.split(r"^  - ", path.read_text().split("\ncontainers:\n")[1], flags=re.MULTILINE)[1:]

@@ -7,7 +7,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from ebsif.catalogue import catalogue, site
+from ebsif.catalogue import reading, site
 from ebsif.render import easyconfig
 from ebsif.render import rendering as render
 from support import make_wheel
@@ -82,7 +82,7 @@ def packages(tmp_path):
 
 def test_archer2_with_stand_ins(site_with_modules, packages, tmp_path):
     """S003-04, S003-05, S003-07 (in part), S003-08: all stages of the recipe, in order, with their environment."""
-    (container,) = catalogue.read(site.read("archer2"), site.SITES / "archer2")
+    (container,) = reading.read(site.read("archer2"), site.SITES / "archer2")
     text = easyconfig.render(container)
     # the one thing that can't be fetched here is the source of PyTorch
     text = text.replace("'torch @ git+https://github.com/pytorch/pytorch.git@v1.13.1'", "'torch==1.13.1'")
@@ -113,7 +113,7 @@ def site_with_modules(site):
 
 def test_derecho_is_one_job(tmp_path):
     """S003-02, S004-17: the heavy stages of Derecho are installed by one job that loads the site's modules."""
-    _, container = catalogue.read(site.read("derecho"), site.SITES / "derecho")
+    _, container = reading.read(site.read("derecho"), site.SITES / "derecho")
     (rendered,) = render.render([container], tmp_path)
     render.write(rendered)
     assert [stage["name"] for stage in container.stages if stage.get("heavy")] == ["nccl", "aws-ofi-nccl", "torch"]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from ebsif import cli
-from ebsif.catalogue import adding, catalogue, site
+from ebsif.catalogue import adding, reading, site
+from ebsif.catalogue.records import CatalogueFile
 from ebsif.image import inspection
 
 HEAD = """\
@@ -68,14 +69,14 @@ def test_a_version_that_nothing_says():
     with pytest.raises(adding.AddingError, match="which version of Tool it is: add --version VERSION"):
         adding.propose(found("tool.sif", {}, {}), [], name="Tool")
     assert adding.propose(found("tool.sif"), [], name="Tool", version="1.5").values["version"] == "1.5"
-    known = catalogue.Document.model_validate({
+    known = CatalogueFile.model_validate({
         "name": "Tool", "families": {"tool": {"file": "tool-{version}.sif"}},
         "containers": [{"family": "tool", "version": "1.0"}]})
     # said twice it's no component
     for version in (None, "1.5"):
         proposal = adding.propose(found("tool-1.5.sif", init="image"), [known], version=version)
         assert (proposal.values["version"], "components" in proposal.values) == ("1.5", False)
-    (document,) = [one for one in catalogue.documents(site.SITES / "lumi") if one.name == "lumi-multitorch"]
+    (document,) = [one for one in reading.documents(site.SITES / "lumi") if one.name == "lumi-multitorch"]
     name = "lumi-multitorch-full-u24r71f22m50t211-20260601_120000.sif"
     # as its other records: that of torch, as the file name has it
     for packages in ({}, {"torch": "2.11.0+rocm7.1"}):
@@ -85,7 +86,7 @@ def test_a_version_that_nothing_says():
 
 def test_the_family_whose_entry_point_is_there():
     """Admin 3: of families with the same file names the one whose entry point the image has."""
-    (document,) = [one for one in catalogue.documents(site.SITES / "lumi") if one.name == "lumi-multitorch"]
+    (document,) = [one for one in reading.documents(site.SITES / "lumi") if one.name == "lumi-multitorch"]
     image = found("lumi-multitorch-full-u24r71f22m50t211-20260601_120000.sif", init="venv-in-image")
     for path, family in (("/opt/oci-entrypoint.sh", "oci"), ("/.singularity.d/runscript", "multitorch")):
         proposal = adding.propose(image, [document], programs={path}.intersection)
@@ -179,7 +180,7 @@ def test_a_record_extends_the_file_of_the_project(place, capsys):
     # what the project has stays, and a third one goes into the same file
     assert add("tool-3.0.sif") == 0
     directories = (place / "own/mine", place / "project/mine")
-    assert [one.version for one in catalogue.read(site.read("mine", [place / "project"]), *directories)] == \
+    assert [one.version for one in reading.read(site.read("mine", [place / "project"]), *directories)] == \
         ["1.0", "2.0", "3.0"]
 
 

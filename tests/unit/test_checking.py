@@ -5,7 +5,9 @@ import sys
 
 import pytest
 from ebsif import cli
-from ebsif.catalogue import catalogue, settings, site
+from ebsif.catalogue import reading, site
+from ebsif.catalogue.settings import Settings
+from ebsif.catalogue.yamlfile import DocumentError
 from ebsif.check import checking
 from ebsif.render import easyconfig, rendering
 from support import CHECKOUT
@@ -36,21 +38,21 @@ def place(tmp_path):
         folder.mkdir(parents=True, exist_ok=True)
         (folder.parent / "site.yaml").write_text(profile.replace("mine", name))
         (folder / "Tool.yaml").write_text(text)
-        return settings.Settings(name, (tmp_path / "sites", site.SITES), tmp_path / "out" / "{site}")
+        return Settings(name, (tmp_path / "sites", site.SITES), tmp_path / "out" / "{site}")
 
     return write
 
 
-def findings(settled, **options):
-    """What is found in the site that is settled, whose easyconfigs are as they should be."""
+def findings(settings, **options):
+    """What is found in the chosen site, whose easyconfigs are as they should be."""
     try:
-        containers = settled.containers(settled.site())
+        containers = settings.containers(settings.site())
         for one in containers:
-            for rendered in rendering.render([one], settled.output):
+            for rendered in rendering.render([one], settings.output):
                 rendering.write(rendered)
     except Exception:  # noqa: S110 that is what is to be found
         pass
-    return [one for one in checking.check_sites(settled, [None], **options) if isinstance(one, checking.Finding)
+    return [one for one in checking.check_sites(settings, [None], **options) if isinstance(one, checking.Finding)
             and "is not there: ebsif render" not in one.text]
 
 
@@ -160,20 +162,20 @@ def test_what_easybuild_reads_is_checked_for_each_kind(place):
     """S002-52: EasyBuild reads one of each kind; what it would refuse or read otherwise is found in every record."""
     records = "".join(f"  - {{family: tool, version: 2.{number}, date: 1, venv: true, requirements: [a=={number}]}}\n"
                       for number in range(20))
-    settled = place(HEAD + records + "  - {family: tool, version: 3.0, date: 1, support: 'x%(name)s'}\n")
+    settings = place(HEAD + records + "  - {family: tool, version: 3.0, date: 1, support: 'x%(name)s'}\n")
     calls = []
     reading = checking.eb.read
     checking.eb.read = lambda path: calls.append(path) or reading(path)
     try:
-        assert findings(settled) == []
+        assert findings(settings) == []
         assert len(calls) == 3
         found = findings(place(HEAD + records.replace("date: 1", "date: 1, moduleclass: none")))
         assert len([one for one in found if "moduleclass provided 'none'" in one.text]) == 20
     finally:
         checking.eb.read = reading
     # what is passed on is read by Python for each
-    settled = place(HEAD + records)
-    containers = settled.containers(settled.site())
+    settings = place(HEAD + records)
+    containers = settings.containers(settings.site())
     reader = checking.Reader()
     for one in containers:
         text = easyconfig.render(one)
@@ -195,8 +197,8 @@ def test_style_is_checked_for_each_kind(tmp_path):
 def test_without_pycodestyle(place, monkeypatch, capsys):
     """Admin D2: after a plain installation everything but the style is checked, and that is said once."""
     monkeypatch.setitem(sys.modules, "pycodestyle", None)
-    settled = place(HEAD + HEAD.partition("containers:\n")[2].replace("1.0", "2.0"))
-    assert findings(settled) == []
+    settings = place(HEAD + HEAD.partition("containers:\n")[2].replace("1.0", "2.0"))
+    assert findings(settings) == []
     assert capsys.readouterr().err.count("style of easyconfigs is not checked: pip install pycodestyle") == 1
     hook = (CHECKOUT / ".pre-commit-hooks.yaml").read_text()
     assert "additional_dependencies: [pycodestyle]" in hook
@@ -205,8 +207,8 @@ def test_without_pycodestyle(place, monkeypatch, capsys):
 @pytest.mark.parametrize("break_it", ["yaml", "not text", "gone", "site", "directory", "output"])
 def test_every_kind_of_error_in_every_format(place, tmp_path, monkeypatch, capsys, break_it):
     """Admin 4: what can't be read is a finding as well; JSON stays JSON, and a workflow gets annotations."""
-    settled = place()
-    findings(settled)
+    settings = place()
+    findings(settings)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     record = tmp_path / "sites/mine/containers/Tool.yaml"
@@ -263,14 +265,14 @@ def test_the_sites_of_ones_own(place, tmp_path, capsys, monkeypatch):
 
 def test_one_bad_file_does_not_hide_the_others(place, tmp_path):
     """What can be read is checked, and easyconfigs of what can't are not called left over."""
-    settled = place()
-    findings(settled)
+    settings = place()
+    findings(settings)
     other = HEAD.replace("name: Tool", "name: Other")
     (tmp_path / "sites/mine/containers/Other.yaml").write_text(other.replace("family: tool", "family: tol"))
-    found = findings(settled)
+    found = findings(settings)
     assert [(one.path[-10:], one.line) for one in found] == [("Other.yaml", 9)]
     place("a: [")
-    assert [one.path[-10:] for one in findings(settled)] == ["Other.yaml", "/Tool.yaml"]
+    assert [one.path[-10:] for one in findings(settings)] == ["Other.yaml", "/Tool.yaml"]
     # nor that of a record whose name nobody knows
     (tmp_path / "sites/mine/containers/Other.yaml").unlink()
     (one,) = findings(place(HEAD.replace("    date: 20250101\n", "")))
@@ -322,20 +324,20 @@ def test_a_file_that_adds_to_that_of_the_project(tmp_path):
     own = write("own", "name: Tool\nextends: true\nfamilies:\n  more: {extends: tool, init: none}\ncontainers:\n"
                        "  - {family: tool, version: 2.0, date: 1}\n  - {family: more, version: 3.0, date: 1}\n")
     directories = (tmp_path / "own", tmp_path / "project")
-    assert catalogue.files(*directories) == [own, project]
+    assert reading.files(*directories) == [own, project]
 
     def read():
-        return catalogue.read(site.read("local"), *directories)
+        return reading.read(site.read("local"), *directories)
 
     places = [(one.version, one.path, one.line_of()) for one in read()]
     assert places == [("1.0", project, 9), ("2.0", own, 6), ("3.0", own, 7)]
     assert [one.init for one in read()] == ["image", "image", "none"]
     project.write_text(HEAD.replace("init: image", "init: conda-manual"))
     assert [one.init for one in read()] == ["conda-manual", "conda-manual", "none"]
-    (document,) = catalogue.documents(*directories)
+    (document,) = reading.documents(*directories)
     assert [record.version for record in document.containers] == ["1.0", "2.0", "3.0"]
     own.write_text(own.read_text().replace("family: more", "family: nothing"))
-    with pytest.raises(catalogue.DocumentError, match=r"Tool.yaml:7: containers.1.family: unknown family 'nothing'"):
+    with pytest.raises(DocumentError, match=r"Tool.yaml:7: containers.1.family: unknown family 'nothing'"):
         read()
     own.write_text("name: Tool\nfamilies: {a: {}}\ncontainers: []\n")
     assert read() == []

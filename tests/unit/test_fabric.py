@@ -1,11 +1,11 @@
 """What an image can use of the network of a site."""
 
 import pytest
-from ebsif.catalogue import catalogue, site
+from ebsif.catalogue import reading, site
 from ebsif.image import inspection, network
 
 LUMI = site.read("lumi")
-CONTAINERS = catalogue.read(LUMI, site.SITES / "lumi")
+CONTAINERS = reading.read(LUMI, site.SITES / "lumi")
 
 
 def said(name="image.sif", profile=LUMI, **values):

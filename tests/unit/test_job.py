@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ebsif.catalogue import site
+from ebsif.catalogue import fieldtypes, site
 from ebsif.jobs import job
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -201,7 +201,7 @@ def test_days(tmp_path):
     for name, line in (("local", "--time=48:00:00"), ("derecho", "-l walltime=48:00:00")):
         assert line in header(script(name, "--time", "2-00:00:00"))
     durations = {"0-12": "12:00:00", "1-01:30": "25:30:00", "100:00:00": "100:00:00"}
-    assert {text: site.is_duration(text) for text in durations} == durations
+    assert {text: fieldtypes.is_duration(text) for text in durations} == durations
     path = tmp_path / "job.sh"
     result = run("M", "-o", path, "--", __file__)
     assert f"ebsif: wrote {path}; submit it with: sbatch {path}" in result.stderr

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from ebsif.catalogue import catalogue, site, yamlfile
+from ebsif.catalogue import reading, site, yamlfile
 from ebsif.render import easyconfig
 
 WRONG = """\
@@ -119,7 +119,7 @@ def test_the_mpi_of_the_host_is_bound_where_there_are_nvidia_gpus():
         if profile.gpu != "cuda":
             continue
         assert profile.network_env["CUDA_VISIBLE_DEVICES"] is None
-        for container in catalogue.read(profile, site.SITES / name):
+        for container in reading.read(profile, site.SITES / name):
             values = {key: value for group in easyconfig.parameters(container) for key, value in group.items()}
             assert values["gpu"] == "cuda"
             sources = [bind.split(":")[0] for bind in [*values.get("binds", []), *values["optional_binds"]]]

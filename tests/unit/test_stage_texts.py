@@ -21,7 +21,7 @@ from easybuild.easyblocks.generic.container.packages import (
 from easybuild.easyblocks.generic.container.pip import Pip, by_name, without_options
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.tools.build_log import EasyBuildError
-from ebsif.catalogue import catalogue, site
+from ebsif.catalogue import reading, site
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 from support import CHECKOUT, CONTAINER_FILES
@@ -88,7 +88,7 @@ RECIPE = json.loads((CHECKOUT / "tests/data/archer2-recipe.json").read_text())
 @pytest.mark.parametrize("expected", RECIPE, ids=[one["stage"] for one in RECIPE])
 def test_pip_gets_what_the_recipe_of_the_site_says(tmp_path, expected):
     """S003-04, S003-05, S003-08, S003-11, S003-12, tests: the shipped record against the recipe of the site."""
-    (record,) = catalogue.read(site.read("archer2"), site.SITES / "archer2")
+    (record,) = reading.read(site.read("archer2"), site.SITES / "archer2")
     (properties,) = [one for one in record.stages if one["name"] == expected["stage"]]
     block = Recorder(tmp_path)
     pip = Pip(block, Packages(), {}, None)

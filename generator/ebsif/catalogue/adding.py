@@ -9,8 +9,9 @@ from typing import Optional
 
 from packaging.utils import canonicalize_name
 
-from ebsif.catalogue import catalogue
-from ebsif.catalogue.site import CONTROL
+from ebsif.catalogue import reading
+from ebsif.catalogue.families import family_values
+from ebsif.catalogue.fieldtypes import CONTROL, PLACEHOLDER
 from ebsif.catalogue.yamlfile import DocumentError
 from ebsif.errors import EbsifError
 from ebsif.files import locked, replace
@@ -77,7 +78,7 @@ def as_yaml(value):
 def pattern(template):
     """Return the regular expression that reads the fields from a name which a template would give (re.Pattern)."""
     parts, end, seen = [], 0, set()
-    for match in catalogue.PLACEHOLDER.finditer(template):
+    for match in PLACEHOLDER.finditer(template):
         parts.append(re.escape(template[end : match.start()]))
         name, dotless = match.groups()
         group = name.replace("-", "_")
@@ -101,9 +102,9 @@ def fields_in(template, file_name):
     match = pattern(template).match(file_name)
     if not match:
         return None
-    dotless = {name for name, mark in catalogue.PLACEHOLDER.findall(template) if mark}
+    dotless = {name for name, mark in PLACEHOLDER.findall(template) if mark}
     fields = {}
-    for name, _ in catalogue.PLACEHOLDER.findall(template):
+    for name, _ in PLACEHOLDER.findall(template):
         value = match.group(name.replace("-", "_"))
         if value:
             fields[name] = f"{value[0]}.{value[1:]}" if name in dotless and len(value) > 1 else value
@@ -118,7 +119,7 @@ def propose(found, documents, name=None, family=None, version=None, programs=Non
     ----------
     found : Inspection
         What is in the image.
-    documents : list of Document
+    documents : list of CatalogueFile
         The files of the catalogue.
     name, family, version : str, optional
         What a person says of it.
@@ -132,13 +133,13 @@ def propose(found, documents, name=None, family=None, version=None, programs=Non
     """
     programs = programs or set
     file_name = Path(found.resolved).name
-    if catalogue.PLACEHOLDER.search(file_name) or CONTROL.search(file_name):
+    if PLACEHOLDER.search(file_name) or CONTROL.search(file_name):
         raise AddingError(f"'{plain(file_name)}' can't be the name of an image in the catalogue, which takes words in "
                           "braces for placeholders, and lines without control characters: give the file another name")
     candidates = []
     for document in documents:
         for candidate in document.families:
-            values = catalogue.family_values(document, candidate)
+            values = family_values(document, candidate)
             if (name and document.name != name) or (family and candidate != family) or not values["file"]:
                 continue
             fields = fields_in(values["file"], file_name)
@@ -306,7 +307,7 @@ def is_same(one, other):
 def of_other_name(found, document, file_name, given=None):
     """Return the proposal for an image of a known software whose file is named as no other: the family used last."""
     family = document.containers[-1].family
-    defaults = catalogue.family_values(document, family)
+    defaults = family_values(document, family)
     version, reviews = version_of(found, packages_named(document.name, defaults["package"]), file_name, document.name,
                                   given)
     fits = (defaults["init"] or "image") == found.init
@@ -342,7 +343,7 @@ def of_new_family(found, name, file_name, given=None):
     homepage = found.labels.get("org.opencontainers.image.url") or found.labels.get("org.opencontainers.image.source")
     family["homepage"] = homepage or "https://apptainer.org/"
     said = found.labels.get("org.opencontainers.image.description", "").strip()
-    if said and not catalogue.PLACEHOLDER.search(said) and not CONTROL.search(said):
+    if said and not PLACEHOLDER.search(said) and not CONTROL.search(said):
         family["description"] = said
     values = {"family": name.lower(), "version": version}
     if found.components:
@@ -423,7 +424,7 @@ def with_record(proposal, path, extended):
         raise AddingError(f"{path} does not end in its containers: add this record by hand\n{proposal.text}")
     text = start + proposal.text
     *others, added = parsed(text, path, None, extended)
-    same = [other for other in others if other.path == added.path and other._values == added._values]
+    same = [other for other in others if other.path == added.path and other.values == added.values]
     return before, before if same else text
 
 
@@ -433,7 +434,7 @@ def parsed(text, path, site, extended):
         new = Path(folder) / path.name
         new.write_text(text, encoding="utf-8")
         try:
-            containers = catalogue.read_file(new, site, *extended)
+            containers = reading.read_file(new, site, *extended)
         except DocumentError as error:
             raise DocumentError(*(problem._replace(path=path if problem.path == new else problem.path)
                                   for problem in error.problems)) from None

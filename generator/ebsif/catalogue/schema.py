@@ -3,13 +3,13 @@
 import json
 from pathlib import Path
 
-from ebsif.catalogue.catalogue import Document
+from ebsif.catalogue.records import CatalogueFile
 from ebsif.catalogue.settings import Configuration
 from ebsif.catalogue.site import Site
 
 # Where they are shipped.
 FOLDER = Path(__file__).parent / "schemas"
-MODELS = {"site": Site, "containers": Document, "config": Configuration}
+MODELS = {"site": Site, "containers": CatalogueFile, "config": Configuration}
 
 
 def texts():

@@ -1,12 +1,12 @@
-"""What a person or a site has settled: the configuration file, and the options that win over it."""
+"""Settings of a person or a site: the configuration file, and the options that win over it."""
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from ebsif.catalogue import catalogue, site
-from ebsif.catalogue.site import Line
+from ebsif.catalogue import reading, site
+from ebsif.catalogue.fieldtypes import SingleLine
 from ebsif.catalogue.yamlfile import Model, load, validate
 
 CONFIGURATION_VARIABLE = "EBSIF_CONFIG"
@@ -15,9 +15,9 @@ CONFIGURATION_VARIABLE = "EBSIF_CONFIG"
 class Configuration(Model):
     """The configuration file."""
 
-    site: Optional[Line] = None
-    catalogues: list[Line] = []
-    output: Optional[Line] = None
+    site: Optional[SingleLine] = None
+    catalogues: list[SingleLine] = []
+    output: Optional[SingleLine] = None
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Settings:
 
     @property
     def output(self):
-        """Where easyconfigs of the site that is settled are written (Path)."""
+        """Where easyconfigs of the chosen site are written (Path)."""
         return self.output_of(self.site_name or site.DEFAULT_SITE)
 
     def output_of(self, name):
@@ -38,12 +38,12 @@ class Settings:
         return Path(str(self.place).replace("{site}", name))
 
     def site(self, name=None):
-        """Return the profile of a site (Site), by default of the one that is settled."""
+        """Return the profile of a site (Site), by default of the chosen one."""
         return site.read(name or self.site_name, self.directories)
 
     def containers(self, profile):
         """Return all containers of a site (list of Container)."""
-        return catalogue.read(profile, *site.directories_of(profile.name, self.directories))
+        return reading.read(profile, *site.directories_of(profile.name, self.directories))
 
     def site_names(self):
         """Return the names of all sites (list of str)."""
@@ -69,7 +69,7 @@ def configuration_path():
     return Path(named) if named else Path(home) / "ebsif" / "config.yaml"
 
 
-def add_arguments(parser, output=False):
+def add_settings_arguments(parser, output=False):
     """Add the options that win over the configuration file."""
     parser.add_argument("--site", help="name of the site (default: $EBSIF_SITE, the configuration file, else local)")
     parser.add_argument("--catalogue", metavar="DIRECTORY", type=Path, action="append", default=[],
@@ -79,7 +79,7 @@ def add_arguments(parser, output=False):
                             help="directory of the easyconfigs; {site} is the name of the site (default: easyconfigs)")
 
 
-def read(options):
+def read_settings(options):
     """
     Return the settings (Settings) from options, environment and configuration file.
 

@@ -1,12 +1,12 @@
 """The profile of a site: what is known about a machine, read from ``<directory>/<site>/site.yaml``."""
 
 import os
-import re
 from pathlib import Path
 from typing import Annotated, Literal, Optional
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
+from ebsif.catalogue.fieldtypes import Bind, Comment, Count, Duration, EnvName, EnvValue, SingleLine
 from ebsif.catalogue.yamlfile import DocumentError, Model, Problem, invalid, load, validate
 from ebsif.errors import EbsifError
 
@@ -21,80 +21,10 @@ GpuKind = Literal["none", "rocm", "cuda"]
 GpuVisibility = Literal["local_rank", "all"]
 
 
-# Whatever ends a line for any program that reads it (str.splitlines, universal newlines), and what terminals obey.
-# A tab does neither.
-CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
-
-
-def is_line(text):
-    """Return a text if it is one line without blanks at its ends."""
-    if not text or text != text.strip():
-        raise ValueError("should be one line, without blanks at its ends")
-    if CONTROL.search(text):
-        raise ValueError("should be one line, without control characters")
-    return text
-
-
-def is_comment(text):
-    """Return a line if Python takes it for a comment."""
-    if not is_line(text).startswith("#"):
-        raise ValueError("should begin with '#': it begins a comment of an easyconfig")
-    return text
-
-
-def is_value(text):
-    """Return a text if it can be the value of an environment variable that a module sets."""
-    if "\t" in text or CONTROL.search(text):
-        raise ValueError("should be one line without control characters: modules tools can't set such a value")
-    if re.search(r"(^|:)~", text):
-        raise ValueError("begins with '~', which is the home directory with some modules tools: write the full path")
-    return text
-
-
-def is_variable(text):
-    """Return a text if it can be the name of an environment variable."""
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
-        raise ValueError("can't be the name of an environment variable (letters, digits and _ only)")
-    return text
-
-
-def is_duration(text):
-    """Return a duration as every scheduler reads it, hours:minutes:seconds; Slurm's days-hours:... becomes hours."""
-    if re.fullmatch(r"\d{1,3}:[0-5]\d:[0-5]\d", text):
-        return text
-    found = re.fullmatch(r"(\d{1,2})-(\d{1,2})(?::([0-5]\d))?(?::([0-5]\d))?", text)
-    if not found:
-        raise ValueError("should be a duration, hours:minutes:seconds or days-hours:minutes:seconds, as in 00:30:00")
-    days, hours, minutes, seconds = found.groups()
-    return f"{int(days) * 24 + int(hours):02}:{minutes or '00'}:{seconds or '00'}"
-
-
-def is_bind(text):
-    """Return a bind, source[:target[:options]], if the runtime can make it wherever a module is loaded."""
-    fields = re.split(r"(?<!\\):", is_line(text))
-    paths, options = fields[:2], fields[2:]
-    if not all(path.startswith("/") for path in paths):
-        raise ValueError("should be source[:target[:options]], with full paths: it holds wherever the module is loaded")
-    if any(re.search(r"(?<!\\),", path) for path in paths):
-        raise ValueError("a comma begins the next bind: write one bind in a line, and a comma of a path as \\,")
-    if len(options) > 1:
-        raise ValueError("should be source[:target[:options]]: write a colon of a path as \\:")
-    return text
-
-
-Line = Annotated[str, AfterValidator(is_line)]
-Bind = Annotated[str, AfterValidator(is_bind)]
-Comment = Annotated[str, AfterValidator(is_comment)]
-Variable = Annotated[str, AfterValidator(is_variable)]
-Value = Annotated[str, AfterValidator(is_value)]
-Duration = Annotated[str, AfterValidator(is_duration)]
-Count = Annotated[int, Field(ge=1)]
-
-
 class ImageDirectory(Model):
     """A directory with images of containers."""
 
-    path: Line = Field(description="full path, or relative to the root")
+    path: SingleLine = Field(description="full path, or relative to the root")
     stability: Literal["stable", "short-lived", "moving"] = Field(
         "stable", description="stable: stays; short-lived: is removed; moving: links that change without warning")
 
@@ -102,8 +32,8 @@ class ImageDirectory(Model):
 class Images(Model):
     """Where the site keeps images."""
 
-    root: Optional[Line] = Field(None, description="directory of the relative paths")
-    root_variable: Optional[Variable] = Field(None, description="environment variable that takes the place of root")
+    root: Optional[SingleLine] = Field(None, description="directory of the relative paths")
+    root_variable: Optional[EnvName] = Field(None, description="environment variable that takes the place of root")
     directories: list[ImageDirectory] = Field([], description="in the order in which they are searched")
 
     @model_validator(mode="after")
@@ -122,7 +52,7 @@ class Binds(Model):
     required: list[Bind] = Field([], description="must exist where a module is loaded")
     optional: list[Bind] = Field([], description="made only where the source exists")
     libraries: dict[Bind, Literal["if_missing", "if_newer"]] = Field({}, description="libraries of the host")
-    file: Optional[Line] = Field(None, description="file with more binds, read when a module is loaded")
+    file: Optional[SingleLine] = Field(None, description="file with more binds, read when a module is loaded")
 
 
 class Partition(Model):
@@ -131,8 +61,8 @@ class Partition(Model):
     tasks: Count = Field(1, description="ranks per node: one for each GPU where there are GPUs")
     cpus_per_task: Count = Field(1, description="CPUs of each rank")
     gpus: Annotated[int, Field(ge=0)] = Field(0, description="GPUs per node")
-    memory: Optional[Line] = Field(None, description="memory per node, as the scheduler writes it")
-    qos: Optional[Line] = Field(None, description="quality of service to ask for")
+    memory: Optional[SingleLine] = Field(None, description="memory per node, as the scheduler writes it")
+    qos: Optional[SingleLine] = Field(None, description="quality of service to ask for")
     exclusive: bool = Field(False, description="jobs get whole nodes, so CPUs can be named")
     cpu_masks: list[Annotated[str, Field(pattern="^0x[0-9a-f]+$")]] = Field(
         [], description="CPUs beside the GPU of each local rank, in the order of ranks")
@@ -151,31 +81,32 @@ class Account(Model):
     """Who pays for jobs."""
 
     required: bool = Field(False, description="jobs without account are refused")
-    variables: list[Variable] = Field([], description="environment variables that name it, the first one set wins")
-    groups: Optional[Line] = Field(None, description="pattern of Unix groups that are accounts; the only one counts")
+    variables: list[EnvName] = Field([], description="environment variables that name it, the first one set wins")
+    groups: Optional[SingleLine] = Field(
+        None, description="pattern of Unix groups that are accounts; the only one counts")
 
 
 class Install(Model):
     """Jobs that install."""
 
-    partition: Optional[Line] = Field(None, description="name of a partition")
+    partition: Optional[SingleLine] = Field(None, description="name of a partition")
     cpus: Count = Field(4, description="CPUs")
-    memory: Optional[Line] = Field(None, description="memory, as the scheduler writes it")
+    memory: Optional[SingleLine] = Field(None, description="memory, as the scheduler writes it")
     time: Duration = Field("02:00:00", description="time limit")
-    modules: list[Line] = Field([], description="modules to load for eb")
+    modules: list[SingleLine] = Field([], description="modules to load for eb")
 
 
 class Scheduler(Model):
     """How jobs are submitted and started."""
 
     kind: Literal["slurm", "pbs"] = Field("slurm", description="which scheduler")
-    options: list[Line] = Field([], description="more lines of the header of every job")
-    launch_options: list[Line] = Field([], description="options of srun or mpiexec, one rank for each task")
-    modules: list[Line] = Field([], description="modules to load before the container's")
+    options: list[SingleLine] = Field([], description="more lines of the header of every job")
+    launch_options: list[SingleLine] = Field([], description="options of srun or mpiexec, one rank for each task")
+    modules: list[SingleLine] = Field([], description="modules to load before the container's")
     time: Duration = Field("00:30:00", description="time limit of a job that does not name one")
     account: Account = Field(default_factory=Account)
     default_partition: Optional[str] = Field(None, description="name of a partition")
-    partitions: dict[Line, Partition] = Field({}, description="partitions by name")
+    partitions: dict[SingleLine, Partition] = Field({}, description="partitions by name")
     install: Install = Field(default_factory=Install)
 
     @model_validator(mode="after")
@@ -210,7 +141,7 @@ class Site(Model):
     """What is known about a machine."""
 
     name: Annotated[str, Field(pattern="^[a-z0-9][a-z0-9_-]*$")]
-    description: Line
+    description: SingleLine
     images: Images = Field(default_factory=Images)
     binds: Binds = Field(default_factory=Binds)
     gpu: GpuKind = Field("none", description="kind of GPU of the nodes")
@@ -218,19 +149,21 @@ class Site(Model):
         True, description="use the runtime's option for the GPU (--rocm, --nv)")
     gpu_visibility: Optional[GpuVisibility] = Field(
         None, description="GPUs that a rank sees (default: for ROCm its own)")
-    gpu_mpi_library: Optional[Line] = Field(None, description="library by which MPI knows of GPUs (GTL)")
-    network_env: dict[Variable, Optional[Line]] = Field({}, description="variables of the network; null: to be unset")
-    container_env: dict[Variable, Value] = Field({}, description="variables in every container")
-    conflicts: list[Line] = Field([], description="modules that can't be loaded beside a container's")
+    gpu_mpi_library: Optional[SingleLine] = Field(None, description="library by which MPI knows of GPUs (GTL)")
+    network_env: dict[EnvName, Optional[SingleLine]] = Field(
+        {}, description="variables of the network; null: to be unset")
+    container_env: dict[EnvName, EnvValue] = Field({}, description="variables in every container")
+    conflicts: list[SingleLine] = Field([], description="modules that can't be loaded beside a container's")
     one_container: Literal["refuse", "replace"] = Field(
         "refuse", description="what loading does when another container's module is loaded")
     listed_packages: Literal["all", "user_software", "none"] = Field(
         "all", description="Python packages that modules list as their extensions, for module spider and avail")
     scheduler: Scheduler = Field(default_factory=Scheduler)
-    moduleclass: Line = Field("ai", description="EasyBuild's class of the modules")
-    support: Optional[Line] = Field(None, description="how containers are supported, for the help of their modules")
+    moduleclass: SingleLine = Field("ai", description="EasyBuild's class of the modules")
+    support: Optional[SingleLine] = Field(
+        None, description="how containers are supported, for the help of their modules")
     doc_prefix: Optional[Comment] = Field(None, description="begins the line of an easyconfig for the list of software")
-    driver_rocm: Optional[list[Line]] = Field(
+    driver_rocm: Optional[list[SingleLine]] = Field(
         None, min_length=2, max_length=2, description="oldest and newest ROCm that the driver supports")
 
     @model_validator(mode="after")

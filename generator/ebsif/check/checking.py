@@ -12,8 +12,9 @@ from functools import cache
 from pathlib import Path
 
 from ebsif import eb, output
-from ebsif.catalogue import catalogue, site
-from ebsif.catalogue.catalogue import CatalogueError, twins
+from ebsif.catalogue import reading, site
+from ebsif.catalogue.container import CatalogueError, RecordError
+from ebsif.catalogue.selection import twins
 from ebsif.errors import EbsifError
 from ebsif.files import is_there
 from ebsif.image import inspection
@@ -77,16 +78,16 @@ def escaped(text, more=""):
     return re.sub(f"[%\r\n{more}]", lambda match: f"%{ord(match.group()):02X}", text)
 
 
-def check_sites(settled, names, deep=True, images=False):
+def check_sites(settings, names, deep=True, images=False):
     """
     Yield what is wrong with the catalogue of sites and their easyconfigs; see `check`.
 
     Parameters
     ----------
-    settled : Settings
+    settings : Settings
         Where catalogue and easyconfigs are.
     names : list of str
-        The sites; None is the one that is settled.
+        The sites; None is the chosen one.
     deep, images : bool
         As for `check`.
 
@@ -98,20 +99,20 @@ def check_sites(settled, names, deep=True, images=False):
     for name in names:
         containers = []
         try:
-            profile = settled.site(name)
-            chains = catalogue.chains(*site.directories_of(profile.name, settled.directories))
+            profile = settings.site(name)
+            chains = reading.chains(*site.directories_of(profile.name, settings.directories))
         except EbsifError as error:
             yield from findings_of(error)
             continue
         problems = []
         for chain in chains:
-            containers += catalogue.read_file(chain[0], profile, *chain[1:], problems=problems)
+            containers += reading.read_file(chain[0], profile, *chain[1:], problems=problems)
             for path in chain:
                 yield from check_reviews(path)
         for path, line, text in problems:
             yield Finding(ERROR, str(path), line or 1, "", text)
         yield from containers
-        yield from check(containers, settled.output_of(profile.name), profile, deep, images, not problems)
+        yield from check(containers, settings.output_of(profile.name), profile, deep, images, not problems)
 
 
 def findings_of(error):
@@ -185,7 +186,7 @@ def check(containers, output, profile, deep=True, images=False, complete=True):
             wanted.append(path)
             there = path.read_text(encoding="utf-8") if path.is_file() else None
         except CatalogueError as error:
-            yield finding(ERROR, error.text if isinstance(error, catalogue.RecordError) else str(error))
+            yield finding(ERROR, error.text if isinstance(error, RecordError) else str(error))
             # nobody knows which easyconfig it would be
             complete = False
             continue

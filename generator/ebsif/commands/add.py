@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 from ebsif import output
-from ebsif.catalogue import adding, catalogue, settings, site
+from ebsif.catalogue import adding, reading, site
+from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.image import inspection
 from ebsif.render import rendering
 
@@ -22,7 +23,7 @@ EXAMPLES = """\
 
 def configure(parser):
     """Add the arguments."""
-    settings.add_arguments(parser, output=True)
+    add_settings_arguments(parser, output=True)
     parser.add_argument("image", metavar="IMAGE", type=Path, help="a SIF file")
     parser.add_argument("--name", help="name of the software, for the first image of its kind")
     parser.add_argument("--family", help="family of the catalogue")
@@ -33,28 +34,28 @@ def configure(parser):
 
 def run(options):
     """Add an image; return the exit status."""
-    settled = settings.read(options)
-    profile = settled.site()
-    directories = site.directories_of(profile.name, settled.directories)
+    settings = read_settings(options)
+    profile = settings.site()
+    directories = site.directories_of(profile.name, settings.directories)
     check_place(options.image, profile, options.moving)
     file_name = options.image.resolve().name
-    containers = settled.containers(profile)
+    containers = settings.containers(profile)
     known = [one for one in containers if one.file_name == file_name]
     if known:
-        return check_known(known, options, settled)
+        return check_known(known, options, settings)
     found = inspection.inspect(options.image)
     programs = lambda names: inspection.programs(found, names)  # noqa: E731
-    proposal = adding.propose(found, catalogue.documents(*directories), options.name, options.family, options.version,
+    proposal = adding.propose(found, reading.documents(*directories), options.name, options.family, options.version,
                               programs)
     if options.moving:
         proposal.values["moving"] = True
     # a dry run may be without a catalogue to write to
-    own = [*settled.own_directories, *([Path()] if options.dry_run else [])]
+    own = [*settings.own_directories, *([Path()] if options.dry_run else [])]
     path, extended = place_of(proposal, own, profile, directories)
     adding.compare_programs(proposal, container_of(proposal, path, extended, profile), programs)
     container = container_of(proposal, path, extended, profile)
     check_container(container, containers, proposal, path, file_name)
-    (rendered,) = rendering.render([container], settled.output)
+    (rendered,) = rendering.render([container], settings.output)
     if options.dry_run:
         before, after = adding.with_record(proposal, path, extended)
         output.difference(path, before, after)
@@ -65,7 +66,7 @@ def run(options):
     return tell(rendered, options)
 
 
-def check_known(known, options, settled):
+def check_known(known, options, settings):
     """Compare an image with the records that have its name; render the first of them, and return 0."""
     recorded = {one.sha256 for one in known if one.sha256}
     if recorded:
@@ -79,7 +80,7 @@ def check_known(known, options, settled):
                 "and install the module again")
     print(f"{known[0].file_name} is in the catalogue already: {known[0].module}, in {known[0].place}"
           + ("" if recorded else ", without its SHA256"))
-    (rendered,) = rendering.render(known[:1], settled.output)
+    (rendered,) = rendering.render(known[:1], settings.output)
     if options.dry_run:
         output.difference(rendered.path, rendered.before, rendered.text)
         return 0
@@ -93,7 +94,7 @@ def place_of(proposal, own, profile, directories):
         raise adding.AddingError("the catalogue of the project is not to be changed where it is installed: name one of "
                                  "your own, --catalogue DIRECTORY (in a clone of the project: generator/sites)")
     path = own[0] / profile.name / "containers" / f"{proposal.name}.yaml"
-    chain = next((chain for chain in catalogue.chains(*directories) if chain[0].name == path.name), [])
+    chain = next((chain for chain in reading.chains(*directories) if chain[0].name == path.name), [])
     return path, chain[1:] if path in chain else chain
 
 

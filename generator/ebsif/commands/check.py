@@ -9,7 +9,7 @@ import json
 import sys
 
 from ebsif import output
-from ebsif.catalogue import settings
+from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.check import checking
 from ebsif.errors import EbsifError
 
@@ -22,7 +22,7 @@ EXAMPLES = """\
 
 def configure(parser):
     """Add the arguments."""
-    settings.add_arguments(parser, output=True)
+    add_settings_arguments(parser, output=True)
     parser.add_argument("--all-sites", action="store_true",
                         help="every site of the catalogues that are named, or of the project if none is")
     parser.add_argument("--strict", action="store_true", help="warnings are errors")
@@ -36,9 +36,9 @@ def run(options):
     """Print what is wrong; return 1 if anything is."""
     findings, number = [], 0
     try:
-        settled = settings.read(options)
-        names = settled.own_site_names() if options.all_sites else [None]
-        for one in checking.check_sites(settled, names, deep=not options.quick, images=options.images):
+        settings = read_settings(options)
+        names = settings.own_site_names() if options.all_sites else [None]
+        for one in checking.check_sites(settings, names, deep=not options.quick, images=options.images):
             if isinstance(one, checking.Finding):
                 findings.append(one)
             else:

@@ -4,7 +4,7 @@ Exit status 0 if they are alike, 1 if they differ, 2 if one can't be read. What 
 out: the catalogue does not know every package, an installation does.
 """
 
-from ebsif.catalogue import settings
+from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.commands.lock import tell
 from ebsif.installed import compare
 
@@ -17,7 +17,7 @@ EXAMPLES = """\
 
 def configure(parser):
     """Add the arguments."""
-    settings.add_arguments(parser)
+    add_settings_arguments(parser)
     parser.add_argument("before", metavar="A", help="NAME/VERSION, an installation directory, or an easyconfig")
     parser.add_argument("after", metavar="B", help="the other one")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -26,7 +26,7 @@ def configure(parser):
 
 def run(options):
     """Print how two containers differ; return 1 if they do, else 0."""
-    settled = settings.read(options)
-    containers = settled.containers(settled.site())
+    settings = read_settings(options)
+    containers = settings.containers(settings.site())
     before, after = (compare.facts(text, containers) for text in (options.before, options.after))
     return tell(compare.compare(before, after), options.json)

@@ -6,7 +6,7 @@ What is made needs no server: open DIR/index.html, or copy DIR to where your web
 from pathlib import Path
 
 from ebsif import output
-from ebsif.catalogue import settings
+from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.pages import build
 
 EXAMPLES = """\
@@ -19,14 +19,14 @@ EXAMPLES = """\
 def configure(parser):
     """Add the arguments."""
     parser.add_argument("directory", metavar="DIR", type=Path, help="made, or replaced if it was made by this")
-    settings.add_arguments(parser)
+    add_settings_arguments(parser)
 
 
 def run(options):
     """Make the pages; return 0."""
-    settled = settings.read(options)
-    names = [options.site] if options.site else settled.site_names()
-    sites = [(profile, settled.containers(profile)) for profile in map(settled.site, names)]
+    settings = read_settings(options)
+    names = [options.site] if options.site else settings.site_names()
+    sites = [(profile, settings.containers(profile)) for profile in map(settings.site, names)]
     output.hint(f"making pages about {sum(len(some) for _, some in sites)} containers of {', '.join(names)} ...")
     build.build(sites, options.directory)
     output.hint(f"open {options.directory / 'index.html'}")

@@ -7,7 +7,7 @@ tells.
 from pathlib import Path
 
 from ebsif import output
-from ebsif.catalogue import settings
+from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.installed import doctor
 
 EXAMPLES = """\
@@ -20,7 +20,7 @@ EXAMPLES = """\
 def configure(parser):
     """Add the arguments."""
     parser.add_argument("image", metavar="IMAGE", nargs="?", type=Path, help="a SIF file")
-    settings.add_arguments(parser)
+    add_settings_arguments(parser)
 
 
 def run(options):
@@ -37,9 +37,9 @@ def examine_site(options):
     """Return a Finding for each thing of the site that is named: what its catalogue has, and where its images are."""
     if not (options.site or options.catalogue):
         return []
-    settled = settings.read(options)
-    profile = settled.site()
-    return doctor.examine_site(profile, settled.containers(profile))
+    settings = read_settings(options)
+    profile = settings.site()
+    return doctor.examine_site(profile, settings.containers(profile))
 
 
 def examine_image(options):
@@ -47,6 +47,6 @@ def examine_image(options):
     # not needed to check a machine, on which something may be missing
     from ebsif.image import inspection, network
 
-    settled = settings.read(options)
-    profile = settled.site()
-    return network.examine(inspection.inspect(options.image, checksum=False), profile, settled.containers(profile))
+    settings = read_settings(options)
+    profile = settings.site()
+    return network.examine(inspection.inspect(options.image, checksum=False), profile, settings.containers(profile))

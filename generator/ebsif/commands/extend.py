@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 from ebsif import eb, files, output
-from ebsif.catalogue import catalogue, settings
+from ebsif.catalogue import selection
+from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.render import easyconfig
 from ebsif.user import extending
 
@@ -29,7 +30,7 @@ HEADER = "# Written by `ebsif extend`: yours to change."
 
 def configure(parser):
     """Add the arguments."""
-    settings.add_arguments(parser)
+    add_settings_arguments(parser)
     parser.add_argument("module", metavar="NAME/VERSION", help="a container of the catalogue (ebsif list)")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("-r", "--requirements", metavar="FILE",
@@ -65,8 +66,8 @@ def run(options):
 
 def chosen(options):
     """Return the container that is named (Container)."""
-    settled = settings.read(options)
-    return catalogue.find_one(settled.containers(settled.site()), options.module)
+    settings = read_settings(options)
+    return selection.find_one(settings.containers(settings.site()), options.module)
 
 
 def write(options, container, stages, name):

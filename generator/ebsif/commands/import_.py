@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 from ebsif import files, output
-from ebsif.catalogue import catalogue, settings, site
+from ebsif.catalogue import reading, site
+from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.importing import recipe, recordfile
 
 LEFT, TROUBLE = 1, 2
@@ -23,7 +24,7 @@ EXAMPLES = """\
 
 def configure(parser):
     """Add the arguments."""
-    settings.add_arguments(parser)
+    add_settings_arguments(parser)
     parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path,
                         help="write DIRECTORY/<Name>.yaml for each name")
     parser.add_argument("easyconfigs", metavar="FILE", nargs="+", type=Path, help="an easyconfig")
@@ -32,8 +33,8 @@ def configure(parser):
 
 def run(options):
     """Print or write records, and report; return the exit status."""
-    settled = settings.read(options)
-    profile = settled.site()
+    settings = read_settings(options)
+    profile = settings.site()
     imported, trouble = [], False
     for path in dict.fromkeys(options.easyconfigs):
         try:
@@ -42,7 +43,7 @@ def run(options):
             print(f"ebsif: {error}", file=sys.stderr)
             trouble = True
     recipe.name_twins(imported)
-    made = [recordfile.File(*one, profile) for one in by_name(imported, settled, profile)]
+    made = [recordfile.File(*one, profile) for one in by_name(imported, settings, profile)]
     if options.output:
         write(made, options.output)
     elif len(made) > 1:
@@ -56,10 +57,10 @@ def run(options):
     return TROUBLE if trouble else LEFT if any(found.left for found in imported) else 0
 
 
-def by_name(imported, settled, profile):
+def by_name(imported, settings, profile):
     """Yield names of software with what was imported, and what the catalogue has of it (Document or None)."""
-    directories = site.directories_of(profile.name, settled.directories)
-    known = {document.name: document for document in catalogue.documents(*directories)}
+    directories = site.directories_of(profile.name, settings.directories)
+    known = {document.name: document for document in reading.documents(*directories)}
     for name in sorted({one.name for one in imported}):
         yield name, [one for one in imported if one.name == name], known.get(name)
 

@@ -12,7 +12,10 @@ import sys
 from pathlib import Path
 
 from ebsif import output
-from ebsif.catalogue import catalogue, settings, site
+from ebsif.catalogue import selection
+from ebsif.catalogue.container import CatalogueError
+from ebsif.catalogue.fieldtypes import is_duration
+from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.installed import runtimecommand
 from ebsif.jobs import job
 
@@ -29,7 +32,7 @@ def configure(parser):
     """Add the arguments."""
     parser.add_argument("module", metavar="MODULE", nargs="?", help="name of the module, as for `module load`")
     parser.add_argument("--install", metavar="EASYCONFIG", help="install this; what follows -- goes to eb")
-    settings.add_arguments(parser)
+    add_settings_arguments(parser)
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write to this file (default: print it)")
     parser.add_argument("--submit", action="store_true", help="submit it as well")
     parser.add_argument("--nodes", type=count, default=1, help="number of nodes (default: 1)")
@@ -52,10 +55,10 @@ def configure(parser):
 
 def run(options):
     """Write a batch script, and submit it if asked to; return the exit status."""
-    settled = settings.read(options)
-    profile = settled.site()
+    settings = read_settings(options)
+    profile = settings.site()
     submit = {"slurm": "sbatch", "pbs": "qsub"}[profile.scheduler.kind]
-    text = write(options, settled, profile)
+    text = write(options, settings, profile)
     if options.output:
         options.output.write_text(text, encoding="utf-8")
         output.note(f"wrote {options.output}" + (f"; submit it with: {submit} {options.output}" * (not options.submit)))
@@ -70,7 +73,7 @@ def run(options):
         raise job.JobError(f"{submit} is not on PATH: submit on a login node of {profile.name}") from None
 
 
-def write(options, settled, profile):
+def write(options, settings, profile):
     """Return the text of the batch script that the options ask for."""
     if bool(options.install) == bool(options.module):
         wrong_use("name a module, or --install EASYCONFIG")
@@ -85,7 +88,7 @@ def write(options, settled, profile):
         return job.install_script(options.install, options.more, request, profile)
     command = job.python_program(options.more)
     check_file(job.program_file(command), options.submit)
-    request = job.Request(module=module_name(options.module, settled.containers(profile), profile), command=command,
+    request = job.Request(module=module_name(options.module, settings.containers(profile), profile), command=command,
                           data=tuple(options.data), **values)
     return job.script(request, profile)
 
@@ -110,10 +113,10 @@ def module_name(wanted, containers, profile):
         If it's more than one container.
     """
     try:
-        found = catalogue.find(containers, wanted)
-    except catalogue.CatalogueError:
+        found = selection.find(containers, wanted)
+    except CatalogueError:
         found = []
-    module = catalogue.find_one(found, wanted).module if found else wanted
+    module = selection.find_one(found, wanted).module if found else wanted
     available = runtimecommand.is_available(module)
     if not available and not (available is None and found):
         output.note(f"no module {module} is found here: the job fails unless one is found there")
@@ -136,6 +139,6 @@ def count(text):
 def duration(text):
     """Return a duration if it is one."""
     try:
-        return site.is_duration(text)
+        return is_duration(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"'{text}' {error}") from None

@@ -3,7 +3,8 @@
 import json
 
 from ebsif import output
-from ebsif.catalogue import catalogue, selection, settings
+from ebsif.catalogue import selection
+from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.table import print_table
 
 EXAMPLES = """\
@@ -15,7 +16,7 @@ EXAMPLES = """\
 
 def configure(parser):
     """Add the arguments."""
-    settings.add_arguments(parser)
+    add_settings_arguments(parser)
     parser.add_argument("names", metavar="NAME", nargs="*", help="NAME or NAME/VERSION (default: all)")
     parser.add_argument("--has", metavar="COMPONENT", action="append", default=[],
                         help="only those that have this, like 'vllm>=0.8'; may be repeated")
@@ -26,13 +27,13 @@ def configure(parser):
 
 def run(options):
     """Print what is chosen; return 0."""
-    settled = settings.read(options)
-    wishes = [selection.wish(text) for text in options.has]
-    names = settled.site_names() if options.all_sites else [None]
-    containers = [one for name in names for one in settled.containers(settled.site(name))]
+    settings = read_settings(options)
+    wishes = [selection.parse_requirement(text) for text in options.has]
+    names = settings.site_names() if options.all_sites else [None]
+    containers = [one for name in names for one in settings.containers(settings.site(name))]
     if options.names:
-        containers = list(dict.fromkeys(one for name in options.names for one in catalogue.find(containers, name)))
-    containers = [one for one in containers if all(selection.has(one, wanted) for wanted in wishes)]
+        containers = list(dict.fromkeys(one for name in options.names for one in selection.find(containers, name)))
+    containers = [one for one in containers if all(selection.satisfies(one, wanted) for wanted in wishes)]
     hidden = 0
     # who names a version means that one
     if not (options.archived or any("/" in name for name in options.names)):
@@ -62,4 +63,5 @@ def as_data(container):
     """Return what a program wants to know of a container (dict)."""
     return {"name": container.name, "version": container.version, "versionsuffix": container.versionsuffix,
             "module": container.module, "easyconfig": container.easyconfig_name, "file": container.file_name,
-            "site": container.site.name, "components": selection.inside(container), "archived": container.archived}
+            "site": container.site.name, "components": selection.components_of(container),
+            "archived": container.archived}

@@ -7,7 +7,8 @@ written, and does not stop the others; exit status 1 then.
 import sys
 
 from ebsif import output
-from ebsif.catalogue import catalogue, settings, site
+from ebsif.catalogue import reading, selection, site
+from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.render import easyconfig, rendering
 
 EXAMPLES = """\
@@ -20,7 +21,7 @@ EXAMPLES = """\
 
 def configure(parser):
     """Add the arguments."""
-    settings.add_arguments(parser, output=True)
+    add_settings_arguments(parser, output=True)
     parser.add_argument("names", metavar="NAME", nargs="*", help="NAME or NAME/VERSION (default: all)")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--diff", action="store_true", help="show what would change, write nothing; status 1 if anything")
@@ -29,25 +30,25 @@ def configure(parser):
 
 def run(options):
     """Render; return the exit status."""
-    settled = settings.read(options)
-    profile = settled.site()
-    directories = site.directories_of(profile.name, settled.directories)
+    settings = read_settings(options)
+    profile = settings.site()
+    directories = site.directories_of(profile.name, settings.directories)
     everything = not (options.names or options.diff or options.stdout)
     profiles = [directory / "site.yaml" for directory in directories]
-    inputs = [*catalogue.files(*directories), *(path for path in profiles if path.is_file())]
-    memory = rendering.Memory(profile.name, inputs, settled.output)
+    inputs = [*reading.files(*directories), *(path for path in profiles if path.is_file())]
+    memory = rendering.Memory(profile.name, inputs, settings.output)
     current = memory.number_if_current() if everything else None
     if current is not None:
         output.hint(f"{current} easyconfigs of the site {profile.name} are as they should be")
         return 0
     problems = []
-    containers = catalogue.read(profile, *directories, problems=problems)
+    containers = reading.read(profile, *directories, problems=problems)
     chosen = containers
     if options.names:
-        found = [one for name in options.names for one in catalogue.find(containers, name)]
+        found = [one for name in options.names for one in selection.find(containers, name)]
         chosen = list(dict.fromkeys(found))
     moving = [] if options.stdout else [one for one in chosen if one.moving_image]
-    done, more = rendering.render_all([one for one in chosen if one not in moving], settled.output, containers)
+    done, more = rendering.render_all([one for one in chosen if one not in moving], settings.output, containers)
     problems += more
     problems += [f"{one.path}: {one.module} is not rendered: {easyconfig.moving_problem(one)}" for one in moving]
     for problem in problems:
@@ -70,8 +71,8 @@ def run(options):
     if everything and len(problems) == len(moving):
         if not moving:
             memory.keep(paths)
-        wanted = [*paths, *(rendering.place(one, settled.output) for one in moving)]
-        for path in rendering.left_over(wanted, settled.output, profile):
+        wanted = [*paths, *(rendering.place(one, settings.output) for one in moving)]
+        for path in rendering.left_over(wanted, settings.output, profile):
             print(f"ebsif: {path} is in the catalogue no more: remove it, or make it your own (first line)",
                   file=sys.stderr)
     if not options.diff:

@@ -2,7 +2,8 @@
 
 import json
 
-from ebsif.catalogue import catalogue, settings
+from ebsif.catalogue import selection
+from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.commands.list import as_data, shown
 from ebsif.render import easyconfig
 
@@ -14,15 +15,15 @@ EXAMPLES = """\
 
 def configure(parser):
     """Add the arguments."""
-    settings.add_arguments(parser)
+    add_settings_arguments(parser)
     parser.add_argument("name", metavar="NAME/VERSION", help="a container, or the name of its easyconfig")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(options):
     """Print what is known; return 0."""
-    settled = settings.read(options)
-    containers = catalogue.find(settled.containers(settled.site()), options.name)
+    settings = read_settings(options)
+    containers = selection.find(settings.containers(settings.site()), options.name)
     if options.json:
         print(json.dumps([complete(one) for one in containers], indent=2))
         return 0

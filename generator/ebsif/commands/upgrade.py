@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from ebsif import eb
-from ebsif.catalogue import settings
+from ebsif.catalogue.settings import add_settings_arguments
 from ebsif.commands import extend
 from ebsif.installed import compare
 from ebsif.user import extending
@@ -19,7 +19,7 @@ MORE = extend.MORE
 
 def configure(parser):
     """Add the arguments."""
-    settings.add_arguments(parser)
+    add_settings_arguments(parser)
     parser.add_argument("easyconfig", metavar="FILE", type=Path, help="the easyconfig of the extension")
     parser.add_argument("module", metavar="NAME/VERSION", help="the newer container")
     parser.add_argument("--date", default=time.strftime("%Y%m%d"), help="for the suffix (default: today)")

@@ -2,7 +2,7 @@
 
 import re
 
-from ebsif.catalogue.site import is_value, is_variable
+from ebsif.catalogue.fieldtypes import is_env_name, is_env_value
 
 INSTALLATION = "%(installdir)s"
 VENV = re.compile(r"/user-software/venv/([\w.+-]+)")
@@ -78,8 +78,8 @@ class ModuleTexts:
         else:
             text = value if bare == name else unescaped(value)
             try:
-                is_variable(bare)
-                is_value(text)
+                is_env_name(bare)
+                is_env_value(text)
             except ValueError as error:
                 leave(line, f"{told}: {error}")
                 return

@@ -13,7 +13,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from ebsif import eb
-from ebsif.catalogue.catalogue import PLACEHOLDER, is_component
+from ebsif.catalogue.fieldtypes import PLACEHOLDER, is_version_part
 from ebsif.errors import EbsifError
 from ebsif.importing.commands import Commands, shortened
 from ebsif.importing.module import ModuleTexts
@@ -195,8 +195,8 @@ def parsed(path):
     if not isinstance(values["sources"], (list, tuple)):
         values["sources"] = [values["sources"]]
     try:
-        is_component(values["name"])
-        is_component(values["version"])
+        is_version_part(values["name"])
+        is_version_part(values["version"])
     except ValueError as error:
         raise ImportingError(f"{path}: name and version can't be in the catalogue: {error}") from None
     for name, (kind, items) in TYPES.items():

@@ -6,7 +6,10 @@ from collections import Counter
 import yaml
 from pydantic import ValidationError
 
-from ebsif.catalogue import catalogue
+from ebsif.catalogue.container import Container
+from ebsif.catalogue.families import ADDED, EMPTY, family_values, is_stages, join_fields
+from ebsif.catalogue.fieldtypes import PLACEHOLDER
+from ebsif.catalogue.records import CatalogueFile, Record
 from ebsif.catalogue.site import Binds
 from ebsif.catalogue.yamlfile import Loader
 from ebsif.errors import EbsifError
@@ -75,7 +78,7 @@ class File:
         The name.
     imported : list of Imported
         What was read; what a family has and these don't is left for a person.
-    known : Document or None
+    known : CatalogueFile or None
         The file of the catalogue of that name.
     site : Site
         Where they are.
@@ -99,7 +102,7 @@ class File:
         """
         choices = []
         for number, family in enumerate(self.known.families):
-            defaults = catalogue.family_values(self.known, family)
+            defaults = family_values(self.known, family)
             fields = fields_of(defaults, found)
             if fields is None:
                 continue
@@ -179,7 +182,7 @@ class File:
         content = {"name": self.name, "families": self.families,
                    "containers": [self.records[found.path] for found in self.imported]}
         try:
-            catalogue.Document.model_validate(content)
+            CatalogueFile.model_validate(content)
         except ValidationError as error:
             for kind, place, field, told in {(*one["loc"], None, None)[:3] + (one["msg"],) for one in error.errors()}:
                 self.drop(kind, place, field, told)
@@ -212,7 +215,7 @@ class File:
 
 def ordered(record):
     """Return a record or family with its fields in the order in which a person likes to read them (dict)."""
-    order = ["family", "extends", *OF_RECORD, *catalogue.Record.model_fields]
+    order = ["family", "extends", *OF_RECORD, *Record.model_fields]
     return {key: record[key] for key in sorted(record, key=order.index)}
 
 
@@ -232,11 +235,11 @@ def fields_of(defaults, found):
     known = {"version": found.record["version"], "name": found.name}
     fields = read_by(defaults["file"], found.record["file"], known)
     if fields is None:
-        words = re.findall(r"[A-Za-z]{2,}", catalogue.PLACEHOLDER.sub(" ", defaults["file"]))
+        words = re.findall(r"[A-Za-z]{2,}", PLACEHOLDER.sub(" ", defaults["file"]))
         if len(words) < 3 or not re.search(r"\b.*\b".join(words), found.record["file"]):
             return None
         fields = {}
-        for key, _ in catalogue.PLACEHOLDER.findall(defaults["file"]):
+        for key, _ in PLACEHOLDER.findall(defaults["file"]):
             match = re.search(rf"-(?:docker)?{re.escape(key)}-([\w.+]+?)(?:-|\.sif)", found.record["file"])
             if match:
                 fields[key] = match.group(1)
@@ -246,12 +249,12 @@ def fields_of(defaults, found):
 def read_by(template, text, known):
     """Return the fields that a text made by a template has (dict), None if it was not; some of them are known."""
     parts, end, names = [], 0, []
-    for match in catalogue.PLACEHOLDER.finditer(template):
+    for match in PLACEHOLDER.finditer(template):
         name, dotless = match.groups()
         parts.append(re.escape(template[end : match.start()]))
         end = match.end()
         group = f"f{len(names)}"
-        hyphen = "" if name in catalogue.Record.model_fields else "-"
+        hyphen = "" if name in Record.model_fields else "-"
         one = "[0-9]+" if dotless else re.escape(known[name]) if name in known else f"[A-Za-z0-9_.+{hyphen}]+?"
         optional = name in ("variant", "label")
         parts.append(rf"(?:-(?P<{group}>[A-Za-z0-9_.+-]+?))?" if optional else rf"(?P<{group}>{one})")
@@ -287,7 +290,7 @@ def difference(found, defaults, fields, name, site):
         Where it is.
     """
     own = found.record
-    inside = {key: value for key, value in fields.items() if key not in ("name", *catalogue.Record.model_fields)}
+    inside = {key: value for key, value in fields.items() if key not in ("name", *Record.model_fields)}
     same = {canonical(defaults["package"] or name), name.lower()}
     components = {key: value for key, value in own.get("components", {}).items()
                   if found.ours or not (key in same and value == own["version"])}
@@ -311,7 +314,7 @@ def difference(found, defaults, fields, name, site):
             result[key] = value
         elif value is None and key not in known and key not in ("homepage", "description", "sha256") and default:
             gained.append(f"{key} of the family, which this easyconfig hasn't")
-    filled = catalogue.Container(name, catalogue.join(defaults, {key: value for key, value in result.items() if value}),
+    filled = Container(name, join_fields(defaults, {key: value for key, value in result.items() if value}),
                                  None, None, 0)
     if "description" in result and is_same(defaults["description"], result["description"], filled):
         del result["description"]
@@ -332,7 +335,7 @@ def difference(found, defaults, fields, name, site):
         result["binds"] = {"optional": more}
     gained += [f"bind {bind}, which the family has and this easyconfig hasn't" for bind in theirs
                if bind not in own.get("binds", [])]
-    for key in catalogue.ADDED:
+    for key in ADDED:
         more = [one for one in own.get(key, []) if one not in defaults[key]]
         if more:
             result[key] = more
@@ -351,7 +354,7 @@ def of_gpu(site):
 
 def as_lines(requirements):
     """Return requirements of a family as an easyconfig has them."""
-    if catalogue.is_stages(requirements):
+    if is_stages(requirements):
         return [stage.model_dump(exclude_defaults=True) for stage in requirements]
     return requirements
 
@@ -384,9 +387,9 @@ def compare_wrappers(own, defaults, result, filled):
 
 def naming(found, record, defaults, name):
     """Return file and suffix (dict) as far as a record does not get its own by the templates of its family."""
-    values = catalogue.join({**catalogue.EMPTY, **defaults, "binds": None}, {
+    values = join_fields({**EMPTY, **defaults, "binds": None}, {
         key: value for key, value in record.items() if key != "binds"})
-    made = catalogue.Container(name, values, None, None, 0)
+    made = Container(name, values, None, None, 0)
     wrong = {}
     for key, wanted, now in (("file", found.record["file"], lambda: made.file_name),
                              ("suffix", found.suffix, lambda: made.versionsuffix)):
@@ -424,7 +427,7 @@ def templated(found):
             key = "hash"
         elif value == date:
             key = "date"
-        elif key in catalogue.Record.model_fields and key != "python":
+        elif key in Record.model_fields and key != "python":
             return match.group()
         table = fields if key in ("hash", "python", "date") else fields["components"]
         if found.ours and table is not fields and key not in table:
@@ -482,6 +485,6 @@ def describe(records, name):
         fields = {**record.get("components", {}), "python": record.get("python"), "version": record["version"]}
         # the longest first: 6.2.4 before 6.2
         template = with_placeholders(text, dict(sorted(fields.items(), key=lambda one: -len(one[1] or ""))))
-        container = catalogue.Container(name, {**catalogue.EMPTY, **record}, None, None, 0)
+        container = Container(name, {**EMPTY, **record}, None, None, 0)
         if text and is_same(template, text, container):
             record["description"] = template

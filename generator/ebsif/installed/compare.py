@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from ebsif import eb
-from ebsif.catalogue import catalogue
+from ebsif.catalogue import selection
 from ebsif.errors import EbsifError
 from ebsif.installed import lock
 from ebsif.render import easyconfig
@@ -38,7 +38,7 @@ def facts(text, containers):
         return of_parameters(parameters_of(path))
     if path.exists():
         return of_installation(path)
-    found = catalogue.find_one(containers, text)
+    found = selection.find_one(containers, text)
     known = of_parameters({name: value for group in easyconfig.parameters(found) for name, value in group.items()})
     known["component"] = dict(found.components)
     if found.python:

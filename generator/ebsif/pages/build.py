@@ -68,7 +68,7 @@ def pages(containers):
 
 def changes(earlier, container):
     """Return what is in a container and not in the one before it, or in another version (list of lock.Change)."""
-    return lock.differences("", selection.inside(earlier), selection.inside(container)) if earlier else []
+    return lock.differences("", selection.components_of(earlier), selection.components_of(container)) if earlier else []
 
 
 def build(sites, directory):
@@ -156,7 +156,7 @@ def about(page, others):
     parameters = {name: value for group in easyconfig.parameters(container) for name, value in group.items()}
     return {
         "page": page, "container": container, "parameters": parameters, "script": job_script(container),
-        "inside": selection.inside(container), "requirements": requirements(container),
+        "inside": selection.components_of(container), "requirements": requirements(container),
         "same_image": [other for other in others
                        if other is not page and other.container.file_name == container.file_name],
         "newer": next((other for other in others if other.before is container), None),
@@ -191,11 +191,11 @@ def table(some, site_names):
     """Return the table of all containers with its filter (str), HTML."""
     versions = {}
     for page in some:
-        for name, found in selection.inside(page.container).items():
+        for name, found in selection.components_of(page.container).items():
             versions.setdefault(name, set()).add(found)
     versions = {name: sorted(versions[name], key=selection.in_order) for name in sorted(versions)}
     rows = [(page, json.dumps({name: versions[name].index(version)
-                               for name, version in selection.inside(page.container).items()}))
+                               for name, version in selection.components_of(page.container).items()}))
             for page in some]
     return template("table.html").render(rows=rows, versions=json.dumps(versions), sites=site_names)
 

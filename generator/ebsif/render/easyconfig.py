@@ -4,7 +4,7 @@ import os
 import re
 import textwrap
 
-from ebsif.catalogue.catalogue import CatalogueError, RecordError
+from ebsif.catalogue.container import CatalogueError, RecordError
 from ebsif.templating import environment
 
 # EasyBuild's line length.

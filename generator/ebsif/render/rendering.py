@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ebsif import files
-from ebsif.catalogue.catalogue import CatalogueError, twins
+from ebsif.catalogue.container import CatalogueError
+from ebsif.catalogue.selection import twins
 from ebsif.render import easyconfig
 
 # The first line of a rendered easyconfig says for which site it was.

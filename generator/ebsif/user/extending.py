@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from ebsif import eb, output
 from ebsif.catalogue import selection
-from ebsif.catalogue.catalogue import Stage
+from ebsif.catalogue.records import Stage
 from ebsif.errors import EbsifError
 from ebsif.installed import lock
 from ebsif.render import easyconfig
@@ -67,7 +67,7 @@ def extend(container, wanted, name, date):
                                  "(docs/easyconfigs.md lists its properties)") from None
     description = container.fill(container.description or container.name).strip()
     # what the image is called does not change with the module
-    return container.but(
+    return container.replace(
         file=container.file_name, suffix=f"{container.versionsuffix}-{name}-{date}", requirements=lines,
         description=f"{description}\nWith packages of one's own.")
 
@@ -113,7 +113,7 @@ def check(container, options=(), image=None):
             stage["options"] = [*stage.get("options", []), "--dry-run"]
             for key in ("post", "verify", "patches"):
                 stage.pop(key, None)
-    planned = container.but(
+    planned = container.replace(
         requirements=[Stage.model_validate(stage) for stage in stages], sha256=None, definition_files=[],
         **({"file": str(image.absolute())} if image else {}))
     with tempfile.TemporaryDirectory(prefix="ebsif-check-") as folder:
@@ -164,7 +164,7 @@ def size_of_download(plan):
 
 def stages_from(path, per_stage, container):
     """Return the stages (list) of one file, or of several with names, [(name, path)], for a container."""
-    inside = selection.inside(container)
+    inside = selection.components_of(container)
     if path:
         wanted = requirements.read(requirements.path_of(path), inside)
         return requirements.stages(wanted.lines), wanted.impossible

@@ -1,0 +1,203 @@
+"""A container of the catalogue: its record, completed by its family and its site."""
+
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import yaml
+
+from ebsif.catalogue.families import EMPTY, is_stages
+from ebsif.catalogue.fieldtypes import PLACEHOLDER
+from ebsif.catalogue.site import Binds
+from ebsif.catalogue.yamlfile import Loader
+from ebsif.errors import EbsifError
+from ebsif.files import is_there
+
+
+class CatalogueError(EbsifError):
+    """A container is not in the catalogue, or a record can't be completed; the message says what there is."""
+
+
+class RecordError(CatalogueError):
+    """
+    Something is wrong with a record.
+
+    Parameters
+    ----------
+    container : Container
+        The container of the record.
+    text : str
+        What is wrong.
+    """
+
+    def __init__(self, container, text):
+        """Say where the record is as well."""
+        super().__init__(f"{container.place}: {container.name} {container.version}: {text}")
+        self.text = text
+
+
+class Container:
+    """
+    A container: a record completed by its family and its site.
+
+    Parameters
+    ----------
+    name : str
+        Name of the software.
+    values : dict
+        The fields of record and families, joined.
+    site : Site
+        Where it is.
+    path : Path
+        The file with the record.
+    index : int
+        Its place among the records of the file, from 0.
+    """
+
+    def __init__(self, name, values, site, path, index):
+        """Keep what is known."""
+        self.name = name
+        self.site = site
+        self.path = path
+        self.index = index
+        vars(self).update(values)
+
+    def replace(self, **changes):
+        """Return the same container with other values (Container)."""
+        return Container(self.name, {**self.values, **changes}, self.site, self.path, self.index)
+
+    @property
+    def values(self):
+        """The fields of record and families (dict)."""
+        return {field: getattr(self, field) for field in EMPTY}
+
+    @cached_property
+    def fields(self):
+        """What placeholders stand for (dict of str)."""
+        fields = dict(self.components)
+        fields.update(name=self.name, version=self.version)
+        for field in ("date", "hash", "python"):
+            if getattr(self, field):
+                fields[field] = getattr(self, field)
+        for field in ("variant", "label"):
+            fields[field] = f"-{getattr(self, field)}" if getattr(self, field) else ""
+        return fields
+
+    def fill(self, text):
+        """
+        Return a text with its placeholders filled: {rocm} is 6.2.4, {rocm!dotless} is 624.
+
+        Raises
+        ------
+        CatalogueError
+            If there is no value for one.
+        """
+        def value(match):
+            name, dotless = match.groups()
+            if name not in self.fields:
+                raise RecordError(self, f"nothing stands for {{{name}}} in '{text}' (known: "
+                                        f"{', '.join(sorted(self.fields))})")
+            return self.fields[name].replace(".", "") if dotless else self.fields[name]
+
+        return PLACEHOLDER.sub(value, text)
+
+    @cached_property
+    def versionsuffix(self):
+        """The version suffix (str)."""
+        return self.fill(self.suffix or "")
+
+    @cached_property
+    def file_name(self):
+        """File name of the image (str)."""
+        if not self.file:
+            raise RecordError(self, "file is missing, in record and family")
+        return self.fill(self.file)
+
+    @property
+    def place(self):
+        """File and line of its record (str)."""
+        return f"{self.path}:{self.line_of()}"
+
+    def line_of(self, field=None):
+        """Return the line of a field of its record, or of the record if that does not have it (int, from 1)."""
+        if self.path is None:
+            return 1
+        try:
+            lines = record_lines(self.path, self.path.stat().st_mtime_ns)[self.index]
+        except (OSError, IndexError):  # it is not in the file yet
+            return 1
+        return lines.get(field, lines[None])
+
+    @property
+    def full_version(self):
+        """Version and suffix, which is the second part of the name of the module (str)."""
+        return self.version + self.versionsuffix
+
+    @property
+    def module(self):
+        """Name of the module (str)."""
+        return f"{self.name}/{self.full_version}"
+
+    @property
+    def module_or_version(self):
+        """Name of the module, or what is known of it if the suffix can't be completed (str)."""
+        try:
+            return self.module
+        except CatalogueError:
+            return f"{self.name}/{self.version}"
+
+    @property
+    def easyconfig_name(self):
+        """File name of the easyconfig (str)."""
+        return f"{self.name}-{self.full_version}.eb"
+
+    @cached_property
+    def all_binds(self):
+        """The binds of the site and its own (Binds)."""
+        site, own = self.site.binds, self.binds or Binds()
+        return Binds(
+            required=[*site.required, *own.required], optional=[*site.optional, *own.optional],
+            libraries={**site.libraries, **own.libraries}, file=own.file or site.file)
+
+    @property
+    def image_places(self):
+        """Where its image is looked for (list of (stability, Path)), in order."""
+        images = self.images or self.site.images
+        return [(one.stability, Path(images.root or "/") / self.fill(one.path) / self.file_name)
+                for one in images.directories]
+
+    @property
+    def moving_image(self):
+        """Its image (Path) where only links that move lead to it, and the record does not say that it's meant."""
+        places = [(stability, path) for stability, path in self.image_places if is_there(path)]
+        only = places and not self.moving and all(stability == "moving" for stability, _ in places)
+        return places[0][1] if only else None
+
+    @property
+    def gpu_kind(self):
+        """Kind of GPU (str), 'none' if there is none."""
+        return self.gpu or self.site.gpu
+
+    @property
+    def uses_gpu_option(self):
+        """Whether the module uses the runtime's option for the GPU (bool)."""
+        return self.site.gpu_option if self.gpu_option is None else self.gpu_option
+
+    @property
+    def stages(self):
+        """The stages of requirements (list of dict), as the easyconfig parameter has them; empty for a plain block."""
+        if is_stages(self.requirements):
+            return [stage.model_dump(exclude_defaults=True) for stage in self.requirements]
+        return []
+
+
+@lru_cache(maxsize=4)
+def record_lines(path, stamp):
+    """
+    Return the lines of the fields of each record of a file (list of dict), and of the record (None).
+
+    The file is read once more only if it has another stamp.
+    """
+    node = yaml.compose(path.read_text(encoding="utf-8"), Loader)
+    records = next(value for key, value in node.value if key.value == "containers")
+    return [{None: record.start_mark.line + 1, **{key.value: key.start_mark.line + 1 for key, _ in record.value}}
+            for record in records.value]

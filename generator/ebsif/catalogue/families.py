@@ -1,0 +1,61 @@
+"""How a record is completed: by its family, and by the families that one extends."""
+
+from typing import Any
+
+from ebsif.catalogue.records import Family, Record, Stage
+from ebsif.catalogue.site import Binds
+
+# What joins a family with what it extends, and a record with its family.
+ADDED = ("conflicts", "definition_files", "warnings")
+MERGED = ("components", "container_env", "variables", "image_packages", "script_names", "parameters")
+
+# what every container has a value for
+EMPTY: dict[str, Any] = {
+    **dict.fromkeys([*Family.model_fields, *Record.model_fields]), **dict.fromkeys(MERGED, {}),
+    **dict.fromkeys(ADDED, [])}
+
+
+def explicit_fields(model):
+    """Return the fields of a model that its file has (dict)."""
+    return {field: getattr(model, field) for field in model.model_fields_set}
+
+
+def family_values(document, name):
+    """Return the fields of a family, joined with what it extends (dict)."""
+    family = document.families[name]
+    base = family_values(document, family.extends) if family.extends else EMPTY
+    return join_fields(base, explicit_fields(family))
+
+
+def join_fields(defaults, more):
+    """Return the fields of two levels joined (dict): the more particular one wins, lists and tables are added to."""
+    joined = dict(defaults)
+    for field, value in more.items():
+        if field in MERGED:
+            joined[field] = {**joined.get(field, {}), **value}
+        elif field in ADDED:
+            joined[field] = [*joined.get(field, []), *value]
+        elif field == "binds" and joined.get("binds"):
+            before = joined["binds"]
+            joined[field] = Binds(
+                required=[*before.required, *value.required], optional=[*before.optional, *value.optional],
+                libraries={**before.libraries, **value.libraries}, file=value.file or before.file)
+        elif field == "requirements" and is_stages(value) and is_stages(joined.get(field)):
+            joined[field] = join_stages(joined[field], value)
+        else:
+            joined[field] = value
+    return joined
+
+
+def is_stages(requirements):
+    """Tell whether requirements are stages."""
+    return isinstance(requirements, list) and bool(requirements) and isinstance(requirements[0], Stage)
+
+
+def join_stages(stages, more):
+    """Return stages (list of Stage) in which those of the same name are completed, and others follow."""
+    joined = {stage.name or number: stage for number, stage in enumerate(stages)}
+    for number, stage in enumerate(more, len(stages)):
+        name = stage.name or number
+        joined[name] = joined[name].model_copy(update=explicit_fields(stage)) if name in joined else stage
+    return list(joined.values())

@@ -1,0 +1,93 @@
+"""What may stand in single fields of site.yaml and of records: names, lines, versions, binds, variables, durations."""
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+# Whatever ends a line for any program that reads it (str.splitlines, universal newlines), and what terminals obey.
+# A tab does neither.
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+PLACEHOLDER = re.compile(r"\{([\w-]+)(!dotless)?\}")
+
+
+def is_line(text):
+    """Return a text if it is one line without blanks at its ends."""
+    if not text or text != text.strip():
+        raise ValueError("should be one line, without blanks at its ends")
+    if CONTROL.search(text):
+        raise ValueError("should be one line, without control characters")
+    return text
+
+
+def is_comment(text):
+    """Return a line if Python takes it for a comment."""
+    if not is_line(text).startswith("#"):
+        raise ValueError("should begin with '#': it begins a comment of an easyconfig")
+    return text
+
+
+def is_env_value(text):
+    """Return a text if it can be the value of an environment variable that a module sets."""
+    if "\t" in text or CONTROL.search(text):
+        raise ValueError("should be one line without control characters: modules tools can't set such a value")
+    if re.search(r"(^|:)~", text):
+        raise ValueError("begins with '~', which is the home directory with some modules tools: write the full path")
+    return text
+
+
+def is_env_name(text):
+    """Return a text if it can be the name of an environment variable."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
+        raise ValueError("can't be the name of an environment variable (letters, digits and _ only)")
+    return text
+
+
+def is_duration(text):
+    """Return a duration as every scheduler reads it, hours:minutes:seconds; Slurm's days-hours:... becomes hours."""
+    if re.fullmatch(r"\d{1,3}:[0-5]\d:[0-5]\d", text):
+        return text
+    found = re.fullmatch(r"(\d{1,2})-(\d{1,2})(?::([0-5]\d))?(?::([0-5]\d))?", text)
+    if not found:
+        raise ValueError("should be a duration, hours:minutes:seconds or days-hours:minutes:seconds, as in 00:30:00")
+    days, hours, minutes, seconds = found.groups()
+    return f"{int(days) * 24 + int(hours):02}:{minutes or '00'}:{seconds or '00'}"
+
+
+def is_bind(text):
+    """Return a bind, source[:target[:options]], if the runtime can make it wherever a module is loaded."""
+    fields = re.split(r"(?<!\\):", is_line(text))
+    paths, options = fields[:2], fields[2:]
+    if not all(path.startswith("/") for path in paths):
+        raise ValueError("should be source[:target[:options]], with full paths: it holds wherever the module is loaded")
+    if any(re.search(r"(?<!\\),", path) for path in paths):
+        raise ValueError("a comma begins the next bind: write one bind in a line, and a comma of a path as \\,")
+    if len(options) > 1:
+        raise ValueError("should be source[:target[:options]]: write a colon of a path as \\:")
+    return text
+
+
+def is_version_part(text):
+    """Return a text if it can be a version, or another value in the name of a file or module."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", text):
+        raise ValueError("should be letters, digits and _ . + - only")
+    return text
+
+
+def is_suffix(text):
+    """Return a text if it can be a version suffix, which is part of the name of a file, once it is filled."""
+    if not re.fullmatch(r"[A-Za-z0-9_.+-]*", PLACEHOLDER.sub("", text)):
+        raise ValueError("should be letters, digits, _ . + - and placeholders only: it's part of a file name")
+    return text
+
+
+SingleLine = Annotated[str, AfterValidator(is_line)]
+Bind = Annotated[str, AfterValidator(is_bind)]
+Comment = Annotated[str, AfterValidator(is_comment)]
+EnvName = Annotated[str, AfterValidator(is_env_name)]
+EnvValue = Annotated[str, AfterValidator(is_env_value)]
+Duration = Annotated[str, AfterValidator(is_duration)]
+Count = Annotated[int, Field(ge=1)]
+VersionPart = Annotated[str, AfterValidator(is_version_part)]
+Suffix = Annotated[str, AfterValidator(is_suffix)]
+Text = Annotated[str, Field(min_length=1)]
