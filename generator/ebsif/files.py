@@ -4,11 +4,20 @@ import contextlib
 import fcntl
 import os
 import uuid
+from pathlib import Path
 
 
 def is_there(path):
     """Tell whether there is a file or directory; a place that can't be looked into has none, pathlib fails there."""
     return os.path.exists(path)  # noqa: PTH110
+
+
+def home():
+    """Return the home directory (Path); for an account that has none /dev/null, in which nothing is or can be made."""
+    try:
+        return Path.home()
+    except (RuntimeError, KeyError):  # the latter until Python 3.9
+        return Path(os.devnull)
 
 
 @contextlib.contextmanager

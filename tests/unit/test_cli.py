@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from ebsif import output
+from ebsif import files, output
+from ebsif.catalogue import settings
 from ebsif.cli import check_python, main
 from ebsif.installed import doctor
 from support import CHECKOUT
@@ -33,6 +34,16 @@ def test_wrong_use_is_status_2(arguments):
     result = run(*arguments)
     assert result.returncode == 2
     assert "usage:" in result.stderr
+
+
+def test_an_account_without_a_home_directory(monkeypatch):
+    """Accounts of services, and images without /etc/passwd: no configuration and no cache, without a traceback."""
+    monkeypatch.delenv("HOME")
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    assert not settings.configuration_path().exists()
+    with pytest.raises(OSError, match="/dev/null"):
+        (files.home() / ".cache").mkdir(parents=True)
 
 
 def test_doctor_names_what_is_missing(tmp_path):

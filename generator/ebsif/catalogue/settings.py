@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
+from ebsif import files
 from ebsif.catalogue import reading, site
 from ebsif.catalogue.fieldtypes import SingleLine
 from ebsif.catalogue.yamlfile import Model, load, validate
@@ -65,7 +66,7 @@ class Settings:
 def configuration_path():
     """Return where the configuration file is (Path), whether or not it is there."""
     named = os.environ.get(CONFIGURATION_VARIABLE)
-    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    home = os.environ.get("XDG_CONFIG_HOME") or files.home() / ".config"
     return Path(named) if named else Path(home) / "ebsif" / "config.yaml"
 
 

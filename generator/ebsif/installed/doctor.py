@@ -8,7 +8,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from ebsif import eb, output
-from ebsif.files import is_there
+from ebsif.files import home, is_there
 from ebsif.installed import lock
 
 # one that is installed with this project
@@ -118,7 +118,7 @@ def find_user_packages():
     findings = []
     root = os.environ.get("CONTAINERROOT")
     image = lock.pins(lock.read(root).get("image_packages", [])) if root else {}
-    for folder in sorted(Path.home().glob(".local/lib/python3*/site-packages")):
+    for folder in sorted(home().glob(".local/lib/python3*/site-packages")):
         # what pip has begun to remove (~umpy) has no metadata, for Python 3.14 None
         known = [found for found in distributions(path=[str(folder)]) if found.metadata and found.metadata["Name"]]
         packages = {found.metadata["Name"]: found.version for found in known}

@@ -127,7 +127,7 @@ class Memory:
         code = sorted(package.rglob("*.py")) + sorted(package.glob("render/templates/*"))
         self.inputs = fingerprint([*inputs, *code])
         key = hashlib.sha256(f"{site_name}\0{output.resolve()}".encode()).hexdigest()[:24]
-        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        cache = os.environ.get("XDG_CACHE_HOME") or files.home() / ".cache"
         self.path = Path(cache) / "ebsif" / "render" / f"{key}.json"
 
     def number_if_current(self):
