@@ -1,7 +1,7 @@
 # The two commands are `make demo` and `make test`. Everything they create lies in .venv/ and .demo/, system packages
 # and the cached example image aside.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults faults-report bench image lint clean
+.PHONY: help demo test test-pythons test-faults faults-report bench image lint clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -11,6 +11,9 @@ demo: ## set everything up, install the example container module and use it
 
 test: ## set everything up and run all tests
 	@scripts/test
+
+test-pythons: ## unit tests and ebsif with Python 3.9 and 3.13, the easyblocks with 3.7
+	@scripts/test-pythons
 
 test-faults: ## faults and hostile input, with kill -9 at every point: about an hour
 	@scripts/test tests/faults --every-point --faults-report=.demo/faults.json
