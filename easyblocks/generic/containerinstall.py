@@ -19,7 +19,7 @@ from easybuild.easyblocks import generic
 if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]:
     generic.__path__ = [os.path.dirname(__file__), os.path.dirname(os.path.realpath(__file__))] + list(generic.__path__)
 
-from easybuild.easyblocks.generic.container.imagecopy import ImageCopy, is_verified
+from easybuild.easyblocks.generic.container.imagecopy import copy_image, is_verified
 from easybuild.easyblocks.generic.container.distributed import SETTINGS_FILE
 from easybuild.easyblocks.generic.container.framework import FAILURES, EasyBuildExit
 from easybuild.easyblocks.generic.container.modulefile import IF_NEWER, IMAGE_OWN, INIT_NONE, MASKS, MODULE_VARIABLES
@@ -259,7 +259,7 @@ class ContainerInstall(ContainerLoad):
         if self.cfg['image'] == IMAGE_OWN:
             used = self.image_path
             trace_msg("copying %s (%s)" % (self.source_image, shown_size(size)))
-            sha256 = ImageCopy(self.source_image, used).make()
+            sha256 = copy_image(self.source_image, used)
         else:
             used = self.source_image
             trace_msg("the image is not copied, the module uses the one in 'image_dirs'")

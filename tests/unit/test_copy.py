@@ -25,7 +25,7 @@ def small_blocks(monkeypatch):
 
 @pytest.fixture(params=["disk", "memory"])
 def folder(request, tmp_path):
-    """A directory on the disk, where files are written past the cache, and one in memory, where that may not work."""
+    """A directory on the disk, and one in memory."""
     if request.param == "disk":
         yield tmp_path
     else:
@@ -40,7 +40,7 @@ def test_the_copy_is_the_same_file(tmp_path, folder, size):
     content = os.urandom(size)
     source, target = tmp_path / "source", folder / "target.sif"
     source.write_bytes(content)
-    assert imagecopy.ImageCopy(str(source), str(target)).make() == hashlib.sha256(content).hexdigest()
+    assert imagecopy.copy_image(str(source), str(target)) == hashlib.sha256(content).hexdigest()
     assert target.read_bytes() == content
     assert [path.name for path in folder.iterdir() if path != source] == ["target.sif"]
 
@@ -52,10 +52,10 @@ def test_a_clone_is_not_written(tmp_path, monkeypatch):
         return True
 
     monkeypatch.setattr(imagecopy, "is_cloned", clone)
-    monkeypatch.setattr(imagecopy, "write_block", None)
+    monkeypatch.setattr(imagecopy, "write", None)
     content = os.urandom(5 * BLOCK + 7)
     (tmp_path / "source").write_bytes(content)
-    digest = imagecopy.ImageCopy(str(tmp_path / "source"), str(tmp_path / "target")).make()
+    digest = imagecopy.copy_image(str(tmp_path / "source"), str(tmp_path / "target"))
     assert digest == hashlib.sha256(content).hexdigest()
     assert (tmp_path / "target").read_bytes() == content
 
@@ -64,7 +64,7 @@ def test_copying_leaves_nothing_half_done(tmp_path):
     """S002-01: a copy that fails leaves no file that could be taken for an image."""
     target = tmp_path / "target.sif"
     with pytest.raises(EasyBuildError, match="Copying the image /does/not/exist.sif to .*target.sif failed"):
-        imagecopy.ImageCopy("/does/not/exist.sif", str(target)).make()
+        imagecopy.copy_image("/does/not/exist.sif", str(target))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -75,7 +75,7 @@ def test_a_write_that_fails(tmp_path):
     # in a process of its own, which has a limit for files
     code = ("import sys; from easybuild.easyblocks.generic.container import imagecopy as c\n"
             "c.BLOCK = int(sys.argv[3])\n"
-            "try: c.ImageCopy(*sys.argv[1:3]).make()\nexcept c.EasyBuildError as err: print(err)")
+            "try: c.copy_image(*sys.argv[1:3])\nexcept c.EasyBuildError as err: print(err)")
 
     def limit():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -98,7 +98,7 @@ def test_the_copy_is_as_private_and_as_executable(tmp_path, source_mode, mode):
     source.chmod(source_mode)
     before = os.umask(0o077)
     try:
-        imagecopy.ImageCopy(str(source), str(target)).make()
+        imagecopy.copy_image(str(source), str(target))
     finally:
         os.umask(before)
     assert target.stat().st_mode & 0o7777 == mode
