@@ -1,4 +1,4 @@
-"""Importing easyconfigs of the style in use today, in every generation: fixtures are made from facts."""
+"""`ebsif import` on easyconfigs of today's style, in every generation; fixtures are made from facts."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ebsif.catalogue import reading, selection, site
-from ebsif.importing import recipe, recordfile
+from ebsif.importing import commands, recipe, recordfile
 from ebsif.render import easyconfig, rendering
 from support import CHECKOUT
 
@@ -128,7 +128,7 @@ def written(folder, name, text):
 def imported(paths, folder, profile, known=True):
     """Import easyconfigs of one name into a folder; return what was found, and the containers of the file."""
     found = [recipe.read(path, profile) for path in paths]
-    recipe.name_twins(found)
+    recipe.report_same_module(found)
     name = found[0].name
     path = LUMI / f"containers/{name}.yaml"
     document = reading.document_of(path) if known and path.is_file() else None
@@ -148,7 +148,7 @@ def test_what_is_imported_is_what_the_catalogue_has(name, known, lumi, tmp_path)
     found, made = imported(paths, tmp_path, lumi, known)
     # the facts have no binds of ccpe, and two of PyTorch have the module of another one
     left = [text for one in found for _, text in one.left]
-    assert [text for text in left if not re.match("binds of the site, which this easyconfig doesn't have", text)] == []
+    assert [text for text in left if not re.match("binds of the site, which this easyconfig does not have", text)] == []
     assert bool(left) == (name == "ccpe")
     ours = {one.easyconfig_name: one for one in reading.read(lumi, LUMI)}
     for fact, one in zip(facts, made):
@@ -245,27 +245,28 @@ def test_nothing_is_dropped_in_silence(lumi, tmp_path):
     lines = STRANGE.splitlines()
     told = [(lines[line - 1].strip(), text) for line, text in sorted(found.left, key=lambda one: one[0]) if line > 1]
     assert told == [
-        ("description = 'See ${HOME} and {this}'", "parameter description: has {HOME}, which a record would fill"),
+        ("description = 'See ${HOME} and {this}'", "parameter description: {HOME} would be a placeholder in a record"),
         ("local_answer = 42", "variable local_answer = 42, which nothing uses"),
         ("export MIOPEN_DEBUG=1",
-         "runscripts/conda-python-simple: what takes its place does not: export MIOPEN_DEBUG=1"),
+         "runscripts/conda-python-simple: ours does not have: export MIOPEN_DEBUG=1"),
         ("sources = ['strange-1.0.sif', 'strange.docker', 'data.tar']",
-         "sources: data.tar, which is no image and no definition file"),
+         "sources: data.tar, which is neither an image nor a definition file"),
         (lines[19], "files_to_copy: data.tar, copied to share/data"),
         ("skipsteps = ['build', 'sanitycheck']", "parameter skipsteps: sanitycheck"),
         (lines[22].strip(), "postinstallcmds: curl https://example.org/x | bash"),
-        (lines[24].strip(), "the file bin/other, which is written by hand"),
+        (lines[24].strip(), "the file bin/other, which none of our scripts replaces"),
         (lines[26].strip(), "postinstallcmds: the file etc/setup.sh, written by: echo export A=1"),
         *((f"'{command}',", f"postinstallcmds: {command}") for command in (
-            "touch %(installdir)s/etc/mark", "rm -rf %(installdir)s/share", "for i in 1 2; do echo $i; done",
-            "python %(installdir)s/setup.py")),
+            "touch %(installdir)s/etc/mark", "rm -rf %(installdir)s/share")),
+        (lines[30].strip(), "postinstallcmds: for i in 1 2; do echo $i; done (a compound command, for)"),
+        (lines[31].strip(), "postinstallcmds: python %(installdir)s/setup.py"),
         ("sanity_check_paths = {'files': ['bin/tool', 'etc/mark'], 'dirs': []}", "sanity_check_paths: etc/mark"),
         (lines[36].strip(), "bind %(installdir)s/etc:/etc/own: a record can't name the installation"),
         ("'SINGULARITYENV_PREPEND_PATH': '/runscripts:/my/tools',",
-         "directory /my/tools in PREPEND_PATH, the search path in the container"),
+         "directory /my/tools in PREPEND_PATH, for PATH in the container"),
         ("'HERE': '%(installdir)s/share',",
          "variable HERE = %(installdir)s/share: a record can't name the installation (parameters: modluafooter can)"),
-        (lines[53], "create_container_vars: another image or place, other.sif, %(installdir)s"),
+        (lines[53], "create_container_vars: another image or directory, other.sif, %(installdir)s"),
         (lines[53], "create_container_vars: the name Stranger, so that SIFSTRANGER is set"),
         ("exts_list = ['numpy']", "parameter exts_list = ['numpy']"),
         ("builddependencies = [('PRoot', '5.4.0')]", "parameter builddependencies = [['PRoot', '5.4.0']]")]
@@ -368,6 +369,80 @@ def test_no_credential_is_imported(lumi, tmp_path):
     assert "Passw0rd1" not in told
 
 
+@pytest.mark.parametrize(("text", "reason"), [
+    ("while read x; do pip install $x; done", "a compound command, while"),
+    ("cd /src && if true; then pip install rich; fi", "a compound command, if"),
+    ("[[ -f x ]] && pip install rich", r"a compound command, \[\["),
+    ("pip install rich ||\npip install --no-deps rich", "a command that runs only if another one fails"),
+    ("pip install rich & wait", "a command in the background"),
+    ("(cd /src; pip install rich)", r"it has \("), ("pip install $(cat list)", r"it has \("), ("cat < x", "it has <"),
+])
+def test_what_is_more_than_simple_commands(text, reason):
+    """Admin section 2, issue 17.4: never taken for the simple commands in it."""
+    with pytest.raises(ValueError, match=reason):
+        commands.simple_commands(text)
+
+
+def test_simple_commands():
+    """Admin section 2: separated as a shell does, at the ends of lines as well; filters of messages are no pipe."""
+    text = "mkdir a || exit 1 ;\ncurl x |\nbash\npip list 2>&1 | grep -v y > /dev/null"
+    assert commands.simple_commands(text) == [
+        (["mkdir", "a"], [], False), (["exit", "1"], [], False), (["curl", "x", "|", "bash"], [], True),
+        (["pip", "list"], [], False)]
+
+
+def test_messages_keep_their_paths_and_their_order(lumi, tmp_path):
+    """Issue 17: values alone are shortened, with an ellipsis, never half a credential (G-09); sorted by line."""
+    value = "x" * 150 + " https://me:Passw0rd123456789@example.org"
+    text = PIP.replace("COMMANDS", f"'touch a', 'touch {value}'") + f"local_long = {value!r}\n"
+    folder = tmp_path / ("d" * 200) / ("e" * 200)
+    paths = [written(folder, name, text) for name in ("Tool-1.0.eb", "other.eb")]
+    found, _ = imported(paths, tmp_path, lumi)
+    file = (tmp_path / "containers/Tool.yaml").read_text()
+    for one, other in zip(found, reversed(found)):
+        part = file[file.index(f"# {one.path.name}\n") :].split("- family")[0]
+        lines = [int(line) for line in re.findall(r"# review: line (\d+): ", part)]
+        assert lines == sorted(lines) and len(lines) >= 4
+        twin = f"is also that of {other.path}: give one of them its own label"
+        assert sum(twin in message for message in one.not_understood) == 1
+        assert one.not_understood[-1].endswith("..., which nothing uses")
+        assert "Passw0rd" not in file + "".join([*one.not_understood, *one.data, *one.recognised])
+
+
+@pytest.mark.parametrize(("lines", "expected"), [
+    ("binds = ['/must', '/may:/may']\noptional_binds = ['/maybe']\n", [
+        "binds: /may is required here, and optional for the site"]),
+    ("binds = ['/other']\n", [
+        "binds: /other is required here, and the site does not have it",
+        "binds of the site, which this easyconfig does not have: /must, /may, /maybe"]),
+    ("binds = ['/must']\noptional_binds = ['/may', '/maybe']\nlibrary_binds = {'/lib/a.so': 'if_newer'}\n"
+     "one_container = False\nbind_file = '/etc/binds'\n", [
+         "parameter one_container = False, and the site has refuse",
+         "parameter library_binds = {'/lib/a.so': 'if_newer'}, and the site has {'/lib/a.so': 'if_missing'}",
+         "parameter bind_file = /etc/binds, and the site has none"]),
+])
+def test_binds_are_compared_with_all_of_the_site(lines, expected, tmp_path):
+    """Admin D6, issue 17: required, optional and library binds, in both directions; 'none' only where there is none."""
+    binds = site.Binds(required=["/must"], optional=["/may", "/maybe"], libraries={"/lib/a.so": "if_missing"})
+    profile = site.Site(name="mine", description="x", binds=binds)
+    text = ("easyblock = 'ContainerInstall'\nname = 'Tool'\nversion = '1.0'\nhomepage = 'https://example.org'\n"
+            "description = 'x'\ntoolchain = SYSTEM\nsources = ['tool-1.0.sif']\nmoduleclass = 'tools'\n")
+    found = recipe.read(written(tmp_path, "Tool-1.0.eb", text + lines), profile)
+    gained = "parameter library_binds = none, and the site has {'/lib/a.so': 'if_missing'}"
+    expected = expected if "library_binds" in lines else [gained, *expected]
+    assert sorted(message for _, message in found.left) == sorted(expected)
+
+
+def test_a_new_family_has_a_description_that_stays_true(lumi, tmp_path):
+    """Admin section 2, issue 17: not one that names a version, which would be wrong for the next container."""
+    for text, expected in (("Tool 1.0, a tool.", "Tool {version}, a tool."), ("For CUDA 12.4.", None)):
+        path = written(tmp_path, "Tool-1.0.eb", PIP.replace("COMMANDS", "'true'").replace("= 'x'", f"= {text!r}"))
+        _, (made,) = imported([path], tmp_path, lumi)
+        content = yaml.safe_load((tmp_path / "containers/Tool.yaml").read_text())
+        assert content["families"]["tool"].get("description") == expected
+        assert made.fill(made.description) == text
+
+
 def test_options_for_the_gpu(lumi, tmp_path):
     """What a wrapper tells the runtime becomes data, where the site does not do that anyway."""
     script = '#!/bin/bash\nexec apptainer exec --nv "${SIFTOOL}" rich "$@"\n'
@@ -380,11 +455,11 @@ def test_options_for_the_gpu(lumi, tmp_path):
 
 @pytest.mark.parametrize(("text", "expected"), [
     ("name = 'x'\n", "mandatory parameters not provided"),
-    (STRANGE.replace("sources = ", "no_sources = "), "sources is missing: this is no easyconfig of a container"),
+    (STRANGE.replace("sources = ", "no_sources = "), "sources is missing: this is not the easyconfig of a container"),
     (STRANGE.replace("strange-1.0.sif", "x.tar.gz"), "none of the sources is an image"),
     ("name = (\n", "Parsing easyconfig file failed"),
-    (STRANGE.replace("version = '1.0'", "version = '1.0 beta'"), "name and version can't be in the catalogue"),
-    (STRANGE + "modextravars = ['A']\n", "modextravars is not as EasyBuild wants it: "),
+    (STRANGE.replace("version = '1.0'", "version = '1.0 beta'"), "the catalogue can't have this name or version"),
+    (STRANGE + "modextravars = ['A']\n", "modextravars is not what EasyBuild expects: "),
 ])
 def test_what_is_no_container(text, expected, lumi, tmp_path):
     """A message, no traceback."""
@@ -431,7 +506,7 @@ def test_the_same_module_twice(lumi, tmp_path):
     found, made = imported(paths, tmp_path, lumi)
     ((_, told),) = found[0].left
     assert told.startswith(f"the module {made[0].module} is also that of {tmp_path}")
-    assert f"another name: {fact['easyconfig']}, after the module" in found[1].data
+    assert f"renamed {fact['easyconfig']}, after the module" in found[1].data
     assert len(rendering.render_all(made, tmp_path, made)[1]) == 2
     # what is left is in the file as well
     text = (tmp_path / "containers/mpi4py.yaml").read_text()
@@ -509,10 +584,10 @@ def test_the_command(tmp_path):
     assert "several names, and the catalogue has a file for each (mpi4py, rocm): name a directory" in said
     assert run("-q", "-o", "out", *everything, status=0).stderr == ""
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["mpi4py.yaml", "rocm.yaml"]
-    assert "out/rocm.yaml is there, and nothing was written" in run("-o", "out", names["rocm"][0], status=2).stderr
+    assert "out/rocm.yaml exists, so nothing was written" in run("-o", "out", names["rocm"][0], status=2).stderr
     strange = written(tmp_path, "Strange-1.0-a.eb", STRANGE)
     result = run("-q", strange, status=1)
-    assert f"ebsif: left for a person: {strange}:11: variable local_answer = 42, which nothing uses" in result.stderr
+    assert f"ebsif: left to you: {strange}:11: variable local_answer = 42, which nothing uses" in result.stderr
     bad = written(tmp_path, "bad.eb", "name = 'x'\n")
     result = run("-q", bad, *names["mpi4py"], status=2)
     assert "bad.eb: mandatory parameters not provided" in result.stderr

@@ -1,9 +1,9 @@
-"""Import easyconfigs of the style in use today: they become records of the catalogue, with their families.
+"""Import easyconfigs of today's style, which install containers with shell commands, into the catalogue.
 
-What comes out is a file of the catalogue, on standard output; with --output a file for each name. The report on
-standard error says what the family and the easyblock do anyway, what became data, and what is left for a person, with
-its line. The easyconfigs are run by EasyBuild's parser, as eb does. Exit status: 0 if all was understood, 1 if
-something is left for a person, 2 if one of the files is no easyconfig of a container.
+The result is a file of the catalogue with records and families, on standard output; with --output a file for each name.
+The report on standard error says what the family and the easyblock do anyway, what became data, and what is left to
+you, with its line. EasyBuild's parser runs the easyconfigs, as eb does. Exit status: 0 if everything was understood, 1
+if something is left to you, 2 if one of the files is not the easyconfig of a container.
 """
 
 import sys
@@ -42,7 +42,7 @@ def run(options):
         except recipe.ImportingError as error:
             print(f"ebsif: {error}", file=sys.stderr)
             trouble = True
-    recipe.name_twins(imported)
+    recipe.report_same_module(imported)
     made = [recordfile.File(*one, profile) for one in by_name(imported, settings, profile)]
     if options.output:
         write(made, options.output)
@@ -58,7 +58,7 @@ def run(options):
 
 
 def by_name(imported, settings, profile):
-    """Yield names of software with what was imported, and what the catalogue has of it (Document or None)."""
+    """Yield each name with its easyconfigs (list of Imported) and the file of the catalogue (CatalogueFile or None)."""
     directories = site.directories_of(profile.name, settings.directories)
     known = {document.name: document for document in reading.documents(*directories)}
     for name in sorted({one.name for one in imported}):
@@ -66,18 +66,18 @@ def by_name(imported, settings, profile):
 
 
 def write(made, directory):
-    """Write a file for each name; none if one of them is there."""
+    """Write a file for each name; none if another file is in the place of one."""
     paths = {directory / f"{one.name}.yaml": one.text for one in made}
     there = [str(path) for path, text in paths.items() if path.exists() and path.read_text(encoding="utf-8") != text]
     if there:
-        raise recipe.ImportingError(f"{', '.join(there)} is there, and nothing was written: name another directory")
+        raise recipe.ImportingError(f"{', '.join(there)} exists, so nothing was written: name another directory")
     for path, text in paths.items():
         files.replace(path, text)
         output.hint(f"{path}")
 
 
 def report(found):
-    """Tell what became of an easyconfig, on standard error; with --quiet what is left for a person only."""
+    """Report what became of an easyconfig, on standard error; with --quiet only what is left to the user."""
     output.note(f"{found.path}:")
     for title, texts in (("done by family, site or easyblock", found.recognised), ("became data", found.data)):
         if texts:
@@ -85,4 +85,4 @@ def report(found):
             for text in dict.fromkeys(texts):
                 output.note(f"    {text}")
     for text in found.not_understood:
-        print(f"ebsif: left for a person: {text}", file=sys.stderr)
+        print(f"ebsif: left to you: {text}", file=sys.stderr)

@@ -1,1 +1,1 @@
-"""Easyconfigs of today's style, read as records of the catalogue."""
+"""Easyconfigs of today's style become records of the catalogue."""

@@ -1,28 +1,35 @@
-"""Importing easyconfigs: what their shell commands do, and the scripts that these write."""
+"""Read the shell commands of an easyconfig, and the scripts that they write."""
 
 import re
 import shlex
 
 from ebsif.importing.module import take_activation
+from ebsif.importing.reader import INSTALLATION, OWN_BINDS, Reader, same_path_twice, shortened
 from ebsif.importing.scripts import KINDS, in_place_of, strange_lines
 
-INSTALLATION = "%(installdir)s"
-STANDING_FOR = "@installdir@"
+# In place of INSTALLATION, whose parentheses a shell would read.
+STAND_IN = "@installdir@"
+
+# Directories that our easyblocks make.
 DIRECTORIES = ("", "bin", "runscripts", "share", "share/docker-defs", "user-software", "user-software/venv")
 
-# What changes nothing that lasts.
-PASSING = ("true", ":", "set", "cd", "pwd", "echo", "printf")
+# Commands that leave nothing behind.
+PASSING = ("true", ":", "set", "cd", "pwd", "echo", "printf", "exit")
 
-# What is active already where a stage runs.
+# Words that begin more than a simple command (bash(1), "Compound Commands" and "Reserved Words").
+COMPOUND = ("if", "then", "elif", "else", "for", "while", "until", "do", "case", "select", "function", "{", "[[", "((",
+            "!", "time", "coproc", "eval")
+
+# Commands that activate what is active already where a stage runs.
 ACTIVATING = r"\$WITH_CONDA|(source|\.) /\S+/(init-conda-venv|bin/activate)( [\w.+-]+)?"
 
-# A file that a command writes from its own text.
+# A here-document that is written to a file.
 HERE = re.compile(
     r"cat\s*(?:(?P<mode>>{1,2})\s*(?P<file>[^\s<>]+)\s*)?<<-?\s*(?P<quote>[\"']?)(?P<end>\w+)(?P=quote)[ \t]*"
     r"(?:(?P<mode2>>{1,2})[ \t]*(?P<file2>\S+)[ \t]*)?\n(?P<text>.*?)^(?P=end)[ \t]*(?=\n|\Z)",
     re.DOTALL | re.MULTILINE)
 
-# Options of pip, and what of a stage they are.
+# Options of pip: keys of a stage that are lists, strings and switches; those that stay options; those without effect.
 PIP_LISTS = {"--extra-index-url": "extra_index_url", "-f": "find_links", "--find-links": "find_links",
              "--no-binary": "no_binary"}
 PIP_VALUES = {"-i": "index_url", "--index-url": "index_url"}
@@ -31,26 +38,12 @@ PIP_OTHERS = ("--no-cache-dir", "--pre", "-U", "--upgrade", "-v", "--verbose", "
 PIP_IGNORED = ("--disable-pip-version-check", "-q", "--quiet", "--no-input")
 
 
-class Commands:
-    """
-    Reads what shell commands do after the installation, and before the module is believed.
+class Commands(Reader):
+    """Reads the commands that run after the installation, and those of the sanity check."""
 
-    Parameters
-    ----------
-    values : dict
-        The parameters of the easyconfig.
-    found : Imported
-        Takes what is found.
-    source : Source
-        Where it is.
-    site : Site
-        For what distributed runs need.
-    """
-
-    def __init__(self, values, found, source, site):
-        """Nothing is read yet."""
-        self.values, self.found, self.source, self.site = values, found, source, site
-        self.record = found.record
+    def __init__(self, *easyconfig):
+        """Keep the easyconfig; nothing is written or installed yet."""
+        super().__init__(*easyconfig)
         self.written = {}
         self.stages = []
         self.line = 1
@@ -61,14 +54,20 @@ class Commands:
             self.line = self.source.of("postinstallcmds", index)
             self.read_command(command)
         self.settle_requirements()
-        self.read_sanity_checks()
+        self.read_sanity_check_paths()
+        self.read_sanity_check_commands()
 
-    def leave(self, text):
-        """Leave a command for a person."""
-        self.found.leave(self.line, text)
+    def leave(self, message):
+        """Leave a command to the user."""
+        self.found.leave(self.line, message)
+
+    def recognise(self, words):
+        """Report a command that our easyblocks make unnecessary; return True."""
+        self.found.recognised.append(f"command {shortened(' '.join(words))}")
+        return True
 
     def read_command(self, text, environment=()):
-        """Take a command, with variables from outside: files from its own text first, then each simple command."""
+        """Read a command line, with variables from outside: here-documents, and each simple command."""
         files = []
 
         def keep(match):
@@ -77,76 +76,99 @@ class Commands:
 
         try:
             parts = simple_commands(HERE.sub(keep, text))
-        except ValueError:
-            self.leave(f"postinstallcmds: {text}")
+        except ValueError as reason:
+            self.leave(f"postinstallcmds: {shortened(text)} ({reason})")
             return
         environment = dict(environment)
         for words, targets, piped in parts:
             if words[:1] == [":file"]:
-                self.read_here(files[int(words[1])])
+                self.read_here_document(files[int(words[1])])
             elif targets:
-                self.leave(f"postinstallcmds: the file {inside(targets[-1])}, written by: {' '.join(words)}")
-            elif not self.read_words(words, piped, environment):
-                self.leave(f"postinstallcmds: {' '.join(words) if len(parts) > 1 else text}")
+                self.leave(f"postinstallcmds: the file {inside(targets[-1])}, written by: {shortened(' '.join(words))}")
+            elif not self.read_simple_command(words, piped, environment):
+                self.leave(f"postinstallcmds: {shortened(' '.join(words) if len(parts) > 1 else text)}")
 
-    def read_words(self, words, piped, environment):
-        """Take a simple command; False if nothing is known that does the same."""
-        exported, environment = environment, dict(environment)
+    def read_simple_command(self, words, piped, exported):
+        """
+        Read a simple command; return False if our easyblocks do nothing of the kind.
+
+        Parameters
+        ----------
+        words : list of str
+            Variables of the command, program and arguments.
+        piped : bool
+            Whether its output goes to another command.
+        exported : dict
+            Variables of the shell, to which an `export` adds.
+        """
+        environment = dict(exported)
         while words and re.match(r"[A-Za-z_]\w*=", words[0]):
             name, _, value = words[0].partition("=")
             environment[name], words = value, words[1:]
         if not words:
             return False
         program, arguments = words[0].rsplit("/", 1)[-1], words[1:]
-        plain = [word for word in arguments if not word.startswith("-")]
-        told = f"command {' '.join(words)}"
-        if program in ("mksquashfs", "make-squashfs"):
-            known = not plain or inside(plain[0]) == "user-software"
-        elif re.fullmatch(r"pip[0-9.]*", program) or (
-                re.fullmatch(r"python[0-9.]*", program) and arguments[:1] == ["-m"]):
+        if re.fullmatch(r"(pip|python)[0-9.]*", program):
             return not piped and self.read_python(program, arguments, environment)
-        elif piped:
+        if program in ("mksquashfs", "make-squashfs"):
+            return self.is_squashing(arguments) and self.recognise(words)
+        if piped or has_substitution(words):
             return False
-        elif program == "export" and all("=" in word for word in plain):
-            exported.update(word.split("=", 1) for word in plain)
-            known = True
-        elif program in PASSING or re.fullmatch(ACTIVATING, " ".join(words)):
-            take_activation(" ".join(words), self.record)
-            known = True
-        elif program == "mkdir":
-            known = all(inside(word) in DIRECTORIES for word in plain)
-        elif program == "chmod":
-            known = len(plain) > 1 and all(inside(word) in self.written for word in plain[1:])
-        elif program == "rm":
-            known = all(inside(word) == "user-software" for word in plain)
-        elif program == "ln" and len(plain) == 2:
-            return self.read_link(*plain)
-        elif program in ("singularity", "apptainer"):
+        if program in ("singularity", "apptainer"):
             return self.read_container(arguments, environment)
-        else:
-            known = False
-        if known:
-            self.found.recognised.append(told)
-        return known
+        if program == "ln":
+            return self.read_link(arguments)
+        if program == "export" and all("=" in word for word in plain(arguments)):
+            exported.update(word.split("=", 1) for word in plain(arguments))
+            return self.recognise(words)
+        if program in PASSING or re.fullmatch(ACTIVATING, " ".join(words)):
+            take_activation(" ".join(words), self.record)
+            return self.recognise(words)
+        return self.is_file_command(program, arguments) and self.recognise(words)
 
-    def read_link(self, target, name):
-        """Take a link to a wrapper, which is one more."""
-        target, name = inside(target).removeprefix("bin/"), inside(name)
+    @staticmethod
+    def is_squashing(arguments):
+        """Tell whether these are arguments for packing user software."""
+        return not plain(arguments) or inside(plain(arguments)[0]) == "user-software"
+
+    def is_file_command(self, program, arguments):
+        """Tell whether a command makes, marks or removes only what our easyblocks do themselves."""
+        paths = plain(arguments)
+        if program == "mkdir":
+            return all(inside(path) in DIRECTORIES for path in paths)
+        if program == "chmod":
+            return len(paths) > 1 and all(inside(path) in self.written for path in paths[1:])
+        return program == "rm" and all(inside(path) == "user-software" for path in paths)
+
+    def read_link(self, arguments):
+        """Read a link to a wrapper, which is another wrapper; return False for other links."""
+        if len(plain(arguments)) != 2:
+            return False
+        target, name = map(inside, plain(arguments))
+        target = target.removeprefix("bin/")
         if target not in (self.record.get("wrappers") or []) or not re.fullmatch(r"(bin/)?[\w.+-]+", name):
             return False
         self.add_wrapper(name.removeprefix("bin/"))
         return True
 
     def add_wrapper(self, name):
-        """Take a wrapper."""
+        """Add a wrapper to the record."""
         self.record.setdefault("wrappers", []).append(name)
         self.found.data.append(f"wrapper {name}")
 
     def read_container(self, arguments, environment):
-        """Take a command that runs in the container: a shell's text, or a program with its arguments."""
-        if arguments[:1] != ["exec"]:
+        """Read a command that runs in the container; return False if nothing of ours does the same."""
+        words = self.read_runtime_options(arguments[1:]) if arguments[:1] == ["exec"] else None
+        if not words:
             return False
-        words = arguments[1:]
+        command = words[1:]
+        if len(command) == 3 and command[0] in ("bash", "sh") and re.fullmatch("-l?c", command[1]):
+            self.read_command(command[2], environment)
+            return True
+        return bool(command) and self.read_simple_command(command, False, environment)
+
+    def read_runtime_options(self, words):
+        """Read options of `singularity exec`; return what follows (list of str), None if there are other options."""
         while words and words[0].startswith("-"):
             option, equals, value = words[0].partition("=")
             words = words[1:]
@@ -154,20 +176,16 @@ class Commands:
                 self.use_gpu(option)
                 continue
             if option not in ("--bind", "-B"):
-                return False
+                return None
             if not equals:
                 value, words = "".join(words[:1]), words[1:]
             strange = [bind for bind in value.split(",") if not self.is_known_bind(bind)]
             if strange:
-                self.leave(f"postinstallcmds: bind {', '.join(strange)} while it is installed (EBSIF_INSTALL_BIND)")
-        words = words[1:]
-        if len(words) == 3 and words[0] in ("bash", "sh") and re.fullmatch("-l?c", words[1]):
-            self.read_command(words[2], environment)
-            return True
-        return bool(words) and self.read_words(words, False, dict(environment))
+                self.leave(f"postinstallcmds: bind {', '.join(strange)} during installation (EBSIF_INSTALL_BIND)")
+        return words
 
     def use_gpu(self, option):
-        """Take an option of the runtime for the GPU, where the site does not use it anyway."""
+        """Take the runtime's option for GPUs, unless the site uses it anyway."""
         kind = {"--nv": "cuda", "--rocm": "rocm"}[option]
         if kind != self.site.gpu:
             self.record["gpu"] = kind
@@ -176,35 +194,37 @@ class Commands:
         self.found.data.append(f"option {option}")
 
     def is_known_bind(self, bind):
-        """Tell whether a bind is the module's anyway."""
-        bind = bind.partition(":")[0] if bind.partition(":")[0] == bind.partition(":")[2] else bind
-        binds = self.site.binds
-        return bind in (*binds.required, *binds.optional, *self.record.get("binds", [])) or bool(
-            re.match(re.escape(INSTALLATION) + r"/(runscripts:/runscripts|user-software)", bind))
+        """Tell whether the module makes a bind anyway."""
+        bind, binds = same_path_twice(bind), self.site.binds
+        return bind in (*binds.required, *binds.optional, *self.record.get("binds", [])) or bool(OWN_BINDS.match(bind))
 
     def read_python(self, program, arguments, environment):
-        """Take a call of pip or of the module venv."""
+        """Read a call of pip, or of Python with `-m pip` or `-m venv`; return False for others."""
         if program.startswith("python"):
-            if arguments[1:2] == ["venv"]:
-                options = [word for word in arguments[2:] if word.startswith("-")]
-                names = [word for word in arguments[2:] if not word.startswith("-")]
-                if len(names) != 1 or set(options) - {"--system-site-packages", "--clear"}:
-                    return False
-                self.record.update(venv=True, venv_name=names[0].rsplit("/", 1)[-1])
-                self.found.recognised.append("the venv")
-                return True
-            if arguments[1:2] != ["pip"]:
+            if arguments[:2] == ["-m", "venv"]:
+                return self.read_venv(arguments[2:])
+            if arguments[:2] != ["-m", "pip"]:
                 return False
             arguments = arguments[2:]
         if arguments[:1] in (["list"], ["freeze"], ["check"], ["--version"]):
-            return True
+            return self.recognise(["pip", *arguments])
         stage = self.stage_of(arguments[1:], environment) if arguments[:1] == ["install"] else None
         if stage:
             self.stages.append(stage)
         return stage is not None
 
+    def read_venv(self, arguments):
+        """Read a call of `python -m venv`; return False if it has other options than ours."""
+        names = plain(arguments)
+        options = {word for word in arguments if word not in names}
+        if len(names) != 1 or options - {"--system-site-packages", "--clear"}:
+            return False
+        self.record.update(venv=True, venv_name=names[0].rsplit("/", 1)[-1])
+        self.found.recognised.append("the venv")
+        return True
+
     def stage_of(self, words, environment):
-        """Return the stage of requirements (dict) that the arguments of `pip install` say, None if they say more."""
+        """Return the stage of requirements (dict) for the arguments of `pip install`, None if a stage can't say it."""
         stage, lines, words = {}, [], list(words)
         while words:
             option, equals, value = words.pop(0).partition("=")
@@ -216,30 +236,19 @@ class Commands:
                     return None
                 value = words.pop(0)
             if option in ("-r", "--requirement"):
-                there = self.lines_of(value)
-                if there is None:
-                    self.leave(f"requirements of {value}")
+                of_file = self.lines_of(value)
+                if of_file is None:
+                    self.leave(f"requirements of {shortened(value)}")
                     return {}
-                lines += there
-            elif option in PIP_LISTS:
-                stage.setdefault(PIP_LISTS[option], []).append(value)
-            elif option in PIP_VALUES:
-                stage[PIP_VALUES[option]] = value
-            elif option in PIP_SWITCHES:
-                stage[PIP_SWITCHES[option]] = True
-            elif option in PIP_OTHERS:
-                stage.setdefault("options", []).append(option)
-            elif option not in PIP_IGNORED:
+                lines += of_file
+            elif not add_pip_option(stage, option, value):
                 return None
-        # what the caller's shell fills in, and what depends on the directory it is in
-        filled = any("$" in text or "`" in text for text in (*lines, *environment.values()))
-        if filled or not lines or any(re.match(r"\.{1,2}(/|\[|$)", line) for line in lines):
+        if not lines or depends_on_place(lines, environment):
             return None
-        more = {"env": dict(environment)} if environment else {}
-        return {"requirements": lines, **stage, **more}
+        return {"requirements": lines, **stage, **({"env": dict(environment)} if environment else {})}
 
     def lines_of(self, name):
-        """Return the requirements in a file that a command has written, or in the variable that stands for it."""
+        """Return the requirements in a file that a command has written (list of str), None if they are not known."""
         last = name.rsplit("/", 1)[-1]
         text = next((text for path, text in self.written.items() if path.rsplit("/", 1)[-1] == last), None)
         blocks = [value for key, value in self.values.items()
@@ -249,30 +258,31 @@ class Commands:
         return None if text is None else [line.strip() for line in text.splitlines() if line.strip()]
 
     def settle_requirements(self):
-        """Say what pip was told, with stages only where one list does not say it."""
+        """Put requirements into the record, as stages only where one list is not enough."""
         stages = [stage for stage in self.stages if stage]
         if not stages:
             return
         simple = len(stages) == 1 and list(stages[0]) == ["requirements"]
         self.record.update(venv=True, requirements=stages[0]["requirements"] if simple else stages)
-        self.found.data += [f"requirements {', '.join(stage['requirements'])}" for stage in stages]
+        self.found.data += [f"requirements {shortened(', '.join(stage['requirements']))}" for stage in stages]
 
     # --- scripts
 
-    def read_here(self, match):
-        """Take a file that a command writes."""
+    def read_here_document(self, match):
+        """Read a file that a command writes."""
         name, text = inside(match["file"] or match["file2"] or "standard output"), match["text"]
         if not match["quote"]:
-            # what a shell makes of it
+            # the shell removes these backslashes
             text = re.sub(r"\\([$`\\\n])", lambda one: "" if one[1] == "\n" else one[1], text)
         self.written[name] = text
         if (match["mode"] or match["mode2"]) != ">":
-            self.leave(f"postinstallcmds: adds to the file {name}")
+            self.leave(f"postinstallcmds: appends to {name}" if match["mode"] or match["mode2"] else
+                       f"postinstallcmds: prints {shortened(text)}")
             return
         self.read_file(name, text)
 
     def read_file(self, name, text):
-        """Take a file that is written: a script in whose place ours has one, or requirements."""
+        """Read a file that is written: a script that ours replaces, or requirements."""
         self.found.by_hand = self.found.by_hand or bool(re.search(r"(?m)^[^#\n]*\$\{?WITH_CONDA\b", text))
         ours = in_place_of(name, text)
         for option in re.findall(r" (--nv|--rocm)(?= )", text) if ours in KINDS else []:
@@ -281,65 +291,107 @@ class Commands:
             self.found.recognised.append(name)
             return
         if not ours:
-            self.leave(f"the file {name}, which is written by hand")
+            self.leave(f"the file {name}, which none of our scripts replaces")
             return
         self.found.python = self.found.python or "python" in name
         if ours == "wrapper":
             self.add_wrapper(name.removeprefix("bin/"))
         elif ours != name:
-            self.record.setdefault("script_names", {})[name] = ours
-            self.found.data.append(f"{name} is another name of {ours}")
+            self.found.put("script_names", name, ours, f"{name} is another name of {ours}")
         else:
             self.found.recognised.append(name)
         for line in strange_lines(ours, text, self.site):
-            self.found.leave(self.source.having(line, self.line), f"{name}: what takes its place does not: {line}")
+            self.found.leave(self.source.having(line, self.line), f"{name}: ours does not have: {shortened(line)}")
 
-    def read_sanity_checks(self):
-        """Take commands of the sanity check as they are, but for what the easyblock checks."""
+    # --- sanity check
+
+    def read_sanity_check_paths(self):
+        """Leave files and directories that our easyblocks do not check to the user."""
         paths = self.values.get("sanity_check_paths") or {}
         named = (*DIRECTORIES, *self.record.get("definition_files", []), self.record["file"])
-        for path in [path for key in ("files", "dirs") for path in paths.get(key) or []]:
+        for path in [path for paths_of_kind in paths.values() for path in paths_of_kind or []]:
             known = path in self.written and in_place_of(path, self.written[path])
             if not known and str(path).removeprefix("share/docker-defs/") not in named:
-                self.found.leave(self.source.of("sanity_check_paths"), f"sanity_check_paths: {path}")
+                self.found.leave(self.source.of("sanity_check_paths"), f"sanity_check_paths: {shortened(path)}")
+
+    def read_sanity_check_commands(self):
+        """Take the commands of the sanity check, apart from syntax checks, which our easyblocks do not need."""
         kept = []
         for command in self.values.get("sanity_check_commands") or []:
             several = isinstance(command, list) and all(isinstance(one, str) for one in command)
             text = " ".join(command) if several else command
-            if isinstance(text, str) and re.fullmatch(r"\s*(echo [^;]*;)?\s*bash -n [\w%()/.-]+\s*", text):
+            if not isinstance(text, str):
+                self.found.leave(self.source.of("sanity_check_commands"),
+                                 f"sanity_check_commands: {shortened(command)}")
+            elif re.fullmatch(r"\s*(echo [^;]*;)?\s*bash -n [\w%()/.-]+\s*", text):
                 self.found.recognised.append(f"sanity check {text}")
-            elif isinstance(text, str):
-                kept.append(text)
             else:
-                self.found.leave(self.source.of("sanity_check_commands"), f"sanity_check_commands: {command}")
+                kept.append(text)
         if kept:
             self.found.put("parameters", "sanity_check_commands", kept, f"{len(kept)} sanity_check_commands")
 
 
+def plain(words):
+    """Return the words of a command that are not options (list of str)."""
+    return [word for word in words if not word.startswith("-")]
+
+
+def has_substitution(words):
+    """Tell whether a shell would run a command to fill in one of these words."""
+    return any("`" in word or "$(" in word for word in words)
+
+
+def add_pip_option(stage, option, value):
+    """Add an option of pip to a stage (dict); return False if a stage can't say it."""
+    if option in PIP_LISTS:
+        stage.setdefault(PIP_LISTS[option], []).append(value)
+    elif option in PIP_VALUES:
+        stage[PIP_VALUES[option]] = value
+    elif option in PIP_SWITCHES:
+        stage[PIP_SWITCHES[option]] = True
+    elif option in PIP_OTHERS:
+        stage.setdefault("options", []).append(option)
+    else:
+        return option in PIP_IGNORED
+    return True
+
+
+def depends_on_place(lines, environment):
+    """Tell whether requirements depend on variables of the shell, or on the directory that pip runs in."""
+    variable = any("$" in text or "`" in text for text in (*lines, *environment.values()))
+    return variable or any(re.match(r"\.{1,2}(/|\[|$)", line) for line in lines)
+
+
 def simple_commands(text):
     """
-    Return the simple commands of a text of the shell: words, files written to, whether it's in a pipe.
+    Return the simple commands of a command line.
+
+    Returns
+    -------
+    list of tuple
+        Words (list of str), files that it writes (list of str), whether it is part of a pipe (bool).
 
     Raises
     ------
     ValueError
-        If it has more than that: loops, subshells, files that are read.
+        If there is more than simple commands, with the reason: loops, subshells, files that are read.
     """
-    # its parentheses are none of the shell's
-    lexer = shlex.shlex(text.replace(INSTALLATION, STANDING_FOR), posix=True, punctuation_chars=";<>|&()\n")
-    lexer.commenters, lexer.whitespace, lexer.whitespace_split = "", " \t\r", True
-    found, words, targets, piped = [], [], [], False
-    tokens = [*(token.replace(STANDING_FOR, INSTALLATION) for token in lexer), ";"]
+    found, words, targets, piped, alternative = [], [], [], False, False
+    tokens = tokens_of(text)
     while tokens:
+        # the lexer joins an operator and the end of its line
         token = tokens.pop(0)
-        if token in ("|", "|&"):
+        operator = token.strip("\n")
+        if operator in ("|", "|&"):
             words, piped = [*words, "|"], True
         elif token and not token.strip("\n;&|"):
             # filters of messages change nothing
             if "|" in words and words[words.index("|") + 1 :][:1] == ["grep"]:
                 words, piped = words[: words.index("|")], False
             if words:
+                check_simple(words, operator, alternative)
                 found.append((words, targets, piped))
+                alternative = operator == "||"
             words, targets, piped = [], [], False
         elif token in (">", ">>", ">&", "&>"):
             number = words.pop() if words and words[-1] in ("1", "2") else ""
@@ -349,20 +401,29 @@ def simple_commands(text):
             elif not number and target in ("1", "2"):
                 pass
         elif token and not token.strip(";<>|&()\n"):
-            raise ValueError(f"{token} in a command")
+            raise ValueError(f"it has {token}")
         else:
             words.append(token)
-    if any(words[0] in ("if", "for", "while", "case", "function", "{", "eval", "until") for words, _, _ in found):
-        raise ValueError("a compound command")
     return found
 
 
+def tokens_of(text):
+    """Return words and operators of a command line (list of str), with an operator at the end."""
+    lexer = shlex.shlex(text.replace(INSTALLATION, STAND_IN), posix=True, punctuation_chars=";<>|&()\n")
+    lexer.commenters, lexer.whitespace, lexer.whitespace_split = "", " \t\r", True
+    return [*(token.replace(STAND_IN, INSTALLATION) for token in lexer), ";"]
+
+
+def check_simple(words, operator, alternative):
+    """Raise ValueError for a compound command, one in the background, or one that runs only if another one fails."""
+    if words[0] in COMPOUND:
+        raise ValueError(f"a compound command, {words[0]}")
+    if operator == "&":
+        raise ValueError("a command in the background")
+    if alternative and words[0] not in PASSING:
+        raise ValueError("a command that runs only if another one fails")
+
+
 def inside(path):
-    """Return a path without the installation directory."""
+    """Return a path relative to the installation directory."""
     return path.replace(INSTALLATION, "", 1).strip("/").removeprefix("./").strip("/")
-
-
-def shortened(value, length=160):
-    """Return the beginning of a value, in one line (str), at most `length` characters."""
-    text = " ".join(str(value).split())
-    return text if len(text) <= length else f"{text[:length - 3]}..."

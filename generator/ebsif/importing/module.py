@@ -1,52 +1,39 @@
-"""Importing easyconfigs: what their module does, from modextravars and modluafooter."""
+"""Read what the module of an easyconfig does, from modextravars, modluafooter and parameters of our easyblocks."""
 
 import re
 
 from ebsif.catalogue.fieldtypes import is_env_name, is_env_value
+from ebsif.importing.reader import INSTALLATION, OWN_BINDS, Reader, same_path_twice, shortened
 
-INSTALLATION = "%(installdir)s"
 VENV = re.compile(r"/user-software/venv/([\w.+-]+)")
 BINDS = re.compile(r"(SINGULARITY|APPTAINER)_BIND(PATH)?")
 PREFIX = re.compile(r"(SINGULARITY|APPTAINER)ENV_")
 
-# Commands that activate what is active already; scripts that run them go on working.
+# Commands that activate what is active from the start; scripts that run them still work.
 ACTIVATING = re.compile(r"true|:|(?:source|\.) (?:/runscripts/init-conda-venv|/user-software/venv/[^/\s]+/bin/activate"
                         r"|(?P<root>/\S+)/bin/activate (?P<env>[\w.+-]+))")
 
-# Lua: a text in quotes, or in long brackets; a call of a function with texts.
+# Lua: a string in quotes or long brackets; the beginning of a function call.
 STRING = re.compile(r"""(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|\[(=*)\[.*?\]\1\])""", re.DOTALL)
 NAME = re.compile(r"\s*(\w+)\s*\(\s*")
 
 
-class ModuleTexts:
-    """
-    Reads what a module sets.
+class ModuleSettings(Reader):
+    """Reads what the module sets."""
 
-    Parameters
-    ----------
-    values : dict
-        The parameters of the easyconfig.
-    found : Imported
-        Takes what is found.
-    source : Source
-        Where it is.
-    site : Site
-        Whose binds and variables are not repeated.
-    """
-
-    def __init__(self, values, found, source, site):
-        """Nothing is read yet."""
-        self.values, self.found, self.source, self.site = values, found, source, site
-        self.record = found.record
+    def __init__(self, *easyconfig):
+        """Keep the easyconfig; no bind is read yet."""
+        super().__init__(*easyconfig)
         self.binds = []
 
     def read(self):
-        """Read both parameters, and those of our own easyblocks."""
+        """Read the parameters of our easyblocks, then modextravars and modluafooter."""
+        self.read_required_binds()
         for bind in self.values.get("optional_binds") or []:
             self.read_binds(bind, self.source.of("optional_binds"))
         for name, value in (self.values.get("container_env") or {}).items():
             if self.site.container_env.get(name) != value:
-                self.found.put("container_env", name, str(value), f"variable {name} = {value}")
+                self.found.put("container_env", name, str(value), f"variable {name} = {shortened(value)}")
         self.read_call("conflict", self.values.get("conflicts") or [], 1)
         for name, value in (self.values.get("modextravars") or {}).items():
             line = self.source.having(f"'{name}'", self.source.of("modextravars"))
@@ -54,39 +41,62 @@ class ModuleTexts:
         self.read_footer()
         gained = [bind for bind in (*self.site.binds.required, *self.site.binds.optional) if bind not in self.binds]
         if gained:
-            self.found.leave(1, f"binds of the site, which this easyconfig doesn't have: {', '.join(gained)}")
+            self.found.leave(1, f"binds of the site, which this easyconfig does not have: {', '.join(gained)}")
+
+    def read_required_binds(self):
+        """Compare the binds that must exist with the site's; leave others to the user."""
+        line = self.source.of("binds")
+        for bind in map(same_path_twice, self.values.get("binds") or []):
+            self.binds.append(bind)
+            if bind in self.site.binds.required:
+                self.found.recognised.append(f"bind {bind}")
+            elif bind in self.site.binds.optional:
+                self.found.leave(line, f"binds: {bind} is required here, and optional for the site")
+            else:
+                self.found.leave(line, f"binds: {bind} is required here, and the site does not have it")
 
     def read_variable(self, name, value, line):
-        """Take a variable; its value is written as in a Lua text."""
-        upper, bare, leave = self.values["name"].upper(), PREFIX.sub("", name), self.found.leave
-        own = {"SIF": f"/{self.record['file']}", "RUNSCRIPTS": "/runscripts", "CONTAINERROOT": ""}
-        own.update({f"{key}{upper}": own[key] for key in ("SIF", "RUNSCRIPTS")})
-        told = f"variable {name} = {value}"
-        if name in own and value == INSTALLATION + own[name]:
+        """Read a variable; its value is written as in a Lua string."""
+        own = self.own_variables()
+        inside = PREFIX.sub("", name)
+        message = f"variable {name} = {shortened(value)}"
+        if name in own and value == own[name]:
             self.found.recognised.append(f"variable {name}")
         elif name in own:
-            leave(line, f"{told}: the module has another value")
+            self.found.leave(line, f"{message}: our module sets another value")
         elif BINDS.fullmatch(name):
             self.read_binds(value, line)
-        elif bare != name and self.read_activation(bare, unescaped(value), line):
-            self.found.recognised.append(told)
+        elif inside != name and self.read_activation(inside, unescaped(value), line):
+            self.found.recognised.append(message)
         elif self.site.network_env.get(name) == value or (
-                bare != name and self.site.container_env.get(bare) == unescaped(value)):
-            self.found.recognised.append(f"{told}, which is the site's")
-        elif INSTALLATION in value or "%(" in value:
-            leave(line, f"{told}: a record can't name the installation (parameters: modluafooter can)")
+                inside != name and self.site.container_env.get(inside) == unescaped(value)):
+            self.found.recognised.append(f"{message}, which is the site's")
+        elif "%(" in value:
+            self.found.leave(line, f"{message}: a record can't name the installation (parameters: modluafooter can)")
+        elif inside != name:
+            self.put_variable("container_env", inside, unescaped(value), line, message)
         else:
-            text = value if bare == name else unescaped(value)
-            try:
-                is_env_name(bare)
-                is_env_value(text)
-            except ValueError as error:
-                leave(line, f"{told}: {error}")
-                return
-            self.found.put("variables" if bare == name else "container_env", bare, text, told)
+            self.put_variable("variables", name, value, line, message)
+
+    def own_variables(self):
+        """Return the variables that our module sets anyway (dict)."""
+        suffix = self.values["name"].upper()
+        image, scripts = f"{INSTALLATION}/{self.record['file']}", f"{INSTALLATION}/runscripts"
+        return {"SIF": image, f"SIF{suffix}": image, "RUNSCRIPTS": scripts, f"RUNSCRIPTS{suffix}": scripts,
+                "CONTAINERROOT": INSTALLATION}
+
+    def put_variable(self, field, name, value, line, message):
+        """Put a variable into a field of the record, or leave it to the user if no module can set it."""
+        try:
+            is_env_name(name)
+            is_env_value(value)
+        except ValueError as error:
+            self.found.leave(line, f"{message}: {error}")
+        else:
+            self.found.put(field, name, value, message)
 
     def read_activation(self, name, value, line):
-        """Take a variable that activation sets, which follows from how Python is made ready; False for others."""
+        """Read a variable of an activated Python, which tells how it is activated; return False for others."""
         record, of_venv = self.record, VENV.fullmatch(value)
         if name == "PREPEND_PATH":
             self.read_search_path(value, line)
@@ -109,21 +119,20 @@ class ModuleTexts:
         return True
 
     def read_search_path(self, value, line):
-        """Name directories of one's own on PATH in the container."""
+        """Leave directories on PATH in the container to the user, apart from those that activation adds."""
         for part in filter(None, value.split(":")):
             if not re.fullmatch(r"/runscripts|/user-software/venv/[^/]+/bin|/.*/(envs/[^/]+/bin|condabin)", part):
-                self.found.leave(line, f"directory {part} in PREPEND_PATH, the search path in the container")
+                self.found.leave(line, f"directory {shortened(part)} in PREPEND_PATH, for PATH in the container")
 
     def read_binds(self, value, line):
-        """Take the binds that the site does not have."""
+        """Take binds, separated by commas, that the site does not have."""
         known = {*self.site.binds.required, *self.site.binds.optional}
         for bind in filter(None, re.split(r"(?<!\\),", value)):
-            part, _, target = bind.partition(":")
-            bind = part if target in ("", part) else bind
+            bind = same_path_twice(bind)
             if bind in self.binds:
                 continue
             self.binds.append(bind)
-            if bind in known or re.match(re.escape(INSTALLATION) + r"/(runscripts:/runscripts|user-software)", bind):
+            if bind in known or OWN_BINDS.match(bind):
                 self.found.recognised.append(f"bind {bind}")
             elif "%(" in bind:
                 self.found.leave(self.source.having(bind, line), f"bind {bind}: a record can't name the installation")
@@ -132,7 +141,7 @@ class ModuleTexts:
                 self.found.data.append(f"bind {bind}")
 
     def read_footer(self):
-        """Take statements of Lua that a record has fields for; the others go into the easyconfig as they are."""
+        """Take Lua statements that a record has fields for; the others stay in modluafooter, unchanged."""
         text, kept, depth, position = self.values.get("modluafooter") or "", [], 0, 0
         while position < len(text):
             end = text.find("\n", position) + 1 or len(text)
@@ -142,7 +151,7 @@ class ModuleTexts:
                 position = call[2]
                 continue
             if call:
-                # as it is, with all its lines
+                # unchanged, with all its lines
                 end = text.find("\n", call[2] - 1) + 1 or len(text)
                 line = text[position:end]
             else:
@@ -152,11 +161,12 @@ class ModuleTexts:
             kept.append(line)
             position = end
         if re.sub(r"(?m)^\s*--(?!\[).*$", "", "".join(kept)).strip():
-            self.found.put("parameters", "modluafooter", "".join(kept).strip() + "\n", "modluafooter, as it is: "
-                           + "; ".join(line.strip() for line in kept if line.strip())[:200])
+            lines = "; ".join(line.strip() for line in kept if line.strip())
+            self.found.put("parameters", "modluafooter", "".join(kept).strip() + "\n",
+                           f"modluafooter, unchanged: {shortened(lines)}")
 
     def read_call(self, name, arguments, line):
-        """Take a call of a function of Lmod, or of LUMI's for containers; False if there is no field for it."""
+        """Read a call of Lmod's functions, or LUMI's for containers; return False if a record has no field for it."""
         if name == "conflict":
             for module in arguments:
                 if module in self.site.conflicts:
@@ -175,11 +185,11 @@ class ModuleTexts:
         return True
 
     def read_container_vars(self, arguments, line):
-        """Take the call by which modules of LUMI set SIF, and binds if it has a fourth argument."""
+        """Read the call with which LUMI's modules set SIF, and binds in a fourth argument."""
         image, name, place = arguments[:3]
         self.found.recognised.append("create_container_vars")
         if image != self.record["file"] or place != INSTALLATION:
-            self.found.leave(line, f"create_container_vars: another image or place, {image}, {place}")
+            self.found.leave(line, f"create_container_vars: another image or directory, {image}, {place}")
         if name.upper() != self.values["name"].upper():
             self.found.leave(line, f"create_container_vars: the name {name}, so that SIF{name.upper()} is set")
         for binds in arguments[3:]:
@@ -187,7 +197,7 @@ class ModuleTexts:
 
 
 def call_at(text, position):
-    """Return name, texts and end of a call of Lua with texts as arguments, None if there is none at this place."""
+    """Return name, arguments and end of a Lua call whose arguments are strings, None if there is none at a position."""
     match = NAME.match(text, position)
     if not match:
         return None
@@ -206,17 +216,17 @@ def call_at(text, position):
 
 
 def string_value(text):
-    """Return what is in a text of Lua, escapes included."""
+    """Return a Lua string without its quotes, escapes unchanged."""
     return re.sub(r"\A\[(=*)\[\n?(.*)\]\1\]\Z", r"\2", text, flags=re.DOTALL) if text[0] == "[" else text[1:-1]
 
 
 def unescaped(text):
-    """Return a text of Lua with its escapes resolved, which EasyBuild leaves to Lua."""
+    """Return a Lua string with its escapes resolved, which EasyBuild leaves to Lua."""
     return re.sub(r"\\(.)", lambda match: {"n": "\n", "t": "\t"}.get(match.group(1), match.group(1)), text)
 
 
 def take_activation(command, record):
-    """Put the Conda environment that a command activates into a record; False if this is no such command."""
+    """Put the Conda environment that a command activates into a record; return False for other commands."""
     known = ACTIVATING.fullmatch(command)
     if known and known["root"]:
         record.setdefault("conda_root", known["root"])

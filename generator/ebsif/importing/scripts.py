@@ -1,8 +1,8 @@
-"""Importing easyconfigs: the scripts that they write, line by line beside what ours do."""
+"""Compare the scripts that easyconfigs write with ours, line by line."""
 
 import re
 
-# Any script has these: they test something and say what is wrong.
+# Lines of any script, which test something and print messages.
 ANY = (
     r"then|else|fi|do|done|esac", r"exit( [0-9]+)?", r"set [-+].*", r"(>&2|1>&2|>2&)? *(echo|printf) .*", r"'[^']*' *",
     r"(if|elif) *(! *)?\[\[? .* \]\]?( *(\|\||&&) *\[\[? .* \]\]?)*( *; *then)?", r"\w+=\$\(basename \"?\$0\"?\)")
@@ -12,7 +12,7 @@ ACTIVATE = (r"(eval )?\"?\$WITH_CONDA(_VENV)?\"?", r"(source|\.) /runscripts/ini
             r"(source|\.) /\S+/bin/activate( [\w.+-]+)?")
 PYTHON = (*ACTIVATE, r"(exec )?python3? \"\$@\"")
 
-# What ours do in their own way.
+# Lines of scripts for which ours do the same in their own way.
 LINES = {
     "bin/start-shell": (
         r"exec bash( \"\$@\")?", RUN + r"(exec \$SIF bash|shell \$SIF)( \"\$@\")?",
@@ -44,12 +44,12 @@ LINES = {
 }
 OLD_NAMES = {"runscripts/python-conda-simple": "runscripts/conda-python-simple"}
 
-# Commands that can have any name, by what they run.
+# Commands that can have any name; they are recognised by what they run.
 KINDS = ("bin/container-runtime", "bin/container-run", "bin/container-exec", "bin/start-shell", "wrapper")
 
 
 def in_place_of(name, text):
-    """Return which script of ours is in the place of one, 'wrapper', 'requirements', or None."""
+    """Return which of our scripts replaces one (str), 'wrapper', 'requirements', or None."""
     if name in LINES:
         return name
     if name in OLD_NAMES:
@@ -68,12 +68,12 @@ def lines_of(text):
     """
     Return the lines of a script that do something (list of str).
 
-    With `$SIF` for every variable with the image, without options for the GPU, which are the site's.
+    Every variable with the image becomes `$SIF`; options for GPUs are removed, as they are the site's.
     """
     found = []
     for line in text.replace("\\\n", "\n").splitlines():
         line = line.strip()
-        # a comment behind a command, unless it may be part of a text
+        # a comment after a command, unless it may be part of a string
         if "'" not in line.partition("#")[2]:
             line = re.sub(r"(\A|\s+)#.*", "", line)
         if line and not line.startswith("#"):
@@ -84,16 +84,16 @@ def lines_of(text):
 
 def strange_lines(ours, text, site):
     """
-    Return the lines of a script that ours does nothing for (list of str).
+    Return the lines of a script that ours has nothing for (list of str).
 
     Parameters
     ----------
     ours : str
-        Which of ours is in its place.
+        Our script that replaces it.
     text : str
         The script.
     site : Site
-        Whose variables of the network distributed runs have.
+        Distributed runs have the variables of its network.
     """
     known = (*ANY, *LINES[ours])
     return [line for line in lines_of(text) if not any(re.fullmatch(pattern, line) for pattern in known)
@@ -101,14 +101,14 @@ def strange_lines(ours, text, site):
 
 
 def is_of_network(line, site):
-    """Tell whether a line sets a variable of the network to what the site has, or to the same in other words."""
+    """Tell whether a line sets a variable of the network to the site's value, or to one that means the same."""
     setting = re.fullmatch(r"export (\w+)=[\"']?([^\"'$]*?)[\"']?", line)
     if not setting:
         return False
     name, value = setting.groups()
     wanted = site.network_env.get(name)
     if name == "NCCL_SOCKET_IFNAME" and wanted:
-        # NCCL takes each name for the beginning of names
+        # NCCL takes each name as a prefix
         return all(interface.startswith(wanted) for interface in value.split(","))
     same = {"PHB": "3"} if name == "NCCL_NET_GDR_LEVEL" else {}
     return wanted is not None and same.get(value, value) == same.get(wanted, wanted)

@@ -1,0 +1,246 @@
+"""Compare what was imported with a family of the catalogue."""
+
+import re
+
+from ebsif.catalogue.container import Container
+from ebsif.catalogue.families import ADDED, EMPTY, is_stages, join_fields
+from ebsif.catalogue.fieldtypes import PLACEHOLDER
+from ebsif.catalogue.records import Record
+from ebsif.catalogue.site import Binds
+from ebsif.catalogue.template import read_fields
+from ebsif.errors import EbsifError
+
+# Fields of a record that no family has; the others can be its family's.
+OF_RECORD = ("version", "date", "hash", "variant", "label", "file", "suffix", "components", "definition_files",
+             "requirements", "sha256", "archived")
+
+# Fields that are dictionaries, which a record adds to.
+TABLES = ("container_env", "variables", "script_names", "image_packages", "parameters")
+
+# Fields that a record has instead of its family's.
+SINGLE = ("homepage", "description", "usage", "init", "venv", "conda_root", "conda_env", "venv_name", "moduleclass",
+          "requirements", "sha256", "gpu", "gpu_option", "gpu_visibility", "entry_point", "image", "masked_paths",
+          "support")
+
+# What an easyconfig may lack although the family has it: every container has one of these.
+ALWAYS_THERE = ("homepage", "description", "sha256")
+
+
+def fields_of(defaults, found):
+    """
+    Return the fields in file name and suffix of a container, by the templates of a family.
+
+    An image with an additional word in its name may be one of the family; its file name is kept then.
+
+    Parameters
+    ----------
+    defaults : dict
+        The fields of the family.
+    found : Imported
+        The container.
+
+    Returns
+    -------
+    dict or None
+        None if images of the family are named otherwise.
+    """
+    if not defaults["file"]:
+        return None
+    known = {"version": found.record["version"], "name": found.name}
+    fields = read_fields(defaults["file"], found.record["file"], known)
+    if fields is None:
+        fields = fields_between_words(defaults["file"], found.record["file"])
+    return None if fields is None else {**(read_fields(defaults["suffix"] or "", found.suffix, known) or {}), **fields}
+
+
+def fields_between_words(template, file_name):
+    """Return the fields of a file name that has all words of a template, and more (dict), None if it has not."""
+    words = re.findall(r"[A-Za-z]{2,}", PLACEHOLDER.sub(" ", template))
+    if len(words) < 3 or not re.search(r"\b.*\b".join(words), file_name):
+        return None
+    found = {key: re.search(rf"-(?:docker)?{re.escape(key)}-([\w.+]+?)(?:-|\.sif)", file_name)
+             for key, _ in PLACEHOLDER.findall(template)}
+    return {key: match.group(1) for key, match in found.items() if match}
+
+
+class Comparison:
+    """
+    The record of a container in a family.
+
+    Parameters
+    ----------
+    found : Imported
+        The container.
+    defaults : dict
+        The fields of the family.
+    fields : dict
+        The fields in file name and suffix.
+    name : str
+        Name of the software.
+    site : Site
+        Its defaults are not repeated.
+
+    Attributes
+    ----------
+    record : dict
+        What it has to say besides the family.
+    gained : list of str
+        What the family would add to the container.
+    """
+
+    def __init__(self, found, defaults, fields, name, site):
+        """Compare them."""
+        self.found, self.defaults, self.fields, self.name = found, defaults, fields, name
+        self.own, self.gained = found.record, []
+        self.record = self.of_name()
+        self.compare_single({
+            "init": "image", "venv": False, "conda_root": "/opt/miniconda3", "conda_env": name.lower(),
+            "venv_name": name.lower(), "moduleclass": site.moduleclass, **of_gpu(site)})
+        # as far as placeholders are filled by now
+        self.filled = Container(name, join_fields(defaults, {
+            key: value for key, value in self.record.items() if value}), None, None, 0)
+        self.compare_templates()
+        for key in TABLES:
+            self.compare_table(key)
+        self.compare_binds()
+        for key in ADDED:
+            self.compare_list(key)
+        if self.own.get("archived"):
+            self.record["archived"] = True
+        self.record = {key: value for key, value in self.record.items() if value is not None and value != {}}
+        self.record = ordered({**self.record, **naming(found, self.record, defaults, name)})
+
+    def gain(self, *names):
+        """Report what the family would add."""
+        self.gained += [f"{name}, which the family has and this easyconfig hasn't" for name in names]
+
+    def of_name(self):
+        """Return version, date, hash, variant, label, components and Python (dict)."""
+        own, components = self.own, self.components()
+        self.gain(*(f"component {key} {value}" for key, value in self.defaults["components"].items()
+                    if key not in components))
+        record = {"version": own["version"], "date": self.fields.get("date") or own.get("date"),
+                  **{key: self.fields.get(key) for key in ("hash", "variant", "label")}, "components": components}
+        python = self.fields.get("python") or own.get("python")
+        if python and python != self.defaults["python"]:
+            record["python"] = python
+        return record
+
+    def components(self):
+        """Return the components (dict): those of the easyconfig, then those in names."""
+        same = {canonical(self.defaults["package"] or self.name), self.name.lower()}
+        components = {key: value for key, value in self.own.get("components", {}).items()
+                      if self.found.ours or not (key in same and value == self.own["version"])}
+        of_names = {key: value for key, value in self.fields.items()
+                    if key not in ("name", *Record.model_fields)}
+        return {**components, **{key: value for key, value in of_names.items() if key not in components}}
+
+    def compare_single(self, known):
+        """Take the fields that differ from the family, or from the defaults (dict) where it says nothing."""
+        for key in SINGLE:
+            value, default = self.own.get(key), self.defaults.get(key) or known.get(key)
+            if key == "requirements":
+                default = as_lines(default)
+            if value is not None and value != default:
+                self.record[key] = value
+            elif value is None and default and key not in (*known, *ALWAYS_THERE):
+                self.gain(f"{key} of the family")
+
+    def compare_templates(self):
+        """Compare the fields in which families have placeholders: description, wrappers, places of images."""
+        if "description" in self.record and is_same(
+                self.defaults["description"], self.record["description"], self.filled):
+            del self.record["description"]
+        wrappers = self.own.get("wrappers") or []
+        if set(wrappers) != self.wrappers_of_family():
+            self.record["wrappers"] = wrappers
+        if not is_same_place(self.own.get("images"), self.defaults["images"], self.filled):
+            self.record["images"] = self.own["images"]
+
+    def wrappers_of_family(self):
+        """Return the wrappers of the family with placeholders filled (set of str); none if that can't be done."""
+        wrappers = self.defaults["wrappers"] or []
+        try:
+            return {self.filled.fill(one) for one in wrappers} if isinstance(wrappers, list) else set()
+        except EbsifError:
+            return set()
+
+    def compare_table(self, key):
+        """Take the entries of a dictionary that differ."""
+        own, theirs = self.own.get(key, {}), self.defaults[key]
+        more = {name: value for name, value in own.items() if theirs.get(name) != value}
+        if more:
+            self.record[key] = more
+        self.gain(*(f"{key}: {name}" for name in theirs if name not in own))
+
+    def compare_binds(self):
+        """Take the binds that the family does not have."""
+        binds, own = self.defaults["binds"] or Binds(), self.own.get("binds", [])
+        theirs = [*binds.required, *binds.optional, *binds.libraries]
+        more = [bind for bind in own if bind not in theirs]
+        if more:
+            self.record["binds"] = {"optional": more}
+        self.gain(*(f"bind {bind}" for bind in theirs if bind not in own))
+
+    def compare_list(self, key):
+        """Take the items of a list that the family does not have."""
+        own, theirs = self.own.get(key, []), self.defaults[key]
+        more = [one for one in own if one not in theirs]
+        if more:
+            self.record[key] = more
+        self.gain(*(f"{key}: {one}" for one in theirs if one not in own))
+
+
+def naming(found, record, defaults, name):
+    """Return `file` and `suffix` (dict) where the templates of a family don't give those of the container."""
+    values = join_fields({**EMPTY, **defaults, "binds": None}, {
+        key: value for key, value in record.items() if key != "binds"})
+    made = Container(name, values, None, None, 0)
+    wrong = {}
+    for key, wanted, now in (("file", found.record["file"], lambda: made.file_name),
+                             ("suffix", found.suffix, lambda: made.versionsuffix)):
+        try:
+            same = now() == wanted
+        except EbsifError:
+            same = False
+        if not same:
+            wrong[key] = wanted
+    return wrong
+
+
+def of_gpu(site):
+    """Return the fields of a site about GPUs (dict)."""
+    return {"gpu": site.gpu, "gpu_option": site.gpu_option, "gpu_visibility": site.gpu_visibility}
+
+
+def as_lines(requirements):
+    """Return the requirements of a family as an easyconfig has them."""
+    if is_stages(requirements):
+        return [stage.model_dump(exclude_defaults=True) for stage in requirements]
+    return requirements
+
+
+def is_same(template, text, container):
+    """Tell whether a template gives a text."""
+    try:
+        return container.fill(template or "").strip() == text
+    except EbsifError:
+        return False
+
+
+def is_same_place(images, theirs, container):
+    """Tell whether the directories of images of a record (dict) are those of its family."""
+    paths = [one["path"] for one in images["directories"]] if images else []
+    return not images or bool(theirs) and len(paths) == len(theirs.directories) and all(
+        is_same(one.path, path, container) for one, path in zip(theirs.directories, paths))
+
+
+def canonical(name):
+    """Return the normalized name of a package."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def ordered(record):
+    """Return a record or family with its fields in the order of the catalogue's own files (dict)."""
+    order = ["family", "extends", *OF_RECORD, *Record.model_fields]
+    return {key: record[key] for key in sorted(record, key=order.index)}
