@@ -20,21 +20,30 @@ if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]
     generic.__path__ = [os.path.dirname(__file__), os.path.dirname(os.path.realpath(__file__))] + list(generic.__path__)
 
 from easybuild.easyblocks.generic.container.imagecopy import copy_image, is_verified
-from easybuild.easyblocks.generic.container.distributed import SETTINGS_FILE
+from easybuild.easyblocks.generic.container.distributed import GPU_VISIBILITY, SCHEDULERS, SETTINGS_FILE
 from easybuild.easyblocks.generic.container.framework import FAILURES, EasyBuildExit
-from easybuild.easyblocks.generic.container.modulefile import IF_NEWER, IMAGE_OWN, INIT_NONE, MASKS, MODULE_VARIABLES
-from easybuild.easyblocks.generic.container.modulefile import WRAPPERS_ALL, ContainerLoad
+from easybuild.easyblocks.generic.container.masks import MASKS
+from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, ModuleFile
+from easybuild.easyblocks.generic.container.modulesyntax import ModuleSyntax
+from easybuild.easyblocks.generic.container.parameters import exit_status
 from easybuild.easyblocks.generic.container.probe import ImageProbe
+from easybuild.easyblocks.generic.container.record import InstallRecord
+from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, Runtime, bind_source, bind_target
 from easybuild.easyblocks.generic.container.runtime import escape_bind, escape_value, in_background, named_variables
 from easybuild.easyblocks.generic.container.runtime import passed_variables, runtime_variables
-from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
+from easybuild.easyblocks.generic.container.credentials import Credentials
+from easybuild.easyblocks.generic.container.spec import GPU_KINDS, IF_NEWER, IMAGE_KINDS, IMAGE_OWN, INIT_IMAGE
+from easybuild.easyblocks.generic.container.spec import INIT_KINDS, INIT_NONE, LISTED_PACKAGES, ONE_CONTAINER, REFUSE
+from easybuild.easyblocks.generic.container.spec import WRAPPERS_ALL, ContainerSpec, check_easyconfig
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
+from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_warning
 from easybuild.tools.config import build_option, update_build_option
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, compute_checksum, copy_dir
 from easybuild.tools.filetools import copy_file, mkdir, which, write_file
-from easybuild.tools.utilities import nub, trace_msg
+from easybuild.tools.modules import Lmod
+from easybuild.tools.utilities import trace_msg
 from easybuild.tools.version import VERSION as EASYBUILD_VERSION
 
 # Extra binds for this machine, at install time only (certificates, a pip configuration, a folder of wheels).
@@ -60,7 +69,7 @@ done
 MISSING_PROGRAMS = 'for name; do command -v "$name" >/dev/null || echo "$name"; done'
 
 
-class ContainerInstall(ContainerLoad):
+class ContainerInstall(Reinstall):
     """
     Support for installing one container image (a SIF file) as a module.
 
@@ -68,32 +77,92 @@ class ContainerInstall(ContainerLoad):
     (bin/) and run scripts (runscripts/) are installed beside it, with no value written into them; where the image
     came from and what it is goes to share/ebsif/lock.json.
 
-    What the module does is in ContainerLoad.
+    What the module does is in container/modulefile.py, what the easyconfig says in container/spec.py.
     """
 
+    SPEC = ContainerSpec
+    MODULE_FILE = ModuleFile
+
+    @staticmethod
+    def extra_options(extra_vars=None):
+        """Easyconfig parameters specific to container images."""
+        extra_vars = Reinstall.extra_options(extra_vars)
+        extra_vars.update({
+            'bind_file': [None, "File with more bind mounts, read when the module is loaded (one in a line, with '?' "
+                                "before it if it may be missing)", CUSTOM],
+            'binds': [[], "Bind mounts that must exist where the module is loaded (source[:target[:options]])", CUSTOM],
+            'conda_env': [None, "Name of the Conda environment in the image (default: name in lower case)", CUSTOM],
+            'conda_root': ['/opt/miniconda3', "Where Conda is in the image", CUSTOM],
+            'conflicts': [[], "Modules that can't be loaded beside this one", CUSTOM],
+            'container_env': [{}, "Environment variables to set in the container", CUSTOM],
+            'definition_files': [[], "Files the image was built from, kept in share/docker-defs", CUSTOM],
+            'entry_point': [None, "Program of the image through which commands, wrappers, run scripts start programs, "
+                                  "for what it sets in their environment (full path)", CUSTOM],
+            'gpu': [None, "Kind of GPU: %s" % ', '.join(sorted(GPU_KINDS)), CUSTOM],
+            'gpu_option': [True, "Use the option of the runtime for this kind of GPU (--rocm, --nv), which puts "
+                                 "libraries of the host before those of the image", CUSTOM],
+            'gpu_mpi_library': [None, "Library by which MPI reads and writes the memory of the GPU (GTL), used where "
+                                      "it is there", CUSTOM],
+            'gpu_visibility': [None, "GPUs that each rank of a distributed run sees: %s (default: for ROCm its own)"
+                                     % ', '.join(GPU_VISIBILITY), CUSTOM],
+            'image': [IMAGE_OWN, "Where the image is: '%s' copy, or only in 'image_dirs' ('%s')" % IMAGE_KINDS, CUSTOM],
+            'image_dirs': [[], "Directories with copies of the image, used in this order when there is no own copy; "
+                               "below image_root if they are relative", CUSTOM],
+            'image_root': [None, "Directory that holds the relative 'image_dirs'", CUSTOM],
+            'image_root_variable': [None, "Environment variable that takes the place of 'image_root' when it's set",
+                                    CUSTOM],
+            'init': [INIT_IMAGE, "Who makes Python ready in the image: %s" % ', '.join(INIT_KINDS), CUSTOM],
+            'library_binds': [{}, "Bind mounts of libraries of the host, each with 'if_missing' (when the image has "
+                                  "none of that name) or 'if_newer' (or has an older one)", CUSTOM],
+            'listed_packages': ['all', "Python packages that the module lists as its extensions: %s"
+                                       % ', '.join(LISTED_PACKAGES), CUSTOM],
+            'masked_paths': [[], "Files of the image to hide in the container (list of patterns), or to replace "
+                                 "(dictionary of patterns and what replaces them)", CUSTOM],
+            'network_env': [{}, "Environment variables the network of the site needs, None for those to unset in "
+                                "distributed runs", CUSTOM],
+            'one_container': [REFUSE, "What loading does when another container module is loaded: %s"
+                                      % ', '.join(ONE_CONTAINER), CUSTOM],
+            'optional_binds': [[], "Bind mounts that are made only where their source exists", CUSTOM],
+            'scheduler': [None, "Scheduler whose variables distributed runs read: %s (default: those of any launcher)"
+                                % ', '.join(SCHEDULERS), CUSTOM],
+            'script_names': [{}, "More names of commands and run scripts (new name and name, both as bin/NAME or "
+                                 "runscripts/NAME)", CUSTOM],
+            'support_level': [None, "How this container is supported, for the help text", CUSTOM],
+            'warnings': [[], "Texts to show at installation and in the help of the module", CUSTOM],
+            'wrappers': [[], "Programs of the container that become commands of the module (list of names), '%s' for "
+                             "those of the venv" % WRAPPERS_ALL, CUSTOM],
+        })
+        return extra_vars
+
     def __init__(self, *args, **kwargs):
-        """Nothing is known of the machine and the image yet."""
+        """Check the parameters. Nothing is known of the machine and the image yet."""
         super().__init__(*args, **kwargs)
+        with exit_status(EasyBuildExit.EASYCONFIG_ERROR):
+            self.check_parameters()
+        self.masks = None
+        self.record = InstallRecord()
         self.runtime = None
         self.source_image = None
         self.probe = None
         self.overlays = []
         self.bill_of_materials = None
+        # nothing in an installation is there to be compiled against or linked with from outside the container
+        for variable in list(self.module_load_environment.as_dict):
+            if variable != 'PATH':
+                self.module_load_environment.remove(variable)
+        self.module_load_environment.PATH = ['bin']
+
+    @property
+    def spec(self):
+        """What the easyconfig says now (ContainerSpec): before each step templates get values, and hooks change it."""
+        return self.SPEC.from_easyconfig(self.extra_options(), self.cfg)
 
     def check_parameters(self):
-        """Refuse credentials in the easyconfig as well, and files that would become one."""
-        # as text also for comments
-        secrets = Credentials.found(self.cfg.rawtxt) or \
-            Credentials.found(self.cfg.asdict())
-        if secrets:
-            raise EasyBuildError("A credential is written out in the easyconfig: %s. %s",
-                                 ', '.join(nub(secrets)), REMEDY)
-        super().check_parameters()
-        names = [os.path.basename(name) for name in self.cfg.get_ref('definition_files')]
-        for name in nub(names):
-            if names.count(name) > 1:
-                raise EasyBuildError("Easyconfig parameter 'definition_files' has more than one file named %s: all are "
-                                     "kept in one directory. Rename all but one.", name)
+        """Validate the parameters. Values may still contain unresolved templates."""
+        check_easyconfig(self.cfg)
+        with self.cfg.allow_unresolved_templates():
+            spec = self.spec
+        spec.check(tcl_in_lmod=self.module_generator.SYNTAX == 'Tcl' and isinstance(self.modules_tool, Lmod))
 
     # --- steps
 
@@ -111,7 +180,7 @@ class ContainerInstall(ContainerLoad):
 
     def needed_files(self):
         """Names of files that are needed besides the image (list of str)."""
-        return list(self.cfg['definition_files'])
+        return list(self.spec.definition_files)
 
     def extract_step(self):
         """Nothing to unpack: the image stays where it is until it's copied to the installation directory."""
@@ -123,7 +192,10 @@ class ContainerInstall(ContainerLoad):
     def prepare_step(self, *args, **kwargs):
         """Check that the programs that are needed are there, before anything is done."""
         super().prepare_step(*args, **kwargs)
-        for text in self.cfg['warnings']:
+        # templates in them are resolved now
+        self.spec.check_image_dirs()
+        self.masks = self.spec.masks
+        for text in self.spec.warnings:
             print_warning(text, log=self.log)
         environment = self.initial_environ
         self.keep_out_of_report(Credentials.variables(environment) + named_variables(environment))
@@ -170,22 +242,22 @@ class ContainerInstall(ContainerLoad):
     def configure_step(self):
         """Start the image once, and decide what depends on what is in it: masks, libraries of the host."""
         if self.dry_run:
-            dry_run_msg("Starting the image %s once\n" % self.image_name)
+            dry_run_msg("Starting the image %s once\n" % self.spec.image_name)
             return
         if self.masks:
             self.make_masks()
         # a truncated file, or one of another kind, ends here
         self.start_image()
         self.check_entry_point()
-        self.lock['library_binds'] = [
-            bind for bind, kind in sorted(self.cfg['library_binds'].items()) if self.is_library_wanted(bind, kind)]
+        self.record['library_binds'] = [
+            bind for bind, kind in sorted(self.spec.library_binds.items()) if self.is_library_wanted(bind, kind)]
 
     def start_image(self):
         """See what the image has, and stop here if something that is needed is missing."""
         found = self.run_in_container(['sh', '-c', program_for_image('probe-image.sh')], image=self.source_image,
                                       stdin=program_for_image('installed-packages.py'), split_stderr=True, hidden=True)
-        self.probe = ImageProbe(self.image_name, found.output, found.stderr)
-        if self.cfg['init'] != INIT_NONE:
+        self.probe = ImageProbe(self.spec.image_name, found.output, found.stderr)
+        if self.spec.init != INIT_NONE:
             self.probe.check(self.HAS_USER_SOFTWARE)
 
     def check_entry_point(self):
@@ -197,7 +269,7 @@ class ContainerInstall(ContainerLoad):
         EasyBuildError
             If it does not.
         """
-        entry_point = self.cfg['entry_point']
+        entry_point = self.spec.entry_point
         if not entry_point:
             return
         # the one that the runtime writes for images of other kinds lets a shell read its arguments
@@ -240,10 +312,10 @@ class ContainerInstall(ContainerLoad):
         """Nothing to build; what takes part is recorded."""
         if self.dry_run:
             return
-        self.lock['module'] = {key: self.cfg[key] for key in ('name', 'version', 'versionsuffix')}
-        self.lock['masks'] = self.masks.record
-        self.lock['image_packages'] = self.probe.packages.pins
-        self.lock['versions'] = {
+        self.record['module'] = {key: self.cfg[key] for key in ('name', 'version', 'versionsuffix')}
+        self.record['masks'] = self.masks.record
+        self.record['image_packages'] = self.probe.packages.pins
+        self.record['versions'] = {
             'easybuild': str(EASYBUILD_VERSION),
             'ebsif': ebsif_version(),
             'runtime': self.runtime.version,
@@ -256,7 +328,7 @@ class ContainerInstall(ContainerLoad):
             dry_run_msg("Copying the image to %s\n" % self.image_path)
             return
         size = os.path.getsize(self.source_image)
-        if self.cfg['image'] == IMAGE_OWN:
+        if self.spec.image == IMAGE_OWN:
             used = self.image_path
             trace_msg("copying %s (%s)" % (self.source_image, shown_size(size)))
             sha256 = copy_image(self.source_image, used)
@@ -266,15 +338,15 @@ class ContainerInstall(ContainerLoad):
             sha256 = compute_checksum(used, CHECKSUM_TYPE_SHA256)
         trace_msg("SHA256 %s" % sha256)
         self.check_image(used, sha256)
-        self.lock['image'] = {
-            'file': self.image_name,
+        self.record['image'] = {
+            'file': self.spec.image_name,
             'source': self.src[0]['path'],
             'resolved': self.source_image,
             'size': size,
             'sha256': sha256,
         }
         self.install_additions()
-        self.write_lock()
+        self.write_record()
 
     def check_image(self, path, sha256):
         """
@@ -296,20 +368,20 @@ class ContainerInstall(ContainerLoad):
             return sha256 if kind == CHECKSUM_TYPE_SHA256 else compute_checksum(path, kind)
 
         checksum = self.src[0]['checksum']
-        if not build_option('ignore_checksums') and not is_verified(checksum, self.image_name, compute):
+        if not build_option('ignore_checksums') and not is_verified(checksum, self.spec.image_name, compute):
             raise EasyBuildError("The image %s changed while it was installed: its checksum is no longer that of the "
                                  "easyconfig (its SHA256 is %s). Install again when nobody writes it any more.",
                                  self.source_image, sha256, exit_code=EasyBuildExit.FAIL_CHECKSUM)
 
-    def write_lock(self):
+    def write_record(self):
         """Write the record, and what tells later whether somebody changed what was installed."""
         files = UserSoftware(self.installdir)
-        self.lock['user_software'], self.lock['scripts'] = files.fingerprints, files.scripts
-        self.lock.write(self.lock_path)
+        self.record['user_software'], self.record['scripts'] = files.fingerprints, files.scripts
+        self.record.write(self.lock_path)
 
     def post_processing_step(self, *args, **kwargs):
         """What the easyconfig does to the installation belongs to it."""
-        if self.dry_run or 'image' not in self.lock:
+        if self.dry_run or 'image' not in self.record:
             return super().post_processing_step(*args, **kwargs)
         self.take_place()
         # meanwhile the module is checked
@@ -318,7 +390,7 @@ class ContainerInstall(ContainerLoad):
             return super().post_processing_step(*args, **kwargs)
         finally:
             # also if a command failed: what it left is nobody's work, to be kept when all this is removed
-            self.write_lock()
+            self.write_record()
 
     def permissions_step(self, *args, **kwargs):
         """As EasyBuild does, but an image that not everybody may read (for its license) is not opened to more."""
@@ -335,7 +407,7 @@ class ContainerInstall(ContainerLoad):
             return
         if self.masks:
             copy_file(os.path.join(self.builddir, os.path.basename(MASKS)), os.path.join(self.installdir, MASKS))
-        for name in self.cfg['definition_files']:
+        for name in self.spec.definition_files:
             target = os.path.join(self.installdir, 'share', 'docker-defs', os.path.basename(name))
             copy_file(self.obtain_file(name), target)
         self.install_wrappers()
@@ -349,7 +421,7 @@ class ContainerInstall(ContainerLoad):
         EasyBuildError
             If the container has no such program.
         """
-        wanted = self.cfg['wrappers']
+        wanted = self.spec.wrappers
         names = [wanted] if isinstance(wanted, str) else list(wanted)
         if WRAPPERS_ALL in names:
             names = [name for name in names if name != WRAPPERS_ALL] + self.programs()
@@ -361,12 +433,12 @@ class ContainerInstall(ContainerLoad):
                 raise EasyBuildError("Easyconfig parameter 'wrappers': the container has no program named %s",
                                      ' or '.join("'%s'" % name for name in missing))
         for name in names:
-            if name in self.commands:
+            if name in self.spec.commands:
                 raise EasyBuildError("Easyconfig parameter 'wrappers': '%s' is a command of the module itself", name)
             target = os.path.join(self.installdir, 'bin', name)
             copy_file(os.path.join(container_files(), 'share', 'ebsif', 'wrapper'), target)
             adjust_permissions(target, 0o755, relative=False)
-        self.lock['wrappers'] = names
+        self.record['wrappers'] = names
 
     def programs(self):
         """Programs that 'all' stands for (list of str), for easyblocks that derive from this one."""
@@ -410,15 +482,15 @@ class ContainerInstall(ContainerLoad):
         """Copy the scripts from beside the easyblocks; readable and executable for all, whatever the umask."""
         # bound by every module, whether there are any or not
         mkdir(os.path.join(self.installdir, 'runscripts'), parents=True)
-        for name, script in self.scripts.items():
+        for name, script in self.spec.scripts.items():
             target = os.path.join(self.installdir, name)
             mkdir(os.path.dirname(target), parents=True)
             copy_file(os.path.join(container_files(), script), target)
             if not self.dry_run:
                 adjust_permissions(target, 0o755, relative=False)
-        if self.cfg['init'] != INIT_NONE:
+        if self.spec.init != INIT_NONE:
             target = os.path.join(self.installdir, SETTINGS_FILE)
-            write_file(target, self.distributed.settings)
+            write_file(target, self.spec.distributed.settings)
             if not self.dry_run:
                 adjust_permissions(target, 0o644, relative=False)
 
@@ -433,9 +505,9 @@ class ContainerInstall(ContainerLoad):
         """
         environment = passed_variables(os.environ)
         environment['TMPDIR'] = os.path.join(self.builddir, 'tmp')
-        injected = dict(self.container_environment(), **self.image_environment())
-        if self.image_search_path():
-            injected['PREPEND_PATH'] = ':'.join(self.image_search_path())
+        injected = dict(self.spec.container_environment, **self.spec.image_environment)
+        if self.spec.image_search_path:
+            injected['PREPEND_PATH'] = ':'.join(self.spec.image_search_path)
         for name, value in injected.items():
             for prefix in RUNTIME_PREFIXES:
                 environment['%sENV_%s' % (prefix, name)] = escape_value(value)
@@ -443,15 +515,15 @@ class ContainerInstall(ContainerLoad):
 
     def install_binds(self):
         """Binds of a command in the container at install time: the build directory and what the module would bind."""
-        missing = [bind for bind in self.cfg['binds'] if not os.path.exists(bind_source(bind))]
+        missing = [bind for bind in self.spec.binds if not os.path.exists(bind_source(bind))]
         if missing:
             raise EasyBuildError("Required bind mounts don't exist on this machine: %s. List them as 'optional_binds' "
                                  "if the container works without them, or install on a node that has them.",
                                  ', '.join(missing))
-        optional = [bind for bind in self.cfg['optional_binds'] if os.path.exists(bind_source(bind))]
+        optional = [bind for bind in self.spec.optional_binds if os.path.exists(bind_source(bind))]
         extra = os.environ.get(INSTALL_BIND_VARIABLE)
-        libraries = [bind for bind in self.lock.get('library_binds', []) if os.path.exists(bind_source(bind))]
-        return [escape_bind(self.builddir)] + list(self.cfg['binds']) + optional + libraries + \
+        libraries = [bind for bind in self.record.get('library_binds', []) if os.path.exists(bind_source(bind))]
+        return [escape_bind(self.builddir)] + list(self.spec.binds) + optional + libraries + \
             ([extra] if extra else [])
 
     def run_in_container(self, command, image, binds=(), environment=None, **kwargs):
@@ -501,17 +573,64 @@ class ContainerInstall(ContainerLoad):
         # the runtime are no part of what is checked
         for key in runtime_variables(self.initial_environ) + list(MODULE_VARIABLES):
             self.initial_environ.pop(key, None)
-        kwargs.setdefault('custom_paths', {'files': list(self.scripts) + ['share/ebsif/lock.json'] + [
-            os.path.join('bin', name) for name in self.wrappers], 'dirs': ['bin']})
+        kwargs.setdefault('custom_paths', {'files': list(self.spec.scripts) + ['share/ebsif/lock.json'] + [
+            os.path.join('bin', name) for name in self.known_record.get('wrappers', [])], 'dirs': ['bin']})
         kwargs.setdefault('custom_commands', [self.sanity_check_command])
         super().sanity_check_step(*args, **kwargs)
 
     @property
     def sanity_check_command(self):
         """A command that works only if module, image and scripts do."""
-        if self.cfg['init'] == INIT_NONE:
+        if self.spec.init == INIT_NONE:
             return 'start-shell -c true'
         return 'start-shell /runscripts/conda-python-simple --version'
+
+    @property
+    def image_path(self):
+        """Path of the installation's own copy of the image."""
+        return os.path.join(self.installdir, self.spec.image_name)
+
+    @property
+    def known_record(self):
+        """The record of this installation; with --module-only that of the one that is there (InstallRecord)."""
+        if not self.record and os.path.exists(self.lock_path):
+            return InstallRecord.from_file(self.lock_path)
+        return self.record
+
+    @property
+    def module_file(self):
+        """What is in the module for the container (ModuleFile)."""
+        syntax = ModuleSyntax.for_syntax(self.module_generator.SYNTAX, self.installdir)
+        return self.MODULE_FILE(self.spec, self.known_record, syntax, self.short_mod_name)
+
+    def make_module_description(self):
+        """The help text, with what is particular to this container."""
+        usage = self.cfg['usage']
+        # EasyBuild fills templates in it: these texts have theirs filled already
+        texts = ([usage] if usage else []) + self.module_file.help_sections
+        self.cfg['usage'] = re.sub(r'%(?=%*\()', '%%', '\n\n'.join(texts))
+        try:
+            return super().make_module_description()
+        finally:
+            self.cfg['usage'] = usage
+
+    def make_extension_list(self, *args, **kwargs):
+        """The packages in the container, so that `module spider PACKAGE` finds the module: (name, version) of each."""
+        return super().make_extension_list(*args, **kwargs) + self.module_file.listed_packages
+
+    def make_module_dep(self, *args, **kwargs):
+        """Dependencies, and the modules that can't be loaded beside this one."""
+        return super().make_module_dep(*args, **kwargs) + self.module_file.conflicts
+
+    def make_module_extra(self, *args, **kwargs):
+        """What the module does for the container, and the list of packages."""
+        return super().make_module_extra(*args, **kwargs) + self.module_file.text + self.module_packages()
+
+    def module_packages(self):
+        """Statements that list the packages in EBEXTSLIST<NAME>, which EasyBuild has for 'exts_list' alone."""
+        # with 'extension_name' it writes them itself, all that make_extension_list returns
+        listed = self.make_extension_list() and not self.cfg.get('extension_name')
+        return '\n' + self.make_module_extra_extensions() if listed else ''
 
 
 def shown_size(size):

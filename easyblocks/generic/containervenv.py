@@ -10,7 +10,6 @@ EasyBuild support for installing a container image with Python packages on top, 
 import contextlib
 import glob
 import os
-import re
 import stat
 from easybuild.easyblocks import generic
 # Where --include-easyblocks links this file, what it needs is beside the file itself; an installed copy comes after it.
@@ -21,14 +20,13 @@ from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall, container_files, program_for_image
 from easybuild.easyblocks.generic.container.lint import Lint
-from easybuild.easyblocks.generic.container.modulefile import INIT_NONE, NEEDED_ON_HOST, PLACE_VARIABLE
+from easybuild.easyblocks.generic.container.modulefile import CONSTRAINTS, PLACE_VARIABLE, VenvModuleFile
 from easybuild.easyblocks.generic.container.record import InstallRecord
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE, Packages, normal_name, pip_version
-from easybuild.easyblocks.generic.container.parameters import TEXTS, Parameters, is_of_kind
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, escape_bind, escape_value, host_variables
 from easybuild.easyblocks.generic.container.runtime import run_program
-from easybuild.easyblocks.generic.container.credentials import Credentials
+from easybuild.easyblocks.generic.container.spec import NEEDED_ON_HOST, PROTECT_ALL, VenvSpec
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, FILE_TIME, SQUASHFS, remove_bytecode
 from easybuild.easyblocks.generic.container.usersoftware import set_file_times, share_files
@@ -40,18 +38,10 @@ from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, co
 from easybuild.tools.filetools import adjust_permissions, apply_regex_substitutions, which, write_file
 from easybuild.tools.utilities import nub, trace_msg
 
-PROTECT_ALL = 'all'
-
 # What says that this is a batch job, and by which command a job is submitted where it isn't.
 JOB_VARIABLES = ('SLURM_JOB_ID', 'PBS_JOBID')
 JOB_COMMANDS = ('sbatch', 'qsub')
 HEAVY_HERE_VARIABLE = 'EBSIF_HEAVY_HERE'
-
-
-# What keeps pip and uv from replacing packages of the image by hand: the file in an installation, where the container
-# sees it, and the variables that name it.
-CONSTRAINTS = os.path.join('runscripts', 'image-constraints.txt')
-CONSTRAINTS_VARIABLES = ('PIP_CONSTRAINT', 'UV_CONSTRAINT')
 
 # Both for sh. The first makes a venv that sees the packages of the image, and gives it the image's pip (copy-pip.py, on
 # standard input). The second does it as `python3 -m venv` would, but pip is a step of its own, for which the further
@@ -79,9 +69,8 @@ class ContainerVenv(ContainerInstall):
     """
 
     HAS_USER_SOFTWARE = True
-    SCRIPTS = ContainerInstall.SCRIPTS + ['bin/make-squashfs', 'bin/unmake-squashfs', 'share/ebsif/squashfs.bash']
-    MODULE_DECIDES = dict(
-        ContainerInstall.MODULE_DECIDES, VIRTUAL_ENV="it names the venv of user software; 'venv_name' changes its name")
+    SPEC = VenvSpec
+    MODULE_FILE = VenvModuleFile
 
     @staticmethod
     def extra_options(extra_vars=None):
@@ -103,43 +92,17 @@ class ContainerVenv(ContainerInstall):
     def __init__(self, *args, **kwargs):
         """Nothing is known of the image yet."""
         super().__init__(*args, **kwargs)
+        self.record_to_repeat = None
         self.image_packages = None
         self.installed_packages = None
         self.constraints = []
 
-    def check_parameters(self):
-        """Check the parameters that can be checked without looking at the machine."""
-        super().check_parameters()
-        Parameters(ContainerVenv.extra_options()).check(self.cfg)
-        if self.cfg['init'] == INIT_NONE:
-            raise EasyBuildError("Easyconfig parameter 'init' is '%s': an image without Python can't have a venv. Use "
-                                 "the easyblock ContainerInstall for it.", INIT_NONE)
-        # values that hold templates can be checked, they only can't be used yet
-        requirements = self.cfg.get_ref('requirements')
-        if not isinstance(requirements, dict):
-            Stage.from_parameter(requirements)
-        elif set(requirements) != {'lock'} or not isinstance(requirements['lock'], str):
-            raise EasyBuildError("Easyconfig parameter 'requirements': a dictionary should be {'lock': FILE}, the lock "
-                                 "of the installation to repeat, found: %s", Credentials.masked(requirements))
-        protect = self.cfg.get_ref('protect')
-        if protect != PROTECT_ALL and not is_of_kind(protect, TEXTS):
-            raise EasyBuildError("Easyconfig parameter 'protect' should be '%s' or a list of names of packages, "
-                                 "found: %s", PROTECT_ALL, protect)
-        if not re.match(r'[A-Za-z0-9_.+-]*[A-Za-z0-9_+-]\Z', self.venv_name):
-            raise EasyBuildError("Easyconfig parameter 'venv_name': '%s' can't be the name of a venv (one directory: "
-                                 "letters, digits, '_', '.', '+' and '-')", self.venv_name)
-
-    # --- what follows from the easyconfig alone, also with --module-only
-
-    @property
-    def venv_name(self):
-        """Name of the venv."""
-        return self.cfg['venv_name'] or self.name.lower()
+    # --- what follows from the easyconfig, and from what it names
 
     @property
     def venv(self):
         """Path of the venv in the container."""
-        return os.path.join(USER_SOFTWARE, 'venv', self.venv_name)
+        return self.spec.venv
 
     @property
     def venv_python(self):
@@ -148,36 +111,26 @@ class ContainerVenv(ContainerInstall):
 
     @property
     def repeated(self):
-        """The lock of the installation that should be repeated, None if there is none (InstallRecord)."""
-        requirements = self.cfg['requirements']
-        if not isinstance(requirements, dict):
-            return None
-        # beside the easyconfig first; of one that --try-* has changed, EasyBuild knows a temporary directory only
-        return InstallRecord.to_repeat(self.obtain_file(requirements['lock'], no_download=True))
+        """The record of the installation that should be repeated, None if there is none (InstallRecord)."""
+        requirements = self.spec.requirements
+        if isinstance(requirements, dict) and self.record_to_repeat is None:
+            # beside the easyconfig first; of one that --try-* has changed, EasyBuild knows a temporary directory only
+            self.record_to_repeat = InstallRecord.to_repeat(self.obtain_file(requirements['lock'], no_download=True))
+        return self.record_to_repeat
 
     @property
     def stages(self):
         """The stages of user software (list of Stage), in the order of installation."""
-        repeated = self.repeated
-        return Stage.from_parameter(repeated['stages'] if repeated else self.cfg['requirements'])
-
-    def container_search_path(self):
-        """
-        The venv comes before the image; a directory that isn't there (no user software) does no harm on PATH.
-
-        After it the programs of a SquashFS file that a person mounts there instead, as LUMI's guide does.
-        """
-        path = super().container_search_path()
-        return path[:1] + [os.path.join(self.venv, 'bin'), os.path.join(USER_SOFTWARE, 'bin')] + path[1:]
+        return Stage.from_parameter(self.repeated['stages'] if self.repeated else self.spec.requirements)
 
     # --- steps
 
     def fetch_step(self, *args, **kwargs):
         """Find what requirements name as well."""
         super().fetch_step(*args, **kwargs)
-        if self.cfg['wheelhouse'] and not os.path.isdir(self.cfg['wheelhouse']):
+        if self.spec.wheelhouse and not os.path.isdir(self.spec.wheelhouse):
             raise EasyBuildError("Easyconfig parameter 'wheelhouse': there is no directory %s. `ebsif wheelhouse` "
-                                 "makes it, on a node with network.", self.cfg['wheelhouse'],
+                                 "makes it, on a node with network.", self.spec.wheelhouse,
                                  exit_code=EasyBuildExit.MISSING_SOURCES)
         for stage in self.stages:
             for path in stage.local_paths:
@@ -242,19 +195,19 @@ class ContainerVenv(ContainerInstall):
         # what the venv brought along itself (pip, on old Pythons setuptools) hides the image's and is free to change
         protected = image_packages.select(
             lambda name: packages[name] == image_packages[name] and self.is_protected(name))
-        pip = Pip(self, protected, repeated.pins if repeated else {}, self.cfg['wheelhouse'])
+        pip = Pip(self, protected, repeated.pins if repeated else {}, self.spec.wheelhouse)
         for text in Lint(stages, image_packages, pip_version(packages)).findings:
             self.warn(text)
         for stage in stages:
             packages = pip.install(stage, packages)
         self.installed_packages = packages
         self.constraints = pip.kept
-        self.lock['versions']['pip'] = pip_version(packages)
-        self.lock['artifacts'] = pip.artifacts
-        self.lock.setdefault('venv_environment', {})
-        self.lock['stages'] = [stage.record for stage in stages]
-        self.lock['venv_packages'] = packages.select(packages.in_user_software).pins
-        self.lock['local_files'] = {
+        self.record['versions']['pip'] = pip_version(packages)
+        self.record['artifacts'] = pip.artifacts
+        self.record.setdefault('venv_environment', {})
+        self.record['stages'] = [stage.record for stage in stages]
+        self.record['venv_packages'] = packages.select(packages.in_user_software).pins
+        self.record['local_files'] = {
             path: compute_checksum(path, CHECKSUM_TYPE_SHA256)
             for stage in stages for path in stage.local_paths + self.patch_files(stage) if os.path.isfile(path)}
 
@@ -264,16 +217,16 @@ class ContainerVenv(ContainerInstall):
 
         Versions are compared as a whole: 2.7.10 is not 2.7.1. A local label (+rocm6.2) counts only if one is named.
         """
-        for name, wanted in sorted(self.cfg['image_packages'].items()):
+        for name, wanted in sorted(self.spec.image_packages.items()):
             found = packages[normal_name(name)][1] if normal_name(name) in packages else None
             if found is None or wanted not in (found, found.split('+')[0]):
                 raise EasyBuildError("Easyconfig parameter 'image_packages': the image %s has %s, not %s %s. Is it the "
-                                     "image that is meant?", self.image_name,
+                                     "image that is meant?", self.spec.image_name,
                                      '%s %s' % (name, found) if found else 'no %s' % name, name, wanted)
 
     def is_protected(self, name):
         """Whether a package of the image may not be replaced (easyconfig parameter 'protect')."""
-        protect = self.cfg['protect']
+        protect = self.spec.protect
         return protect == PROTECT_ALL or name in [normal_name(item) for item in protect]
 
     # --- the venv
@@ -311,7 +264,7 @@ class ContainerVenv(ContainerInstall):
                 if result.exit_code == 0:
                     break
             if result.exit_code == 0:
-                configuration = os.path.join(self.user_software, 'venv', self.venv_name, 'pyvenv.cfg')
+                configuration = os.path.join(self.user_software, 'venv', self.spec.venv_name, 'pyvenv.cfg')
                 apply_regex_substitutions(
                     configuration, [(r'^(include-system-site-packages) = false$', r'\1 = true')],
                     backup=False, on_missing_match=ERROR)
@@ -326,7 +279,7 @@ class ContainerVenv(ContainerInstall):
             copy_file(path, os.path.join(folder, os.path.basename(path)))
         if image_packages.python_path:
             # Python looks there before it looks into the venv; an upgrade in the venv would not be used
-            self.lock['venv_environment'] = {
+            self.record['venv_environment'] = {
                 'PYTHONPATH': ':'.join([packages.purelib, image_packages.python_path])}
             packages = self.packages(self.venv_python)
 
@@ -350,7 +303,7 @@ class ContainerVenv(ContainerInstall):
         """Return variables of a command (dict) and those that make the venv active, as when the module is loaded."""
         variables = dict(environment)
         for prefix in RUNTIME_PREFIXES:
-            path = environment.get(prefix + 'ENV_PREPEND_PATH') or escape_value(':'.join(self.image_search_path()))
+            path = environment.get(prefix + 'ENV_PREPEND_PATH') or escape_value(':'.join(self.spec.image_search_path))
             variables[prefix + 'ENV_PREPEND_PATH'] = ':'.join(filter(None, [os.path.join(self.venv, 'bin'), path]))
             variables[prefix + 'ENV_VIRTUAL_ENV'] = self.venv
         return variables
@@ -377,7 +330,7 @@ class ContainerVenv(ContainerInstall):
             copy_file(self.probe.pip_wheel, wheel)
             ways.append(['-I', os.path.join(wheel, 'pip'), 'install', '--no-index', '--ignore-installed', wheel])
         if not ways:
-            raise EasyBuildError("The image %s can't have a venv: %s.", self.image_name, self.probe.no_pip)
+            raise EasyBuildError("The image %s can't have a venv: %s.", self.spec.image_name, self.probe.no_pip)
         return ways
 
     def run_with_user_software(self, command, user_software=None, binds=(), environment=None, **kwargs):
@@ -386,7 +339,7 @@ class ContainerVenv(ContainerInstall):
         if user_software and os.path.isfile(user_software):
             bind += ':image-src=/,ro'
         variables = {'%sENV_%s' % (prefix, name): escape_value(value) for prefix in RUNTIME_PREFIXES
-                     for name, value in self.lock.get('venv_environment', {}).items()}
+                     for name, value in self.record.get('venv_environment', {}).items()}
         variables.update(environment or {})
         return self.run_in_container(command, image=self.source_image, binds=[bind] + list(binds),
                                      environment=variables, **kwargs)
@@ -419,7 +372,7 @@ class ContainerVenv(ContainerInstall):
         if modules:
             self.modules_tool.load(modules)
         try:
-            yield host_variables(before, os.environ, self.image_search_path())
+            yield host_variables(before, os.environ, self.spec.image_search_path)
         finally:
             if modules:
                 restore_env(before)
@@ -453,7 +406,7 @@ class ContainerVenv(ContainerInstall):
         write_file(path, ''.join(line + '\n' for line in self.constraints))
         adjust_permissions(path, 0o644, relative=False)
         if self.repeated:
-            self.repeated.check_after(self.lock)
+            self.repeated.check_after(self.record)
         super().install_additions()
 
     def programs(self):
@@ -476,8 +429,8 @@ class ContainerVenv(ContainerInstall):
         made = self.installed_packages
         command = [os.path.join(self.installdir, 'bin', 'make-squashfs'), '-r', '-d', self.user_software,
                    '-p', str(self.cfg.parallel)]
-        if self.cfg['squashfs_options']:
-            command += ['--'] + list(self.cfg['squashfs_options'])
+        if self.spec.squashfs_options:
+            command += ['--'] + list(self.spec.squashfs_options)
         # the image: to try whether the runtime here can mount what is made
         environment = dict(self.install_environment(), SOURCE_DATE_EPOCH=str(FILE_TIME), SIF=self.source_image)
         environment.pop(PLACE_VARIABLE, None)
@@ -508,83 +461,3 @@ class ContainerVenv(ContainerInstall):
             [self.venv_python, '-', str(self.cfg.parallel), os.path.join(self.venv, 'lib')],
             stdin=program_for_image('compile-bytecode.py'), fail_on_error=False, hidden=True)
         set_file_times(self.user_software)
-
-    # --- module
-
-    def help_sections(self):
-        """How to add packages, whosever the module is and whether user software is packed or not."""
-        return super().help_sections() + [
-            "Packages of your own: if this module is yours and user-software in it is a directory, add them with pip "
-            "in the container,\npack it with make-squashfs and reload the module (unmake-squashfs makes the directory "
-            "again). Or begin with a copy:\n\n    mkdir DIRECTORY; export EBSIF_USER_SOFTWARE=$(realpath DIRECTORY); "
-            "unmake-squashfs; module load %s" % self.short_mod_name]
-
-    def module_more_binds(self, module):
-        """User software, as it is found: the SquashFS file wins over the directory."""
-        directory = os.path.join(self.installdir, DIRECTORY)
-        squashfs = os.path.join(self.installdir, SQUASHFS)
-        both = module.when(module.is_dir(directory), module.notice_on_load(
-            "There are user-software.squashfs and the directory user-software in %s: the file is used, changes in the "
-            "directory are not seen." % self.installdir))
-        choose = module.when(
-            module.is_file(squashfs), module.assign('user_software', squashfs) + both,
-            module.when(module.is_dir(directory), module.assign('user_software', directory)))
-        choose = module.when(
-            module.is_dir_below('own_place', DIRECTORY),
-            module.assign_below('user_software', 'own_place', DIRECTORY), choose)
-        choose = module.when(
-            module.is_file_below('own_place', SQUASHFS),
-            module.assign_below('user_software', 'own_place', SQUASHFS), choose)
-        return ''.join([
-            module.comment('User software: the SquashFS file, read-only, else the directory, else none; first that of'),
-            module.comment('the place that the user has named.'),
-            module.declare_from_environment('own_place', PLACE_VARIABLE, ''),
-            self.check_own_place(module),
-            module.declare('user_software', ''),
-            choose,
-            module.when(
-                module.is_file_at('user_software'),
-                module.add_bind('container_binds', 'user_software', ':%s:image-src=/,ro' % USER_SOFTWARE),
-                module.when(module.is_set('user_software'),
-                            module.add_bind('container_binds', 'user_software', ':' + USER_SOFTWARE))),
-            module.setenv_from('CONTAINER_USER_SOFTWARE', 'user_software'),
-        ])
-
-    @staticmethod
-    def check_own_place(module):
-        """Statements that look at the place that the user has named."""
-        problems = [
-            (module.is_relative('own_place'), " is no full path: it would be another directory after `cd`."),
-            (module.loses_blank('own_place'), " can't be bound by the container runtime, because of the blank beside a "
-                                              "comma or colon: use another directory."),
-        ]
-        text = ''.join(module.when(condition, module.fail_on_load(PLACE_VARIABLE + "=", 'own_place', problem))
-                       for condition, problem in problems)
-        return text + module.when(module.is_no_dir('own_place'), module.notice_on_load(
-            PLACE_VARIABLE + "=", 'own_place', " is no directory, so the user software of the module is used. Make it "
-            "(mkdir), or unset the variable, then unload and load the module."))
-
-    def module_environment(self, module):
-        """The environment of the image, and what activation of the venv would set where there is user software."""
-        # that of the image or the easyconfig with the venv's before it, so it comes first: what is set, is set once
-        python_path = ''.join(module.container_env(name, value)
-                              for name, value in sorted(self.recorded('venv_environment', {}).items()))
-        activated = module.container_env('VIRTUAL_ENV', self.venv)
-        activated += module.container_env('VIRTUAL_ENV_PROMPT', self.venv_name)
-        # a module that is written again may be that of an installation without the file
-        constraints = os.path.join(self.installdir, CONSTRAINTS)
-        activated += module.where(module.is_file(constraints), module_constraints(module))
-        parts = [super().module_environment(module), module.where(module.is_set('user_software'), activated)]
-        if python_path:
-            parts.insert(0, module.where(module.is_set('user_software'), python_path))
-        return ''.join(parts)
-
-
-def module_constraints(module):
-    """Statements that name the constraints for pip and uv in the container; what a person has set stays in force."""
-    text = ''
-    for name in CONSTRAINTS_VARIABLES:
-        own = 'own_' + name.lower()
-        text += module.declare_from_environment(own, name, '') + module.where(
-            module.negate(module.is_set(own)), module.container_env(name, '/' + CONSTRAINTS))
-    return text

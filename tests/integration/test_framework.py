@@ -35,15 +35,16 @@ class Probe(Reinstall):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        # ContainerLoad
+        # ContainerInstall
         for variable in list(self.module_load_environment.as_dict):
             if variable != 'PATH':
                 self.module_load_environment.remove(variable)
         self.module_load_environment.PATH = ['bin']
-        # ContainerInstall
         SEEN['whole'] = []
         SEEN['comment'] = '# of the file' in self.cfg.rawtxt
         SEEN['values'] = self.cfg.asdict()['homepage']
+        with self.cfg.allow_unresolved_templates():
+            SEEN['unresolved'] = self.cfg['description']
         write_whole = reinstall.write_whole
         reinstall.write_whole = lambda path, *rest, **more: (
             SEEN['whole'].append(os.path.basename(path)), write_whole(path, *rest, **more))
@@ -174,7 +175,7 @@ def test_what_is_used_of_the_framework(framework, tmp_path):
     assert "bill of materials can't be written" in " ".join((result.stdout + result.stderr).split())
     assert json.loads(seen.read_text()) == {
         # as read, and as written
-        "comment": True, "values": "https://example.org",
+        "comment": True, "values": "https://example.org", "unresolved": "In %(installdir)s",
         "source": ["checksum", "cmd", "finalpath", "name", "path"], "patch": "lock.json",
         "checksum": "f0b5c2c2211c8d67ed15e75e656c7862d086e9245420892a7de62cd9ec582a06",
         "filter": "^PROBE_SECRET$",

@@ -9,7 +9,6 @@ import types
 import pytest
 from easybuild.base import exceptions
 from easybuild.easyblocks.generic.bundle import Bundle
-from easybuild.easyblocks.generic.container.modulesyntax import ModuleSyntax
 from easybuild.easyblocks.generic.container.runtime import Runtime, bind_source, escape_bind, runtime_variables
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall, shown_size
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
@@ -62,14 +61,14 @@ def easyblock(tmp_path):
 @pytest.mark.parametrize("name", ["PyTorch", "mpi4py", "lumi-multitorch", "2to3", "C++tools", "a.b", "x_y"])
 def test_the_name_is_always_legal_in_a_variable(easyblock, name):
     """S002-06: <NAME> of SIF<NAME> and RUNSCRIPTS<NAME> is always legal in a variable name."""
-    suffix = easyblock("", name=name).variable_suffix
+    suffix = easyblock("", name=name).spec.variable_suffix
     assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", "SIF" + suffix)
 
 
 def test_the_name_is_spelt_as_easybuild_does(easyblock):
     """S002-06: the same spelling as in EBROOT<NAME>."""
-    assert easyblock("", name="PyTorch").variable_suffix == "PYTORCH"
-    assert easyblock("", name="lumi-multitorch").variable_suffix == "LUMIMINMULTITORCH"
+    assert easyblock("", name="PyTorch").spec.variable_suffix == "PYTORCH"
+    assert easyblock("", name="lumi-multitorch").spec.variable_suffix == "LUMIMINMULTITORCH"
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -125,7 +124,7 @@ def test_no_source_is_no_none_in_the_module(easyblock, cls):
     """easybuild, upstream's suites: they look for None in the module of an easyconfig without sources."""
     block = easyblock("sources = []", cls=cls)
     block.installdir = "/software/Example/1.0"
-    assert block.image_name == "Example-1.0.sif"
+    assert block.spec.image_name == "Example-1.0.sif"
     assert "None" not in block.make_module_description() + block.make_module_extra()
 
 
@@ -136,22 +135,22 @@ def test_only_path_is_extended_outside(easyblock):
 
 def test_the_environment_of_the_kinds_of_images(easyblock):
     """S001-04 (in part), S002-10: what is injected follows from who makes Python ready in the image."""
-    injected = easyblock("init = 'conda-injected'\nconda_env = 'env'")
-    assert injected.container_environment()["CONDA_PREFIX"] == "/opt/miniconda3/envs/env"
-    assert injected.container_search_path() == [
+    injected = easyblock("init = 'conda-injected'\nconda_env = 'env'").spec
+    assert injected.container_environment["CONDA_PREFIX"] == "/opt/miniconda3/envs/env"
+    assert injected.container_search_path == [
         "/runscripts", "/user-software/venv/example/bin", "/user-software/bin", "/opt/miniconda3/envs/env/bin",
         "/opt/miniconda3/condabin",
     ]
-    manual = easyblock("init = 'conda-manual'")
-    assert "CONDA_PREFIX" not in manual.container_environment()
-    assert "WITH_CONDA" not in manual.container_environment()
-    assert manual.image_environment()["CONDA_PREFIX"] == "/opt/miniconda3/envs/example"
-    image = easyblock("init = 'image'")
-    assert "CONDA_PREFIX" not in image.container_environment()
-    assert image.container_environment()["WITH_CONDA"] == "true"
-    for block in (injected, manual, image):
-        assert block.container_environment()["PYTHONNOUSERSITE"] == "1"
-        assert block.container_environment()["PIP_USER"] == "0"
+    manual = easyblock("init = 'conda-manual'").spec
+    assert "CONDA_PREFIX" not in manual.container_environment
+    assert "WITH_CONDA" not in manual.container_environment
+    assert manual.image_environment["CONDA_PREFIX"] == "/opt/miniconda3/envs/example"
+    image = easyblock("init = 'image'").spec
+    assert "CONDA_PREFIX" not in image.container_environment
+    assert image.container_environment["WITH_CONDA"] == "true"
+    for spec in (injected, manual, image):
+        assert spec.container_environment["PYTHONNOUSERSITE"] == "1"
+        assert spec.container_environment["PIP_USER"] == "0"
 
 
 @pytest.mark.parametrize(
@@ -262,8 +261,8 @@ def test_the_site_decides_which_packages_are_listed(easyblock, generator, listed
     block.module_generator.modules_tool = types.SimpleNamespace(
         supports_extensions=False, REQ_VERSION_EXTENSIONS=Lmod.REQ_VERSION_EXTENSIONS)
     block.installdir = "/software/Example/1.0"
-    block.lock["image_packages"] = ["numpy==2.0", "pip==23.0"]
-    block.lock["venv_packages"] = ["hello==1.0", "pip==24.0"]
+    block.record["image_packages"] = ["numpy==2.0", "pip==23.0"]
+    block.record["venv_packages"] = ["hello==1.0", "pip==24.0"]
     text = block.make_module_extra()
     found = re.findall(r"""EBEXTSLISTEXAMPLE[",\s]*([^"\n]+)""", text)
     assert found == ([",".join(expected)] if expected else [])
@@ -342,8 +341,8 @@ def test_the_easyconfig_wins_over_what_the_module_adds(easyblock):
     """What 'container_env' has stands before what the module adds; its PYTHONPATH behind the packages of the venv."""
     own = {"PIP_CONSTRAINT": "/own.txt", "PYTHONPATH": "/site", "VIRTUAL_ENV_PROMPT": "mine"}
     block = easyblock(f"container_env = {own!r}")
-    block.lock["venv_environment"] = {"PYTHONPATH": "/user-software/lib:/site"}
-    text = block.module_environment(ModuleSyntax.for_syntax("Lua", block.installdir))
+    block.record["venv_environment"] = {"PYTHONPATH": "/user-software/lib:/site"}
+    text = block.module_file.environment()
     found = re.findall(r'put_in_container\("(PIP_CONSTRAINT|PYTHONPATH|VIRTUAL_ENV_PROMPT)", (.*)\)', text)
     assert [found[0], *sorted(found[1:4])] == [
         ("PYTHONPATH", '"/user-software/lib:/site"'),

@@ -34,17 +34,17 @@ class Distributed:
 
     Parameters
     ----------
-    cfg : EasyConfig
+    spec : ContainerSpec
         With the parameters network_env, scheduler, gpu, gpu_visibility, gpu_mpi_library, container_env.
     """
 
-    def __init__(self, cfg):
+    def __init__(self, spec):
         """Nothing is checked yet."""
-        self.cfg = cfg
+        self.spec = spec
 
     def check(self):
         """
-        Check the parameters; what holds templates can be checked, it only can't be used yet.
+        Validate the parameters. Values may still contain unresolved templates.
 
         Raises
         ------
@@ -52,10 +52,10 @@ class Distributed:
             For a value that can't be.
         """
         for param, known in (('scheduler', SCHEDULERS), ('gpu_visibility', GPU_VISIBILITY)):
-            if self.cfg[param] not in (None,) + known:
+            if getattr(self.spec, param) not in (None,) + known:
                 raise EasyBuildError("Unknown value for easyconfig parameter '%s': '%s' (known: %s)", param,
-                                     self.cfg[param], ', '.join(known))
-        for name, value in self.cfg.get_ref('network_env').items():
+                                     getattr(self.spec, param), ', '.join(known))
+        for name, value in self.spec.network_env.items():
             if not re.match(r'[A-Za-z_][A-Za-z0-9_]*\Z', name):
                 raise EasyBuildError("Easyconfig parameter 'network_env': '%s' can't be the name of an environment "
                                      "variable (letters, digits and _ only)", name)
@@ -66,7 +66,7 @@ class Distributed:
 
     def check_gpu_mpi_library(self):
         """MPI that knows of GPUs needs the library for the GPUs that are there."""
-        library, gpu = self.cfg['gpu_mpi_library'], self.cfg['gpu']
+        library, gpu = self.spec.gpu_mpi_library, self.spec.gpu
         if not library:
             return
         if gpu not in GTL_LIBRARIES:
@@ -75,7 +75,7 @@ class Distributed:
         if not library.startswith('/') or not os.path.basename(library).startswith(GTL_LIBRARIES[gpu]):
             raise EasyBuildError("Easyconfig parameter 'gpu_mpi_library': for the GPU kind '%s' it should be the full "
                                  "path of a %s, found: %s", gpu, GTL_LIBRARIES[gpu], library)
-        if 'LD_PRELOAD' in self.cfg.get_ref('container_env'):
+        if 'LD_PRELOAD' in self.spec.container_env:
             raise EasyBuildError("Easyconfig parameter 'gpu_mpi_library' is loaded with LD_PRELOAD, and "
                                  "'container_env' has a value for that: name the library there instead")
 
@@ -84,9 +84,9 @@ class Distributed:
         """Text of the file beside the run scripts; a word, a name and a value in each line."""
         lines = ['# Written at installation, from the easyconfig; read by conda-python-distributed.']
         for param in ('scheduler', 'gpu', 'gpu_visibility'):
-            if self.cfg[param]:
-                lines.append('%s %s' % (param, self.cfg[param]))
-        for name, value in sorted(self.cfg['network_env'].items()):
+            if getattr(self.spec, param):
+                lines.append('%s %s' % (param, getattr(self.spec, param)))
+        for name, value in sorted(self.spec.network_env.items()):
             lines.append('unset %s' % name if value is None else 'set %s %s' % (name, value))
         return ''.join(line + '\n' for line in lines)
 
@@ -102,6 +102,6 @@ class Distributed:
         module : ModuleSyntax
             For the syntax of module files.
         """
-        variables = sorted((name, str(value)) for name, value in self.cfg['network_env'].items() if value is not None)
+        variables = sorted((name, str(value)) for name, value in self.spec.network_env.items() if value is not None)
         text = ''.join(module.default_env(name, value) for name, value in variables)
         return ('\n' + module.comment('What the network of this site needs.') + text) if text else ''

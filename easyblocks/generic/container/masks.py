@@ -34,6 +34,9 @@ done
 # Prints mode and path of directories.
 MODES = r"""for path; do printf '%s %s\n' "$(stat -c %a "$path" 2>/dev/null || echo 755)" "$path"; done"""
 
+# The overlay with the masks, in an installation.
+MASKS = os.path.join('share', 'ebsif', 'masks.squashfs')
+
 # what is there is none of the image's, or the container can't start without it
 REFUSED = ('/dev', '/proc', '/sys', '/user-software', '/runscripts', '/.singularity.d')
 
@@ -52,25 +55,30 @@ class Masks:
 
     def __init__(self, value):
         """
-        Check the easyconfig parameter 'masked_paths'.
+        Keep the value of the easyconfig parameter 'masked_paths'.
 
         Parameters
         ----------
         value : list of str, or dict
             Patterns, or replacements (or None) by pattern.
+        """
+        self.patterns = value if isinstance(value, dict) else dict.fromkeys(value)
+        self.found = {}
+
+    def check(self):
+        """
+        Check the patterns and what replaces them.
 
         Raises
         ------
         EasyBuildError
             If a path can't be masked.
         """
-        self.patterns = value = value if isinstance(value, dict) else dict.fromkeys(value)
-        self.found = {}
-        for path in list(value) + [item for item in value.values() if item is not None]:
-            self.check(path)
+        for path in list(self.patterns) + [path for path in self.patterns.values() if path is not None]:
+            self.check_path(path)
 
     @staticmethod
-    def check(path):
+    def check_path(path):
         """Stop for a path that can't be masked or can't replace one."""
         problem = None
         if not path.startswith('/') or os.path.normpath(path) != path or path == '/':
@@ -121,7 +129,7 @@ class Masks:
         self.found = {pattern: [] for pattern in patterns}
         for line in run(['sh', '-c', FIND, 'sh'] + patterns).splitlines():
             number, path = line.split(' ', 1)
-            self.check(path)
+            self.check_path(path)
             if path not in self.found[patterns[int(number)]]:
                 self.found[patterns[int(number)]].append(path)
         nothing = [pattern for pattern in patterns if not self.found[pattern]]

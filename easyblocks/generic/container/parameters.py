@@ -50,9 +50,14 @@ class Parameters:
         kinds = {bool: FLAG, list: TEXTS, dict: VARIABLES}
         return kinds.get(type(self.defaults[name]), TEXT)
 
-    def check(self, cfg):
+    def check(self, values):
         """
-        Check the values of an easyconfig; what holds templates can be checked, it only can't be used yet.
+        Check the kinds of values. Values may still contain unresolved templates.
+
+        Parameters
+        ----------
+        values : dict
+            By name of the parameter.
 
         Raises
         ------
@@ -60,7 +65,7 @@ class Parameters:
             For the first value of another kind, with the name of the parameter.
         """
         for name in sorted(self.defaults):
-            value = cfg.get_ref(name)
+            value = values[name]
             if not (value is None and self.defaults[name] is None) and not is_of_kind(value, self.kind(name)):
                 raise EasyBuildError("Easyconfig parameter '%s' should be %s, found: %s", name, self.kind(name),
                                      Credentials.masked(value))
