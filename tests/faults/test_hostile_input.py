@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ebsif.catalogue import adding, site, yamlfile
+from ebsif.catalogue import adding, site, writing, yamlfile
 from ebsif.catalogue.records import CatalogueFile
 from ebsif.errors import EbsifError
 from ebsif.image import inspection
@@ -247,7 +247,7 @@ def test_what_an_image_says_of_itself(place, texts):
     path = place / "Julia.yaml"
     path.unlink(missing_ok=True)
     try:
-        adding.write(proposal, path)
+        writing.write(proposal, path)
     except EbsifError:
         assert not path.exists()
     else:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ebsif import files
-from ebsif.catalogue import adding, reading, site, yamlfile
+from ebsif.catalogue import adding, reading, site, template, writing, yamlfile
 from ebsif.catalogue.records import CatalogueFile
 from ebsif.image import inspection
 
@@ -60,7 +60,7 @@ def test_looking_at_an_image(ebsif, base_image):
     text = ebsif("inspect", base_image.parent / ".." / base_image.parent.name / base_image.name).stdout
     assert "is a link" not in text
     assert re.search(r"^python +3\.11\.\d+ in /opt/miniconda3/envs/pytorch$", text, re.MULTILINE)
-    assert re.search(r"^made ready by +conda-injected$", text, re.MULTILINE)
+    assert re.search(r"^activation +conda-injected$", text, re.MULTILINE)
     data = json.loads(ebsif("inspect", base_image, "--json").stdout)
     assert data["size"] == base_image.stat().st_size
     digest = subprocess.run(["sha256sum", base_image], capture_output=True, text=True, check=True).stdout.split()[0]
@@ -155,7 +155,7 @@ def test_the_first_image_of_its_kind(ebsif, tiny_image, tmp_path):
     ebsif("add", path, "--name", "Thing", "--catalogue", ".")
     text = (tmp_path / "local/containers/Thing.yaml").read_text()
     assert "    version: 1.2.3  # review: from the file name\n" in text
-    assert "  # review: nothing in the image says it\n" in text
+    assert "  # review: a placeholder: nothing in the image tells its homepage\n" in text
     assert "install" not in ebsif("check", "--site", "local", "--catalogue", ".", "--quick", status=1).stderr
     # a second version goes into the same family
     other = tiny_image("thing-1.3.0.sif")
@@ -189,7 +189,7 @@ def add_records(path, numbers):
     """Add a record for each number; for a process of its own."""
     for number in numbers:
         values = {"family": "tool", "version": str(number), "file": f"tool-{number}.sif"}
-        adding.write(adding.Proposal("Tool", "tool", values, new_family={"homepage": "https://example.org/"}), path)
+        writing.write(adding.Proposal("Tool", "tool", values, new_family={"homepage": "https://example.org/"}), path)
 
 
 def test_many_add_at_once(tmp_path):
@@ -276,9 +276,9 @@ def test_name_and_image_disagree(lumi):
     name = "lumi-pytorch-rocm-6.4.4-python-3.11-pytorch-v2.8.0-dockerhash-0123456789ab.sif"
     proposal = adding.propose(
         found(name, packages={"torch": "2.7.1"}, components={"rocm": "6.3.0"}), LUMI_DOCUMENTS)
-    assert proposal.reviews["version"] == "the file name says so, the package in the image is 2.7.1"
-    assert proposal.reviews["python"] == "the file name says so, in the image it is 3.12.1"
-    assert "rocm is 6.4.4 by the file name, 6.3.0 in the image" in proposal.reviews["components"]
+    assert proposal.reviews["version"] == "from the file name; the package in the image is 2.7.1"
+    assert proposal.reviews["python"] == "from the file name; in the image it is 3.12.1"
+    assert "rocm is 6.4.4 in the file name, 6.3.0 in the image" in proposal.reviews["components"]
 
 
 def test_names_of_the_ai_factory_are_decoded():
@@ -302,10 +302,9 @@ def test_an_image_without_python():
 def test_every_name_of_lumi_is_read_back():
     """The template of a family reads what it has written, for all containers."""
     for one in reading.read(site.read("lumi"), site.SITES / "lumi"):
-        template = one.file
         # a hyphen in a value can't be told from one between values
-        if "{" in template and "-" not in one.components.get("release", ""):
-            fields = adding.fields_in(template, one.file_name)
+        if "{" in one.file and "-" not in one.components.get("release", ""):
+            fields = template.read_fields(one.file, one.file_name)
             assert fields is not None, one.file_name
             for name, value in fields.items():
                 assert one.fields[name].lstrip("-") == value

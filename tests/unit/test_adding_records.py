@@ -2,11 +2,12 @@
 
 import hashlib
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 from ebsif import cli
-from ebsif.catalogue import adding, reading, site
+from ebsif.catalogue import adding, reading, site, template, writing
 from ebsif.catalogue.records import CatalogueFile
 from ebsif.image import inspection
 
@@ -54,6 +55,10 @@ LABEL = "org.opencontainers.image.version"
      f"the label {LABEL} says so, the file name says 1.0"),
     ("Tool", "tool-1.0.sif", {}, {LABEL: "24.04"}, "1.0", "from the file name"),
     ("Tool", "tool-1.0.sif", {}, {LABEL: "main"}, "1.0", "from the file name"),
+    # what people write after it
+    ("Tool", "tool.sif", {}, {LABEL: "2.7.1 (x)"}, "2.7.1", f"the label {LABEL} says '2.7.1 (x)'"),
+    ("Tool", "tool.sif", {}, {LABEL: "2.7.1-rc1+cu124"}, "2.7.1-rc1", None),
+    ("Tool", "tool-1.0.sif", {}, {LABEL: "2.7.1x"}, "1.0", "from the file name"),
 ])
 def test_where_the_version_is(software, name, packages, labels, expected, review):
     """Admin D5, 3(e): labels, then the package, then the file name; what is a guess is marked."""
@@ -66,7 +71,7 @@ def test_where_the_version_is(software, name, packages, labels, expected, review
 
 def test_a_version_that_nothing_says():
     """Admin D5: asked for instead of 0, in old and new families."""
-    with pytest.raises(adding.AddingError, match="which version of Tool it is: add --version VERSION"):
+    with pytest.raises(adding.AddingError, match="tell the version of Tool: add --version VERSION"):
         adding.propose(found("tool.sif", {}, {}), [], name="Tool")
     assert adding.propose(found("tool.sif"), [], name="Tool", version="1.5").values["version"] == "1.5"
     known = CatalogueFile.model_validate({
@@ -103,6 +108,10 @@ def test_what_labels_say_of_a_new_software():
     assert proposal.new_family["homepage"] == "https://x.org/"
     labels = {"org.opencontainers.image.description": "A {tool}"}
     assert "description" not in adding.propose(found("tool-1.0.sif", labels=labels), [], name="Tool").new_family
+    # issue 17.5: one that can't be in a record is none
+    for labels in ({}, {"org.opencontainers.image.url": "https://x.org/\x1b]0;\nfamilies: {}"}):
+        proposal = adding.propose(found("tool-1.0.sif", labels=labels), [], name="Tool")
+        assert "    homepage: 'https://apptainer.org/'  # review: a placeholder" in writing.beginning(proposal)
 
 
 @pytest.mark.parametrize(("python", "reason"), [
@@ -117,7 +126,71 @@ def test_a_new_family_has_a_venv_only_where_one_can_be_made(python, reason):
     proposal = adding.propose(image, [], name="Tool")
     assert proposal.new_family["venv"] is (reason is None)
     assert (reason or "") in proposal.reviews.get("venv", "")
-    assert f"    venv: {'false' if reason else 'true'}" in adding.beginning(proposal)
+    assert f"    venv: {'false' if reason else 'true'}" in writing.beginning(proposal)
+
+
+def answers(*given):
+    """A user who gives these answers, one after another, and the questions so far."""
+    left, questions = list(given), []
+
+    def ask(question, default):
+        questions.append((question, default))
+        return left.pop(0) or default
+
+    return ask, questions
+
+
+def test_a_user_is_asked_for_what_nothing_tells():
+    """Admin D5, issue 17.5: name and version, at a terminal; what is confirmed is no guess any more."""
+    ask, questions = answers("Tool", "1.5")
+    proposal = adding.propose(found("thing.sif"), [], ask=ask)
+    assert (proposal.name, proposal.values["version"], "version" in proposal.reviews) == ("Tool", "1.5", False)
+    assert [question.split(" (")[0] for question, _ in questions] == ["Name of the software", "Version of Tool"]
+    for answer, version in (("", "2.0"), ("3.0", "3.0")):
+        ask, questions = answers(answer)
+        proposal = adding.propose(found("tool-1.0.sif", {"tool": "2.0"}), [], name="Tool", ask=ask)
+        assert (proposal.values["version"], proposal.reviews.get("version")) == (version, None)
+        assert questions == [("Version of Tool (the package tool says so, the file name says 1.0)", "2.0")]
+    with pytest.raises(adding.AddingError, match="version: '1 0' should be letters"):
+        adding.propose(found("tool.sif"), [], name="Tool", ask=lambda *_: "1 0")
+
+
+def test_a_user_chooses_the_family_if_none_fits():
+    """Issue 17.5: of families with such file names; without a terminal the one used last, marked."""
+    known = CatalogueFile.model_validate({
+        "name": "Tool", "families": {"one": {"file": "tool-{version}.sif", "init": "conda-injected"},
+                                     "two": {"file": "tool-{version}.sif", "init": "venv-in-image"}},
+        "containers": [{"family": "one", "version": "1.0"}, {"family": "two", "version": "1.1"}]})
+    ask, questions = answers("one")
+    proposal = adding.propose(found("tool-2.0.sif"), [known], ask=ask)
+    assert (proposal.family, questions[0][1]) == ("one", "two")
+    assert "Python is activated by image here, by conda-injected in that family" in questions[0][0]
+    proposal = adding.propose(found("tool-2.0.sif"), [known])
+    assert (proposal.family, "family" in proposal.reviews) == ("two", True)
+    ask, questions = answers("one")
+    proposal = adding.propose(found("other-2.0.sif"), [known], name="Tool", ask=ask)
+    assert (proposal.family, questions) == ("one", [("Family (one, two)", "two")])
+
+
+@pytest.mark.parametrize(("name", "expected"), [
+    ("tool-12.1.3-cuda12.1-2.1.sif", "tool-12.1.3-cuda12.1-{version}.sif"), ("tool-12.1.sif", "tool-12.1.sif"),
+    ("tool2.1.sif", "tool{version}.sif"), ("tool-v2.1_x.sif", "tool-v{version}_x.sif"), ("tool.sif", "tool.sif"),
+])
+def test_a_version_within_another_number_stays(name, expected):
+    """Admin D5, issue 17.5: no placeholder for 2.1 in 12.1.3; a name without the version is marked, as it fits once."""
+    proposal = adding.propose(found(name), [], name="Tool", version="2.1")
+    assert proposal.new_family["file"] == expected
+    assert ("file" in proposal.reviews) == (name == expected)
+    assert ("# review: the name has no version" in writing.beginning(proposal)) == (name == expected)
+
+
+def test_fields_are_read_from_names():
+    """Issue 18.4: one reader for add and import; a placeholder that is there twice has one value."""
+    names = "tool-{version}-rocm-{rocm!dotless}{label}-{version}.sif"
+    assert template.read_fields(names, "tool-1.2-rocm-624-a-b-1.2.sif") == {
+        "version": "1.2", "rocm": "6.24", "label": "a-b"}
+    assert template.read_fields(names, "tool-1.2-rocm-624-1.3.sif") is None
+    assert template.read_fields("{a-b}-{version}.sif", "x-y-2.sif", {"version": "2"}) == {"a-b": "x-y", "version": "2"}
 
 
 # --- the command
@@ -198,6 +271,14 @@ def test_the_same_name_and_another_image(place, capsys):
     assert add("tool-1.0.sif") == 0
     assert "tool-1.0.sif is in the catalogue already: Tool/1.0, in " in (out := capsys.readouterr().out)
     assert ", without its SHA256" in out
+
+
+def test_the_next_step_can_be_copied(place, capsys):
+    """Issue 17.5: paths with blanks are quoted."""
+    (place / "my images").mkdir()
+    assert add("my images/tool-2.0.sif") == 0
+    (line,) = re.findall("install it with: (.*)", capsys.readouterr().out)
+    assert shlex.split(line) == ["eb", "ec/t/Tool/Tool-2.0.eb", f"--sourcepath={place}/my images"]
 
 
 @pytest.mark.parametrize("failure", [

@@ -70,10 +70,10 @@ def insert_placeholders(text, fields, glued=False):
     fields : dict
         Values by field.
     glued : bool
-        Whether a value may follow letters, as in tool1.2.
+        Whether letters may precede a value, and '_' follow it, as in tool1.2_x.
     """
-    before = "0-9.{+" if glued else r"\w.{+"
+    before, after = ("0-9.{+", "A-Za-z0-9}") if glued else (r"\w.{+", r"\w}")
     for field, value in fields.items():
         if value:
-            text = re.sub(rf"(?<![{before}]){re.escape(value)}(?![\w}}]|\.[0-9])", f"{{{field}}}", text)
+            text = re.sub(rf"(?<![{before}]){re.escape(value)}(?![{after}]|\.[0-9])", f"{{{field}}}", text)
     return text

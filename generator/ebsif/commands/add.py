@@ -1,16 +1,17 @@
-"""Add an image to the catalogue of a site: look at it, write its record, render its easyconfig.
+"""Add an image to the catalogue of a site: look into it, write its record, render its easyconfig.
 
-The family is the one whose images are named like it. What neither the name nor the image says for sure is marked with
-'review' in the record. If anything is wrong, nothing is written. An image that is in the catalogue already is left
-alone; exit status 1 if it is another one than that of the record.
+Its family is the one whose images have such names. At a terminal you are asked for what neither the name nor the image
+tells; guesses are marked with 'review' in the record. If anything is wrong, nothing is written. If the image is in the
+catalogue already, nothing is changed; the exit status is 1 if its SHA256 is not that of the record.
 """
 
 import os
+import shlex
 import sys
 from pathlib import Path
 
 from ebsif import output
-from ebsif.catalogue import adding, reading, site
+from ebsif.catalogue import adding, reading, site, writing
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.image import inspection
 from ebsif.render import rendering
@@ -25,10 +26,10 @@ def configure(parser):
     """Add the arguments."""
     add_settings_arguments(parser, output=True)
     parser.add_argument("image", metavar="IMAGE", type=Path, help="a SIF file")
-    parser.add_argument("--name", help="name of the software, for the first image of its kind")
+    parser.add_argument("--name", help="name of the software, for its first image")
     parser.add_argument("--family", help="family of the catalogue")
-    parser.add_argument("--version", help="version of the software, where neither name nor image says it")
-    parser.add_argument("--moving", action="store_true", help="take it from a directory whose links move all the same")
+    parser.add_argument("--version", help="version of the software, if neither name nor image tells it")
+    parser.add_argument("--moving", action="store_true", help="accept an image in a directory whose links move")
     parser.add_argument("--dry-run", action="store_true", help="show what would be written, write nothing")
 
 
@@ -46,7 +47,7 @@ def run(options):
     found = inspection.inspect(options.image)
     programs = lambda names: inspection.programs(found, names)  # noqa: E731
     proposal = adding.propose(found, reading.documents(*directories), options.name, options.family, options.version,
-                              programs)
+                              programs, ask)
     if options.moving:
         proposal.values["moving"] = True
     # a dry run may be without a catalogue to write to
@@ -57,17 +58,17 @@ def run(options):
     check_container(container, containers, proposal, path, file_name)
     (rendered,) = rendering.render([container], settings.output)
     if options.dry_run:
-        before, after = adding.with_record(proposal, path, extended)
+        before, after = writing.with_record(proposal, path, extended)
         output.difference(path, before, after)
         output.difference(rendered.path, rendered.before, rendered.text)
         return 0
-    adding.write(proposal, path, extended, lambda: rendering.write(rendered))
+    writing.write(proposal, path, extended, lambda: rendering.write(rendered))
     print(f"{path}:\n{proposal.text}", end="")
-    return tell(rendered, options)
+    return print_next_step(rendered, options)
 
 
 def check_known(known, options, settings):
-    """Compare an image with the records that have its name; render the first of them, and return 0."""
+    """Compare an image with the records of its file name; render the first of them, and return 0."""
     recorded = {one.sha256 for one in known if one.sha256}
     if recorded:
         sha256 = inspection.sha256(options.image.resolve())
@@ -85,27 +86,27 @@ def check_known(known, options, settings):
         output.difference(rendered.path, rendered.before, rendered.text)
         return 0
     rendering.write(rendered)
-    return tell(rendered, options)
+    return print_next_step(rendered, options)
 
 
 def place_of(proposal, own, profile, directories):
-    """Return the file that takes the record (Path), and those that it adds to (list of Path)."""
+    """Return the file for the record (Path), and the files that it extends (list of Path)."""
     if not own:
-        raise adding.AddingError("the catalogue of the project is not to be changed where it is installed: name one of "
-                                 "your own, --catalogue DIRECTORY (in a clone of the project: generator/sites)")
+        raise adding.AddingError("the catalogue of the project can't be changed where it is installed: name one of "
+                                 "your own, --catalogue DIRECTORY (in a clone: generator/ebsif/catalogue/sites)")
     path = own[0] / profile.name / "containers" / f"{proposal.name}.yaml"
     chain = next((chain for chain in reading.chains(*directories) if chain[0].name == path.name), [])
     return path, chain[1:] if path in chain else chain
 
 
 def container_of(proposal, path, extended, profile):
-    """Return what the record of a proposal becomes (Container), without writing anything."""
-    before, text = adding.with_record(proposal, path, extended)
-    return adding.parsed(text, path, profile, extended)[-1]
+    """Return the container of a proposed record (Container); nothing is written."""
+    before, text = writing.with_record(proposal, path, extended)
+    return writing.parsed(text, path, profile, extended)[-1]
 
 
 def check_container(container, containers, proposal, path, file_name):
-    """Raise AddingError if a record is not that of the image, or its module is another one's."""
+    """Raise AddingError if a record is for another image, or another record has the same module."""
     if container.file_name != file_name:
         raise adding.AddingError(f"the record would be that of {container.file_name}, and the image is {file_name}; "
                                  f"nothing was written. Complete it by hand ('file'), in {path}:\n{proposal.text}")
@@ -115,15 +116,24 @@ def check_container(container, containers, proposal, path, file_name):
                                  f"written. Give it a 'label' of its own by hand, in {path}:\n{proposal.text}")
 
 
-def tell(rendered, options):
-    """Say how to go on; return 0."""
+def print_next_step(rendered, options):
+    """Print how to install the container; return 0."""
     output.hint(f"{rendered.path}: {rendered.state}")
-    output.hint(f"install it with: eb {rendered.path} --sourcepath={options.image.resolve().parent}")
+    sources = shlex.quote(f"--sourcepath={options.image.resolve().parent}")
+    output.hint(f"install it with: eb {shlex.quote(str(rendered.path))} {sources}")
     return 0
 
 
+def ask(question, default):
+    """Ask the user; return the answer (str), or the default for an empty one; None if there is no terminal."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    print(f"{output.plain(question)}{f' [{default}]' if default else ''}: ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip() or default
+
+
 def check_place(image, profile, meant):
-    """Say what a link stands for; raise AddingError for one in a directory whose links move, unless that is meant."""
+    """Report where a link leads; raise AddingError for one in a directory whose links move, unless that is meant."""
     moving = {Path(os.path.realpath(Path(profile.images.root or "/") / one.path)) for one in profile.images.directories
               if one.stability == "moving"}
     if Path(os.path.realpath(image.absolute().parent)) in moving and not meant:

@@ -66,7 +66,7 @@ def lines(found):
         default = ", the default" if python and python["prefix"] == environment["prefix"] else ""
         version = f" with Python {environment['python']}" if environment["python"] else ""
         yield "conda", f"{environment['prefix']}{version}{default}"
-    yield "made ready by", found.init
+    yield "activation", found.init
     for name in ("WITH_CONDA", "PYTHONPATH", "LD_PRELOAD"):
         if found.environment.get(name):
             yield name, found.environment[name]

@@ -1,0 +1,89 @@
+"""Write a new record into a file of the catalogue."""
+
+import re
+import tempfile
+from pathlib import Path
+
+from ebsif.catalogue import reading
+from ebsif.catalogue.adding import AddingError, as_yaml
+from ebsif.catalogue.yamlfile import DocumentError
+from ebsif.files import locked, replace
+from ebsif.output import plain
+
+
+def write(proposal, path, extended=(), complete=None):
+    """
+    Add a record to a file of the catalogue; the rest of the file stays unchanged, comments included.
+
+    Parameters
+    ----------
+    proposal : Proposal
+        The record.
+    path : Path
+        The file; a new one is made if there is none.
+    extended : sequence of Path
+        The file that it extends, the one which that file extends, and so on.
+    complete : callable, optional
+        Called after the file is written; if it fails, the file is restored.
+
+    Raises
+    ------
+    AddingError
+        If the file does not end with its records.
+    DocumentError
+        If the result would not be valid; nothing is written then.
+    """
+    with locked(path.parent):
+        before, text = with_record(proposal, path, extended)
+        # another process may have added the image in the meantime
+        if text == before:
+            return
+        replace(path, text)
+        try:
+            if complete:
+                complete()
+        except BaseException:
+            path.unlink() if before is None else replace(path, before)
+            raise
+
+
+def with_record(proposal, path, extended):
+    """Return the text of a file now (None if there is none), and with the record, unless it has that; see `write`."""
+    before = path.read_text(encoding="utf-8") if path.is_file() else None
+    start = beginning(proposal, bool(extended)) if before is None else before
+    if start and not start.endswith("\n"):
+        start += "\n"
+    if not re.search(r"^containers:\n(?:[ #].*\n|\n)*\Z", start, re.MULTILINE):
+        raise AddingError(f"{path} does not end with its containers: add this record by hand\n{proposal.text}")
+    text = start + proposal.text
+    *others, added = parsed(text, path, None, extended)
+    same = [other for other in others if other.path == added.path and other.values == added.values]
+    return before, before if same else text
+
+
+def parsed(text, path, site, extended):
+    """Return the containers of a site in a file with this text (list of Container), those it extends first."""
+    with tempfile.TemporaryDirectory() as folder:
+        new = Path(folder) / path.name
+        new.write_text(text, encoding="utf-8")
+        try:
+            containers = reading.read_file(new, site, *extended)
+        except DocumentError as error:
+            raise DocumentError(*(problem._replace(path=path if problem.path == new else problem.path)
+                                  for problem in error.problems)) from None
+    for container in containers:
+        container.path = path if container.path == new else container.path
+    return containers
+
+
+def beginning(proposal, extends=False):
+    """Return the text of a new file without records."""
+    lines = [f"name: {proposal.name}"]
+    if extends:
+        lines.append("extends: true")
+    if proposal.new_family:
+        lines += ["families:", f"  {proposal.family}:"]
+    for key, value in (proposal.new_family or {}).items():
+        review = f"  # review: {plain(proposal.reviews[key])}" if key in proposal.reviews else ""
+        lines.append(f"    {key}: {as_yaml(value)}{review}")
+    return "".join(line + "\n" for line in [*lines, "containers:"])
