@@ -84,13 +84,18 @@ have() {
     done
 }
 
-# as_root COMMAND...: run it with root's rights, saying so where that means sudo.
+# as_root COMMAND...: run it with root's rights, saying so where that means sudo; with the settings of network, pip and
+# ebsif that are in force.
 as_root() {
     if ((EUID == 0)); then
         "$@"
     elif have sudo; then
         say "    with sudo: $*"
-        sudo -- "$@"
+        # by name: a value may hold a password
+        local kept
+        kept=$(compgen -e | grep -E '^(PIP_|SSL_CERT_|REQUESTS_CA_BUNDLE$|XDG_CACHE_HOME$|EBSIF_|(http|https|no)_proxy$)' |
+            paste -sd,) || true
+        sudo ${kept:+"--preserve-env=$kept"} -- "$@"
     else
         die "this needs root, and sudo is not there. Ask an administrator to run: $*"
     fi
