@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,56 @@ def test_what_is_missing_is_named_before_anything_is_done(tmp_path):
     for part in ("squashfs-tools", "squashfuse", "tcl", "apptainer (the container runtime)"):
         assert part in result.stderr
     assert "install what is missing with the package manager" in result.stderr
+
+
+def ordinary(*command):
+    """The command as an account that is not root runs it."""
+    return ["runuser", "-u", "nobody", "--", *command] if os.getuid() == 0 else list(command)
+
+
+def programs(folder, *names):
+    """A directory with some programs of this machine, and no others."""
+    folder.mkdir()
+    for name in names:
+        (folder / name).symlink_to(shutil.which(name))
+    return folder
+
+
+def test_without_root_and_sudo_it_is_said_what_to_ask_for(prefix):
+    """Issue 17: nothing is begun, and the line for an administrator is whole."""
+    place = Path(tempfile.mkdtemp(dir=prefix))
+    place.chmod(0o777)
+    tools = programs(place / "tools", "bash", "cat", "cut", "dirname", "env", "find", "mkdir", "python3", "readlink",
+                     "sha256sum", "sort", "uname", "xargs")
+    (tools / "apt-get").symlink_to(shutil.which("false"))
+    settings = {"PATH": str(tools), "XDG_CACHE_HOME": f"{place}/cache"}
+    command = ordinary(tools / "env", f"PATH={tools}", SCRIPTS / "build-example-image", "--variant", "busybox")
+    result = run([shutil.which(command[0]), *command[1:]], **settings)
+    assert result.returncode == 1
+    assert f"run: XDG_CACHE_HOME={place}/cache {SCRIPTS}/build-example-image --variant busybox;" in result.stderr
+    command = ordinary(tools / "env", f"PATH={tools}", SCRIPTS / "setup-system", "--image")
+    result = run([shutil.which(command[0]), *command[1:]], **settings)
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1].endswith(f"Ask an administrator to run: {SCRIPTS}/setup-system --image")
+    assert "==>" not in result.stderr
+
+
+def test_sudo_is_told_names_of_settings(prefix):
+    """Issue 17: root has the settings of pip and the network; a password in a value is in no command line."""
+    tools = Path(tempfile.mkdtemp(dir=prefix))
+    tools.chmod(0o755)
+    (tools / "sudo").write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    (tools / "sudo").chmod(0o755)
+    command = ordinary("env", f"PATH={tools}:{os.environ['PATH']}", "PIP_INDEX_URL=https://me:secret@example.org",
+                       "OTHER_VARIABLE=1", "bash", "-c", f"source {SCRIPTS}/lib.sh; as_root apt-get 'a b'")
+    result = run(command)
+    preserved, *rest = result.stdout.splitlines()
+    assert rest == ["--", "apt-get", "a b"]
+    name, value = preserved.split("=")
+    assert name == "--preserve-env"
+    assert "PIP_INDEX_URL" in value.split(",")
+    assert "OTHER_VARIABLE" not in value
+    assert "secret" not in result.stdout + result.stderr
 
 
 def test_a_cached_image_is_reused(tmp_path):
