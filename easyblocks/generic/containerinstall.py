@@ -32,6 +32,7 @@ from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, Runtime, bind_source, bind_target
 from easybuild.easyblocks.generic.container.runtime import escape_bind, escape_value, in_background, named_variables
 from easybuild.easyblocks.generic.container.runtime import passed_variables, runtime_variables
+from easybuild.easyblocks.generic.container.scripts import FILES, ebsif_version, program_for_image, sh_command
 from easybuild.easyblocks.generic.container.credentials import Credentials
 from easybuild.easyblocks.generic.container.spec import GPU_KINDS, IF_NEWER, IMAGE_KINDS, IMAGE_OWN, INIT_IMAGE
 from easybuild.easyblocks.generic.container.spec import INIT_KINDS, INIT_NONE, LISTED_PACKAGES, ONE_CONTAINER, REFUSE
@@ -50,23 +51,6 @@ from easybuild.tools.version import VERSION as EASYBUILD_VERSION
 INSTALL_BIND_VARIABLE = 'EBSIF_INSTALL_BIND'
 
 BILL_OF_MATERIALS = 'sbom.cdx.json'
-
-# Prints the path of a library that the image has: in the cache of its loader, on its search path, or at the place
-# given. For sh; not every image has ldconfig.
-FIND_LIBRARY = r"""
-found=$(ldconfig -p 2>/dev/null | while read -r name rest; do
-    [ "$name" != "$1" ] || printf '%s\n' "${rest##*=> }"
-done | head -n 1)
-IFS=:
-for folder in $LD_LIBRARY_PATH; do
-    [ -n "$found" ] || [ ! -e "$folder/$1" ] || found=$folder/$1
-done
-[ -n "$found" ] || [ ! -e "$2" ] || found=$2
-[ -z "$found" ] || readlink -f "$found"
-"""
-
-# Prints those of its arguments that are no programs in the container. For sh.
-MISSING_PROGRAMS = 'for name; do command -v "$name" >/dev/null || echo "$name"; done'
 
 
 class ContainerInstall(Reinstall):
@@ -220,7 +204,7 @@ class ContainerInstall(Reinstall):
 
         It keeps the files of the classes that the easyblock derives from, beside the log until everything is done.
         """
-        wing = os.path.dirname(container_files())
+        wing = os.path.dirname(FILES)
         for kept in glob.glob(os.path.join(glob.escape(os.path.dirname(self.logfile)), 'reprod*', 'easyblocks')):
             target = os.path.join(kept, os.path.basename(wing))
             # in the session of an eb that installs several there may be those of one that failed
@@ -254,7 +238,7 @@ class ContainerInstall(Reinstall):
 
     def start_image(self):
         """See what the image has, and stop here if something that is needed is missing."""
-        found = self.run_in_container(['sh', '-c', program_for_image('probe-image.sh')], image=self.source_image,
+        found = self.run_in_container(sh_command('probe-image.sh'), image=self.source_image,
                                       stdin=program_for_image('installed-packages.py'), split_stderr=True, hidden=True)
         self.probe = ImageProbe(self.spec.image_name, found.output, found.stderr)
         if self.spec.init != INIT_NONE:
@@ -298,7 +282,7 @@ class ContainerInstall(Reinstall):
         source, target = bind_source(bind), bind_target(bind)
         name = os.path.basename(target)
         # what the image's loader would find, and the place where the host's would be
-        found = self.run_in_container(['sh', '-c', FIND_LIBRARY, 'sh', name, target], image=self.source_image,
+        found = self.run_in_container(sh_command('find-library.sh', name, target), image=self.source_image,
                                       hidden=True, split_stderr=True).output.split('\n')[0]
         wanted = not found
         if found and kind == IF_NEWER:
@@ -427,7 +411,7 @@ class ContainerInstall(Reinstall):
             names = [name for name in names if name != WRAPPERS_ALL] + self.programs()
         names = sorted(set(names))
         if names:
-            missing = self.run_installed(['sh', '-c', MISSING_PROGRAMS, 'sh'] + names, hidden=True,
+            missing = self.run_installed(sh_command('missing-programs.sh', *names), hidden=True,
                                          split_stderr=True).output.split()
             if missing:
                 raise EasyBuildError("Easyconfig parameter 'wrappers': the container has no program named %s",
@@ -436,7 +420,7 @@ class ContainerInstall(Reinstall):
             if name in self.spec.commands:
                 raise EasyBuildError("Easyconfig parameter 'wrappers': '%s' is a command of the module itself", name)
             target = os.path.join(self.installdir, 'bin', name)
-            copy_file(os.path.join(container_files(), 'share', 'ebsif', 'wrapper'), target)
+            copy_file(os.path.join(FILES, 'share', 'ebsif', 'wrapper'), target)
             adjust_permissions(target, 0o755, relative=False)
         self.record['wrappers'] = names
 
@@ -485,7 +469,7 @@ class ContainerInstall(Reinstall):
         for name, script in self.spec.scripts.items():
             target = os.path.join(self.installdir, name)
             mkdir(os.path.dirname(target), parents=True)
-            copy_file(os.path.join(container_files(), script), target)
+            copy_file(os.path.join(FILES, script), target)
             if not self.dry_run:
                 adjust_permissions(target, 0o755, relative=False)
         if self.spec.init != INIT_NONE:
@@ -644,12 +628,6 @@ def library_version(path, name):
     return tuple(int(number) for number in found.group(1).split('.')) if found else None
 
 
-def ebsif_version():
-    """Return the version of this software (str), which is beside what it installs."""
-    with open(os.path.join(container_files(), 'VERSION')) as text:
-        return text.read().strip()
-
-
 def ebsif_command():
     """
     Return how to run ebsif (list of str, empty where it is not installed), and the variables that it needs (dict).
@@ -661,22 +639,3 @@ def ebsif_command():
         return [sys.executable, '-m', 'ebsif.cli'], {'PYTHONPATH': os.pathsep.join(filter(None, sys.path))}
     program = which('ebsif', log_ok=False, on_error='ignore')
     return [program] if program else [], {}
-
-
-def container_files():
-    """Return the directory of what is installed (str)."""
-    path = os.path.join(os.path.dirname(os.path.realpath(__file__)), 'container', 'files')
-    if not os.path.isdir(path):
-        raise EasyBuildError("The scripts of the container modules are not where they belong, in %s: the easyblock "
-                             "was copied without them. Keep 'container' beside the easyblock.", path)
-    return path
-
-
-def program_for_image(name):
-    """
-    Return the text of a program for a Python in the image (str), which reads it from its standard input.
-
-    The image sees the build directory, not the place where EasyBuild keeps its easyblocks.
-    """
-    with open(os.path.join(container_files(), 'share', 'ebsif', name)) as text:
-        return text.read()

@@ -18,7 +18,7 @@ if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]
 
 from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
-from easybuild.easyblocks.generic.containerinstall import ContainerInstall, container_files, program_for_image
+from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.easyblocks.generic.container.lint import Lint
 from easybuild.easyblocks.generic.container.modulefile import CONSTRAINTS, PLACE_VARIABLE, VenvModuleFile
 from easybuild.easyblocks.generic.container.record import InstallRecord
@@ -26,6 +26,8 @@ from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE, Packa
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, escape_bind, escape_value, host_variables
 from easybuild.easyblocks.generic.container.runtime import run_program
+from easybuild.easyblocks.generic.container.scripts import FILES, NO_PIP_TO_COPY, PACKED
+from easybuild.easyblocks.generic.container.scripts import program_for_image, sh_command
 from easybuild.easyblocks.generic.container.spec import NEEDED_ON_HOST, PROTECT_ALL, VenvSpec
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, FILE_TIME, SQUASHFS, remove_bytecode
@@ -43,16 +45,7 @@ JOB_VARIABLES = ('SLURM_JOB_ID', 'PBS_JOBID')
 JOB_COMMANDS = ('sbatch', 'qsub')
 HEAVY_HERE_VARIABLE = 'EBSIF_HEAVY_HERE'
 
-# Both for sh. The first makes a venv that sees the packages of the image, and gives it the image's pip (copy-pip.py, on
-# standard input). The second does it as `python3 -m venv` would, but pip is a step of its own, for which the further
-# arguments are: venv keeps to itself what went wrong with it.
-MAKE_VENV = 'python3 -m venv --without-pip --system-site-packages "$1" && exec "$1/bin/python3" -I - "$2"'
-MAKE_VENV_THEN = 'venv=$1; shift; python3 -m venv --clear --without-pip "$venv" && exec "$venv/bin/python3" "$@"'
 ENSUREPIP = ['-Im', 'ensurepip', '--upgrade', '--default-pip']
-NO_PIP_TO_COPY = 3
-
-# Prints the names of the programs in a directory. For sh.
-PROGRAMS = 'for path in "$1"/*; do if [ -f "$path" ] && [ -x "$path" ]; then printf "%s\\n" "${path##*/}"; fi; done'
 
 
 class ContainerVenv(ContainerInstall):
@@ -255,11 +248,11 @@ class ContainerVenv(ContainerInstall):
             If it still does not see all.
         """
         trace_msg("making the venv %s in the container" % self.venv)
-        result = self.run_with_user_software(['sh', '-c', MAKE_VENV, 'sh', self.venv, str(FILE_TIME)],
+        result = self.run_with_user_software(sh_command('make-venv.sh', self.venv, str(FILE_TIME)),
                                              stdin=program_for_image('copy-pip.py'), fail_on_error=False, hidden=True)
         if result.exit_code == NO_PIP_TO_COPY:
             for pip in self.ways_to_pip():
-                result = self.run_with_user_software(['sh', '-c', MAKE_VENV_THEN, 'sh', self.venv] + pip,
+                result = self.run_with_user_software(sh_command('make-venv-with.sh', self.venv, *pip),
                                                      fail_on_error=False)
                 if result.exit_code == 0:
                     break
@@ -275,7 +268,7 @@ class ContainerVenv(ContainerInstall):
         packages = self.packages(self.venv_python)
         # where this Python looks, whatever it is called there (lib64, python3.14t)
         folder = os.path.join(self.user_software, os.path.relpath(packages.purelib, USER_SOFTWARE))
-        for path in sorted(glob.glob(os.path.join(glob.escape(container_files()), 'site-packages', 'ebsif_*'))):
+        for path in sorted(glob.glob(os.path.join(glob.escape(FILES), 'site-packages', 'ebsif_*'))):
             copy_file(path, os.path.join(folder, os.path.basename(path)))
         if image_packages.python_path:
             # Python looks there before it looks into the venv; an upgrade in the venv would not be used
@@ -416,7 +409,7 @@ class ContainerVenv(ContainerInstall):
         Those for activating it by hand are left out, and what can't be a wrapper. The container tells which files are
         programs: on the host the links to the image's Python lead nowhere.
         """
-        names = self.run_with_user_software(['sh', '-c', PROGRAMS, 'sh', os.path.join(self.venv, 'bin')],
+        names = self.run_with_user_software(sh_command('list-programs.sh', os.path.join(self.venv, 'bin')),
                                             hidden=True, split_stderr=True).output.splitlines()
         return [name for name in names if not name.lower().startswith('activate') and name not in NEEDED_ON_HOST]
 
@@ -436,7 +429,7 @@ class ContainerVenv(ContainerInstall):
         environment.pop(PLACE_VARIABLE, None)
         result = run_program(command, env=environment)
         for line in result.output.splitlines():
-            if line.startswith('make-squashfs: made '):
+            if line.startswith(PACKED):
                 trace_msg(line.replace(self.installdir + os.sep, '').split(': ', 1)[1])
         packed = self.packages(self.venv_python, user_software=squashfs)
         if packed != made:

@@ -13,26 +13,9 @@ hides what has its name (a whiteout, see overlayfs in the documentation of Linux
 import os
 
 from easybuild.easyblocks.generic.container.runtime import run_program
+from easybuild.easyblocks.generic.container.scripts import sh_command
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import mkdir
-
-# For sh, which every image has. Prints for each match of the patterns that are its arguments the number of the pattern
-# and the path, with the links of its directory resolved: an overlay has to name real directories.
-FIND = r"""
-number=0
-IFS=
-for pattern; do
-    for path in $pattern; do
-        [ -e "$path" ] || [ -L "$path" ] || continue
-        folder=$(cd "${path%/*}/" && pwd -P) || exit
-        printf '%s %s/%s\n' "$number" "${folder%/}" "${path##*/}"
-    done
-    number=$((number + 1))
-done
-"""
-
-# Prints mode and path of directories.
-MODES = r"""for path; do printf '%s %s\n' "$(stat -c %a "$path" 2>/dev/null || echo 755)" "$path"; done"""
 
 # The overlay with the masks, in an installation.
 MASKS = os.path.join('share', 'ebsif', 'masks.squashfs')
@@ -127,7 +110,7 @@ class Masks:
         """
         patterns = list(self.patterns)
         self.found = {pattern: [] for pattern in patterns}
-        for line in run(['sh', '-c', FIND, 'sh'] + patterns).splitlines():
+        for line in run(sh_command('find-paths.sh', *patterns)).splitlines():
             number, path = line.split(' ', 1)
             self.check_path(path)
             if path not in self.found[patterns[int(number)]]:
@@ -163,7 +146,7 @@ class Masks:
         masked = {path: self.patterns[pattern] for pattern, paths in self.found.items() for path in paths}
         # the directories show through the overlay, so they keep the modes they have in the image
         folders = sorted({folder for path in masked for folder in parents(path)})
-        modes = [line.split(' ', 1) for line in run(['sh', '-c', MODES, 'sh'] + folders).splitlines()]
+        modes = [line.split(' ', 1) for line in run(sh_command('directory-modes.sh', *folders)).splitlines()]
         definitions = ['%s d %s 0 0' % (quoted(folder), mode) for mode, folder in modes]
         for path, replacement in sorted(masked.items()):
             if replacement:

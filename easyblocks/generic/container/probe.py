@@ -27,7 +27,7 @@ WHEEL_FOLDER = '/usr/share/python-wheels'
 
 class ImageProbe:
     """
-    What share/ebsif/probe-image.sh found in an image.
+    What sh/probe-image.sh found in an image.
 
     Attributes
     ----------

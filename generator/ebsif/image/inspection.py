@@ -31,9 +31,6 @@ UNIMPORTANT_LABELS = re.compile(r"org\.label-schema\.(?!version$)|org\.openconta
 # Where an image that was made of an OCI image says what that one starts.
 ENTRY_POINT = re.compile(r"^OCI_(ENTRYPOINT|CMD)='(.+)'$", re.MULTILINE)
 
-# Prints those of its arguments that are programs, with those beside the image's Python (the first argument). For sh.
-PROGRAMS = 'PATH=$1:$PATH; shift; for name; do ! command -v "$name" >/dev/null || printf "%s\\n" "$name"; done'
-
 
 class InspectionError(EbsifError):
     """An image can't be looked at; the message says why and what to do."""
@@ -142,8 +139,7 @@ def read_labels(found, runtime):
 
 def read_system(found, runtime):
     """Read what the image is without starting its Python."""
-    script = (PROBES / "image.sh").read_text(encoding="utf-8")
-    result = run(runtime, found.resolved, ["sh", "-c", script])
+    result = run(runtime, found.resolved, ["sh", "-c", probe("image.sh")])
     lines = [line.split("\t", 1) for line in result.stdout.splitlines() if "\t" in line]
     if ["end", "yes"] not in lines:
         said = result.stderr.strip().splitlines()[-1:] or ["it said nothing"]
@@ -166,9 +162,8 @@ def read_system(found, runtime):
 
 def read_python(found, runtime):
     """Read what Python there is, and who makes it ready."""
-    probe = program_for_image("installed-packages.py")
-    script = 'exec "$(command -v python || command -v python3)" -'
-    own = python_in(run(runtime, found.resolved, ["sh", "-c", script], probe))
+    program, start = program_for_image("installed-packages.py"), probe("python.sh")
+    own = python_in(run(runtime, found.resolved, ["sh", "-c", start], program))
     activation = found.environment.get("WITH_CONDA", "")
     conda = CONDA.match(activation)
     if conda:
@@ -177,9 +172,7 @@ def read_python(found, runtime):
         if own and own["prefix"] == prefix:
             found.python, found.init = own, "image"
             return
-        # words on purpose, as users of the image write it
-        script = f"{activation} >&2 && exec python -"
-        activated = python_in(run(runtime, found.resolved, ["bash", "-c", script], probe))
+        activated = python_in(run(runtime, found.resolved, ["bash", "-c", start, "bash", activation], program))
         if activated:
             found.python, found.init = activated, "conda-injected"
             return
@@ -192,7 +185,7 @@ def programs(found, names):
     """Return those of some names or paths (set of str) that are programs of an image (Inspection)."""
     runtime = shutil.which("apptainer") or shutil.which("singularity")
     folder = f"{found.python['prefix']}/bin" if found.python else "/bin"
-    result = run(runtime, found.resolved, ["sh", "-c", PROGRAMS, "sh", folder, *names])
+    result = run(runtime, found.resolved, ["sh", "-c", probe("present-programs.sh"), "sh", folder, *names])
     return set(result.stdout.split("\n")) & set(names)
 
 
@@ -212,6 +205,11 @@ def program_for_image(name):
     wing = importlib.util.find_spec("easybuild.easyblocks.generic.container").origin
     folder = Path(wing).resolve().parent / "files" / "share" / "ebsif"
     return (folder / name).read_text(encoding="utf-8")
+
+
+def probe(name):
+    """Return the text of a program of ours that runs in an image (str)."""
+    return (PROBES / name).read_text(encoding="utf-8")
 
 
 def sha256(path):

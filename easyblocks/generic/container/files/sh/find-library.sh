@@ -1,0 +1,13 @@
+# shellcheck shell=sh
+# Print the path of a library that the image has: in the cache of its loader, on its search path, or at the place given.
+# Not every image has ldconfig.
+# Usage: NAME PLACE
+found=$(ldconfig -p 2>/dev/null | while read -r name rest; do
+    [ "$name" != "$1" ] || printf '%s\n' "${rest##*=> }"
+done | head -n 1)
+IFS=:
+for folder in ${LD_LIBRARY_PATH:-}; do
+    [ -n "$found" ] || [ ! -e "$folder/$1" ] || found=$folder/$1
+done
+[ -n "$found" ] || [ ! -e "$2" ] || found=$2
+[ -z "$found" ] || readlink -f "$found"
