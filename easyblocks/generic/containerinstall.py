@@ -20,7 +20,7 @@ if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]
     generic.__path__ = [os.path.dirname(__file__), os.path.dirname(os.path.realpath(__file__))] + list(generic.__path__)
 
 from easybuild.easyblocks.generic.container.imagecopy import copy_image, is_verified
-from easybuild.easyblocks.generic.container.distributed import GPU_VISIBILITY, SCHEDULERS, SETTINGS_FILE
+from easybuild.easyblocks.generic.container.distributed import GPU_VISIBILITY, SETTINGS_FILE
 from easybuild.easyblocks.generic.container.framework import FAILURES, EasyBuildExit
 from easybuild.easyblocks.generic.container.masks import MASKS
 from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, ModuleFile
@@ -37,6 +37,7 @@ from easybuild.easyblocks.generic.container.credentials import Credentials
 from easybuild.easyblocks.generic.container.spec import GPU_KINDS, IF_NEWER, IMAGE_KINDS, IMAGE_OWN, INIT_IMAGE
 from easybuild.easyblocks.generic.container.spec import INIT_KINDS, INIT_NONE, LISTED_PACKAGES, ONE_CONTAINER, REFUSE
 from easybuild.easyblocks.generic.container.spec import WRAPPERS_ALL, ContainerSpec, check_easyconfig
+from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_warning

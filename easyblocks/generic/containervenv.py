@@ -29,6 +29,7 @@ from easybuild.easyblocks.generic.container.runtime import run_program
 from easybuild.easyblocks.generic.container.scripts import FILES, NO_PIP_TO_COPY, PACKED
 from easybuild.easyblocks.generic.container.scripts import program_for_image, sh_command
 from easybuild.easyblocks.generic.container.spec import NEEDED_ON_HOST, PROTECT_ALL, VenvSpec
+from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, FILE_TIME, SQUASHFS, remove_bytecode
 from easybuild.easyblocks.generic.container.usersoftware import set_file_times, share_files
@@ -40,9 +41,6 @@ from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, co
 from easybuild.tools.filetools import adjust_permissions, apply_regex_substitutions, which, write_file
 from easybuild.tools.utilities import nub, trace_msg
 
-# What says that this is a batch job, and by which command a job is submitted where it isn't.
-JOB_VARIABLES = ('SLURM_JOB_ID', 'PBS_JOBID')
-JOB_COMMANDS = ('sbatch', 'qsub')
 HEAVY_HERE_VARIABLE = 'EBSIF_HEAVY_HERE'
 
 ENSUREPIP = ['-Im', 'ensurepip', '--upgrade', '--default-pip']
@@ -153,8 +151,9 @@ class ContainerVenv(ContainerInstall):
     def check_heavy_stages(self):
         """Stop on a login node if there are heavy stages (S003-02): where jobs can be submitted, outside of one."""
         heavy = [stage.name for stage in self.stages if stage.heavy]
-        allowed = [name for name in JOB_VARIABLES + (HEAVY_HERE_VARIABLE,) if os.environ.get(name)]
-        submit = [name for name in JOB_COMMANDS if which(name, log_ok=False, on_error='ignore')]
+        names = [one.job_variable for one in SCHEDULERS.values()] + [HEAVY_HERE_VARIABLE]
+        allowed = any(os.environ.get(name) for name in names)
+        submit = any(which(one.submit[0], log_ok=False, on_error='ignore') for one in SCHEDULERS.values())
         if heavy and submit and not allowed:
             raise EasyBuildError("Stage '%s' is heavy, and this is no batch job. Submit one: `eb --job "
                                  "--job-backend=Slurm ...`, or `ebsif job --install EASYCONFIG`, which knows the "

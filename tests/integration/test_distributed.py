@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -478,9 +479,7 @@ class Ranks:
         self.folder = folder
         self.scripts = folder / "runscripts"
         self.scripts.mkdir()
-        for script in (CONTAINER_FILES / "runscripts").iterdir():
-            (self.scripts / script.name).write_bytes(script.read_bytes())
-            (self.scripts / script.name).chmod(0o755)
+        shutil.copytree(CONTAINER_FILES / "runscripts", self.scripts, dirs_exist_ok=True)
         (folder / "show.py").write_text(SHOW)
         (folder / "cases.py").write_text(CASES)
 

@@ -165,7 +165,7 @@ def test_the_environment_of_the_kinds_of_images(easyblock):
         ("one_container = 'both'", "'one_container': 'both' (known: refuse, replace)"),
         ("listed_packages = 'image'", "'listed_packages': 'image' (known: all, user_software, none)"),
         ("image_root_variable = 'A B'", "'image_root_variable': 'A B' can't be the name of an environment variable"),
-        ("scheduler = 'slrum'", "'scheduler': 'slrum' (known: slurm, pbs)"),
+        ("scheduler = 'slrum'", "'scheduler': 'slrum' (known: slurm, pbs"),
         ("gpu_visibility = 'none'", "'gpu_visibility': 'none' (known: local_rank, all)"),
         ("network_env = ['A=b']", "'network_env' should be a dictionary of variables"),
         ("network_env = {'A B': 'c'}", "'A B' can't be the name of an environment variable"),

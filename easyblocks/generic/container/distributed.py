@@ -13,9 +13,8 @@ it, for runs without the module.
 import os
 import re
 
+from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.tools.build_log import EasyBuildError
-
-SCHEDULERS = ('slurm', 'pbs')
 
 # Which GPUs a rank sees: its own, or all of the node.
 GPU_VISIBILITY = ('local_rank', 'all')
@@ -51,7 +50,7 @@ class Distributed:
         EasyBuildError
             For a value that can't be.
         """
-        for param, known in (('scheduler', SCHEDULERS), ('gpu_visibility', GPU_VISIBILITY)):
+        for param, known in (('scheduler', tuple(SCHEDULERS)), ('gpu_visibility', GPU_VISIBILITY)):
             if getattr(self.spec, param) not in (None,) + known:
                 raise EasyBuildError("Unknown value for easyconfig parameter '%s': '%s' (known: %s)", param,
                                      getattr(self.spec, param), ', '.join(known))

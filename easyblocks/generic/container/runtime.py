@@ -12,6 +12,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, RunShellCmdError, run_shell_cmd
+from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.base import fancylogger
 from easybuild.tools.build_log import EasyBuildError, print_msg
 from easybuild.tools.filetools import which
@@ -33,8 +34,8 @@ PASSED = re.compile(r"""(?:
     |SSL_CERT_FILE|SSL_CERT_DIR|\w+_CA_BUNDLE|GIT_SSL_\w+
     |SSH_AUTH_SOCK|GIT_SSH\w*|GIT_ASKPASS|GIT_CONFIG_\w+|NETRC
     |PIP_\w+
-    |(?:SLURM|PBS|PMI|PMIX|PALS)_\w+|\w+_VISIBLE_DEVICES
-    )\Z""", re.VERBOSE)
+    |(?:%s|PMI_|PMIX_|PALS_)\w+|\w+_VISIBLE_DEVICES
+    )\Z""" % '|'.join(one.variables for one in SCHEDULERS.values()), re.VERBOSE)
 
 # Never, not even from a module: they change what a Python, a shell (bash(1), functions included) or the loader
 # (ld.so(8)) in the container runs, or what pip installs and where.

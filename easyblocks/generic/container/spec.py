@@ -16,6 +16,7 @@ from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
 from easybuild.easyblocks.generic.container.parameters import TEXTS, Parameters, is_of_kind
 from easybuild.easyblocks.generic.container.runtime import bind_problem
+from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import convert_name
@@ -80,7 +81,8 @@ class ContainerSpec:
                       'share/ebsif/image-programs.py', 'share/ebsif/venv-wrapper', 'share/ebsif/activate-before.sh',
                       'share/ebsif/activate-after.sh', 'runscripts/conda-python-simple', 'runscripts/init-conda-venv',
                       'runscripts/conda-python-distributed', 'runscripts/get-master',
-                      'runscripts/list-packages', 'runscripts/list-packages.py']
+                      'runscripts/list-packages', 'runscripts/list-packages.py'] + \
+        ['runscripts/schedulers/%s.bash' % kind for kind in sorted(SCHEDULERS)]
     # installed under the names that 'script_names' has for them
     NAMED_SCRIPTS = ['bin/container-exec', 'bin/container-run', 'bin/container-runtime']
     # variables in the container that are no matter of 'container_env', and why

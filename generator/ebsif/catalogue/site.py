@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal, Optional
 
+from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from pydantic import Field, model_validator
 
 from ebsif.catalogue.fieldtypes import Bind, Comment, Count, Duration, EnvName, EnvValue, SingleLine
@@ -99,7 +100,7 @@ class Install(Model):
 class Scheduler(Model):
     """How jobs are submitted and started."""
 
-    kind: Literal["slurm", "pbs"] = Field("slurm", description="which scheduler")
+    kind: Literal[tuple(SCHEDULERS)] = Field("slurm", description="which scheduler")
     options: list[SingleLine] = Field([], description="more lines of the header of every job")
     launch_options: list[SingleLine] = Field([], description="options of srun or mpiexec, one rank for each task")
     modules: list[SingleLine] = Field([], description="modules to load before the container's")

@@ -1,7 +1,7 @@
 """Write a batch script for a site: a training on many nodes in the container of a module, or an installation.
 
 Everything that is not named follows from the profile of the site: partition, ranks and CPUs per node, launcher.
-The account comes from the option, else from SBATCH_ACCOUNT or PBS_ACCOUNT, else from your groups where the site has
+The account comes from the option, else from a variable that the site names, else from your groups where the site has
 one for each account.
 """
 
@@ -57,20 +57,21 @@ def run(options):
     """Write a batch script, and submit it if asked to; return the exit status."""
     settings = read_settings(options)
     profile = settings.site()
-    submit = {"slurm": "sbatch", "pbs": "qsub"}[profile.scheduler.kind]
+    submit = job.scheduler_of(profile).submit
     text = write(options, settings, profile)
     if options.output:
         options.output.write_text(text, encoding="utf-8")
-        output.note(f"wrote {options.output}" + (f"; submit it with: {submit} {options.output}" * (not options.submit)))
+        how = "" if options.submit else f"; submit it with: {' '.join(submit)} {options.output}"
+        output.note(f"wrote {options.output}{how}")
     elif not options.submit:
         print(text, end="")
     if not options.submit:
         return 0
     try:
-        output.command([submit])
-        return subprocess.run([submit], input=text, text=True, check=False).returncode
+        output.command(submit)
+        return subprocess.run(submit, input=text, text=True, check=False).returncode
     except FileNotFoundError:
-        raise job.JobError(f"{submit} is not on PATH: submit on a login node of {profile.name}") from None
+        raise job.JobError(f"{submit[0]} is not on PATH: submit on a login node of {profile.name}") from None
 
 
 def write(options, settings, profile):

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
+from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
+
 from ebsif.errors import EbsifError
 from ebsif.templating import environment
 
@@ -85,12 +87,17 @@ def script(request, site):
         raise JobError(f"torchrun takes a program, no option of python: {' '.join(command)}")
     masks = partition.cpu_masks[:tasks] if not torchrun and not request.cpus_per_task else []
     return render(
-        f"job-{scheduler.kind}.sh", site, header=header(request, site, partition_name),
+        "job", site, header=header(request, site, partition_name),
         module=request.module, nodes=request.nodes, tasks=tasks, cpus=cpus, gpus=gpus, masks=masks,
         memory=request.memory or partition.memory, qos=request.qos or partition.qos, torchrun=torchrun,
         command=command, data=request.data, nccl_debug=request.nccl_debug, report=request.report,
         time=request.time or scheduler.time, modules=scheduler.modules,
     )
+
+
+def scheduler_of(site):
+    """Return the Scheduler of a site."""
+    return SCHEDULERS[site.scheduler.kind]
 
 
 def install_script(easyconfig, options, request, site):
@@ -116,7 +123,7 @@ def install_script(easyconfig, options, request, site):
     install = site.scheduler.install
     partition_name, partition = site.scheduler.partition(request.partition or install.partition)
     return render(
-        f"install-{site.scheduler.kind}.sh", site, header=header(request, site, partition_name),
+        "install", site, header=header(request, site, partition_name),
         cpus=request.cpus_per_task or install.cpus, memory=request.memory or install.memory,
         qos=request.qos or partition.qos, time=request.time or install.time, modules=install.modules,
         easyconfig=easyconfig, options=options,
@@ -205,5 +212,5 @@ def group_name(gid):
 
 def render(template, site, **values):
     """Return the text of a template; values reach the shell as quoted words (the filter `sh`)."""
-    text = environment("ebsif.jobs").get_template(f"{template}.j2")
+    text = environment("ebsif.jobs").get_template(f"{site.scheduler.kind}/{template}.sh.j2")
     return text.render(site=site, scheduler=site.scheduler, **values)
