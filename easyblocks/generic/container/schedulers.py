@@ -53,4 +53,13 @@ class PBS(Scheduler):
     variables = 'PBS_'
 
 
+class Flux(Scheduler):
+    """Flux: flux batch, flux run."""
+
+    kind = 'flux'
+    submit = ('flux', 'batch')
+    job_variable = 'FLUX_JOB_ID'
+    variables = 'FLUX_'
+
+
 SCHEDULERS = {one.kind: one for one in Scheduler.__subclasses__()}
