@@ -56,7 +56,7 @@ def tiny_image(tmp_path, small_image):
 
 
 def test_looking_at_an_image(ebsif, base_image):
-    """What is in it, who makes Python ready; for a person and for a program."""
+    """What is in it and how Python is activated, as text and as JSON."""
     text = ebsif("inspect", base_image.parent / ".." / base_image.parent.name / base_image.name).stdout
     assert "is a link" not in text
     assert re.search(r"^python +3\.11\.\d+ in /opt/miniconda3/envs/pytorch$", text, re.MULTILINE)
@@ -76,7 +76,7 @@ def test_what_is_no_image(ebsif, tmp_path, base_image):
     with base_image.open("rb") as whole:
         (tmp_path / "half.sif").write_bytes(whole.read(1_000_000))
     assert "there is no file nothing.sif" in ebsif("inspect", "nothing.sif", status=1).stderr
-    assert "is no file" in ebsif("inspect", ".", status=1).stderr
+    assert "is a directory: name an image, which is a SIF file" in ebsif("inspect", ".", status=1).stderr
     for name in ("text.sif", "half.sif"):
         assert f"{name} can't be started as a container" in ebsif("inspect", name, status=1).stderr
 

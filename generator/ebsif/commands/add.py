@@ -14,6 +14,7 @@ from ebsif import output
 from ebsif.catalogue import adding, reading, site, writing
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.image import inspection
+from ebsif.image.checksum import sha256 as sha256_of
 from ebsif.render import rendering
 
 EXAMPLES = """\
@@ -71,7 +72,7 @@ def check_known(known, options, settings):
     """Compare an image with the records of its file name; render the first of them, and return 0."""
     recorded = {one.sha256 for one in known if one.sha256}
     if recorded:
-        sha256 = inspection.sha256(options.image.resolve())
+        sha256 = sha256_of(options.image.resolve())
         wrong = next((one for one in known if one.sha256 not in (None, sha256)), None)
         if wrong:
             raise adding.AddingError(

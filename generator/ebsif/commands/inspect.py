@@ -1,6 +1,6 @@
-"""Look at an image: what is in it, who makes Python ready, what it starts, what its labels say.
+"""Inspect an image: what is in it, how its Python is activated, what it starts, what its labels say.
 
-Signatures are named, not verified: `apptainer verify IMAGE` does that, with the keys that you trust.
+Signatures are listed, not verified: `apptainer verify IMAGE` does that, with the keys that you trust.
 """
 
 import json
@@ -11,20 +11,20 @@ from ebsif import output
 from ebsif.image import inspection
 
 EXAMPLES = """\
-  ebsif inspect image.sif              for a person
-  ebsif inspect image.sif --json       for a program, with all packages
+  ebsif inspect image.sif              as text
+  ebsif inspect image.sif --json       as JSON, with all packages
 """
 
 
 def configure(parser):
     """Add the arguments."""
     parser.add_argument("image", metavar="IMAGE", type=Path, help="a SIF file")
-    parser.add_argument("--no-checksum", action="store_true", help="do not read all of it for its SHA256")
+    parser.add_argument("--no-checksum", action="store_true", help="don't read the whole file for its SHA256")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(options):
-    """Print what was found; return 0."""
+    """Print what is in the image; return 0."""
     found = inspection.inspect(options.image, checksum=not options.no_checksum)
     if options.json:
         print(json.dumps(found.data, indent=2))
@@ -43,7 +43,7 @@ def lines(found):
     if found.sha256:
         yield "sha256", found.sha256
     for fingerprint in found.signers:
-        yield "signed by", f"{fingerprint or 'somebody whose key it does not name'}, not verified"
+        yield "signed by", f"{fingerprint or 'a key that it does not name'}, not verified"
     yield "system", found.system or "not known"
     if not found.bash:
         yield "  without", "bash, which a module with Python needs"
@@ -75,7 +75,7 @@ def lines(found):
     for name in ("entrypoint", "cmd"):
         if found.entry_point.get(name):
             yield {"entrypoint": "entry point", "cmd": "  with"}[name], found.entry_point[name]
-    # Apptainer writes one for who has none
+    # Apptainer writes one into images without any
     if found.runscript and not found.entry_point and "There is no runscript defined" not in found.runscript:
         yield "runscript", f"{number_of_lines(found.runscript)}, the last one: {found.runscript.splitlines()[-1]}"
     for name, text in found.apps.items():
@@ -86,10 +86,10 @@ def lines(found):
 
 
 def number_of_lines(text):
-    """Return how many lines a text has, for a person."""
+    """Return how many lines a text has (str): 1 line, 2 lines."""
     return output.counted(len(text.splitlines()), "line")
 
 
 def first_line(text):
-    """Return the first line of a text that has one (str)."""
+    """Return the first line of a text that is not blank (str)."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")

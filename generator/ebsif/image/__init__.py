@@ -1,1 +1,1 @@
-"""Images: what a SIF file holds, and what it can use of a machine."""
+"""Images: what is in a SIF file, and what it can use of a machine."""

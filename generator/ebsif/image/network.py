@@ -1,6 +1,6 @@
-"""What an image can use of the network of a site: libfabric and its provider, the ABI of its MPI, the plugin for GPUs.
+"""Report what an image can use of a site's network: libfabric and its provider, the ABI of its MPI, the GPU plugin.
 
-What is there is said, and what is missing; how fast it is only a measurement tells (S001-14).
+It reports what is there and what is missing; only a measurement shows how fast that is (S001-14).
 """
 
 import re
@@ -19,14 +19,14 @@ PLUGIN = {"rocm": "RCCL", "cuda": "NCCL"}
 
 def examine(found, site, containers):
     """
-    Return a Finding for each thing that decides how ranks on several nodes talk to each other.
+    Return a Finding for each part that decides how ranks on several nodes communicate.
 
     Parameters
     ----------
     found : Inspection
         What is in the image.
     site : Site
-        Where it is to be used.
+        Where the image will be used.
     containers : list of Container
         Those of the site.
     """
@@ -34,7 +34,7 @@ def examine(found, site, containers):
 
 
 def origin(found, site, containers):
-    """Tell whether the image is one of those that were made for the site."""
+    """Return whether the image was made for the site."""
     modules = [one.module for one in containers if one.file_name == Path(found.resolved).name]
     if modules:
         return Finding("image", True, f"in the catalogue of {site.name}: {', '.join(modules)}")
@@ -43,7 +43,7 @@ def origin(found, site, containers):
 
 
 def provider(found, site):
-    """Tell with what libfabric reaches the network."""
+    """Return which provider libfabric has for the network."""
     libraries = named(found, "libfabric.so")
     if not libraries:
         return Finding("libfabric", True, "none in the image: only what the site binds can use the fast network",
@@ -62,7 +62,7 @@ def provider(found, site):
 
 
 def mpi(found):
-    """Tell which ABI the MPI in the image has: that decides whether the machine's MPI can take its place."""
+    """Return the ABI of the image's MPI, which decides whether the machine's MPI can replace it."""
     libraries = {Path(path).name: path for path in named(found, "libmpi.so")}
     mpich = next((path for name, path in libraries.items() if MPICH_ABI.fullmatch(name)), None)
     openmpi = next((path for name, path in libraries.items() if OPENMPI_ABI.fullmatch(name)), None)
@@ -70,15 +70,15 @@ def mpi(found):
         return Finding("MPI", True, f"two in the image, {mpich} (ABI of MPICH) and {openmpi} (Open MPI): make sure "
                        "that programs use one of them", note=True)
     if mpich:
-        return Finding("MPI", True, f"ABI of MPICH, {mpich}: Cray MPICH and others with that ABI can take its place")
+        return Finding("MPI", True, f"ABI of MPICH, {mpich}: Cray MPICH and others with that ABI can replace it")
     if openmpi:
-        return Finding("MPI", True, f"Open MPI, {openmpi}: an MPI with the ABI of MPICH can't take its place, and it "
-                       "needs a launcher that speaks PMIx", note=True)
+        return Finding("MPI", True, f"Open MPI, {openmpi}: an MPI with the ABI of MPICH can't replace it, and it needs "
+                       "a launcher with PMIx", note=True)
     return Finding("MPI", True, "none in the image", note=True)
 
 
 def plugin(found, site):
-    """Yield a Finding on the plugin by which GPUs of several nodes talk to each other, where there are GPUs."""
+    """Yield a Finding on the plugin through which GPUs on several nodes communicate, if the site has GPUs."""
     library = PLUGIN.get(site.gpu)
     if not library:
         return
@@ -89,6 +89,6 @@ def plugin(found, site):
                       "binds one", note=True)
 
 
-def named(found, beginning):
-    """Return the libraries of an image whose file name begins so (list of str)."""
-    return [path for path in found.libraries if Path(path).name.startswith(beginning)]
+def named(found, prefix):
+    """Return the libraries of an image whose file names have this prefix (list of str)."""
+    return [path for path in found.libraries if Path(path).name.startswith(prefix)]

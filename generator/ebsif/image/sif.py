@@ -1,4 +1,4 @@
-"""The table of contents of a SIF file: who has signed it."""
+"""Read the table of contents of a SIF file, for its signatures."""
 
 import struct
 
@@ -7,14 +7,14 @@ import struct
 HEADER = struct.Struct("<32s10s6s16s2q4q2q")
 DESCRIPTOR = struct.Struct("<i?3I7q128s384s")
 SIGNATURE = 0x4005
-MOST = 4096  # descriptors, of which runtimes make 48
+MOST = 4096  # descriptors; runtimes make 48
 
 
 def signers(path):
     """
-    Return the fingerprints of those who have signed an image (list of str); nothing is verified.
+    Return the fingerprints of the keys that an image is signed with (list of str); nothing is verified.
 
-    A signature that names no key is an empty text. What is no SIF file has none.
+    The string is empty for a signature that names no key. A file that is not a SIF file has no signatures.
     """
     with path.open("rb") as image:
         header = image.read(HEADER.size)

@@ -1,0 +1,43 @@
+"""`ebsif inspect`: what the runtime is given, and what is refused, without an image."""
+
+import os
+
+import pytest
+from easybuild.easyblocks.generic.container.runtime import passed_variables
+from ebsif.image import inspection
+
+KEPT_AWAY = {"APPTAINER_BIND": "/x", "SINGULARITYENV_A": "1", "LD_PRELOAD": "", "PYTHONPATH": "/x", "CFLAGS": "-g",
+             "BASH_ENV": "/x"}
+
+
+def test_the_runtime_has_the_environment_of_installations(tmp_path, monkeypatch):
+    """Issue 18.4: one rule for what the caller's environment may change, with the directories of the runtime in it."""
+    runtime = tmp_path / "apptainer"
+    runtime.write_text('#!/bin/sh\nenv -0 >"$0.environment"\nprintf "%s\\n" "$*" >>"$0.calls"\ncat\n')
+    runtime.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for name, value in {**KEPT_AWAY, "APPTAINER_TMPDIR": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    found = inspection.Inspection(path="x.sif", resolved="/x.sif", size=1)
+    inspection.read_labels(found)
+    assert inspection.run_in_image(found, "sh", text="input").stdout == "input"
+    lines = (tmp_path / "apptainer.environment").read_text().split("\0")
+    environment = dict(line.split("=", 1) for line in lines if line)
+    wanted = passed_variables(os.environ)
+    assert {name: environment.get(name) for name in wanted} == wanted
+    assert environment["APPTAINER_TMPDIR"] == str(tmp_path)
+    assert not set(KEPT_AWAY) & set(environment)
+    assert (tmp_path / "apptainer.calls").read_text().splitlines() == [
+        "inspect --json --all /x.sif", "--silent exec --cleanenv --no-home --pwd / /x.sif sh"]
+
+
+@pytest.mark.parametrize(("name", "expected"), [
+    ("a b", "is a directory: name an image, which is a SIF file; if this is a sandbox, make one with: "
+            r"apptainer build image\.sif '.*/a b'"),
+    ("none", "there is no file .*/none"), ("fifo", "fifo is no file")])
+def test_what_is_no_file(tmp_path, name, expected):
+    """Issue 17.7: the message says what it is and what to do, before anything is started."""
+    (tmp_path / "a b").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(inspection.InspectionError, match=expected):
+        inspection.inspect(tmp_path / name)
