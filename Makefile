@@ -1,13 +1,16 @@
 # The two commands are `make demo` and `make test`. Everything they create lies in .venv/ and .demo/, system packages
-# and the cached example image aside.
+# and the cached example image aside. (`make check` has links to the project in build/.)
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-pythons test-faults faults-report bench image lint clean
+.PHONY: help demo check test test-pythons test-faults faults-report bench image lint clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 demo: ## set everything up, install the example container module and use it
 	@scripts/demo
+
+check: ## style and unit tests, with nothing but .venv: a minute
+	@scripts/check
 
 test: ## set everything up and run all tests
 	@scripts/test
@@ -32,4 +35,4 @@ lint: ## style of Python, shell and easyconfigs
 	@scripts/test tests/unit/test_style.py
 
 clean: ## remove what demo and test created here (not system packages, not the cached image)
-	rm -rf .venv .demo
+	rm -rf .venv .demo build generator/*.egg-info

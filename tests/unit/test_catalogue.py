@@ -422,7 +422,7 @@ def test_the_schemas_are_those_of_the_models():
         assert json.loads(text)["properties"]
     for path in site.SITES.rglob("containers/*.yaml"):
         target = re.match(r"# yaml-language-server: \$schema=(.*)", path.read_text())[1]
-        assert (path.parent / target).resolve() == schema.FOLDER.resolve() / "containers.json"
+        assert (path.parent / target).resolve() == (schema.FOLDER / "containers.json").resolve()
 
 
 @pytest.mark.parametrize("path", sorted(site.SITES.rglob("*.yaml")), ids=lambda path: f"{path.parent.name}-{path.stem}")
