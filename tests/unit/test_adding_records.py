@@ -1,6 +1,7 @@
 """`ebsif add`: what names, labels and packages say; all of a record is written, or nothing."""
 
 import hashlib
+import io
 import re
 import shlex
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from ebsif import cli
 from ebsif.catalogue import adding, reading, site, template, writing
 from ebsif.catalogue.records import CatalogueFile
+from ebsif.commands.add import ask
 from ebsif.image import inspection
 
 HEAD = """\
@@ -271,6 +273,19 @@ def test_the_same_name_and_another_image(place, capsys):
     assert add("tool-1.0.sif") == 0
     assert "tool-1.0.sif is in the catalogue already: Tool/1.0, in " in (out := capsys.readouterr().out)
     assert ", without its SHA256" in out
+
+
+@pytest.mark.parametrize(("typed", "default", "expected"), [
+    (" 2.0 \n", None, "2.0"), ("\n", "1.0", "1.0"), ("\n", None, None), ("", "1.0", "1.0")])
+def test_questions_at_a_terminal(monkeypatch, capsys, typed, default, expected):
+    """Issue 17.5: asked where both input and messages are at a terminal, and nowhere else."""
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+    assert ask("Version\x1b of Tool", default) is None
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    assert ask("Version of Tool", default) is None
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert (ask("Version\x1b of Tool", default), capsys.readouterr().err) == (
+        expected, rf"Version\x1b of Tool{f' [{default}]' if default else ''}: ")
 
 
 def test_the_next_step_can_be_copied(place, capsys):

@@ -443,6 +443,13 @@ def test_a_new_family_has_a_description_that_stays_true(lumi, tmp_path):
         assert made.fill(made.description) == text
 
 
+def test_an_easyconfig_without_homepage(lumi, tmp_path):
+    """Issue 17.4: said by import, and in the file, not first by render."""
+    text = PIP.replace("COMMANDS", "'true'").replace("'https://example.org'", "''")
+    (found,), _ = imported([written(tmp_path, "Tool-1.0.eb", text)], tmp_path, lumi)
+    assert "there is no homepage, and EasyBuild wants one" in [message for _, message in found.left]
+
+
 def test_options_for_the_gpu(lumi, tmp_path):
     """What a wrapper tells the runtime becomes data, where the site does not do that anyway."""
     script = '#!/bin/bash\nexec apptainer exec --nv "${SIFTOOL}" rich "$@"\n'

@@ -18,7 +18,7 @@ from ebsif.output import plain
 # Commands that a venv has, whatever the image has.
 OF_A_VENV = re.compile(r"(?:python|pip)[0-9.]*")
 
-# Labels of an image with the homepage of the software in it, and what stands there if none says it.
+# Labels of an image with the homepage of its software; the placeholder if there are none.
 HOMEPAGE_LABELS = ("org.opencontainers.image.url", "org.opencontainers.image.source")
 NO_HOMEPAGE = "https://apptainer.org/"
 
@@ -236,7 +236,7 @@ def of_family(image, candidate):
 
 
 def take_version(image, candidate, fields, values, reviews):
-    """Take the version: the user's, that of the file name, that of a component, or what the image tells."""
+    """Take the version: the user's, that of the file name, that of a component, or what the image says."""
     name, package = candidate.document.name, candidate.defaults["package"]
     in_name = fields.pop("version", None)
     values["version"] = image.version or in_name or version_of_component(candidate.document, fields)

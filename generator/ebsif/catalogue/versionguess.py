@@ -91,5 +91,5 @@ def versions_in(file_name, software):
 
 
 def is_same(one, other):
-    """Tell whether two versions may be the same, if one of them has more parts."""
+    """Return whether two versions may be the same, if one of them has more parts."""
     return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")

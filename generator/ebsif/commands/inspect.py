@@ -36,6 +36,17 @@ def run(options):
 
 def lines(found):
     """Yield (name, value) of each line."""
+    yield from lines_of_file(found)
+    yield from lines_of_system(found)
+    yield from lines_of_python(found)
+    for name, text in found.labels.items():
+        yield "label", f"{name}: {text}"
+    yield from lines_of_programs(found)
+    yield "definition file", number_of_lines(found.definition) if found.definition else "none"
+
+
+def lines_of_file(found):
+    """Yield the lines about the file of the image."""
     yield "image", found.path
     if found.resolved != os.path.normpath(found.path):
         yield "  is a link to", found.resolved
@@ -44,15 +55,22 @@ def lines(found):
         yield "sha256", found.sha256
     for fingerprint in found.signers:
         yield "signed by", f"{fingerprint or 'a key that it does not name'}, not verified"
+
+
+def lines_of_system(found):
+    """Yield the lines about system, components and libraries."""
     yield "system", found.system or "not known"
     if not found.bash:
         yield "  without", "bash, which a module with Python needs"
-    for name, version in found.components.items():
-        yield name, version
+    yield from found.components.items()
     for path in found.libraries:
         yield "network library", path
     for path in found.plugins:
         yield "network plugin", path
+
+
+def lines_of_python(found):
+    """Yield the lines about Python and its activation."""
     python = found.python
     if python:
         venv = ", a venv" if python["prefix"] != python["base_prefix"] else ""
@@ -70,8 +88,10 @@ def lines(found):
     for name in ("WITH_CONDA", "PYTHONPATH", "LD_PRELOAD"):
         if found.environment.get(name):
             yield name, found.environment[name]
-    for name, text in found.labels.items():
-        yield "label", f"{name}: {text}"
+
+
+def lines_of_programs(found):
+    """Yield the lines about what the image starts, and its help."""
     for name in ("entrypoint", "cmd"):
         if found.entry_point.get(name):
             yield {"entrypoint": "entry point", "cmd": "  with"}[name], found.entry_point[name]
@@ -82,7 +102,6 @@ def lines(found):
         yield "app", f"{name}: {first_line(text)}" if text else name
     if found.help:
         yield "help", f"{number_of_lines(found.help)}: {first_line(found.help)}"
-    yield "definition file", number_of_lines(found.definition) if found.definition else "none"
 
 
 def number_of_lines(text):

@@ -118,21 +118,28 @@ class Commands(Reader):
             return self.read_container(arguments, environment)
         if program == "ln":
             return self.read_link(arguments)
-        if program == "export" and all("=" in word for word in plain(arguments)):
-            exported.update(word.split("=", 1) for word in plain(arguments))
-            return self.recognise(words)
+        if program == "export":
+            return self.read_export(arguments, exported) and self.recognise(words)
         if program in PASSING or re.fullmatch(ACTIVATING, " ".join(words)):
             take_activation(" ".join(words), self.record)
             return self.recognise(words)
         return self.is_file_command(program, arguments) and self.recognise(words)
 
     @staticmethod
+    def read_export(arguments, exported):
+        """Add to the variables of the shell (dict); return False if the command does something else."""
+        if not all("=" in word for word in arguments):
+            return False
+        exported.update(word.split("=", 1) for word in arguments)
+        return True
+
+    @staticmethod
     def is_squashing(arguments):
-        """Tell whether these are arguments for packing user software."""
+        """Return whether these are arguments for packing user software."""
         return not plain(arguments) or inside(plain(arguments)[0]) == "user-software"
 
     def is_file_command(self, program, arguments):
-        """Tell whether a command makes, marks or removes only what our easyblocks do themselves."""
+        """Return whether a command makes, marks or removes only what our easyblocks do themselves."""
         paths = plain(arguments)
         if program == "mkdir":
             return all(inside(path) in DIRECTORIES for path in paths)
@@ -194,7 +201,7 @@ class Commands(Reader):
         self.found.data.append(f"option {option}")
 
     def is_known_bind(self, bind):
-        """Tell whether the module makes a bind anyway."""
+        """Return whether the module makes a bind anyway."""
         bind, binds = same_path_twice(bind), self.site.binds
         return bind in (*binds.required, *binds.optional, *self.record.get("binds", [])) or bool(OWN_BINDS.match(bind))
 
@@ -337,7 +344,7 @@ def plain(words):
 
 
 def has_substitution(words):
-    """Tell whether a shell would run a command to fill in one of these words."""
+    """Return whether a shell would run a command to fill in one of these words."""
     return any("`" in word or "$(" in word for word in words)
 
 
@@ -357,7 +364,7 @@ def add_pip_option(stage, option, value):
 
 
 def depends_on_place(lines, environment):
-    """Tell whether requirements depend on variables of the shell, or on the directory that pip runs in."""
+    """Return whether requirements depend on variables of the shell, or on the directory that pip runs in."""
     variable = any("$" in text or "`" in text for text in (*lines, *environment.values()))
     return variable or any(re.match(r"\.{1,2}(/|\[|$)", line) for line in lines)
 
@@ -376,35 +383,42 @@ def simple_commands(text):
     ValueError
         If there is more than simple commands, with the reason: loops, subshells, files that are read.
     """
-    found, words, targets, piped, alternative = [], [], [], False, False
+    found, words, targets, alternative = [], [], [], False
     tokens = tokens_of(text)
     while tokens:
         # the lexer joins an operator and the end of its line
         token = tokens.pop(0)
         operator = token.strip("\n")
         if operator in ("|", "|&"):
-            words, piped = [*words, "|"], True
+            words.append("|")
         elif token and not token.strip("\n;&|"):
-            # filters of messages change nothing
-            if "|" in words and words[words.index("|") + 1 :][:1] == ["grep"]:
-                words, piped = words[: words.index("|")], False
             if words:
+                words = without_filter(words)
                 check_simple(words, operator, alternative)
-                found.append((words, targets, piped))
+                found.append((words, targets, "|" in words))
                 alternative = operator == "||"
-            words, targets, piped = [], [], False
+            words, targets = [], []
         elif token in (">", ">>", ">&", "&>"):
-            number = words.pop() if words and words[-1] in ("1", "2") else ""
-            target = tokens.pop(0)
-            if target not in ("/dev/null", "1", "2"):
-                targets.append(target)
-            elif not number and target in ("1", "2"):
-                pass
+            take_target(words, targets, tokens.pop(0))
         elif token and not token.strip(";<>|&()\n"):
             raise ValueError(f"it has {token}")
         else:
             words.append(token)
     return found
+
+
+def without_filter(words):
+    """Return the words of a command without a pipe to grep, which filters messages and changes nothing."""
+    pipe = words.index("|") if "|" in words else len(words)
+    return words[:pipe] if words[pipe + 1 : pipe + 2] == ["grep"] else words
+
+
+def take_target(words, targets, target):
+    """Add the file that output goes to, which is none for /dev/null and the other output; remove its number."""
+    if words and words[-1] in ("1", "2"):
+        words.pop()
+    if target not in ("/dev/null", "1", "2"):
+        targets.append(target)
 
 
 def tokens_of(text):

@@ -221,7 +221,7 @@ def as_lines(requirements):
 
 
 def is_same(template, text, container):
-    """Tell whether a template gives a text."""
+    """Return whether a template gives a text."""
     try:
         return container.fill(template or "").strip() == text
     except EbsifError:
@@ -229,7 +229,7 @@ def is_same(template, text, container):
 
 
 def is_same_place(images, theirs, container):
-    """Tell whether the directories of images of a record (dict) are those of its family."""
+    """Return whether the directories of images of a record (dict) are those of its family."""
     paths = [one["path"] for one in images["directories"]] if images else []
     return not images or bool(theirs) and len(paths) == len(theirs.directories) and all(
         is_same(one.path, path, container) for one, path in zip(theirs.directories, paths))

@@ -122,22 +122,26 @@ def common_value(key, records):
     """Return what records have in common in a field, something empty or None if nothing."""
     values = [record.get(key) for record in records]
     if key in TABLES:
-        # not what names one version: it would be wrong for the next container of the family
-        return {one: value for one, value in (values[0] or {}).items()
-                if all((other or {}).get(one) == value for other in values)
-                and not any(record["version"] in str(value) for record in records)}
+        return common_entries([value or {} for value in values], [record["version"] for record in records])
     if key in TEXTS:
         texts = [text for text in values if text and not names_a_version(text)]
         return Counter(texts).most_common(1)[0][0] if texts and all(values) else None
     if key == "binds":
-        binds = [bind for bind in (values[0] or {"optional": []})["optional"]
-                 if all(other and bind in other["optional"] for other in values)]
+        lists = [value["optional"] if value else [] for value in values]
+        binds = [bind for bind in lists[0] if all(bind in other for other in lists)]
         return {"optional": binds} if binds else None
     return values[0] if all(value == values[0] for value in values) else None
 
 
+def common_entries(tables, versions):
+    """Return the entries that all tables (list of dict) have, except those that name one of the versions (dict)."""
+    # they would be wrong for the next container of the family
+    return {name: value for name, value in tables[0].items() if all(other.get(name) == value for other in tables)
+            and not any(version in str(value) for version in versions)}
+
+
 def names_a_version(text):
-    """Tell whether a text has a version that is not a placeholder."""
+    """Return whether a text has a version that is not a placeholder."""
     return bool(re.search(r"(?<!\w)v?[0-9]+(\.[0-9]+)+", PLACEHOLDER.sub("", text)))
 
 

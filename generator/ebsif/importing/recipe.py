@@ -90,7 +90,7 @@ class Imported:
 
     @property
     def not_understood(self):
-        """What is left to the user, each with file and line (list of str)."""
+        """Messages about what is left to the user, with file and line (list of str)."""
         return [f"{self.path}:{line}: {message}" for line, message in self.left_by_line]
 
     def leave(self, line, message):
@@ -186,6 +186,18 @@ def read(path, site):
 
 def parsed(path):
     """Return parameters and variables of an easyconfig (dict); of templates only names and versions are filled in."""
+    values = run_parser(path)
+    missing = [name for name in ("name", "version", "sources") if not values.get(name)]
+    if missing:
+        raise ImportingError(f"{path}: {', '.join(missing)} is missing: this is not the easyconfig of a container")
+    if not isinstance(values["sources"], (list, tuple)):
+        values["sources"] = [values["sources"]]
+    check_types(path, values)
+    return {name: templates_filled(value, values) for name, value in values.items()}
+
+
+def run_parser(path):
+    """Return what EasyBuild's parser makes of an easyconfig (dict)."""
     from easybuild.framework.easyconfig.parser import EasyConfigParser
     from easybuild.tools.build_log import EasyBuildError
 
@@ -195,14 +207,13 @@ def parsed(path):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            values = EasyConfigParser(str(path)).get_config_dict()
+            return EasyConfigParser(str(path)).get_config_dict()
     except EasyBuildError as error:
         raise ImportingError(f"{path}: {str(error).strip(chr(39))}") from None
-    missing = [name for name in ("name", "version", "sources") if not values.get(name)]
-    if missing:
-        raise ImportingError(f"{path}: {', '.join(missing)} is missing: this is not the easyconfig of a container")
-    if not isinstance(values["sources"], (list, tuple)):
-        values["sources"] = [values["sources"]]
+
+
+def check_types(path, values):
+    """Raise ImportingError for values of other types than EasyBuild's, and for a name that the catalogue can't have."""
     try:
         is_version_part(values["name"])
         is_version_part(values["version"])
@@ -212,7 +223,6 @@ def parsed(path):
         value = values.get(name) or kind()
         if not isinstance(value, kind) or not all(isinstance(item, items) for item in value):
             raise ImportingError(f"{path}: {name} is not what EasyBuild expects: {shortened(value)}")
-    return {name: templates_filled(value, values) for name, value in values.items()}
 
 
 def templates_filled(value, values):
@@ -354,7 +364,7 @@ def compare_with_site(values, found, source, site):
 
 
 def is_empty(value):
-    """Tell whether a parameter is not set, or is set to nothing; False and 0 are something."""
+    """Return whether a parameter is not set, or is set to nothing; False and 0 are something."""
     return value is None or value in ("", [], {}, ())
 
 
@@ -435,7 +445,7 @@ def read_others(values, found, source):
 
 
 def is_data(value):
-    """Tell whether YAML can hold a value."""
+    """Return whether YAML can hold a value."""
     if isinstance(value, dict):
         return all(isinstance(key, str) and is_data(item) for key, item in value.items())
     if isinstance(value, (list, tuple)):
@@ -470,7 +480,7 @@ def settle(values, found, source):
 
 
 def activation_of(values, found):
-    """Return the `init` of a container (str) that no variable of the module tells."""
+    """Return the `init` of a container (str) for which no variable of the module says it."""
     record = found.record
     used = found.python or record.get("venv") or record.get("wrappers")
     in_text = "WITH_CONDA" in (values.get("description") or "") and not used

@@ -84,6 +84,9 @@ class File:
             records = [complete(one, file, suffix, self.name, self.site) for one in members]
             self.families[family] = {"file": file, "suffix": suffix, **take_common(records, self.name)}
             for one, record in zip(members, records):
+                if "homepage" not in {**self.families[family], **record}:
+                    one.found.leave(1, "there is no homepage, and EasyBuild wants one")
+            for one, record in zip(members, records):
                 self.records[one.found.path] = {"family": family, **ordered(record)}
                 one.found.recognised.append(f"family {family}, which is new")
 
@@ -97,7 +100,7 @@ class File:
     # --- the file
 
     def is_valid(self):
-        """Tell whether the catalogue can have this file; leave each field that it can't have to the user."""
+        """Return whether the catalogue can have this file; leave each field that it can't have to the user."""
         content = {"name": self.name, "families": self.families,
                    "containers": [self.records[found.path] for found in self.imported]}
         try:

@@ -101,7 +101,7 @@ def strange_lines(ours, text, site):
 
 
 def is_of_network(line, site):
-    """Tell whether a line sets a variable of the network to the site's value, or to one that means the same."""
+    """Return whether a line sets a variable of the network to the site's value, or to one that means the same."""
     setting = re.fullmatch(r"export (\w+)=[\"']?([^\"'$]*?)[\"']?", line)
     if not setting:
         return False

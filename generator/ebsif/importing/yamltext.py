@@ -27,7 +27,7 @@ class Items(list):
 
 
 def is_short(value):
-    """Tell whether a list or dictionary fits on one line."""
+    """Return whether a list or dictionary fits on one line."""
     items = [*value, *value.values()] if isinstance(value, dict) else value
     return len(str(value)) < SHORT and not any("\n" in item if isinstance(item, str) else item and not is_short(item)
                                                for item in items if not isinstance(item, bool))
