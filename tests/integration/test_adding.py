@@ -155,7 +155,7 @@ def test_the_first_image_of_its_kind(ebsif, tiny_image, tmp_path):
     ebsif("add", path, "--name", "Thing", "--catalogue", ".")
     text = (tmp_path / "local/containers/Thing.yaml").read_text()
     assert "    version: 1.2.3  # review: from the file name\n" in text
-    assert "  # review: a placeholder: nothing in the image tells its homepage\n" in text
+    assert "  # review: a placeholder: the image does not say its homepage\n" in text
     assert "install" not in ebsif("check", "--site", "local", "--catalogue", ".", "--quick", status=1).stderr
     # a second version goes into the same family
     other = tiny_image("thing-1.3.0.sif")

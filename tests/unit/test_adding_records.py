@@ -73,7 +73,7 @@ def test_where_the_version_is(software, name, packages, labels, expected, review
 
 def test_a_version_that_nothing_says():
     """Admin D5: asked for instead of 0, in old and new families."""
-    with pytest.raises(adding.AddingError, match="tell the version of Tool: add --version VERSION"):
+    with pytest.raises(adding.AddingError, match="nor name of tool.sif: add --version VERSION"):
         adding.propose(found("tool.sif", {}, {}), [], name="Tool")
     assert adding.propose(found("tool.sif"), [], name="Tool", version="1.5").values["version"] == "1.5"
     known = CatalogueFile.model_validate({

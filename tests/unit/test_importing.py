@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ebsif.catalogue import reading, selection, site
-from ebsif.importing import commands, recipe, recordfile
+from ebsif.importing import cataloguefile, recipe, shellcommands
 from ebsif.render import easyconfig, rendering
 from support import CHECKOUT
 
@@ -132,7 +132,7 @@ def imported(paths, folder, profile, known=True):
     name = found[0].name
     path = LUMI / f"containers/{name}.yaml"
     document = reading.document_of(path) if known and path.is_file() else None
-    made = recordfile.File(name, found, document, profile)
+    made = cataloguefile.File(name, found, document, profile)
     (folder / "containers").mkdir(exist_ok=True)
     (folder / "containers" / f"{name}.yaml").write_text(made.text)
     return found, reading.read(profile, folder)
@@ -350,7 +350,7 @@ def test_what_speaks_of_one_version_is_the_records_own(lumi, tmp_path):
     "pip install -r /some/file.txt", "--writable bash -c 'true'", "bash -c 'if true; then pip install rich; fi'",
     "bash -c 'cd /src && pip install .[all]'", "pip install rich >| list.txt"])
 def test_what_pip_is_told_otherwise(command, lumi, tmp_path):
-    """Whatever a stage does not say is left for a person."""
+    """What no stage can express is left to the user."""
     path = written(tmp_path, "Tool-1.0.eb", PIP.replace("COMMANDS", f"local_exec + {command!r}"))
     (found,), (made,) = imported([path], tmp_path, lumi)
     assert [line for line, _ in found.left if line > 1] == [12]
@@ -380,13 +380,13 @@ def test_no_credential_is_imported(lumi, tmp_path):
 def test_what_is_more_than_simple_commands(text, reason):
     """Admin section 2, issue 17.4: never taken for the simple commands in it."""
     with pytest.raises(ValueError, match=reason):
-        commands.simple_commands(text)
+        shellcommands.simple_commands(text)
 
 
 def test_simple_commands():
     """Admin section 2: separated as a shell does, at the ends of lines as well; filters of messages are no pipe."""
     text = "mkdir a || exit 1 ;\ncurl x |\nbash\npip list 2>&1 | grep -v y > /dev/null"
-    assert commands.simple_commands(text) == [
+    assert shellcommands.simple_commands(text) == [
         (["mkdir", "a"], [], False), (["exit", "1"], [], False), (["curl", "x", "|", "bash"], [], True),
         (["pip", "list"], [], False)]
 
@@ -497,9 +497,9 @@ def test_a_site_without_families(tmp_path):
     assert {one.init or "image" for one in made} == {"none", "conda-manual", "conda-injected", "image"}
     # no family by its name alone: that of the site is for other images
     known = reading.document_of(site.SITES / "local/containers/PyTorch.yaml")
-    file = recordfile.File("PyTorch", found, known, local)
+    file = cataloguefile.File("PyTorch", found, known, local)
     assert "example" not in file.families
-    # a person says what the network of a site without profile needs
+    # a site without a profile says nothing about its network
     assert {text.split(": ")[-1] for one in found for _, text in one.left} == {
         "export NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3", "export NCCL_NET_GDR_LEVEL=3"}
 
@@ -531,7 +531,7 @@ def test_what_was_rendered_is_what_it_was_rendered_from(name, tmp_path):
         found = [recipe.read(path, profile) for path in paths]
         document = reading.document_of(site.SITES / name / f"containers/{software}.yaml")
         for known in (document, None):
-            made = recordfile.File(software, found, known, profile)
+            made = cataloguefile.File(software, found, known, profile)
             assert [text for one in found for text in one.not_understood] == []
             file = written(tmp_path, f"out/{software}.yaml", made.text)
             for path, one in zip(paths, reading.read_file(file, profile)):

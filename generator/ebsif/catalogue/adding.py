@@ -99,7 +99,7 @@ class Image:
         Raises
         ------
         AddingError
-            If neither image nor user tells it.
+            If neither the image nor the user provides it.
         """
         if self.version:
             return self.version, None
@@ -110,7 +110,7 @@ class Image:
         if answer:
             return checked(answer), None
         if not version:
-            raise AddingError(f"neither labels, packages nor name of {self.file_name} tell the version of {software}: "
+            raise AddingError(f"the version of {software} is in neither labels, packages nor name of {self.file_name}: "
                               "add --version VERSION")
         return version, review
 
@@ -154,7 +154,7 @@ def propose(found, documents, name=None, family=None, version=None, programs=set
     Raises
     ------
     AddingError
-        If no family fits and there is no name, the family does not exist, or nothing tells the version.
+        If no family fits and there is no name, the family does not exist, or the version is not known.
     """
     image = Image(found, version, programs, ask)
     check_file_name(image.file_name)
@@ -371,7 +371,7 @@ def texts_of(found, reviews):
     """Return homepage and description (dict) from the labels of an image."""
     homepage = next((text for name in HOMEPAGE_LABELS if (text := line_of(found.labels.get(name)))), None)
     if not homepage:
-        reviews["homepage"] = "a placeholder: nothing in the image tells its homepage"
+        reviews["homepage"] = "a placeholder: the image does not say its homepage"
     description = line_of(found.labels.get("org.opencontainers.image.description"))
     if not description or PLACEHOLDER.search(description):
         return {"homepage": homepage or NO_HOMEPAGE}

@@ -12,7 +12,7 @@ from pathlib import Path
 from ebsif import files, output
 from ebsif.catalogue import reading, site
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.importing import recipe, recordfile
+from ebsif.importing import cataloguefile, recipe
 
 LEFT, TROUBLE = 1, 2
 
@@ -43,12 +43,12 @@ def run(options):
             print(f"ebsif: {error}", file=sys.stderr)
             trouble = True
     recipe.report_same_module(imported)
-    made = [recordfile.File(*one, profile) for one in by_name(imported, settings, profile)]
+    made = [cataloguefile.File(*one, profile) for one in by_name(imported, settings, profile)]
     if options.output:
         write(made, options.output)
     elif len(made) > 1:
         raise recipe.ImportingError("these are easyconfigs of several names, and the catalogue has a file for each "
-                                       f"({', '.join(one.name for one in made)}): name a directory, -o DIRECTORY")
+                                    f"({', '.join(one.name for one in made)}): name a directory, -o DIRECTORY")
     for one in made:
         if not options.output:
             print(one.text, end="")

@@ -15,9 +15,9 @@ from packaging.utils import canonicalize_name
 from ebsif import eb
 from ebsif.catalogue.fieldtypes import PLACEHOLDER, is_version_part
 from ebsif.errors import EbsifError
-from ebsif.importing.commands import Commands
-from ebsif.importing.module import ModuleSettings
+from ebsif.importing.modulesettings import ModuleSettings
 from ebsif.importing.reader import shortened
+from ebsif.importing.shellcommands import ShellCommands
 from ebsif.render import easyconfig
 from ebsif.user.requirements import PIP_NAMES
 
@@ -175,7 +175,7 @@ def read(path, site):
     if values.get("easyblock") in OWN:
         read_own(values, found, source, site)
     ModuleSettings(values, found, source, site).read()
-    Commands(values, found, source, site).read()
+    ShellCommands(values, found, source, site).read()
     read_components(values, found, source)
     read_texts(values, found, source)
     read_others(values, found, source)

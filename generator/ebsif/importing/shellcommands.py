@@ -3,7 +3,7 @@
 import re
 import shlex
 
-from ebsif.importing.module import take_activation
+from ebsif.importing.modulesettings import take_activation
 from ebsif.importing.reader import INSTALLATION, OWN_BINDS, Reader, same_path_twice, shortened
 from ebsif.importing.scripts import KINDS, in_place_of, strange_lines
 
@@ -38,7 +38,7 @@ PIP_OTHERS = ("--no-cache-dir", "--pre", "-U", "--upgrade", "-v", "--verbose", "
 PIP_IGNORED = ("--disable-pip-version-check", "-q", "--quiet", "--no-input")
 
 
-class Commands(Reader):
+class ShellCommands(Reader):
     """Reads the commands that run after the installation, and those of the sanity check."""
 
     def __init__(self, *easyconfig):
