@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ebsif.catalogue import adding, site, writing, yamlfile
+from ebsif.catalogue import adding, site, writing, yamlerrors, yamlfile
 from ebsif.catalogue.records import CatalogueFile
 from ebsif.errors import EbsifError
 from ebsif.image import inspection
@@ -215,7 +215,7 @@ def test_any_bytes_as_yaml(place, data):
     try:
         content = yamlfile.load(path)
         yamlfile.validate(CatalogueFile, content, path)
-    except yamlfile.DocumentError as error:
+    except yamlerrors.DocumentError as error:
         assert str(path) in str(error)
     except RecursionError:
         pytest.fail("too deep")

@@ -8,9 +8,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
-from ebsif.catalogue import reading, schema, selection, site, yamlfile
+from ebsif.catalogue import reading, schema, selection, site, yamlerrors
 from ebsif.catalogue.container import CatalogueError
-from ebsif.check import checking
+from ebsif.check.easyconfigs import differences, literals
+from ebsif.check.sites import check
 from ebsif.pages import build
 from ebsif.render import easyconfig, rendering
 from hypothesis import HealthCheck, given, settings
@@ -66,7 +67,7 @@ def test_easyconfigs_pass_the_rules_of_easybuild(path):
     template_easyconfig_test: name and place of the file, no parameter twice.
     """
     text = path.read_text()
-    values = checking.literals(text)
+    values = literals(text)
     for line in text.splitlines():
         runs = re.search(r"\bpython\S* (?:-[a-z]+ )*(?:-c|-m|cc|\S+\.py) ", line)
         assert line.startswith("#") or not runs or re.search(r"\bpython\S* (?:-[a-z]+ )*-s ", line), line
@@ -81,15 +82,15 @@ def test_what_the_site_decides(read):
     """easybuild, upstream's suites: the site says where the image is and what is listed; a record may say more."""
     lumi = site.read("lumi").model_copy(update={"listed_packages": "user_software"})
     (one,) = read(HEAD + RECORD, lumi)
-    values = checking.parameters(one)
+    values = easyconfig.parameters(one)
     assert values["listed_packages"] == "user_software"
     assert values["download_instructions"].splitlines() == [
         f"The image is on {lumi.description}, in one of", "/appl/local/containers/easybuild-sif-images",
         "/appl/local/containers/tested-containers", "/appl/local/containers/sif-images"]
     (own,) = read(HEAD + RECORD + "    parameters: {download_instructions: Ask us.}\n", lumi)
-    assert checking.parameters(own)["download_instructions"] == "Ask us."
+    assert easyconfig.parameters(own)["download_instructions"] == "Ask us."
     (nowhere,) = read(HEAD + RECORD)
-    assert not {"download_instructions", "listed_packages"} & checking.parameters(nowhere).keys()
+    assert not {"download_instructions", "listed_packages"} & easyconfig.parameters(nowhere).keys()
 
 
 def test_a_record_says_what_differs_only(read):
@@ -116,7 +117,7 @@ def test_the_names_of_the_ai_factory():
     lumi = site.read("lumi")
     one, newer = (one for one in reading.read(lumi, site.SITES / "lumi") if one.name == "lumi-multitorch")
     assert one.file_name == "lumi-multitorch-full-u24r70f21m50t210-20260415_130625.sif"
-    values = {name: value for group in easyconfig.parameters(one) for name, value in group.items()}
+    values = easyconfig.parameters(one)
     assert values["image_dirs"] == [
         "/appl/local/laifs/containers/lumi-multitorch-u24r70f21m50t210-20260415_130625"]
     assert values["init"] == "venv-in-image"
@@ -140,7 +141,7 @@ def test_the_names_of_the_ai_factory():
 ])
 def test_what_is_wrong_is_told_with_its_line(read, text, expected):
     """File, line, field, what is wrong, what is allowed."""
-    with pytest.raises(yamlfile.DocumentError) as error:
+    with pytest.raises(yamlerrors.DocumentError) as error:
         read(text)
     assert expected in str(error.value)
     assert "PyTorch.yaml:" in str(error.value)
@@ -199,7 +200,7 @@ def test_every_string_survives(read, texts):
         usage="\n".join(texts), container_env={"A": texts[0]}, requirements=texts, support=texts[-1],
         masked_paths=dict.fromkeys(texts))
     # the easyblock may refuse what it is
-    assert not [text for text in checking.differences(one, easyconfig.render(one)) if "does not read" in text]
+    assert not [text for text in differences(one, easyconfig.render(one)) if "does not read" in text]
 
 
 LINE_ENDS = ("\r", "\n", "\x0b", "\x0c", "\x1e", "\x85", "\u2028", "\u2029", "\x00", "\x1b")
@@ -209,7 +210,7 @@ LINE_ENDS = ("\r", "\n", "\x0b", "\x0c", "\x1e", "\x85", "\u2028", "\u2029", "\x
 def test_a_line_ends_nowhere_inside(read, tmp_path, end):
     """Defects A2: nothing that ends a line for anybody gets through the catalogue, so nothing becomes code."""
     text = f'{HEAD}{RECORD}    doc: {json.dumps(f"a container{end}import os")}\n'
-    with pytest.raises(yamlfile.DocumentError, match="PyTorch.yaml:20: .*doc: should be one line, without control"):
+    with pytest.raises(yamlerrors.DocumentError, match="PyTorch.yaml:20: .*doc: should be one line, without control"):
         read(text)
     for prefix in (f"# DOC{end}x", "import os;"):
         with pytest.raises(ValueError, match="doc_prefix"):
@@ -228,14 +229,14 @@ def test_the_line_for_the_list_of_software_is_a_comment(read, tmp_path, end):
     lines = path.read_text().splitlines()
     assert [line[0] for line in lines[:2]] == ["#", "#"]
     assert [line for line in lines if line][2].startswith("easyblock = ")
-    assert list(checking.differences(one, path.read_text())) == []
+    assert list(differences(one, path.read_text())) == []
     assert not made.exists()
 
 
 @pytest.mark.parametrize("suffix", ["/../../../../escaped", "-a/b", "-a b", "-{rocm}/{date}", "-\\u2028"])
 def test_an_easyconfig_stays_in_its_directory(read, tmp_path, suffix):
     """Defects A10: a suffix is part of a file name, in the catalogue and, once more, where easyconfigs are written."""
-    with pytest.raises(yamlfile.DocumentError, match="PyTorch.yaml:20: .*suffix: should be letters, digits"):
+    with pytest.raises(yamlerrors.DocumentError, match="PyTorch.yaml:20: .*suffix: should be letters, digits"):
         read(f'{HEAD}{RECORD}    suffix: "{suffix}"\n')
     (one,) = read(HEAD + RECORD)
     with pytest.raises(CatalogueError, match="can't be the name of an easyconfig"):
@@ -249,7 +250,7 @@ def test_every_container_is_read_back_as_it_is(name):
     profile = site.read(name)
     for one in reading.read(profile, site.SITES / name):
         text = easyconfig.render(one)
-        assert list(checking.differences(one, text)) == []
+        assert list(differences(one, text)) == []
         assert len(text.splitlines()) < (80 if not one.stages else 140)
         assert max(map(len, text.splitlines())) <= 120
         assert text == easyconfig.render(one)
@@ -265,12 +266,12 @@ def test_parameters_without_a_field(read):
     assert "whatis = ['A tool']\ndocurls = ['see https://example.org']\nhidden = True\nmodluafooter = " in text
     assert '"%(installdir)s/{etc}"' in text
     assert "warnings = ['one', 'two']\n" in text
-    assert list(checking.differences(one, text)) == []
+    assert list(differences(one, text)) == []
     (one,) = read(head + RECORD + "    parameters: {nosuch: x}\n")
-    (problem,) = checking.differences(one, easyconfig.render(one))
+    (problem,) = differences(one, easyconfig.render(one))
     assert "knows no parameter nosuch" in problem
     for name, expected in (("versionsuffix", "from suffix"), ("wrappers", "the field 'wrappers'"), ("A-b", "name")):
-        with pytest.raises(yamlfile.DocumentError, match=f"PyTorch.yaml:.*{expected}"):
+        with pytest.raises(yamlerrors.DocumentError, match=f"PyTorch.yaml:.*{expected}"):
             read(head + RECORD + f"    parameters: {{{name}: x}}\n")
 
 
@@ -278,7 +279,7 @@ def test_a_difference_is_found(read):
     """The comparison can fail."""
     (one,) = read(HEAD + RECORD)
     text = easyconfig.render(one).replace("version = '2.10'", "version = '2.1'")
-    assert any("version is '2.1'" in line for line in checking.differences(one, text))
+    assert any("version is '2.1'" in line for line in differences(one, text))
 
 
 def test_only_what_says_something(read):
@@ -323,7 +324,7 @@ def test_archer2_and_derecho():
     assert [stage["name"] for stage in newer.stages] == ["build tools", "nccl", "aws-ofi-nccl", "torch"]
     assert newer.stages[-1]["patches"] == ["pytorch-2.4.0-01-cuda-aware-mpi.patch"]
     assert older.stages[-1]["env"] == newer.stages[-1]["env"]
-    values = {name: value for group in easyconfig.parameters(newer) for name, value in group.items()}
+    values = easyconfig.parameters(newer)
     expected = json.loads((CHECKOUT / "tests/data/derecho-runtime.json").read_text())
     assert values["network_env"] == {**expected["set"], **dict.fromkeys(expected["unset"])}
     assert values["scheduler"] == "pbs"
@@ -441,7 +442,7 @@ def test_editors_find_nothing_wrong(path):
 def found(read, tmp_path, text, profile=None):
     """What is wrong with a catalogue, apart from easyconfigs that are not there."""
     containers = read(text, profile)
-    findings = checking.check(containers, tmp_path / "none", profile or site.read("local"), deep=False)
+    findings = check(containers, tmp_path / "none", profile or site.read("local"), deep=False)
     return [(one.level, one.line, one.text) for one in findings if "is not there" not in one.text]
 
 
@@ -486,7 +487,7 @@ def test_drift_is_found(read, tmp_path):
     containers = read(HEAD + RECORD)
 
     def texts():
-        return [one.text for one in checking.check(containers, output, local, deep=True)]
+        return [one.text for one in check(containers, output, local, deep=True)]
 
     assert "is not there: ebsif render --site local" in texts()[0]
     (one,) = rendering.render(containers, output)
@@ -531,7 +532,7 @@ def test_a_rocm_that_the_driver_does_not_support(read, tmp_path):
     assert level == "warning"
     assert "ROCm 6.2.4 of this image is outside the range that the driver of lumi supports (5.6 to 6.1)" in text
     (one,) = read(HEAD + RECORD, profile)
-    assert {"warnings": [text]}.items() <= easyconfig.parameters(one)[-2].items()
+    assert {"warnings": [text]}.items() <= easyconfig.parameter_groups(one)[-2].items()
     assert "\nwarnings = [" in easyconfig.render(one)
     profile = profile.model_copy(update={"driver_rocm": ["5.6", "6.2"]})
     assert found(read, tmp_path, HEAD + RECORD, profile) == []
@@ -539,7 +540,7 @@ def test_a_rocm_that_the_driver_does_not_support(read, tmp_path):
 
 def test_formats(read, tmp_path):
     """For a person, for a program, for a workflow."""
-    (one,) = [one for one in checking.check(read(HEAD + RECORD + RECORD), tmp_path, site.read("local"), deep=False)
+    (one,) = [one for one in check(read(HEAD + RECORD + RECORD), tmp_path, site.read("local"), deep=False)
               if "twice" in one.text or "another" in one.text]
     assert str(one).startswith(f"{one.path}:20: error: PyTorch/2.10-rocm-6.2.4-singularity-20250101: another")
     assert one.github.startswith(f"::error file={one.path},line=20::PyTorch/")

@@ -263,6 +263,13 @@ def test_show(place):
         assert f"{name:16}{value}\n" in output
     data = json.loads(run(place, "show", *MINE, "JAX/0.10.0", "--json").stdout)
     assert data[0]["parameters"]["gpu"] == "cuda"
+    assert data[0]["images"] == []
+    # admin 4: whether the image is there
+    (place / "images").mkdir()
+    (place / "images/jax-0.10.0.sif").touch()
+    (place / "sites/mine/site.yaml").write_text(f"{SITE}images: {{directories: [{{path: {place}/images}}]}}\n")
+    assert f"{place}/images (stable): there\n" in run(place, "show", *MINE, "JAX/0.10.0").stdout
+    assert f"{place}/images (stable): not there\n" in run(place, "show", *MINE, "JAX/0.5.0").stdout
     assert "there are:\n  0.5.0-20250101\n  0.10.0" in run(place, "show", *MINE, "JAX/9", status=1).stderr
 
 

@@ -7,8 +7,11 @@ import pytest
 from ebsif import cli
 from ebsif.catalogue import reading, site
 from ebsif.catalogue.settings import Settings
-from ebsif.catalogue.yamlfile import DocumentError
-from ebsif.check import checking
+from ebsif.catalogue.yamlerrors import DocumentError
+from ebsif.check import easyconfigs
+from ebsif.check.findings import ERROR, Finding
+from ebsif.check.records import NO_HOMEPAGE
+from ebsif.check.sites import check_sites
 from ebsif.render import easyconfig, rendering
 from support import CHECKOUT
 
@@ -52,7 +55,7 @@ def findings(settings, **options):
                 rendering.write(rendered)
     except Exception:  # noqa: S110 that is what is to be found
         pass
-    return [one for one in checking.check_sites(settings, [None], **options) if isinstance(one, checking.Finding)
+    return [one for one in check_sites(settings, [None], **options) if isinstance(one, Finding)
             and "is not there: ebsif render" not in one.text]
 
 
@@ -86,6 +89,7 @@ MISTAKES = [
     ("sha256: ABC", 12, "sha256: string should match pattern"),
     ("wrapers: [python]", 12, "wrapers: unknown key, did you mean 'wrappers'?"),
     ("homepage: ''", 12, "homepage: should be one line"),
+    ("xyz: 1", 12, "xyz: unknown key (known: "),
     ("suffix: -{dat}", 12, "nothing stands for {dat} in '-{dat}'"),
     ("file: tool-{rocm}.sif", 12, "nothing stands for {rocm} in 'tool-{rocm}.sif'"),
     ("variant: a/b", 12, "variant: should be letters, digits and _ . + - only"),
@@ -100,7 +104,7 @@ MISTAKES_OF_FILES = [
     ("name: Tool", "name: Toll", 1, "name: 'Toll' should be the name of the file, Tool"),
     ("families:", "extends: true\nfamilies:", 1, "extends: no other catalogue has a file Tool.yaml for this site"),
     ("    date: 20250101", "    date: &x 20250101", 11, "anchors and aliases"),
-    ("    date: 20250101", "\tdate: 20250101", 11, "found a tab character"),
+    ("    date: 20250101", "\tdate: 20250101", 11, "there is a tab: indent with blanks"),
 ]
 MISTAKES_OF_PROFILES = [
     ("binds:\n  optional:\n    - scratch", 5, "binds.optional.0: should be source[:target[:options]], with full paths"),
@@ -115,7 +119,7 @@ MISTAKES_OF_PROFILES = [
 
 def one_error(found, expected):
     """The line of the one error there is, whose text is what was expected."""
-    errors = [one for one in found if one.level == checking.ERROR]
+    errors = [one for one in found if one.level == ERROR]
     assert len(errors) == 1, found
     assert expected in errors[0].text
     assert not any(word in str(errors[0]) for word in ("function-", "list[", "literal[", "pyheader"))
@@ -152,10 +156,18 @@ def test_nothing_is_found_where_nothing_is_wrong(place):
 
 def test_marks_of_what_is_to_be_looked_at(place):
     """Admin D11: a warning for each mark, not for a text that has such words."""
-    lines = "    label: a  # review: from the file name\n    # review\n    usage: 'x # review'\n"
+    lines = ("    label: a  # review: from the file name\n    # review\n    usage: 'x # review'\n"
+             "    doc: it's one  # review: Anna's\n    history: |\n      a # review\n    support: x# review\n")
     found = findings(place(HEAD + lines))
-    assert [(one.level, one.line) for one in found] == [("warning", 12), ("warning", 13)]
+    assert [(one.level, one.line) for one in found] == [("warning", 12), ("warning", 13), ("warning", 15)]
     assert "not reviewed yet: from the file name (settle it, then remove the mark # review)" in found[0].text
+
+
+def test_a_homepage_that_stands_for_none(place):
+    """Admin 4: what `ebsif add` writes where it knows none does not get into modules unseen."""
+    (one,) = findings(place(HEAD.replace("https://example.org/", NO_HOMEPAGE)))
+    assert (one.level, one.line) == ("warning", 9)
+    assert "homepage: https://apptainer.org/ only stands for one that is not known" in one.text
 
 
 def test_what_easybuild_reads_is_checked_for_each_kind(place):
@@ -164,19 +176,19 @@ def test_what_easybuild_reads_is_checked_for_each_kind(place):
                       for number in range(20))
     settings = place(HEAD + records + "  - {family: tool, version: 3.0, date: 1, support: 'x%(name)s'}\n")
     calls = []
-    reading = checking.eb.read
-    checking.eb.read = lambda path: calls.append(path) or reading(path)
+    reading = easyconfigs.eb.read
+    easyconfigs.eb.read = lambda path: calls.append(path) or reading(path)
     try:
         assert findings(settings) == []
         assert len(calls) == 3
         found = findings(place(HEAD + records.replace("date: 1", "date: 1, moduleclass: none")))
         assert len([one for one in found if "moduleclass provided 'none'" in one.text]) == 20
     finally:
-        checking.eb.read = reading
+        easyconfigs.eb.read = reading
     # what is passed on is read by Python for each
     settings = place(HEAD + records)
     containers = settings.containers(settings.site())
-    reader = checking.Reader()
+    reader = easyconfigs.Reader()
     for one in containers:
         text = easyconfig.render(one)
         assert list(reader.problems(one, text)) == []
@@ -190,7 +202,7 @@ def test_style_is_checked_for_each_kind(tmp_path):
     for path, text in zip(paths, ("a = 'x'\n", "b = 'yy'\n", f"c = '{'z' * 130}'\n", f"d = '{'x' * 130}'\n")):
         path.write_text(text)
     (tmp_path / "4.eb").write_text("a='x'\n")
-    found = [(one.path[-4:], one.line, one.text[:11]) for one in checking.check_style([*paths, tmp_path / "4.eb"])]
+    found = [(one.path[-4:], one.line, one.text[:11]) for one in easyconfigs.check_style([*paths, tmp_path / "4.eb"])]
     assert found == [("2.eb", 1, "style: E501"), ("3.eb", 1, "style: E501"), ("4.eb", 1, "style: E225")]
 
 
@@ -231,7 +243,7 @@ def test_every_kind_of_error_in_every_format(place, tmp_path, monkeypatch, capsy
     assert text.err.endswith(": 1 error, 0 warnings\n")
     assert cli.main(["check", *arguments, "--format", "json"]) == 1
     (one,) = json.loads(capsys.readouterr().out)
-    assert text.out == str(checking.Finding(**one)) + "\n"
+    assert text.out == str(Finding(**one)) + "\n"
     assert one["level"] == "error"
     assert bool(one["path"]) == (break_it not in ("site", "directory"))
     assert cli.main(["check", *arguments, "--format", "github"]) == 1
@@ -241,9 +253,9 @@ def test_every_kind_of_error_in_every_format(place, tmp_path, monkeypatch, capsy
 
 def test_annotations_are_one_line_each():
     """What means something to GitHub's workflow commands is escaped."""
-    one = checking.Finding("error", "a:b,c", 3, "x", "50%\nmore: a, b")
+    one = Finding("error", "a:b,c", 3, "x", "50%\nmore: a, b")
     assert one.github == "::error file=a%3Ab%2Cc,line=3::x: 50%25%0Amore: a, b"
-    assert str(checking.Finding("error", "", 1, "", "x\ny")) == "error: x\\ny"
+    assert str(Finding("error", "", 1, "", "x\ny")) == "error: x\\ny"
 
 
 def test_the_sites_of_ones_own(place, tmp_path, capsys, monkeypatch):
@@ -277,6 +289,68 @@ def test_one_bad_file_does_not_hide_the_others(place, tmp_path):
     (tmp_path / "sites/mine/containers/Other.yaml").unlink()
     (one,) = findings(place(HEAD.replace("    date: 20250101\n", "")))
     assert "nothing stands for {date}" in one.text
+
+
+def test_a_wrong_field_hides_nothing(place):
+    """Admin 4: unknown families and other wrong records of the same file are found beside it, each with its line."""
+    wrong = ("    hsh: x\n  - {family: tol, version: 2.0}\n  - {family: tool, version: [3]}\n  - {family: toll}\n"
+             "  - 7\n")
+    expected = [(12, "unknown key, did you mean 'hash'?"), (13, "unknown family 'tol' (known: tool)"),
+                (14, "should be a string, found a list"), (15, "unknown family 'toll' (known: tool)"),
+                (15, "containers.3.version: is missing"), (16, "containers.4: should be a table")]
+
+    def said(text):
+        return sorted((one.line, one.text) for one in findings(place(text)))
+
+    told = said(HEAD + wrong)
+    assert [line for line, _ in told] == [line for line, _ in expected]
+    assert all(words in text for (_, text), (_, words) in zip(told, expected)), told
+    with_base = HEAD.replace("    init: image", "    init: imag\n    extends: base")
+    assert [line for line, _ in said(with_base)] == [7, 8]
+    # of a family that is no table, or families that are none, nothing more is said
+    assert len(said(HEAD.replace("  tool:\n", "  tool: x\n  other:\n"))) == 1
+    assert [line for line, _ in said(HEAD.partition("containers:")[0].replace("tool:", "- a") + "containers: x\n")]
+
+
+def test_all_files_are_told(place, tmp_path, capsys, monkeypatch):
+    """Admin 4: `list` names what is wrong in each file of each site, with its line; so does `check`."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("mine", "other"):
+        place(HEAD.replace("family: tool", "family: tol"), name=name)
+    text = HEAD.replace("name: Tool", "name: Other")
+    (tmp_path / "sites/mine/containers/Other.yaml").write_text(text.replace("version: 1.0", "version: a: b"))
+    (tmp_path / "sites/third").mkdir()
+    (tmp_path / "sites/third/site.yaml").write_text("name: third\n")
+    arguments = ["--all-sites", "--catalogue", str(tmp_path / "sites")]
+    places = ["mine/containers/Other.yaml:10: ", "mine/containers/Tool.yaml:9: ", "other/containers/Tool.yaml:9: ",
+              "third/site.yaml:1: "]
+    for command in ("list", "check"):
+        assert cli.main([command, *arguments]) == 1
+        told = capsys.readouterr()
+        told = (told.err if command == "list" else told.out).splitlines()
+        assert len(told) == len(places), told
+        assert all(place in line for place, line in zip(places, told)), told
+
+
+def test_a_site_without_profile(place, tmp_path, capsys, monkeypatch):
+    """Admin 4: the message names the file that is missing."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    place()
+    (tmp_path / "sites/mine/site.yaml").unlink()
+    assert cli.main(["list", "--catalogue", str(tmp_path / "sites"), "--site", "mine"]) == 1
+    assert f"unknown site 'mine': there is no {tmp_path}/sites/mine/site.yaml (known: " in capsys.readouterr().err
+
+
+def test_the_easyconfigs_that_were_installed(tmp_path, capsys, monkeypatch):
+    """Admin D2: without a catalogue and easyconfigs of one's own, those beside the installed project are checked."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["check", "--all-sites", "--quick"]) == 0
+    told = capsys.readouterr()
+    assert "so the easyconfigs that were installed are checked: " in told.err
+    assert " 0 errors, " in told.err
+    assert cli.main(["check", "--site", "archer2", "--quick", "-o", "here"]) == 1
+    assert "here/p/PyTorch/PyTorch-1.13.1" in capsys.readouterr().out
 
 
 # --- images

@@ -12,9 +12,10 @@ from pydantic import ValidationError
 
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.families import explicit_fields, family_values, join_fields
-from ebsif.catalogue.records import CatalogueFile, check_families
+from ebsif.catalogue.records import CatalogueFile
 from ebsif.catalogue.site import Site
-from ebsif.catalogue.yamlfile import DocumentError, Problem, explained, load
+from ebsif.catalogue.yamlerrors import DocumentError, Problem
+from ebsif.catalogue.yamlfile import explained, load
 
 # A file that adds to the one of the same name in the catalogue that comes next.
 EXTENDS = re.compile(r"^extends:[ \t]*true[ \t]*(?:#.*)?$", re.MULTILINE)
@@ -37,9 +38,18 @@ def read(site: Site, *directories, problems=None):
     -------
     list of Container
         Sorted by name; of one name in the order of the file.
+
+    Raises
+    ------
+    DocumentError
+        With what is wrong in each of the files, if there is no list for it.
     """
-    return [container for chain in chains(*directories)
-            for container in read_file(chain[0], site, *chain[1:], problems=problems)]
+    found = [] if problems is None else problems
+    containers = [container for chain in chains(*directories)
+                  for container in read_file(chain[0], site, *chain[1:], problems=found)]
+    if found and problems is None:
+        raise DocumentError(*found)
+    return containers
 
 
 def read_file(path, site, *extended, problems=None):
@@ -124,10 +134,9 @@ def document_of(path, families=None):
 
 def joined(content, families):
     """Return the CatalogueFile of the content of a file, with the families of the file that it extends if it does."""
-    document = CatalogueFile.model_validate(content)
+    document = CatalogueFile.model_validate(content, context={"families": families})
     if document.extends and families is not None:
-        document = document.model_copy(update={"families": {**families, **document.families}})
-        check_families(document, document.families)
+        return document.model_copy(update={"families": {**families, **document.families}})
     return document
 
 

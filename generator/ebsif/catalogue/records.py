@@ -3,11 +3,12 @@
 import re
 from typing import Annotated, Any, Literal, Optional, Union
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from ebsif.catalogue.fieldtypes import EnvName, EnvValue, SingleLine, Suffix, Text, VersionPart
 from ebsif.catalogue.site import Binds, GpuKind, GpuVisibility, Images
-from ebsif.catalogue.yamlfile import Model, invalid
+from ebsif.catalogue.yamlerrors import invalid
+from ebsif.catalogue.yamlfile import Model
 
 # Parameters of an easyconfig that are written from what has another name here, or from the site.
 WRITTEN_FROM = {
@@ -128,32 +129,69 @@ class CatalogueFile(Model):
     families: dict[SingleLine, Family] = {}
     containers: list[Record]
 
-    @model_validator(mode="after")
-    def check(self):
-        """Families that are named exist, as far as they should be in this file."""
-        if not self.extends:
-            check_families(self, self.families)
-        return self
+    @model_validator(mode="wrap")
+    @classmethod
+    def check_families(cls, content, check_fields, context):
+        """
+        Families that are named exist, in this file or in the one that it extends; wrong fields don't hide that.
+
+        The context holds the ``families`` of the file that it extends; without them a file that extends another one
+        can't be checked.
+        """
+        families = (context.context or {}).get("families")
+        wrong = [] if families is None and names_another(content) else list(wrong_families(content, families or {}))
+        try:
+            made = check_fields(content)
+        except ValidationError as error:
+            raise invalid(*wrong, fields=error) from None
+        if wrong:
+            raise invalid(*wrong)
+        return made
 
 
-def check_families(document, families):
-    """Stop (ValidationError) if families that a file names are not there, or extend themselves."""
-    wrong = []
-    known = f"(known: {', '.join(families) or 'none'})"
-    for name, family in document.families.items():
+def names_another(content):
+    """Tell whether the content of a file says that it extends another one."""
+    return isinstance(content, dict) and content.get("extends") is True
+
+
+def wrong_families(content, extended):
+    """
+    Yield what is wrong with the names of families: of one that is not there, or that extends itself.
+
+    Parameters
+    ----------
+    content : object
+        What a file holds; any of it may be wrong.
+    extended : dict of Family
+        The families of the file that it extends.
+
+    Yields
+    ------
+    tuple
+        The keys that lead to it, and what is wrong (str).
+    """
+    own = as_dict(as_dict(content).get("families"))
+    bases = {name: family.extends for name, family in extended.items()} if names_another(content) else {}
+    bases.update((name, as_dict(family).get("extends")) for name, family in own.items())
+    known = f"(known: {', '.join(bases) or 'none'})"
+    for name in own:
         seen = [name]
-        while family.extends:
-            where = ("families", seen[-1], "extends")
-            if family.extends in seen:
-                wrong.append((where, f"the family '{name}' extends itself"))
+        while isinstance(bases[seen[-1]], str):
+            last, base = seen[-1], bases[seen[-1]]
+            if base in seen:
+                yield ("families", last, "extends"), f"the family '{name}' extends itself"
                 break
-            if family.extends not in families:
-                wrong.append((where, f"the family '{seen[-1]}' extends '{family.extends}', which is not there {known}"))
+            if base not in bases:
+                yield ("families", last, "extends"), f"the family '{last}' extends '{base}', which is not there {known}"
                 break
-            seen.append(family.extends)
-            family = families[family.extends]
-    for number, record in enumerate(document.containers):
-        if record.family not in families:
-            wrong.append((("containers", number, "family"), f"unknown family '{record.family}' {known}"))
-    if wrong:
-        raise invalid(*wrong)
+            seen.append(base)
+    containers = as_dict(content).get("containers")
+    for number, record in enumerate(containers if isinstance(containers, list) else []):
+        family = as_dict(record).get("family")
+        if isinstance(family, str) and family not in bases:
+            yield ("containers", number, "family"), f"unknown family '{family}' {known}"
+
+
+def as_dict(value):
+    """Return a value if it is a dict, else an empty one."""
+    return value if isinstance(value, dict) else {}

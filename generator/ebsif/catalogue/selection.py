@@ -43,8 +43,8 @@ def parse_requirement(text):
 
     try:
         return Requirement(text)
-    except InvalidRequirement as error:
-        raise SelectionError(f"'{text}' should be a name, or one with versions like vllm>=0.8: {error}") from None
+    except InvalidRequirement:
+        raise SelectionError(f"'{text}' can't be read: write a name, or one with versions, like vllm>=0.8") from None
 
 
 def satisfies(container, requirement):

@@ -8,6 +8,7 @@ from typing import Optional
 from ebsif import files
 from ebsif.catalogue import reading, site
 from ebsif.catalogue.fieldtypes import SingleLine
+from ebsif.catalogue.yamlerrors import DocumentError
 from ebsif.catalogue.yamlfile import Model, load, validate
 
 CONFIGURATION_VARIABLE = "EBSIF_CONFIG"
@@ -28,6 +29,7 @@ class Settings:
     site_name: Optional[str]
     directories: tuple
     place: Path
+    is_place_named: bool = True
 
     @property
     def output(self):
@@ -45,6 +47,25 @@ class Settings:
     def containers(self, profile):
         """Return all containers of a site (list of Container)."""
         return reading.read(profile, *site.directories_of(profile.name, self.directories))
+
+    def containers_of(self, names):
+        """
+        Return all containers of sites (list of Container); None names the chosen site.
+
+        Raises
+        ------
+        DocumentError
+            With what is wrong in any of their files.
+        """
+        containers, problems = [], []
+        for name in names:
+            try:
+                containers += self.containers(self.site(name))
+            except DocumentError as error:
+                problems += error.problems
+        if problems:
+            raise DocumentError(*problems)
+        return containers
 
     def site_names(self):
         """Return the names of all sites (list of str)."""
@@ -97,10 +118,9 @@ def read_settings(options):
     for directory in directories:
         if not directory.is_dir():
             raise site.SiteError(f"the catalogue {directory} is no directory")
-    place = getattr(options, "easyconfigs", None) or (
-        beside(path, configured.output) if configured.output else Path("easyconfigs"))
+    place = getattr(options, "easyconfigs", None) or (beside(path, configured.output) if configured.output else None)
     name = options.site or os.environ.get(site.SITE_VARIABLE) or configured.site
-    return Settings(name, (*directories, site.SITES), place)
+    return Settings(name, (*directories, site.SITES), place or Path("easyconfigs"), bool(place))
 
 
 def beside(path, name):

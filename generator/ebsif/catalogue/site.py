@@ -8,7 +8,8 @@ from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from pydantic import Field, model_validator
 
 from ebsif.catalogue.fieldtypes import Bind, Comment, Count, Duration, EnvName, EnvValue, SingleLine
-from ebsif.catalogue.yamlfile import DocumentError, Model, Problem, invalid, load, validate
+from ebsif.catalogue.yamlerrors import DocumentError, Problem, invalid
+from ebsif.catalogue.yamlfile import Model, load, validate
 from ebsif.errors import EbsifError
 
 # The profiles of this project.
@@ -215,7 +216,10 @@ def read(name=None, directories=(SITES,)):
     name = name or os.environ.get(SITE_VARIABLE) or DEFAULT_SITE
     known = names(directories)
     if name not in known:
-        raise SiteError(f"unknown site '{name}' (known: {', '.join(known)}; --site and {SITE_VARIABLE} name one)")
+        missing = [str(directory / "site.yaml") for directory in directories_of(name, directories)]
+        there = f": there is no {' or '.join(missing)}" if missing else ""
+        raise SiteError(
+            f"unknown site '{name}'{there} (known: {', '.join(known)}; --site and {SITE_VARIABLE} name one)")
     path = next(path for path in (directory / name / "site.yaml" for directory in directories) if path.is_file())
     site = validate(Site, load(path), path)
     if site.name != name:

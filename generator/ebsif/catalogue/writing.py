@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ebsif.catalogue import reading
 from ebsif.catalogue.adding import AddingError, as_yaml
-from ebsif.catalogue.yamlfile import DocumentError
+from ebsif.catalogue.yamlerrors import DocumentError
 from ebsif.files import locked, replace
 from ebsif.output import plain
 

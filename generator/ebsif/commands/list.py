@@ -5,6 +5,7 @@ import json
 from ebsif import output
 from ebsif.catalogue import selection
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.catalogue.summary import as_data, format_components
 from ebsif.table import print_table
 
 EXAMPLES = """\
@@ -28,12 +29,12 @@ def configure(parser):
 def run(options):
     """Print what is chosen; return 0."""
     settings = read_settings(options)
-    wishes = [selection.parse_requirement(text) for text in options.has]
+    wanted = [selection.parse_requirement(text) for text in options.has]
     names = settings.site_names() if options.all_sites else [None]
-    containers = [one for name in names for one in settings.containers(settings.site(name))]
+    containers = settings.containers_of(names)
     if options.names:
         containers = list(dict.fromkeys(one for name in options.names for one in selection.find(containers, name)))
-    containers = [one for one in containers if all(selection.satisfies(one, wanted) for wanted in wishes)]
+    containers = [one for one in containers if all(selection.satisfies(one, requirement) for requirement in wanted)]
     hidden = 0
     # who names a version means that one
     if not (options.archived or any("/" in name for name in options.names)):
@@ -44,24 +45,11 @@ def run(options):
         return 0
     if containers:
         print_table(["container", "python", "in the image", "site"][: 4 if options.all_sites else 3],
-                    [[one.module, one.python or "", shown(one), one.site.name][: 4 if options.all_sites else 3]
+                    [[one.module, one.python or "", format_components(one),
+                      one.site.name][: 4 if options.all_sites else 3]
                      for one in containers])
     else:
         print("no container matches")
     if hidden:
         output.hint(f"{hidden} more are archived: --archived shows them")
     return 0
-
-
-def shown(container):
-    """Return the components of a container in a line (str), after a word on one that is no longer recommended."""
-    inside = ", ".join(f"{name} {version}" for name, version in container.components.items())
-    return f"(archived) {inside}".rstrip() if container.archived else inside
-
-
-def as_data(container):
-    """Return what a program wants to know of a container (dict)."""
-    return {"name": container.name, "version": container.version, "versionsuffix": container.versionsuffix,
-            "module": container.module, "easyconfig": container.easyconfig_name, "file": container.file_name,
-            "site": container.site.name, "components": selection.components_of(container),
-            "archived": container.archived}

@@ -4,7 +4,8 @@ import json
 
 from ebsif.catalogue import selection
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.commands.list import as_data, shown
+from ebsif.catalogue.summary import as_data, format_components
+from ebsif.files import is_there
 from ebsif.render import easyconfig
 
 EXAMPLES = """\
@@ -38,7 +39,9 @@ def run(options):
 def complete(container):
     """Return all that is known of a container (dict)."""
     data = as_data(container)
-    data["parameters"] = {name: value for group in easyconfig.parameters(container) for name, value in group.items()}
+    data["images"] = [{"path": str(path), "stability": stability, "is_there": is_there(path)}
+                      for stability, path in container.image_places]
+    data["parameters"] = easyconfig.parameters(container)
     return data
 
 
@@ -46,11 +49,13 @@ def lines(container):
     """Yield (name, value) of each line that a person wants to read."""
     binds = container.all_binds
     yield container.module, ""
-    yield "in the image", shown(container) or "not said"
+    yield "in the image", format_components(container) or "not said"
     yield "python", container.python or "none"
     yield "image", container.file_name
     for stability, path in container.image_places:
-        yield "  looked for in", f"{path.parent} ({stability})"
+        yield "  looked for in", f"{path.parent} ({stability}): {'there' if is_there(path) else 'not there'}"
+    if not container.image_places:
+        yield "  looked for in", "EasyBuild's source paths: the site names no directory of images"
     yield "binds", ", ".join([*binds.required, *(f"{bind} (optional)" for bind in binds.optional)]) or "none"
     yield "user software", "yes, in a venv" if container.venv else "no"
     if container.wrappers:

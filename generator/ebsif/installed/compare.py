@@ -39,7 +39,7 @@ def facts(text, containers):
     if path.exists():
         return of_installation(path)
     found = selection.find_one(containers, text)
-    known = of_parameters({name: value for group in easyconfig.parameters(found) for name, value in group.items()})
+    known = of_parameters(easyconfig.parameters(found))
     known["component"] = dict(found.components)
     if found.python:
         known["component"]["python"] = found.python

@@ -153,9 +153,9 @@ def write(path, name, **values):
 def about(page, others):
     """Return what the page of a container shows (dict), beside what the container knows itself."""
     container = page.container
-    parameters = {name: value for group in easyconfig.parameters(container) for name, value in group.items()}
     return {
-        "page": page, "container": container, "parameters": parameters, "script": job_script(container),
+        "page": page, "container": container, "parameters": easyconfig.parameters(container),
+        "script": job_script(container),
         "inside": selection.components_of(container), "requirements": requirements(container),
         "same_image": [other for other in others
                        if other is not page and other.container.file_name == container.file_name],

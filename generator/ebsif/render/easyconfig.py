@@ -34,6 +34,11 @@ def as_it_is(value):
 
 
 def parameters(container):
+    """Return the parameters of an easyconfig that say something (dict)."""
+    return {name: value for group in parameter_groups(container) for name, value in group.items()}
+
+
+def parameter_groups(container):
     """
     Return the parameters of an easyconfig that say something: {name: value}, in groups that belong together.
 
@@ -178,7 +183,7 @@ def render(container, header=None):
     """
     from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
 
-    groups = parameters(container)
+    groups = parameter_groups(container)
     if not container.homepage:
         raise RecordError(container, "homepage is missing, in record and family: EasyBuild wants one")
     secrets = [text for group in groups for text in Credentials.found(group)]

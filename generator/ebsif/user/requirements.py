@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ebsif.catalogue.selection import normal_name
-from ebsif.catalogue.yamlfile import DocumentError, load
+from ebsif.catalogue.yamlerrors import DocumentError
+from ebsif.catalogue.yamlfile import load
 from ebsif.errors import EbsifError
 
 try:

@@ -1,0 +1,110 @@
+"""What is wrong with easyconfigs: what EasyBuild reads otherwise or refuses, and their style."""
+
+import ast
+import contextlib
+import hashlib
+import importlib.util
+import io
+import re
+import tempfile
+from pathlib import Path
+
+from ebsif import eb, output
+from ebsif.check.findings import ERROR, Finding
+from ebsif.render import easyconfig
+
+# Parameters of which EasyBuild and the easyblocks make nothing but texts in files and names, or that are looked at for
+# each record (check_requirements, the model).
+PASSED_ON = ("version", "versionsuffix", "homepage", "description", "usage", "sources", "checksums", "support_level",
+             "requirements", "image_packages")
+
+
+class Reader:
+    """
+    Reads easyconfigs back as EasyBuild does.
+
+    EasyBuild takes a hundredth of a second for each. What it makes of one, it makes of others that differ only in what
+    it and the easyblock pass on as it is (PASSED_ON): for these it is enough that Python reads what was meant.
+    """
+
+    def __init__(self):
+        """Nothing is known yet."""
+        self.known = set()
+
+    def problems(self, container, text):
+        """Yield what EasyBuild, or the easyblock, does not take as it was meant (str), in an easyconfig (str)."""
+        values = easyconfig.parameters(container)
+        kind = {name: type(value).__name__ if name in PASSED_ON else value for name, value in values.items()}
+        kind = hashlib.sha256(repr(kind).encode()).digest()
+        # EasyBuild replaces what looks like a template
+        if kind in self.known and "%" not in text and literals(text) == values:
+            return
+        said = list(differences(container, text))
+        yield from said
+        if not said:
+            self.known.add(kind)
+
+
+def literals(text):
+    """Return the values in the text of an easyconfig (dict), as Python reads them; empty if it does not."""
+    try:
+        return {statement.targets[0].id: ast.literal_eval(statement.value) for statement in ast.parse(text).body
+                if not isinstance(statement.value, ast.Name)}
+    except (ValueError, SyntaxError):
+        return {}
+
+
+def differences(container, text):
+    """Yield how what EasyBuild reads from an easyconfig differs from what the catalogue says, or what is refused."""
+    reading = "EasyBuild does not read what was rendered"
+    # a mistake in its configuration is none of the container's
+    eb.session()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / container.easyconfig_name
+        path.write_text(text, encoding="utf-8")
+        try:
+            read = eb.read(path)
+            for name, value in easyconfig.parameters(container).items():
+                # those that are written as they are may hold templates, and EasyBuild has other types for some
+                if name in container.parameters:
+                    if name not in read:
+                        yield f"EasyBuild knows no parameter {name} (parameters)"
+                elif read[name] != value:
+                    yield f"{reading}: {name} is {read[name]!r}, and should be {value!r}"
+        except eb.EasyBuildFailure as error:
+            yield f"{reading}: {str(error).removeprefix(f'{path}: ')}"
+            return
+        try:
+            eb.check_parameters(read)
+        except eb.EasyBuildFailure as error:
+            yield str(error)
+
+
+def check_style(paths):
+    """Yield what the style check of EasyBuild says of easyconfigs."""
+    if not importlib.util.find_spec("pycodestyle"):
+        output.note("the style of easyconfigs is not checked: pip install pycodestyle")
+        return
+    # what differs in words only has the same style, as long as lines don't become too long
+    alike = {}
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        shape = re.sub(r"[\w.+-]+", "x", text), *(len(line) > easyconfig.WIDTH for line in text.splitlines())
+        alike.setdefault(shape, []).append(path)
+    suspicious = {path for path, _, _ in style_problems([some[0] for some in alike.values()])}
+    for path, line, text in style_problems([path for some in alike.values() if some[0] in suspicious for path in some]):
+        yield Finding(ERROR, str(path), line, path.stem, f"style: {text}")
+
+
+def style_problems(paths):
+    """Return what the style check of EasyBuild says of files (list of (path, line, text))."""
+    from easybuild.framework.easyconfig import style
+
+    if not paths:
+        return []
+    eb.session()
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        style.check_easyconfigs_style(list(map(str, paths)))
+    matches = [re.match(r"(.*?):(\d+):\d+: (.*)", line) for line in said.getvalue().splitlines()]
+    return [(Path(match.group(1)), int(match.group(2)), match.group(3)) for match in matches if match]

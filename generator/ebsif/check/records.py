@@ -1,0 +1,150 @@
+"""What is wrong with single records: marks that are left, images, requirements, the ROCm of the site's driver."""
+
+import re
+
+import yaml
+
+from ebsif.catalogue.yamlfile import Loader
+from ebsif.check.findings import ERROR, WARNING, Finding
+from ebsif.files import is_there
+from ebsif.render import easyconfig
+
+# Kinds of GPU by the labels of packages that were built for them: +rocm6.2, +cu124.
+GPU_LABELS = {"rocm": "rocm", "cu": "cuda"}
+
+# What people and `ebsif add` put beside something to be looked at.
+REVIEW = re.compile(r"(?:^|(?<=\s))#\s*review\b:?\s*(.*)")
+
+# Stands for the homepage that `ebsif add` does not know.
+NO_HOMEPAGE = "https://apptainer.org/"
+
+
+def check_reviews(path):
+    """Yield a finding for each guess that `ebsif add` has marked and nobody has looked at since."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):  # told where records are read
+        return
+    marks = [(number, match) for number, line in enumerate(text.split("\n")) if (match := REVIEW.search(line))]
+    values = scalars(text) if marks else []
+    for number, match in marks:
+        # not within a text
+        if not any(begin <= (number, match.start()) < end for begin, end in values):
+            what = f": {match.group(1)}" if match.group(1) else ""
+            yield Finding(WARNING, str(path), number + 1, path.stem,
+                          f"not reviewed yet{what} (settle it, then remove the mark # review)")
+
+
+def scalars(text):
+    """Return where the values of a YAML text begin and end (list of pairs of line and column), as far as it's YAML."""
+    found = []
+    try:
+        for token in yaml.scan(text, Loader):
+            if isinstance(token, yaml.ScalarToken):
+                found.append(((token.start_mark.line, token.start_mark.column),
+                              (token.end_mark.line, token.end_mark.column)))
+    except yaml.YAMLError:  # told where records are read
+        pass
+    return found
+
+
+def check_record(container, finding, digest):
+    """
+    Yield what is wrong with a record, as far as one can tell without its easyconfig.
+
+    Parameters
+    ----------
+    container : Container
+        The container.
+    finding : callable
+        Makes a Finding of level and text.
+    digest : callable, optional
+        Returns the SHA256 of a file, where images are to be read.
+    """
+    if not container.file_name.endswith((".sif", ".simg")):
+        yield finding(WARNING, f"the image {container.file_name} does not end in .sif")
+    if container.homepage == NO_HOMEPAGE:
+        yield finding(WARNING, f"homepage: {NO_HOMEPAGE} only stands for one that is not known, and would be in the "
+                               "help of the module: name that of the software")
+    yield from check_image(container, finding, digest)
+
+
+def check_image(container, finding, digest):
+    """
+    Yield findings on the image where it can be reached: it is there, a checksum, no moving link.
+
+    Parameters
+    ----------
+    container : Container
+        The container.
+    finding : callable
+        Makes a Finding of level and text.
+    digest : callable, optional
+        Returns the SHA256 of a file, where images are to be read.
+    """
+    places = [path for _, path in container.image_places if is_there(path)]
+    mounted = [path.parent for _, path in container.image_places if is_there(path.parent)]
+    if mounted and not places and (digest or container.image == "central"):
+        yield finding(ERROR if container.image == "central" else WARNING,
+                      f"the image {container.file_name} is not there, in {' or '.join(map(str, mounted))}")
+    if places and not container.sha256:
+        yield finding(WARNING, f"{places[0]} can be reached, and the record has no sha256 of it")
+    for path in places if digest and container.sha256 else []:
+        try:
+            found = digest(path.resolve())
+        except OSError as error:
+            yield finding(ERROR, f"{path} can't be read: {error}")
+            continue
+        if found != container.sha256:
+            yield finding(ERROR, f"{path} is another image than that of the record: its SHA256 is {found}")
+    if container.moving_image:
+        yield finding(ERROR, easyconfig.moving_problem(container))
+
+
+def check_rocm(container, finding):
+    """Yield a finding if the driver of the site does not support the ROCm of the image (S001-17)."""
+    problem = easyconfig.driver_problem(container)
+    if problem and not container.archived:
+        yield finding(WARNING, problem)
+
+
+def check_requirements(container, finding):
+    """Yield findings on requirements: what the easyblock would warn of, wheels for another GPU, what is not pinned."""
+    if not container.requirements:
+        return
+    from easybuild.easyblocks.generic.container.lint import Lint
+    from easybuild.easyblocks.generic.container.stages import Stage
+    from easybuild.tools.build_log import EasyBuildError
+    from packaging.utils import canonicalize_name
+
+    try:
+        stages = Stage.from_parameter(easyconfig.requirements(container))
+    except EasyBuildError as error:
+        yield finding(ERROR, str(error).strip("'\""))
+        return
+    inside = [canonicalize_name(name) for name in [*container.components, container.package or container.name]]
+    for text in Lint(stages, inside, "not known before installation").findings:
+        yield finding(ERROR if "built against torch" in text else WARNING, text)
+    for stage in stages:
+        for line in stage.requirement_list:
+            yield from check_line(container, stage.name, line, finding)
+
+
+def check_line(container, stage, line, finding):
+    """Yield findings on one line of requirements."""
+    from easybuild.easyblocks.generic.container.packages import gpu_label
+
+    label, version = gpu_label(line)
+    kind = container.gpu_kind
+    if label in GPU_LABELS:
+        built = GPU_LABELS[label]
+        there = container.components.get(built)
+        if built != kind:
+            yield finding(ERROR, f"stage '{stage}': {line} is for {built}, and this is a site with {kind}")
+        elif there and version and easyconfig.in_numbers(there)[:2] != easyconfig.in_numbers(version)[:2]:
+            yield finding(WARNING, f"stage '{stage}': {line} is for {built} {version}, the image has {built} {there}")
+    rocm = container.components.get("rocm")
+    if re.match(r"bitsandbytes\b", line) and rocm and easyconfig.in_numbers(rocm) < (6, 1):
+        yield finding(ERROR, f"stage '{stage}': bitsandbytes works from ROCm 6.1 on, and the image has {rocm}")
+    if not re.search(r"===?|@|\.whl\b|^-|^\.?/", line):
+        yield finding(WARNING, f"stage '{stage}': {line} is not pinned (==): another day brings another version")
