@@ -113,7 +113,7 @@ MISTAKES_OF_PROFILES = [
     ("scheduler:\n  partitions:\n    a:\n      tasks: 2\n      cpu_masks: ['0xf']", 7, "exclusive should be true"),
     ("gpu: none\ngpu_visibility: all", 4, "gpu is none, so there should be no gpu_visibility"),
     ("images:\n  directories:\n    - {path: /a}\n    - {path: b}", 6, "'b' is no full path, and there is no root"),
-    ("scheduler: {kind: slrm}", 3, "scheduler.kind: 'slrm' is not known (known: slurm or pbs)"),
+    ("scheduler: {kind: slrm}", 3, "scheduler.kind: 'slrm' is not known (known: slurm, pbs or flux)"),
 ]
 
 
