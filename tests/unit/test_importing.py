@@ -393,7 +393,7 @@ def test_simple_commands():
 
 def test_messages_keep_their_paths_and_their_order(lumi, tmp_path):
     """Issue 17: values alone are shortened, with an ellipsis, never half a credential (G-09); sorted by line."""
-    value = "x" * 150 + " https://me:Passw0rd123456789@example.org"
+    value = "x" * 130 + " https://me:Passw0rd123456789@example.org/simple/packages"
     text = PIP.replace("COMMANDS", f"'touch a', 'touch {value}'") + f"local_long = {value!r}\n"
     folder = tmp_path / ("d" * 200) / ("e" * 200)
     paths = [written(folder, name, text) for name in ("Tool-1.0.eb", "other.eb")]
