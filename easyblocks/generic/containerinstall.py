@@ -29,9 +29,8 @@ from easybuild.easyblocks.generic.container.parameters import exit_status
 from easybuild.easyblocks.generic.container.probe import ImageProbe
 from easybuild.easyblocks.generic.container.record import InstallRecord
 from easybuild.easyblocks.generic.container.reinstall import Reinstall
-from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, Runtime, bind_source, bind_target
-from easybuild.easyblocks.generic.container.runtime import escape_bind, escape_value, in_background, named_variables
-from easybuild.easyblocks.generic.container.runtime import passed_variables, runtime_variables
+from easybuild.easyblocks.generic.container.runtime import Container, Runtime, bind_source, bind_target, in_background
+from easybuild.easyblocks.generic.container.runtime import named_variables, runtime_variables
 from easybuild.easyblocks.generic.container.scripts import FILES, ebsif_version, program_for_image, sh_command
 from easybuild.easyblocks.generic.container.credentials import Credentials
 from easybuild.easyblocks.generic.container.spec import GPU_KINDS, IF_NEWER, IMAGE_KINDS, IMAGE_OWN, INIT_IMAGE
@@ -39,6 +38,7 @@ from easybuild.easyblocks.generic.container.spec import INIT_KINDS, INIT_NONE, L
 from easybuild.easyblocks.generic.container.spec import WRAPPERS_ALL, ContainerSpec, check_easyconfig
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
+from easybuild.framework.easyblock import EasyBlock
 from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_warning
 from easybuild.tools.config import build_option, update_build_option
@@ -48,13 +48,10 @@ from easybuild.tools.modules import Lmod
 from easybuild.tools.utilities import trace_msg
 from easybuild.tools.version import VERSION as EASYBUILD_VERSION
 
-# Extra binds for this machine, at install time only (certificates, a pip configuration, a folder of wheels).
-INSTALL_BIND_VARIABLE = 'EBSIF_INSTALL_BIND'
-
 BILL_OF_MATERIALS = 'sbom.cdx.json'
 
 
-class ContainerInstall(Reinstall):
+class ContainerInstall(Reinstall, EasyBlock):
     """
     Support for installing one container image (a SIF file) as a module.
 
@@ -71,7 +68,7 @@ class ContainerInstall(Reinstall):
     @staticmethod
     def extra_options(extra_vars=None):
         """Easyconfig parameters specific to container images."""
-        extra_vars = Reinstall.extra_options(extra_vars)
+        extra_vars = EasyBlock.extra_options(extra_vars)
         extra_vars.update({
             'bind_file': [None, "File with more bind mounts, read when the module is loaded (one in a line, with '?' "
                                 "before it if it may be missing)", CUSTOM],
@@ -97,6 +94,8 @@ class ContainerInstall(Reinstall):
             'image_root_variable': [None, "Environment variable that takes the place of 'image_root' when it's set",
                                     CUSTOM],
             'init': [INIT_IMAGE, "Who makes Python ready in the image: %s" % ', '.join(INIT_KINDS), CUSTOM],
+            'keep_user_software': [True, "When the module is installed again, keep user software and scripts that were "
+                                         "changed by hand since", CUSTOM],
             'library_binds': [{}, "Bind mounts of libraries of the host, each with 'if_missing' (when the image has "
                                   "none of that name) or 'if_newer' (or has an older one)", CUSTOM],
             'listed_packages': ['all', "Python packages that the module lists as its extensions: %s"
@@ -126,10 +125,9 @@ class ContainerInstall(Reinstall):
             self.check_parameters()
         self.masks = None
         self.record = InstallRecord()
-        self.runtime = None
+        self.container = None
         self.source_image = None
         self.probe = None
-        self.overlays = []
         self.bill_of_materials = None
         # nothing in an installation is there to be compiled against or linked with from outside the container
         for variable in list(self.module_load_environment.as_dict):
@@ -189,7 +187,10 @@ class ContainerInstall(Reinstall):
         self.keep_easyblocks()
         if build_option('module_only'):
             return
-        self.runtime = Runtime()
+        self.container = Container(
+            Runtime(), self.source_image, self.builddir, search_path=self.spec.image_search_path,
+            variables=dict(self.spec.container_environment, **self.spec.image_environment),
+            binds=self.spec.binds, optional_binds=self.spec.optional_binds)
         for path in (self.installdir, self.builddir):
             if self.masks and re.search('[,:]', path):
                 raise EasyBuildError("'masked_paths' needs a directory without comma and colon, the container runtime "
@@ -236,11 +237,12 @@ class ContainerInstall(Reinstall):
         self.check_entry_point()
         self.record['library_binds'] = [
             bind for bind, kind in sorted(self.spec.library_binds.items()) if self.is_library_wanted(bind, kind)]
+        self.container.optional_binds += self.record['library_binds']
 
     def start_image(self):
         """See what the image has, and stop here if something that is needed is missing."""
-        found = self.run_in_container(sh_command('probe-image.sh'), image=self.source_image,
-                                      stdin=program_for_image('installed-packages.py'), split_stderr=True, hidden=True)
+        found = self.container.run(sh_command('probe-image.sh'),
+                                   stdin=program_for_image('installed-packages.py'), split_stderr=True, hidden=True)
         self.probe = ImageProbe(self.spec.image_name, found.output, found.stderr)
         if self.spec.init != INIT_NONE:
             self.probe.check(self.HAS_USER_SOFTWARE)
@@ -259,8 +261,8 @@ class ContainerInstall(Reinstall):
             return
         # the one that the runtime writes for images of other kinds lets a shell read its arguments
         arguments = ['a  b', '$HOME', '"\'', '\\', '']
-        result = self.run_in_container([entry_point, 'printf', '[%s]'] + arguments, image=self.source_image,
-                                       hidden=True, split_stderr=True, fail_on_error=False)
+        result = self.container.run([entry_point, 'printf', '[%s]'] + arguments, hidden=True, split_stderr=True,
+                                    fail_on_error=False)
         if result.output != ''.join('[%s]' % argument for argument in arguments):
             raise EasyBuildError("Easyconfig parameter 'entry_point': %s does not run the program it is given with the "
                                  "same arguments. Name the program that it starts itself, or leave 'entry_point' out. "
@@ -268,13 +270,10 @@ class ContainerInstall(Reinstall):
 
     def make_masks(self):
         """Find what is masked, and make the overlay that does it."""
-        def run(command):
-            return self.run_in_container(command, image=self.source_image, hidden=True, split_stderr=True).output
-
         overlay = os.path.join(self.builddir, os.path.basename(MASKS))
-        self.masks.find(run)
-        self.masks.pack(overlay, self.builddir, run)
-        self.overlays.append(overlay)
+        self.masks.find(self.container)
+        self.masks.pack(overlay, self.container)
+        self.container.overlays.append(overlay)
         for pattern, found in sorted(self.masks.record.items()):
             trace_msg("masking %s: %d in the image" % (pattern, len(found['paths'])))
 
@@ -283,8 +282,8 @@ class ContainerInstall(Reinstall):
         source, target = bind_source(bind), bind_target(bind)
         name = os.path.basename(target)
         # what the image's loader would find, and the place where the host's would be
-        found = self.run_in_container(sh_command('find-library.sh', name, target), image=self.source_image,
-                                      hidden=True, split_stderr=True).output.split('\n')[0]
+        found = self.container.run(sh_command('find-library.sh', name, target),
+                                   hidden=True, split_stderr=True).output.split('\n')[0]
         wanted = not found
         if found and kind == IF_NEWER:
             host, image = (library_version(path, name) for path in (os.path.realpath(source), found))
@@ -303,7 +302,7 @@ class ContainerInstall(Reinstall):
         self.record['versions'] = {
             'easybuild': str(EASYBUILD_VERSION),
             'ebsif': ebsif_version(),
-            'runtime': self.runtime.version,
+            'runtime': self.container.runtime.version,
         }
 
     def install_step(self):
@@ -432,7 +431,7 @@ class ContainerInstall(Reinstall):
 
     def run_installed(self, command, **kwargs):
         """Run a command in the container as it will be: for easyblocks that derive from this one."""
-        return self.run_in_container(command, image=self.source_image, **kwargs)
+        return self.container.run(command, **kwargs)
 
     def write_bill_of_materials(self):
         """Begin to write the CycloneDX file beside the lock, where ebsif is installed with EasyBuild, or on PATH."""
@@ -478,72 +477,6 @@ class ContainerInstall(Reinstall):
             write_file(target, self.spec.distributed.settings)
             if not self.dry_run:
                 adjust_permissions(target, 0o644, relative=False)
-
-    # --- the container at install time
-
-    def install_environment(self):
-        """
-        The environment of a command in the container at install time.
-
-        The same installation should come out whoever runs eb, so it's that of the container, and of the caller's what
-        is needed on this machine.
-        """
-        environment = passed_variables(os.environ)
-        environment['TMPDIR'] = os.path.join(self.builddir, 'tmp')
-        injected = dict(self.spec.container_environment, **self.spec.image_environment)
-        if self.spec.image_search_path:
-            injected['PREPEND_PATH'] = ':'.join(self.spec.image_search_path)
-        for name, value in injected.items():
-            for prefix in RUNTIME_PREFIXES:
-                environment['%sENV_%s' % (prefix, name)] = escape_value(value)
-        return environment
-
-    def install_binds(self):
-        """Binds of a command in the container at install time: the build directory and what the module would bind."""
-        missing = [bind for bind in self.spec.binds if not os.path.exists(bind_source(bind))]
-        if missing:
-            raise EasyBuildError("Required bind mounts don't exist on this machine: %s. List them as 'optional_binds' "
-                                 "if the container works without them, or install on a node that has them.",
-                                 ', '.join(missing))
-        optional = [bind for bind in self.spec.optional_binds if os.path.exists(bind_source(bind))]
-        extra = os.environ.get(INSTALL_BIND_VARIABLE)
-        libraries = [bind for bind in self.record.get('library_binds', []) if os.path.exists(bind_source(bind))]
-        return [escape_bind(self.builddir)] + list(self.spec.binds) + optional + libraries + \
-            ([extra] if extra else [])
-
-    def run_in_container(self, command, image, binds=(), environment=None, **kwargs):
-        """
-        Run a command in the image, away from the user's home directory; see Runtime.run.
-
-        Parameters
-        ----------
-        command : list of str
-            Program and arguments.
-        image : str
-            Path of the image.
-        binds : sequence of str
-            More binds, in the runtime's syntax.
-        environment : dict, optional
-            More variables of the command.
-        kwargs
-            For run_shell_cmd.
-
-        Returns
-        -------
-        RunShellCmdResult
-
-        Raises
-        ------
-        RunShellCmdError
-            If the command fails (EasyBuild shows its output and where the log is).
-        """
-        home = os.path.join(self.builddir, 'home')
-        for path in (home, os.path.join(self.builddir, 'tmp')):
-            mkdir(path, parents=True)
-        return self.runtime.run(
-            command, image=image, home=home, binds=self.install_binds() + list(binds), overlays=self.overlays,
-            work_dir=self.builddir,
-            env=dict(self.install_environment(), **(environment or {})), **kwargs)
 
     # --- sanity check and module
 

@@ -8,7 +8,6 @@
 EasyBuild support for installing a container image with Python packages on top, implemented as an easyblock.
 """
 import contextlib
-import glob
 import os
 import stat
 from easybuild.easyblocks import generic
@@ -16,34 +15,28 @@ from easybuild.easyblocks import generic
 if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]:
     generic.__path__ = [os.path.dirname(__file__), os.path.dirname(os.path.realpath(__file__))] + list(generic.__path__)
 
-from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
-from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.easyblocks.generic.container.lint import Lint
-from easybuild.easyblocks.generic.container.modulefile import CONSTRAINTS, PLACE_VARIABLE, VenvModuleFile
-from easybuild.easyblocks.generic.container.record import InstallRecord
-from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE, Packages, normal_name, pip_version
+from easybuild.easyblocks.generic.container.modulefile import CONSTRAINTS, VenvModuleFile
+from easybuild.easyblocks.generic.container.packages import normal_name, pip_version
 from easybuild.easyblocks.generic.container.pip import Pip
-from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, escape_bind, escape_value, host_variables
-from easybuild.easyblocks.generic.container.runtime import run_program
-from easybuild.easyblocks.generic.container.scripts import FILES, NO_PIP_TO_COPY, PACKED
-from easybuild.easyblocks.generic.container.scripts import program_for_image, sh_command
+from easybuild.easyblocks.generic.container.record import InstallRecord
+from easybuild.easyblocks.generic.container.runtime import host_variables
 from easybuild.easyblocks.generic.container.spec import NEEDED_ON_HOST, PROTECT_ALL, VenvSpec
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.stages import Stage
-from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, FILE_TIME, SQUASHFS, remove_bytecode
-from easybuild.easyblocks.generic.container.usersoftware import set_file_times, share_files
+from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, share_files
+from easybuild.easyblocks.generic.container.venv import Venv
+from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg
-from easybuild.tools.config import ERROR, build_option
+from easybuild.tools.config import build_option
 from easybuild.tools.environment import restore_env
-from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, copy_dir, copy_file, mkdir
-from easybuild.tools.filetools import adjust_permissions, apply_regex_substitutions, which, write_file
-from easybuild.tools.utilities import nub, trace_msg
+from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, compute_checksum, copy_dir, mkdir
+from easybuild.tools.filetools import which, write_file
+from easybuild.tools.utilities import trace_msg
 
 HEAVY_HERE_VARIABLE = 'EBSIF_HEAVY_HERE'
-
-ENSUREPIP = ['-Im', 'ensurepip', '--upgrade', '--default-pip']
 
 
 class ContainerVenv(ContainerInstall):
@@ -84,21 +77,10 @@ class ContainerVenv(ContainerInstall):
         """Nothing is known of the image yet."""
         super().__init__(*args, **kwargs)
         self.record_to_repeat = None
+        self.venv = None
         self.image_packages = None
         self.installed_packages = None
         self.constraints = []
-
-    # --- what follows from the easyconfig, and from what it names
-
-    @property
-    def venv(self):
-        """Path of the venv in the container."""
-        return self.spec.venv
-
-    @property
-    def venv_python(self):
-        """Path of the venv's Python in the container."""
-        return os.path.join(self.venv, 'bin', 'python')
 
     @property
     def repeated(self):
@@ -165,44 +147,6 @@ class ContainerVenv(ContainerInstall):
         self.image_packages = self.probe.packages
         self.check_image_packages(self.image_packages)
 
-    @property
-    def user_software(self):
-        """The directory that is /user-software while the installation goes on."""
-        return os.path.join(self.builddir, 'user-software')
-
-    def build_step(self):
-        """Make the venv, check that it sees the packages of the image, install the requirements."""
-        super().build_step()
-        stages, repeated = self.stages, self.repeated
-        if self.dry_run:
-            dry_run_msg("Making the venv %s in the container\n" % self.venv)
-            for stage in stages:
-                dry_run_msg("Installing stage '%s' with pip:\n%s" % (stage.name, stage.requirements))
-            return
-        mkdir(self.user_software, parents=True)
-        image_packages = self.image_packages
-        if repeated:
-            repeated.check_before(image_packages.pins)
-        packages = self.make_venv(image_packages)
-        # what the venv brought along itself (pip, on old Pythons setuptools) hides the image's and is free to change
-        protected = image_packages.select(
-            lambda name: packages[name] == image_packages[name] and self.is_protected(name))
-        pip = Pip(self, protected, repeated.pins if repeated else {}, self.spec.wheelhouse)
-        for text in Lint(stages, image_packages, pip_version(packages)).findings:
-            self.warn(text)
-        for stage in stages:
-            packages = pip.install(stage, packages)
-        self.installed_packages = packages
-        self.constraints = pip.kept
-        self.record['versions']['pip'] = pip_version(packages)
-        self.record['artifacts'] = pip.artifacts
-        self.record.setdefault('venv_environment', {})
-        self.record['stages'] = [stage.record for stage in stages]
-        self.record['venv_packages'] = packages.select(packages.in_user_software).pins
-        self.record['local_files'] = {
-            path: compute_checksum(path, CHECKSUM_TYPE_SHA256)
-            for stage in stages for path in stage.local_paths + self.patch_files(stage) if os.path.isfile(path)}
-
     def check_image_packages(self, packages):
         """
         Stop if the image is not what the easyconfig says is in it (parameter 'image_packages').
@@ -216,146 +160,50 @@ class ContainerVenv(ContainerInstall):
                                      "image that is meant?", self.spec.image_name,
                                      '%s %s' % (name, found) if found else 'no %s' % name, name, wanted)
 
-    def is_protected(self, name):
-        """Whether a package of the image may not be replaced (easyconfig parameter 'protect')."""
-        protect = self.spec.protect
-        return protect == PROTECT_ALL or name in [normal_name(item) for item in protect]
+    def build_step(self):
+        """Make the venv, check that it sees the packages of the image, install the requirements."""
+        super().build_step()
+        stages, repeated = self.stages, self.repeated
+        if self.dry_run:
+            dry_run_msg("Making the venv %s in the container\n" % self.spec.venv)
+            for stage in stages:
+                dry_run_msg("Installing stage '%s' with pip:\n%s" % (stage.name, stage.requirements))
+            return
+        image_packages = self.image_packages
+        if repeated:
+            repeated.check_before(image_packages.pins)
+        # while the installation goes on, this is /user-software
+        folder = os.path.join(self.builddir, 'user-software')
+        mkdir(folder, parents=True)
+        self.venv = Venv(self.container, folder, self.spec.venv)
+        packages = self.venv.make(self.probe)
+        # what the venv brought along itself (pip, on old Pythons setuptools) hides the image's and is free to change
+        protected = image_packages.select(
+            lambda name: packages[name] == image_packages[name] and self.is_protected(name))
+        pip = Pip(self.venv, self.builddir, protected, repeated.pins if repeated else {}, self.spec.wheelhouse)
+        for text in Lint(stages, image_packages, pip_version(packages)).findings:
+            self.warn(text)
+        for stage in stages:
+            packages = self.install_stage(pip, stage, packages)
+        self.installed_packages = packages
+        self.constraints = pip.kept
+        self.record['versions']['pip'] = pip_version(packages)
+        self.record['artifacts'] = pip.artifacts
+        self.record['venv_environment'] = self.venv.environment
+        self.record['stages'] = [stage.record for stage in stages]
+        self.record['venv_packages'] = packages.select(packages.in_user_software).pins
+        self.record['local_files'] = {
+            path: compute_checksum(path, CHECKSUM_TYPE_SHA256)
+            for stage in stages for path in stage.local_paths + self.patch_files(stage) if os.path.isfile(path)}
 
-    # --- the venv
-
-    def make_venv(self, image_packages):
-        """
-        Make the venv in the container, and make sure that it sees every package of the image.
-
-        Otherwise pip would fetch gigabytes of what the image has, built for other hardware, and call it a success.
-        A venv made from a Python that is in a venv itself does not see that one's packages; a .pth file shows them,
-        after the venv's own (PYTHONPATH would put them before).
-
-        Parameters
-        ----------
-        image_packages : Packages
-            The packages of the image.
-
-        Returns
-        -------
-        Packages
-            The packages the venv sees.
-
-        Raises
-        ------
-        EasyBuildError
-            If it still does not see all.
-        """
-        trace_msg("making the venv %s in the container" % self.venv)
-        result = self.run_with_user_software(sh_command('make-venv.sh', self.venv, str(FILE_TIME)),
-                                             stdin=program_for_image('copy-pip.py'), fail_on_error=False, hidden=True)
-        if result.exit_code == NO_PIP_TO_COPY:
-            for pip in self.ways_to_pip():
-                result = self.run_with_user_software(sh_command('make-venv-with.sh', self.venv, *pip),
-                                                     fail_on_error=False)
-                if result.exit_code == 0:
-                    break
-            if result.exit_code == 0:
-                configuration = os.path.join(self.user_software, 'venv', self.spec.venv_name, 'pyvenv.cfg')
-                apply_regex_substitutions(
-                    configuration, [(r'^(include-system-site-packages) = false$', r'\1 = true')],
-                    backup=False, on_missing_match=ERROR)
-        if result.exit_code:
-            diagnosis = Diagnosis(result.output, '')
-            raise EasyBuildError("The venv can't be made in the container%s. It said: %s",
-                                 ': ' + diagnosis.text if diagnosis.text else '', result.output[-1000:])
-        packages = self.packages(self.venv_python)
-        # where this Python looks, whatever it is called there (lib64, python3.14t)
-        folder = os.path.join(self.user_software, os.path.relpath(packages.purelib, USER_SOFTWARE))
-        for path in sorted(glob.glob(os.path.join(glob.escape(FILES), 'site-packages', 'ebsif_*'))):
-            copy_file(path, os.path.join(folder, os.path.basename(path)))
-        if image_packages.python_path:
-            # Python looks there before it looks into the venv; an upgrade in the venv would not be used
-            self.record['venv_environment'] = {
-                'PYTHONPATH': ':'.join([packages.purelib, image_packages.python_path])}
-            packages = self.packages(self.venv_python)
-
-        unseen = [name for name in image_packages if name not in packages]
-        if unseen:
-            lines = nub(image_packages[name][2] for name in unseen)
-            write_file(os.path.join(folder, 'image-packages.pth'), ''.join(line + '\n' for line in lines))
-            packages = self.packages(self.venv_python)
-            unseen = sorted(name for name in image_packages if name not in packages)
-        if unseen:
-            raise EasyBuildError("The venv does not see %d of the %d packages of the image (%s%s), so pip would "
-                                 "install them again. Nothing was installed.", len(unseen), len(image_packages),
-                                 ', '.join(unseen[:5]), ', ...' if len(unseen) > 5 else '')
-        trace_msg("the venv sees all %d packages of the image" % len(image_packages))
-        programs = self.run_with_user_software([self.venv_python, '-'], stdin=program_for_image('image-programs.py'),
-                                               hidden=True, split_stderr=True).output.split()
-        trace_msg("programs of the image that run in the venv: %d" % len(programs))
+    def install_stage(self, pip, stage, before):
+        """Install a stage with what it needs of the host, and return the packages there are now (Packages)."""
+        trace_msg("stage '%s'" % stage.name)
+        with self.modules_loaded(stage.modules) as variables:
+            packages = pip.install(stage, before, variables, self.patch_files(stage))
+        for text in packages.added_since(before).for_other_gpu(packages):
+            self.warn("stage '%s' installed %s" % (stage.name, text))
         return packages
-
-    def activated(self, environment):
-        """Return variables of a command (dict) and those that make the venv active, as when the module is loaded."""
-        variables = dict(environment)
-        for prefix in RUNTIME_PREFIXES:
-            path = environment.get(prefix + 'ENV_PREPEND_PATH') or escape_value(':'.join(self.spec.image_search_path))
-            variables[prefix + 'ENV_PREPEND_PATH'] = ':'.join(filter(None, [os.path.join(self.venv, 'bin'), path]))
-            variables[prefix + 'ENV_VIRTUAL_ENV'] = self.venv
-        return variables
-
-    def ways_to_pip(self):
-        """
-        Return how a venv can get a pip other than the image's: arguments for its Python, the best first.
-
-        The image's ensurepip; or, where a distribution has that in a package of its own, or a Python was made without,
-        a wheel of pip that is on this machine.
-
-        Returns
-        -------
-        list of list of str
-
-        Raises
-        ------
-        EasyBuildError
-            If there is none.
-        """
-        ways = [] if 'ensurepip' in self.probe.python['missing'] else [ENSUREPIP]
-        if self.probe.pip_wheel:
-            wheel = os.path.join(self.builddir, os.path.basename(self.probe.pip_wheel))
-            copy_file(self.probe.pip_wheel, wheel)
-            ways.append(['-I', os.path.join(wheel, 'pip'), 'install', '--no-index', '--ignore-installed', wheel])
-        if not ways:
-            raise EasyBuildError("The image %s can't have a venv: %s.", self.spec.image_name, self.probe.no_pip)
-        return ways
-
-    def run_with_user_software(self, command, user_software=None, binds=(), environment=None, **kwargs):
-        """Run a command in the image with user software bound; by default the directory that is being made."""
-        bind = escape_bind(user_software or self.user_software) + ':' + USER_SOFTWARE
-        if user_software and os.path.isfile(user_software):
-            bind += ':image-src=/,ro'
-        variables = {'%sENV_%s' % (prefix, name): escape_value(value) for prefix in RUNTIME_PREFIXES
-                     for name, value in self.record.get('venv_environment', {}).items()}
-        variables.update(environment or {})
-        return self.run_in_container(command, image=self.source_image, binds=[bind] + list(binds),
-                                     environment=variables, **kwargs)
-
-    def packages(self, python, user_software=None):
-        """
-        Return the packages that a Python in the container sees.
-
-        Parameters
-        ----------
-        python : str
-            The interpreter, a name on PATH or a path in the container.
-        user_software : str, optional
-            Directory or SquashFS file, see run_with_user_software.
-
-        Returns
-        -------
-        Packages
-        """
-        result = self.run_with_user_software([python, '-'], user_software=user_software, split_stderr=True, hidden=True,
-                                             stdin=program_for_image('installed-packages.py'))
-        return Packages.from_output(result.output)
-
-    # --- what stages need of the host
 
     @contextlib.contextmanager
     def modules_loaded(self, modules):
@@ -373,25 +221,28 @@ class ContainerVenv(ContainerInstall):
         """Find the patches of a stage, beside the easyconfig or where EasyBuild looks for sources (list of str)."""
         return [self.obtain_file(name) for name in stage.patches]
 
-    # --- installation
+    def is_protected(self, name):
+        """Whether a package of the image may not be replaced (easyconfig parameter 'protect')."""
+        protect = self.spec.protect
+        return protect == PROTECT_ALL or name in [normal_name(item) for item in protect]
 
     def install_additions(self):
         """Install user software: as one SquashFS file if there are requirements, else a directory."""
         target = os.path.join(self.installdir, DIRECTORY)
+        stages = self.stages
         if self.dry_run:
-            dry_run_msg("Installing user software as %s\n" % (
-                target + '.squashfs' if self.stages else target))
+            dry_run_msg("Installing user software as %s\n" % (target + '.squashfs' if stages else target))
             return
         group_writes = bool(build_option('group_writable_installdir'))
-        if self.stages:
-            self.compile_bytecode()
+        if stages:
+            self.venv.compile_bytecode(self.cfg.parallel)
         else:
-            self.fix_times()
-        share_files(self.user_software, group_writes)
-        if self.stages:
-            self.squash(os.path.join(self.installdir, SQUASHFS))
+            self.venv.fix_times()
+        share_files(self.venv.folder, group_writes)
+        if stages:
+            self.squash()
         else:
-            copy_dir(self.user_software, target, symlinks=True)
+            copy_dir(self.venv.folder, target, symlinks=True)
             # copying a directory's mode takes away what it had from the one around it
             share_files(target, group_writes, set_gid=bool(os.stat(self.installdir).st_mode & stat.S_ISGID))
         path = os.path.join(self.installdir, CONSTRAINTS)
@@ -401,55 +252,18 @@ class ContainerVenv(ContainerInstall):
             self.repeated.check_after(self.record)
         super().install_additions()
 
-    def programs(self):
-        """
-        The programs of the venv, with those of the image that run in it (list of str).
-
-        Those for activating it by hand are left out, and what can't be a wrapper. The container tells which files are
-        programs: on the host the links to the image's Python lead nowhere.
-        """
-        names = self.run_with_user_software(sh_command('list-programs.sh', os.path.join(self.venv, 'bin')),
-                                            hidden=True, split_stderr=True).output.splitlines()
-        return [name for name in names if not name.lower().startswith('activate') and name not in NEEDED_ON_HOST]
-
-    def run_installed(self, command, **kwargs):
-        """Run a command in the container with the venv active."""
-        return self.run_with_user_software(command, environment=self.activated({}), **kwargs)
-
-    def squash(self, squashfs):
-        """Pack user software, then check that the container sees in the SquashFS file what it saw in the directory."""
-        made = self.installed_packages
-        command = [os.path.join(self.installdir, 'bin', 'make-squashfs'), '-r', '-d', self.user_software,
+    def squash(self):
+        """Pack user software with the command that people have for it, too."""
+        command = [os.path.join(self.installdir, 'bin', 'make-squashfs'), '-r', '-d', self.venv.folder,
                    '-p', str(self.cfg.parallel)]
         if self.spec.squashfs_options:
             command += ['--'] + list(self.spec.squashfs_options)
-        # the image: to try whether the runtime here can mount what is made
-        environment = dict(self.install_environment(), SOURCE_DATE_EPOCH=str(FILE_TIME), SIF=self.source_image)
-        environment.pop(PLACE_VARIABLE, None)
-        result = run_program(command, env=environment)
-        for line in result.output.splitlines():
-            if line.startswith(PACKED):
-                trace_msg(line.replace(self.installdir + os.sep, '').split(': ', 1)[1])
-        packed = self.packages(self.venv_python, user_software=squashfs)
-        if packed != made:
-            raise EasyBuildError("The container does not see in %s what was installed: %d packages instead of %d",
-                                 squashfs, len(packed), len(made))
-        trace_msg("user software is %.1f MB in one file" % (os.path.getsize(squashfs) / 1e6))
+        self.venv.squash(command, os.path.join(self.installdir, SQUASHFS), self.installed_packages)
 
-    def fix_times(self):
-        """Give all files one time, so that a later change shows; bytecode that was made for another time goes."""
-        remove_bytecode(self.user_software)
-        set_file_times(self.user_software)
+    def programs(self):
+        """The programs of the venv, without what can't be a wrapper (list of str)."""
+        return [name for name in self.venv.programs() if name not in NEEDED_ON_HOST]
 
-    def compile_bytecode(self):
-        """
-        Compile the venv's Python files, with the same result for the same files.
-
-        Bytecode names the time of its source file, so that is fixed first. What was compiled meanwhile goes; that of
-        the image's pip came with it and stays.
-        """
-        self.fix_times()
-        self.run_with_user_software(
-            [self.venv_python, '-', str(self.cfg.parallel), os.path.join(self.venv, 'lib')],
-            stdin=program_for_image('compile-bytecode.py'), fail_on_error=False, hidden=True)
-        set_file_times(self.user_software)
+    def run_installed(self, command, **kwargs):
+        """Run a command in the container with the venv active."""
+        return self.venv.run(command, environment=self.venv.activated({}), **kwargs)

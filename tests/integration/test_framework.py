@@ -23,12 +23,14 @@ from easybuild.easyblocks.generic.container import reinstall
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.easyblocks.generic.container.runtime import in_background
+from easybuild.framework.easyblock import EasyBlock
 from easybuild.tools.config import build_option, update_build_option
 
 SEEN = {}
 
 
-class Probe(Reinstall):
+class Probe(Reinstall, EasyBlock):
+    extra_options = staticmethod(ContainerInstall.extra_options)
     bill_of_materials = None
     finish_writing = ContainerInstall.finish_writing
     warn = ContainerInstall.warn

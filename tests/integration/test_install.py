@@ -253,7 +253,7 @@ def test_checksums_of_an_image_without_a_venv(site, base_image):
 
 
 def test_from_a_plain_checkout(site, tmp_path):
-    """The easyblocks work with --include-easyblocks, where the project is not installed with pip."""
+    """The easyblocks work with --include-easyblocks: where the project is not installed with pip, and where it is."""
     venv = tmp_path / "venv"
     subprocess.run([site.venv / "bin" / "python", "-m", "venv", "--without-pip", venv], check=True)
     # EasyBuild as it is installed, without what this project put beside it
@@ -261,8 +261,9 @@ def test_from_a_plain_checkout(site, tmp_path):
     installed = next((site.venv / "lib").glob("python*/site-packages"))
     copy = ["cp", "-r", *installed.glob("easybuild*"), packages]
     subprocess.run([str(word) for word in copy], check=True)
+    generic = packages / "easybuild" / "easyblocks" / "generic"
     for name in ("containerinstall.py", "containervenv.py", "container"):
-        subprocess.run(["rm", "-r", packages / "easybuild" / "easyblocks" / "generic" / name], check=True)
+        subprocess.run(["rm", "-r", generic / name], check=True)
     program = site.work / "eb"
     program.write_text(f"#!{venv}/bin/python\nfrom easybuild.main import main_with_hooks\nmain_with_hooks()\n")
     program.chmod(0o755)
@@ -272,8 +273,22 @@ def test_from_a_plain_checkout(site, tmp_path):
     without = site.run(command, check=False)
     assert without.returncode != 0
     assert "ContainerVenv" in without.stdout + without.stderr
-    site.run([*command, f"--include-easyblocks={EASYBLOCKS}/generic/*.py"])
+    include = f"--include-easyblocks={EASYBLOCKS}/generic/*.py"
+    site.run([*command, include])
     assert "ok" in site.bash("module load Example/1.0 && start-shell -c 'echo ok'").stdout
+
+    # house 2.1: an installed copy comes after the checkout, the parts behind the easyblocks included
+    copy = ["cp", "-r", *(EASYBLOCKS / "generic").glob("container*"), generic]
+    subprocess.run([str(word) for word in copy], check=True)
+    copied = [path for path in generic.rglob("container*/**/*.py") if "files" not in path.parts]
+    assert generic / "container/spec.py" in copied
+    for path in [*copied, *generic.glob("container*.py")]:
+        path.write_text("raise RuntimeError('of the installed copy')\n")
+    listed = site.run([program, *site.eb_options, "--list-easyblocks=detailed", include]).stdout
+    assert re.findall(r"^\|-- (Container\w*|Reinstall\w*)|^\|   \|-- (ContainerVenv)", listed, re.MULTILINE) == [
+        ("ContainerInstall", ""), ("", "ContainerVenv")]
+    broken = site.run([program, *site.eb_options, "--list-easyblocks"], check=False)
+    assert "of the installed copy" in broken.stdout + broken.stderr
 
 
 # --- bad input

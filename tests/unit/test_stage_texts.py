@@ -1,7 +1,6 @@
 """Stages and diagnosis, as texts."""
 
 import ast
-import contextlib
 import json
 import re
 import subprocess
@@ -20,6 +19,7 @@ from easybuild.easyblocks.generic.container.packages import (
 )
 from easybuild.easyblocks.generic.container.pip import Pip, by_name, without_options
 from easybuild.easyblocks.generic.container.stages import Stage
+from easybuild.easyblocks.generic.container.venv import Venv
 from easybuild.tools.build_log import EasyBuildError
 from ebsif.catalogue import reading, site
 from packaging.requirements import InvalidRequirement, Requirement
@@ -53,33 +53,27 @@ def test_properties_become_options_of_pip(properties, options):
     assert made.pip_options + made.pip_places == options
 
 
-class Recorder:
-    """What a stage needs of an easyblock; commands are noted, and nothing is run."""
+class FakeContainer:
+    """What a stage needs of a container; commands are noted, and nothing is run. Python sees only pip."""
 
-    venv_python = "/user-software/venv/x/bin/python"
+    search_path = ()
+    seen = repr({"environment": {"PYTHONPATH": ""}, "purelib": "", "packages": [
+        ("pip", "26.0", "/user-software/venv/x/lib")]})
 
-    def __init__(self, builddir):
-        self.builddir = str(builddir)
-        self.modules, self.calls = [], []
+    def __init__(self, work_dir):
+        self.work_dir = str(work_dir)
+        self.calls = []
 
-    @contextlib.contextmanager
-    def modules_loaded(self, modules):
-        """Note the modules."""
-        self.modules = modules
-        yield {}
-
-    def packages(self, _):
-        """Only pip."""
-        return Packages(pip=("pip", "26.0", "/user-software/venv/x/lib"))
-
-    def activated(self, environment):
-        """Nothing more."""
-        return environment
-
-    def run_with_user_software(self, command, environment, **_):
+    def run(self, command, environment, **_):
         """Note a command."""
         self.calls.append((command, environment))
-        return types.SimpleNamespace(exit_code=0)
+        return types.SimpleNamespace(exit_code=0, output=self.seen)
+
+
+def fake_pip(work_dir):
+    """One that installs into a venv of a container that runs nothing, and the venv."""
+    venv = Venv(FakeContainer(work_dir), str(work_dir / "user-software"), "/user-software/venv/x")
+    return Pip(venv, str(work_dir), Packages(), {}, None), venv
 
 
 RECIPE = json.loads((CHECKOUT / "tests/data/archer2-recipe.json").read_text())
@@ -90,10 +84,9 @@ def test_pip_gets_what_the_recipe_of_the_site_says(tmp_path, expected):
     """S003-04, S003-05, S003-08, S003-11, S003-12, tests: the shipped record against the recipe of the site."""
     (record,) = reading.read(site.read("archer2"), site.SITES / "archer2")
     (properties,) = [one for one in record.stages if one["name"] == expected["stage"]]
-    block = Recorder(tmp_path)
-    pip = Pip(block, Packages(), {}, None)
-    pip.install(stage(**{**properties, "verify": []}), block.packages(None))
-    command, environment = next(call for call in block.calls if "install" in call[0])
+    pip, venv = fake_pip(tmp_path)
+    pip.install(stage(**{**properties, "verify": []}), venv.packages())
+    command, environment = next(call for call in venv.container.calls if "install" in call[0])
     settings, _, words = expected["command"].partition("pip install ")
     for setting in settings.split():
         name, value = setting.split("=")
@@ -104,7 +97,7 @@ def test_pip_gets_what_the_recipe_of_the_site_says(tmp_path, expected):
     assert not [name for name in names if "==" in name and name not in asked]
     options = [part for word in words.split() if word not in names for part in word.split("=")]
     assert not [option for option in options if option not in command], command
-    assert block.modules == expected.get("modules", block.modules)
+    assert properties.get("modules", []) == expected.get("modules", properties.get("modules", []))
 
 
 @pytest.mark.parametrize(("lines", "said"), [(["a"], "1 requirement line with"), (["a", "b"], "2 requirement lines ")])
@@ -112,8 +105,8 @@ def test_how_many_lines(tmp_path, monkeypatch, lines, said):
     """One line is no lines."""
     told = []
     monkeypatch.setattr(pip, "trace_msg", told.append)
-    block = Recorder(tmp_path)
-    Pip(block, Packages(), {}, None).install(stage(requirements=lines), block.packages(None))
+    installer, venv = fake_pip(tmp_path)
+    installer.install(stage(requirements=lines), venv.packages())
     assert [text for text in told if said in text]
 
 

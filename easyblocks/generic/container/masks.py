@@ -94,14 +94,13 @@ class Masks:
         return [pattern + (' (replaced by %s)' % replacement if replacement else ' (hidden)')
                 for pattern, replacement in sorted(self.patterns.items())]
 
-    def find(self, run):
+    def find(self, container):
         """
         Find what the patterns match in the image.
 
         Parameters
         ----------
-        run : callable
-            Runs a command (list of str) in the image and returns what it printed.
+        container : Container
 
         Raises
         ------
@@ -110,7 +109,7 @@ class Masks:
         """
         patterns = list(self.patterns)
         self.found = {pattern: [] for pattern in patterns}
-        for line in run(sh_command('find-paths.sh', *patterns)).splitlines():
+        for line in output(container, sh_command('find-paths.sh', *patterns)).splitlines():
             number, path = line.split(' ', 1)
             self.check_path(path)
             if path not in self.found[patterns[int(number)]]:
@@ -120,7 +119,7 @@ class Masks:
             raise EasyBuildError("Easyconfig parameter 'masked_paths': nothing in the image matches %s",
                                  ', '.join("'%s'" % pattern for pattern in nothing))
 
-    def pack(self, target, work_dir, run):
+    def pack(self, target, container):
         """
         Write the overlay.
 
@@ -128,25 +127,23 @@ class Masks:
         ----------
         target : str
             The SquashFS file to make.
-        work_dir : str
-            A directory for temporary files.
-        run : callable
-            As for ``find``.
+        container : Container
         """
-        empty = os.path.join(work_dir, 'empty')
+        empty = os.path.join(container.work_dir, 'empty')
         mkdir(empty, parents=True)
         os.chmod(empty, 0o755)
         command = ['mksquashfs', empty, target, '-noappend', '-all-root', '-no-xattrs', '-no-progress', '-comp', 'gzip']
-        for definition in self.definitions(run):
+        for definition in self.definitions(container):
             command += ['-p', definition]
         run_program(command, hidden=True)
 
-    def definitions(self, run):
+    def definitions(self, container):
         """Return what the overlay holds, as pseudo file definitions of mksquashfs (list of str)."""
         masked = {path: self.patterns[pattern] for pattern, paths in self.found.items() for path in paths}
         # the directories show through the overlay, so they keep the modes they have in the image
         folders = sorted({folder for path in masked for folder in parents(path)})
-        modes = [line.split(' ', 1) for line in run(sh_command('directory-modes.sh', *folders)).splitlines()]
+        lines = output(container, sh_command('directory-modes.sh', *folders)).splitlines()
+        modes = [line.split(' ', 1) for line in lines]
         definitions = ['%s d %s 0 0' % (quoted(folder), mode) for mode, folder in modes]
         for path, replacement in sorted(masked.items()):
             if replacement:
@@ -154,6 +151,11 @@ class Masks:
             else:
                 definitions.append('%s c 000 0 0 0 0' % quoted(path))
         return definitions
+
+
+def output(container, command):
+    """Return what a command in the container prints (str)."""
+    return container.run(command, hidden=True, split_stderr=True).output
 
 
 def parents(path):

@@ -15,10 +15,7 @@ from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
 from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, bind_source, escape_bind
 from easybuild.easyblocks.generic.container.spec import GPU_KINDS, IMAGE_OWN, INIT_CONDA_MANUAL, LISTED_PACKAGES
 from easybuild.easyblocks.generic.container.spec import REPLACE
-from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS
-
-# Where a user has user software of their own, for any container module.
-PLACE_VARIABLE = 'EBSIF_USER_SOFTWARE'
+from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, PLACE_VARIABLE, SQUASHFS
 
 # Variables of the module, and those that change what it does: another module's are no part of a check of this one.
 MODULE_VARIABLES = ('CONTAINERROOT', 'CONTAINER_ENTRY_POINT', 'CONTAINER_MODULE', PLACE_VARIABLE)

@@ -66,6 +66,10 @@ class Packages(dict):
         """Tell whether a package is one of user software, not of the image."""
         return self[name][2].startswith(USER_SOFTWARE + '/')
 
+    def added_since(self, before):
+        """Return the packages of user software that were not there before, or not like this."""
+        return self.select(lambda name: self.in_user_software(name) and self[name] != before.get(name))
+
     def for_other_gpu(self, image):
         """
         Tell which of these packages are for other GPU software than PyTorch in the image.

@@ -16,7 +16,7 @@ from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
 from easybuild.easyblocks.generic.container.framework import RunShellCmdError
 from easybuild.easyblocks.generic.container.lint import package_name
 from easybuild.easyblocks.generic.container.packages import constraint_lines, normal_name, pip_version
-from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, escape_bind, escape_value
+from easybuild.easyblocks.generic.container.runtime import escape_bind, in_container
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import apply_patch, copy_dir, extract_file, mkdir, remove_file, write_file
 from easybuild.tools.utilities import trace_msg
@@ -50,7 +50,7 @@ PLACE = re.compile(r'^\s*(?:(?:-e|--editable)[\s=]+)?(?:(?P<name>[\w.-]+)(?P<ext
 
 class Pip:
     """
-    Installs stages into the venv of a ContainerVenv, and keeps the packages of the image.
+    Installs stages into a venv in a container, and keeps the packages of the image.
 
     Attributes
     ----------
@@ -58,14 +58,16 @@ class Pip:
         File name and SHA256 of what pip installed, by normal name of the package; empty with pip before 22.2.
     """
 
-    def __init__(self, block, protected, pins, wheelhouse):
+    def __init__(self, venv, work_dir, protected, pins, wheelhouse):
         """
         Keep what all stages share.
 
         Parameters
         ----------
-        block : ContainerVenv
+        venv : Venv
             Runs commands in the container.
+        work_dir : str
+            Directory for what pip reads and writes, visible under the same path in the container.
         protected : Packages
             Packages of the image that may not be replaced; a stage takes out what it was allowed to replace.
         pins : dict of str
@@ -73,15 +75,16 @@ class Pip:
         wheelhouse : str or None
             Folder to install from, without an index.
         """
-        self.block = block
+        self.venv = venv
+        self.work_dir = work_dir
         self.protected = protected
         self.pins = pins
         self.wheelhouse = wheelhouse
         self.artifacts = {}
-        self.command = [block.venv_python, '-m', 'pip']
+        self.command = [venv.python, '-m', 'pip']
         self.fill = os.environ.get(FILL_VARIABLE)
 
-    def install(self, stage, before):
+    def install(self, stage, before, variables=None, patches=()):
         """
         Install one stage: its commands before, pip, its commands after, its checks.
 
@@ -90,6 +93,10 @@ class Pip:
         stage : Stage
         before : Packages
             The packages there are.
+        variables : dict, optional
+            What modules of the host have set, for the commands of this stage.
+        patches : sequence of str
+            Paths of the patches of the stage.
 
         Returns
         -------
@@ -101,31 +108,28 @@ class Pip:
         EasyBuildError
             If anything fails; the message names the stage and says what to do.
         """
-        trace_msg("stage '%s'" % stage.name)
-        with self.block.modules_loaded(stage.modules) as variables:
-            where = {'environment': self.environment(stage, variables), 'binds': self.binds(stage)}
-            self.run_commands(stage, 'pre', **where)
-            if stage.upgrade_pip:
-                arguments = ['install', '--upgrade', 'pip', '-c', self.write_constraints(stage)]
-                self.run(stage, arguments + self.places(stage), **where)
-            if stage.requirements:
-                upgraded = self.block.packages(self.block.venv_python) if stage.pre or stage.upgrade_pip else before
-                self.install_requirements(stage, pip_version(upgraded), **where)
-            self.run_commands(stage, 'post', **where)
-            self.run_commands(stage, 'verify', **where)
-            packages = self.block.packages(self.block.venv_python)
-            if self.fill:
-                self.fill_wheelhouse(stage, before, packages, **where)
+        where = {'environment': self.environment(stage, variables or {}), 'binds': self.binds(stage)}
+        self.run_commands(stage, 'pre', **where)
+        if stage.upgrade_pip:
+            arguments = ['install', '--upgrade', 'pip', '-c', self.write_constraints(stage)]
+            self.run(stage, arguments + self.places(stage), **where)
+        if stage.requirements:
+            upgraded = self.venv.packages() if stage.pre or stage.upgrade_pip else before
+            self.install_requirements(stage, patches, pip_version(upgraded), **where)
+        self.run_commands(stage, 'post', **where)
+        self.run_commands(stage, 'verify', **where)
+        packages = self.venv.packages()
+        if self.fill:
+            self.fill_wheelhouse(stage, packages.added_since(before), **where)
         self.check_nothing_replaced(stage, packages)
-        self.check_gpu(stage, before, packages)
         return packages
 
-    def install_requirements(self, stage, version, **where):
+    def install_requirements(self, stage, patches, version, **where):
         """Let pip install the requirements of a stage; version is that of pip."""
         if re.search(r'\bgit\+', stage.requirements) and not self.wheelhouse:
             self.check_git(stage, **where)
-        if stage.patches and not self.wheelhouse:
-            requirements = self.patched_source(stage, **where) + '\n'
+        if patches and not self.wheelhouse:
+            requirements = self.patched_source(stage, patches, **where) + '\n'
         elif self.wheelhouse:
             requirements = ''.join(by_name(line, stage) + '\n' for line in stage.requirements.splitlines())
         else:
@@ -145,7 +149,7 @@ class Pip:
 
     def folder(self, stage):
         """Return the directory of a stage for what pip reads and writes."""
-        path = os.path.join(self.block.builddir, 'stages', re.sub(r'[^A-Za-z0-9_.-]', '_', stage.name))
+        path = os.path.join(self.work_dir, 'stages', re.sub(r'[^A-Za-z0-9_.-]', '_', stage.name))
         mkdir(path, parents=True)
         return path
 
@@ -182,11 +186,9 @@ class Pip:
     def environment(self, stage, variables):
         """Variables of a stage, which reach the container only: the runtime itself must not see them."""
         environment = dict(QUIET, **variables)
-        environment['PIP_CACHE_DIR'] = os.environ.get('PIP_CACHE_DIR') or os.path.join(self.block.builddir, 'pip-cache')
+        environment['PIP_CACHE_DIR'] = os.environ.get('PIP_CACHE_DIR') or os.path.join(self.work_dir, 'pip-cache')
         environment.update({name: os.environ[name] for name in stage.variables if name in os.environ})
-        for name, value in stage.env.items():
-            for prefix in RUNTIME_PREFIXES:
-                environment['%sENV_%s' % (prefix, name)] = escape_value(value)
+        environment.update(in_container(stage.env))
         return environment
 
     def binds(self, stage):
@@ -210,7 +212,7 @@ class Pip:
         """Run pip for a stage; when it fails, say what went wrong and what to do."""
         log = os.path.join(self.folder(stage), 'pip.log')
         try:
-            return self.block.run_with_user_software(self.command + arguments + ['--log', log], **where)
+            return self.venv.run(self.command + arguments + ['--log', log], **where)
         except RunShellCmdError as err:
             logged = ''
             if os.path.exists(log):
@@ -223,11 +225,11 @@ class Pip:
 
     def run_commands(self, stage, step, environment, binds):
         """Run the commands of a stage in the container, with the venv active; a text is a program for bash."""
-        environment = self.block.activated(environment)
+        environment = self.venv.activated(environment)
         for command in getattr(stage, step):
             arguments = BASH + [command] if isinstance(command, str) else list(command)
             try:
-                self.block.run_with_user_software(arguments, environment=environment, binds=binds)
+                self.venv.run(arguments, environment=environment, binds=binds)
             except RunShellCmdError as err:
                 meaning = Diagnosis((err.output or '') + (err.stderr or '')).library
                 raise EasyBuildError("Stage '%s': the command of '%s' failed with exit status %s: %s. %sIts output is "
@@ -235,12 +237,12 @@ class Pip:
 
     def check_git(self, stage, **where):
         """Stop before pip starts if a requirement needs git and the image has none."""
-        git = self.block.run_with_user_software(['git', '--version'], fail_on_error=False, hidden=True, **where)
+        git = self.venv.run(['git', '--version'], fail_on_error=False, hidden=True, **where)
         if git.exit_code != 0:
             raise EasyBuildError("Stage '%s' has a requirement from a git repository, but git is missing in the image. "
                                  "Use a release from an index, or a wheel built elsewhere.", stage.name)
 
-    def patched_source(self, stage, **where):
+    def patched_source(self, stage, patches, **where):
         """
         Fetch the source of the only requirement of a stage and apply the patches, in the order of their names.
 
@@ -267,7 +269,7 @@ class Pip:
             extract_file(os.path.join(source, archive), source, forced=True, trace=False)
             remove_file(os.path.join(source, archive))
             (directory,) = [os.path.join(source, name) for name in os.listdir(source)]
-        for patch in sorted(self.block.patch_files(stage), key=os.path.basename):
+        for patch in sorted(patches, key=os.path.basename):
             trace_msg("applying %s" % os.path.basename(patch))
             apply_patch(patch, directory)
         return directory + (extras or '')
@@ -287,14 +289,13 @@ class Pip:
                 name = download['url'].split('#')[0].split('?')[0].rstrip('/').rsplit('/', 1)[-1]
                 self.artifacts[normal_name(item['metadata']['name'])] = {'file': name, 'sha256': digest}
 
-    def fill_wheelhouse(self, stage, before, packages, **where):
+    def fill_wheelhouse(self, stage, new, **where):
         """
         Put a wheel of everything that this stage installed into the folder of `ebsif wheelhouse`.
 
         It's built as the stage did it: from the same lines, which may have options of their own, with the same options.
         What the lines do not name is asked for as it was installed.
         """
-        new = packages.select(lambda name: packages.in_user_software(name) and packages[name] != before.get(name))
         if not new:
             return
         frozen = self.run(stage, ['freeze', '--all', '--local'], split_stderr=True, hidden=True, **where).output
@@ -335,12 +336,6 @@ class Pip:
             trace_msg("%s of the image was replaced: %s -> %s" % (name, image, packages[name][1]))
             # later stages build on this one
             del self.protected[name]
-
-    def check_gpu(self, stage, before, packages):
-        """Warn of packages for another kind or version of GPU software than the image has."""
-        new = packages.select(lambda name: packages.in_user_software(name) and packages[name] != before.get(name))
-        for text in new.for_other_gpu(packages):
-            self.block.warn("stage '%s' installed %s" % (stage.name, text))
 
 
 def without_options(words, unwanted):

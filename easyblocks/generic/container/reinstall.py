@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-EasyBuild support for installing again without taking away what works, implemented as an easyblock to derive from.
+Installing again without taking away what works: what an easyblock does beyond EasyBuild's, to derive from.
 """
 import errno
 import os
@@ -18,8 +18,6 @@ from easybuild.easyblocks.generic.container.framework import FAILURES, EasyBuild
 from easybuild.easyblocks.generic.container.parameters import exit_status
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware, exchange, spare_path
 from easybuild.framework import easyblock
-from easybuild.framework.easyblock import EasyBlock
-from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import print_msg, print_warning
 from easybuild.tools.filetools import copy_file, read_file, remove_dir, remove_file, write_file
 from easybuild.tools.utilities import trace_msg
@@ -32,9 +30,9 @@ STEP_STATUS = {'postiter': EasyBuildExit.FAIL_POST_ITER_STEP, 'postproc': EasyBu
                'sanitycheck': EasyBuildExit.FAIL_SANITY_CHECK_STEP, 'testcases': EasyBuildExit.FAIL_TEST_CASES_STEP}
 
 
-class Reinstall(EasyBlock):
+class Reinstall:
     """
-    Support for replacing an installation only when the new one is complete.
+    Support for replacing an installation only when the new one is complete; no easyblock itself.
 
     EasyBuild empties the installation directory, then fills it. Here the new installation is made beside an earlier
     one. When all is there the two change places, with a module for the new one, so that what comes afterwards (commands
@@ -45,16 +43,6 @@ class Reinstall(EasyBlock):
 
     # whether the module makes user software visible in the container
     HAS_USER_SOFTWARE = False
-
-    @staticmethod
-    def extra_options(extra_vars=None):
-        """Easyconfig parameters for installing again."""
-        extra_vars = EasyBlock.extra_options(extra_vars)
-        extra_vars.update({
-            'keep_user_software': [True, "When the module is installed again, keep user software and scripts that were "
-                                         "changed by hand since", CUSTOM],
-        })
-        return extra_vars
 
     def __init__(self, *args, **kwargs):
         """There is nothing to replace until an earlier installation is found."""

@@ -15,7 +15,7 @@ from easybuild.easyblocks.generic.container.framework import EasyBuildExit, RunS
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.base import fancylogger
 from easybuild.tools.build_log import EasyBuildError, print_msg
-from easybuild.tools.filetools import which
+from easybuild.tools.filetools import mkdir, which
 
 _log = fancylogger.getLogger('containerruntime', fname=False)
 
@@ -47,6 +47,9 @@ CALLERS_NAMES = ('BASH_ENV', 'ENV', 'IFS', 'CDPATH', 'GLOBIGNORE', 'SHELLOPTS', 
 
 # More variables of the caller's to pass, as names.
 INSTALL_ENV_VARIABLE = 'EBSIF_INSTALL_ENV'
+
+# Extra binds for this machine, at install time only (certificates, a pip configuration, a folder of wheels).
+INSTALL_BIND_VARIABLE = 'EBSIF_INSTALL_BIND'
 
 SHOWN_LINES = 15  # of the output of a program that failed
 
@@ -110,6 +113,116 @@ class Runtime:
         for overlay in overlays:
             arguments += ['--overlay', overlay + ':ro']
         return run_program(arguments + [image] + command, **kwargs)
+
+
+class Container:
+    """
+    A container at install time.
+
+    Attributes
+    ----------
+    runtime : Runtime
+    image : str
+        Path of the image.
+    work_dir : str
+        Directory of the host that commands run in, visible under the same path in the container; their home directory
+        and that for temporary files are below it.
+    optional_binds : list of str
+        Binds that are made where their source exists.
+    overlays : list of str
+        SquashFS files to mount over the image.
+    """
+
+    def __init__(self, runtime, image, work_dir, variables=None, search_path=(), binds=(), optional_binds=()):
+        """
+        Keep what all commands share.
+
+        Parameters
+        ----------
+        runtime : Runtime
+            Or anything with its method ``run``.
+        image : str
+        work_dir : str
+        variables : dict
+            Variables in the container.
+        search_path : list of str
+            What comes first on PATH in the container.
+        binds, optional_binds : list of str
+            In the runtime's syntax.
+        """
+        self.runtime = runtime
+        self.image = image
+        self.work_dir = work_dir
+        self.variables = dict(variables or {})
+        self.search_path = list(search_path)
+        self.binds = list(binds)
+        self.optional_binds = list(optional_binds)
+        self.overlays = []
+
+    @property
+    def environment(self):
+        """
+        The environment of the runtime and its command (dict).
+
+        The same installation should come out whoever runs eb, so it's that of the container, and of the caller's what
+        is needed on this machine.
+        """
+        environment = passed_variables(os.environ)
+        environment['TMPDIR'] = os.path.join(self.work_dir, 'tmp')
+        injected = dict(self.variables)
+        if self.search_path:
+            injected['PREPEND_PATH'] = ':'.join(self.search_path)
+        environment.update(in_container(injected))
+        return environment
+
+    @property
+    def all_binds(self):
+        """The working directory and what the module would bind (list of str)."""
+        missing = [bind for bind in self.binds if not os.path.exists(bind_source(bind))]
+        if missing:
+            raise EasyBuildError("Required bind mounts don't exist on this machine: %s. List them as 'optional_binds' "
+                                 "if the container works without them, or install on a node that has them.",
+                                 ', '.join(missing))
+        optional = [bind for bind in self.optional_binds if os.path.exists(bind_source(bind))]
+        extra = os.environ.get(INSTALL_BIND_VARIABLE)
+        return [escape_bind(self.work_dir)] + self.binds + optional + ([extra] if extra else [])
+
+    def run(self, command, binds=(), environment=None, **kwargs):
+        """
+        Run a command in the image, away from the user's home directory; see Runtime.run.
+
+        Parameters
+        ----------
+        command : list of str
+            Program and arguments.
+        binds : sequence of str
+            More binds, in the runtime's syntax.
+        environment : dict, optional
+            More variables of the command.
+        kwargs
+            For run_shell_cmd.
+
+        Returns
+        -------
+        RunShellCmdResult
+
+        Raises
+        ------
+        RunShellCmdError
+            If the command fails (EasyBuild shows its output and where the log is).
+        """
+        home = os.path.join(self.work_dir, 'home')
+        for path in (home, os.path.join(self.work_dir, 'tmp')):
+            mkdir(path, parents=True)
+        return self.runtime.run(
+            command, image=self.image, home=home, binds=self.all_binds + list(binds), overlays=self.overlays,
+            work_dir=self.work_dir, env=dict(self.environment, **(environment or {})), **kwargs)
+
+
+def in_container(variables):
+    """Return variables of a command in the container (dict) as those that the runtime passes on."""
+    return {'%sENV_%s' % (prefix, name): escape_value(value)
+            for name, value in variables.items() for prefix in RUNTIME_PREFIXES}
 
 
 def run_program(arguments, **kwargs):

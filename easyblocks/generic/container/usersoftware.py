@@ -23,6 +23,8 @@ from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, re
 DIRECTORY = 'user-software'
 SQUASHFS = 'user-software.squashfs'
 NAMES = (DIRECTORY, SQUASHFS)
+# Where a user has user software of their own, for any container module.
+PLACE_VARIABLE = 'EBSIF_USER_SOFTWARE'
 # where people put scripts of their own
 SCRIPT_FOLDERS = ('bin', 'runscripts')
 # of all files in user software, so that the same installation gives the same bytes (1980-01-01, what zip files allow)

@@ -1,0 +1,257 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+The venv of user software in a container: made, packed, looked at.
+"""
+import glob
+import os
+
+from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
+from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE, Packages
+from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, escape_bind, escape_value, in_container
+from easybuild.easyblocks.generic.container.runtime import run_program
+from easybuild.easyblocks.generic.container.scripts import FILES, NO_PIP_TO_COPY, PACKED
+from easybuild.easyblocks.generic.container.scripts import program_for_image, sh_command
+from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, PLACE_VARIABLE, remove_bytecode
+from easybuild.easyblocks.generic.container.usersoftware import set_file_times
+from easybuild.tools.build_log import EasyBuildError
+from easybuild.tools.config import ERROR
+from easybuild.tools.filetools import apply_regex_substitutions, copy_file, write_file
+from easybuild.tools.utilities import nub, trace_msg
+
+ENSUREPIP = ['-Im', 'ensurepip', '--upgrade', '--default-pip']
+
+
+class Venv:
+    """
+    A venv in a container, while it is made.
+
+    Attributes
+    ----------
+    container : Container
+    folder : str
+        The directory of the host that is /user-software.
+    path, python : str
+        The venv and its Python in the container.
+    environment : dict
+        Variables that its Python needs in the container.
+    """
+
+    def __init__(self, container, folder, path):
+        """
+        Keep where it is.
+
+        Parameters
+        ----------
+        container : Container
+            Or anything with its method ``run``.
+        folder : str
+            The directory of the host that is /user-software.
+        path : str
+            The venv in the container, below /user-software.
+        """
+        self.container = container
+        self.folder = folder
+        self.path = path
+        self.python = os.path.join(path, 'bin', 'python')
+        self.environment = {}
+
+    def run(self, command, user_software=None, binds=(), environment=None, **kwargs):
+        """Run a command in the image with user software bound; by default the directory that is being made."""
+        bind = escape_bind(user_software or self.folder) + ':' + USER_SOFTWARE
+        if user_software and os.path.isfile(user_software):
+            bind += ':image-src=/,ro'
+        variables = dict(in_container(self.environment), **(environment or {}))
+        return self.container.run(command, binds=[bind] + list(binds), environment=variables, **kwargs)
+
+    def activated(self, environment):
+        """Return variables of a command (dict) and those that make the venv active, as when the module is loaded."""
+        variables = dict(environment)
+        for prefix in RUNTIME_PREFIXES:
+            path = environment.get(prefix + 'ENV_PREPEND_PATH') or escape_value(':'.join(self.container.search_path))
+            variables[prefix + 'ENV_PREPEND_PATH'] = ':'.join(filter(None, [os.path.join(self.path, 'bin'), path]))
+            variables[prefix + 'ENV_VIRTUAL_ENV'] = self.path
+        return variables
+
+    def packages(self, user_software=None):
+        """
+        Return the packages that the venv's Python sees.
+
+        Parameters
+        ----------
+        user_software : str, optional
+            Directory or SquashFS file, see ``run``.
+
+        Returns
+        -------
+        Packages
+        """
+        result = self.run([self.python, '-'], user_software=user_software, split_stderr=True, hidden=True,
+                          stdin=program_for_image('installed-packages.py'))
+        return Packages.from_output(result.output)
+
+    def make(self, probe):
+        """
+        Make the venv in the container, and make sure that it sees every package of the image.
+
+        Otherwise pip would fetch gigabytes of what the image has, built for other hardware, and call it a success.
+        A venv made from a Python that is in a venv itself does not see that one's packages; a .pth file shows them,
+        after the venv's own (PYTHONPATH would put them before).
+
+        Parameters
+        ----------
+        probe : ImageProbe
+            What the image has.
+
+        Returns
+        -------
+        Packages
+            The packages the venv sees.
+
+        Raises
+        ------
+        EasyBuildError
+            If it still does not see all.
+        """
+        image_packages = probe.packages
+        self.make_empty(probe)
+        packages = self.packages()
+        # where this Python looks, whatever it is called there (lib64, python3.14t)
+        folder = os.path.join(self.folder, os.path.relpath(packages.purelib, USER_SOFTWARE))
+        for path in sorted(glob.glob(os.path.join(glob.escape(FILES), 'site-packages', 'ebsif_*'))):
+            copy_file(path, os.path.join(folder, os.path.basename(path)))
+        if image_packages.python_path:
+            # Python looks there before it looks into the venv; an upgrade in the venv would not be used
+            self.environment = {'PYTHONPATH': ':'.join([packages.purelib, image_packages.python_path])}
+            packages = self.packages()
+
+        unseen = [name for name in image_packages if name not in packages]
+        if unseen:
+            lines = nub(image_packages[name][2] for name in unseen)
+            write_file(os.path.join(folder, 'image-packages.pth'), ''.join(line + '\n' for line in lines))
+            packages = self.packages()
+            unseen = sorted(name for name in image_packages if name not in packages)
+        if unseen:
+            raise EasyBuildError("The venv does not see %d of the %d packages of the image (%s%s), so pip would "
+                                 "install them again. Nothing was installed.", len(unseen), len(image_packages),
+                                 ', '.join(unseen[:5]), ', ...' if len(unseen) > 5 else '')
+        trace_msg("the venv sees all %d packages of the image" % len(image_packages))
+        programs = self.run([self.python, '-'], stdin=program_for_image('image-programs.py'),
+                            hidden=True, split_stderr=True).output.split()
+        trace_msg("programs of the image that run in the venv: %d" % len(programs))
+        return packages
+
+    def make_empty(self, probe):
+        """
+        Make it with the image's pip, or another one where that can't be copied.
+
+        Raises
+        ------
+        EasyBuildError
+            If that fails; the message says what to do.
+        """
+        trace_msg("making the venv %s in the container" % self.path)
+        result = self.run(sh_command('make-venv.sh', self.path, str(FILE_TIME)),
+                          stdin=program_for_image('copy-pip.py'), fail_on_error=False, hidden=True)
+        if result.exit_code == NO_PIP_TO_COPY:
+            for pip in self.ways_to_pip(probe):
+                result = self.run(sh_command('make-venv-with.sh', self.path, *pip), fail_on_error=False)
+                if result.exit_code == 0:
+                    break
+            if result.exit_code == 0:
+                configuration = os.path.join(self.folder, os.path.relpath(self.path, USER_SOFTWARE), 'pyvenv.cfg')
+                apply_regex_substitutions(
+                    configuration, [(r'^(include-system-site-packages) = false$', r'\1 = true')],
+                    backup=False, on_missing_match=ERROR)
+        if result.exit_code:
+            diagnosis = Diagnosis(result.output, '')
+            raise EasyBuildError("The venv can't be made in the container%s. It said: %s",
+                                 ': ' + diagnosis.text if diagnosis.text else '', result.output[-1000:])
+
+    def ways_to_pip(self, probe):
+        """
+        Return how a venv can get a pip other than the image's: arguments for its Python, the best first.
+
+        The image's ensurepip; or, where a distribution has that in a package of its own, or a Python was made without,
+        a wheel of pip that is on this machine.
+
+        Returns
+        -------
+        list of list of str
+
+        Raises
+        ------
+        EasyBuildError
+            If there is none.
+        """
+        ways = [] if 'ensurepip' in probe.python['missing'] else [ENSUREPIP]
+        if probe.pip_wheel:
+            wheel = os.path.join(self.container.work_dir, os.path.basename(probe.pip_wheel))
+            copy_file(probe.pip_wheel, wheel)
+            ways.append(['-I', os.path.join(wheel, 'pip'), 'install', '--no-index', '--ignore-installed', wheel])
+        if not ways:
+            raise EasyBuildError("The image %s can't have a venv: %s.", probe.image, probe.no_pip)
+        return ways
+
+    def programs(self):
+        """
+        The programs of the venv, with those of the image that run in it (list of str).
+
+        Those for activating it by hand are left out. The container tells which files are programs: on the host the
+        links to the image's Python lead nowhere.
+        """
+        names = self.run(sh_command('list-programs.sh', os.path.join(self.path, 'bin')),
+                         hidden=True, split_stderr=True).output.splitlines()
+        return [name for name in names if not name.lower().startswith('activate')]
+
+    def fix_times(self):
+        """Give all files one time, so that a later change shows; bytecode that was made for another time goes."""
+        remove_bytecode(self.folder)
+        set_file_times(self.folder)
+
+    def compile_bytecode(self, processes):
+        """
+        Compile the venv's Python files, with the same result for the same files.
+
+        Bytecode names the time of its source file, so that is fixed first. What was compiled meanwhile goes; that of
+        the image's pip came with it and stays.
+        """
+        self.fix_times()
+        self.run([self.python, '-', str(processes), os.path.join(self.path, 'lib')],
+                 stdin=program_for_image('compile-bytecode.py'), fail_on_error=False, hidden=True)
+        set_file_times(self.folder)
+
+    def squash(self, command, squashfs, packages):
+        """
+        Pack user software, then check that the container sees in the SquashFS file what it saw in the directory.
+
+        Parameters
+        ----------
+        command : list of str
+            make-squashfs, and its options besides the directory.
+        squashfs : str
+            The file that it makes.
+        packages : Packages
+            What is in the directory.
+
+        Raises
+        ------
+        EasyBuildError
+            If the container sees something else.
+        """
+        # the image: to try whether the runtime here can mount what is made
+        environment = dict(self.container.environment, SOURCE_DATE_EPOCH=str(FILE_TIME), SIF=self.container.image)
+        environment.pop(PLACE_VARIABLE, None)
+        result = run_program(command, env=environment)
+        for line in result.output.splitlines():
+            if line.startswith(PACKED):
+                trace_msg(line.replace(os.path.dirname(squashfs) + os.sep, '').split(': ', 1)[1])
+        packed = self.packages(user_software=squashfs)
+        if packed != packages:
+            raise EasyBuildError("The container does not see in %s what was installed: %d packages instead of %d",
+                                 squashfs, len(packed), len(packages))
+        trace_msg("user software is %.1f MB in one file" % (os.path.getsize(squashfs) / 1e6))

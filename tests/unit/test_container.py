@@ -1,0 +1,177 @@
+"""The parts of the easyblocks one by one: values in, no easyblock, and a container that runs nothing."""
+
+import types
+from pathlib import Path
+
+import pytest
+from easybuild.easyblocks.generic.container.masks import Masks
+from easybuild.easyblocks.generic.container.modulefile import ModuleFile, VenvModuleFile
+from easybuild.easyblocks.generic.container.modulesyntax import ModuleSyntax
+from easybuild.easyblocks.generic.container.packages import Packages
+from easybuild.easyblocks.generic.container.pip import Pip
+from easybuild.easyblocks.generic.container.runtime import Container
+from easybuild.easyblocks.generic.container.scripts import program_for_image
+from easybuild.easyblocks.generic.container.spec import ContainerSpec, VenvSpec
+from easybuild.easyblocks.generic.container.stages import Stage
+from easybuild.easyblocks.generic.container.venv import Venv
+from easybuild.easyblocks.generic.containerinstall import ContainerInstall
+from easybuild.easyblocks.generic.containervenv import ContainerVenv
+from easybuild.tools.build_log import EasyBuildError
+from easybuild.tools.docs import gen_easyblocks_overview_rst, get_easyblock_classes
+from test_parameters import configuration  # noqa: F401
+
+PURELIB = "/user-software/venv/x/lib/python3/site-packages"
+OWN_PIP = ("pip", "26.0", PURELIB)
+
+
+class FakeContainer:
+    """What a container at install time offers: commands are noted, and answered from a table."""
+
+    image = "/images/x.sif"
+    search_path = ("/opt/conda/bin",)
+
+    def __init__(self, work_dir):
+        self.work_dir = str(work_dir)
+        self.commands, self.answers, self.seen = [], {}, []
+
+    def run(self, command, binds=(), environment=None, stdin="", **_):
+        """Answer; what Python sees is the first of what is to be seen, the last one stays."""
+        self.commands.append((command, list(binds), environment))
+        output = self.answers.get(command[-1], "")
+        if stdin == program_for_image("installed-packages.py"):
+            seen = self.seen.pop(0) if len(self.seen) > 1 else self.seen[0]
+            output = repr({"environment": {"PYTHONPATH": ""}, "purelib": PURELIB, "packages": seen})
+        return types.SimpleNamespace(exit_code=0, output=output, stderr="")
+
+
+@pytest.fixture
+def container(tmp_path):
+    """A container that runs nothing."""
+    return FakeContainer(tmp_path)
+
+
+@pytest.fixture
+def venv(container, tmp_path):
+    """A venv in it."""
+    return Venv(container, str(tmp_path / "user-software"), "/user-software/venv/x")
+
+
+def spec(cls=ContainerSpec, **values):
+    """What an easyconfig says."""
+    easyblock = ContainerVenv if cls is VenvSpec else ContainerInstall
+    return cls(easyblock.extra_options(), {"name": "Example", "version": "1.0", "sources": ["example.sif"], **values})
+
+
+def packages(*seen):
+    """Packages by their normal name."""
+    return Packages((name, (name, version, folder)) for name, version, folder in seen)
+
+
+def test_a_specification_stays_as_it_is():
+    """house 2.2: what follows from the easyconfig is checked once, and nobody changes it afterwards."""
+    made = spec(VenvSpec, conda_env=None, venv_name="own")
+    made.check()
+    assert (made.conda_env, made.venv) == ("example", "/user-software/venv/own")
+    with pytest.raises(AttributeError, match="init"):
+        made.init = "none"
+
+
+@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
+def test_a_module_from_values(syntax):
+    """house 2.2: the text of a module needs the specification, the record and a syntax, no installation."""
+    record = {"wrappers": ["python"], "library_binds": ["/usr/lib/libx.so"], "image_packages": ["numpy==2.0"],
+              "venv_packages": ["hello==1.0"], "venv_environment": {"PYTHONPATH": "/p"}}
+    values = {"binds": ["/scratch"], "gpu": "rocm", "network_env": {"NET": "hsn"}, "conflicts": ["other"],
+              "masked_paths": ["/usr/lib/a"], "image_dirs": ["/central"], "container_env": {"A": 5}}
+    writer = ModuleSyntax.for_syntax(syntax, "/software/Example/1.0")
+    made = ModuleFile(spec(**values), record, writer, "Example/1.0")
+    for part in ("/central/example.sif", "/scratch", "/usr/lib/libx.so", "ebsif/masks.squashfs", "/dev/kfd", "hsn"):
+        assert part in made.text
+    assert "user_software" not in made.text
+    assert "other" in made.conflicts
+    assert made.listed_packages == [("hello", "1.0"), ("numpy", "2.0")]
+    assert "python" in "".join(made.help_sections)
+    with_venv = VenvModuleFile(spec(VenvSpec, **values), record, writer, "Example/1.0")
+    for part in ("user-software.squashfs", "/user-software/venv/example", "PIP_CONSTRAINT", "PYTHONPATH"):
+        assert part in with_venv.text
+    assert len(with_venv.help_sections) == len(made.help_sections) + 1
+
+
+def test_the_command_of_a_container(tmp_path, monkeypatch):
+    """house 2.3: binds, variables and directories of every command at install time; a required bind has to be there."""
+    monkeypatch.setenv("CFLAGS", "-O0")
+    monkeypatch.setenv("EBSIF_INSTALL_BIND", "/certificates")
+    calls = []
+    runtime = types.SimpleNamespace(run=lambda command, **how: calls.append((command, how)))
+    made = Container(runtime, "/x.sif", str(tmp_path), variables={"A": "$b"}, search_path=["/env/bin"],
+                     binds=[f"{tmp_path}:/data"], optional_binds=["/gone", "/proc"])
+    made.overlays.append("/masks.squashfs")
+    made.run(["true"], binds=["/more"], environment={"OWN": "1"})
+    ((command, how),) = calls
+    assert (command, how["image"], how["overlays"]) == (["true"], "/x.sif", ["/masks.squashfs"])
+    assert how["binds"] == [str(tmp_path), f"{tmp_path}:/data", "/proc", "/certificates", "/more"]
+    assert Path(how["home"]).is_dir()
+    assert Path(how["env"]["TMPDIR"]).is_dir()
+    assert "CFLAGS" not in how["env"]
+    for prefix in ("APPTAINER", "SINGULARITY"):
+        assert how["env"][f"{prefix}ENV_A"] == "\\$b"
+        assert how["env"][f"{prefix}ENV_PREPEND_PATH"] == "/env/bin"
+    made.binds.append("/nowhere")
+    with pytest.raises(EasyBuildError, match="Required bind mounts don't exist on this machine: /nowhere"):
+        made.run(["true"])
+
+
+def test_masks_ask_the_container(container):
+    """house 2.3: what the patterns match is what the container says; a pattern that matches nothing is a mistake."""
+    masks = Masks({"/a*": None, "/b": "/c"})
+    container.answers["/b"] = "0 /a1\n0 /a2\n1 /b\n"
+    masks.find(container)
+    assert masks.record == {"/a*": {"paths": ["/a1", "/a2"]}, "/b": {"paths": ["/b"], "replacement": "/c"}}
+    container.answers["/b"] = "0 /a1\n"
+    with pytest.raises(EasyBuildError, match="nothing in the image matches '/b'"):
+        masks.find(container)
+
+
+def test_a_venv_that_does_not_see_the_image(container, venv):
+    """house 2.3: what it doesn't see is shown by a .pth file; if that doesn't help, nothing is installed."""
+    image = ("numpy", "2.0", "/opt/lib")
+    probe = types.SimpleNamespace(packages=packages(image), python={"missing": []}, pip_wheel="", image="x.sif")
+    folder = Path(venv.folder + PURELIB[len("/user-software"):])
+    folder.mkdir(parents=True)
+    container.seen = [[OWN_PIP], [OWN_PIP, image]]
+    assert set(venv.make(probe)) == {"pip", "numpy"}
+    assert (folder / "image-packages.pth").read_text() == "/opt/lib\n"
+    container.seen = [[OWN_PIP]]
+    with pytest.raises(EasyBuildError, match="does not see 1 of the 1 packages of the image"):
+        venv.make(probe)
+
+
+def test_pip_keeps_the_packages_of_the_image(container, venv, tmp_path):
+    """house 2.3, S001-19: pip gets constraints; if a package of the image is hidden all the same, that stops it."""
+    numpy, added = ("numpy", "2.0", "/opt/lib"), ("hello", "1.0", PURELIB)
+    before = packages(OWN_PIP, numpy)
+    installer = Pip(venv, str(tmp_path), packages(numpy), {"hello": "1.0"}, None)
+    (stage,) = Stage.from_parameter([{"name": "own", "requirements": "hello", "pre": ["make it"], "env": {"A": "1"}}])
+    container.seen = [[OWN_PIP, numpy], [OWN_PIP, numpy, added]]
+    after = installer.install(stage, before, {"FROM_MODULE": "1"}, [])
+    assert set(after.added_since(before)) == {"hello"}
+    assert (tmp_path / "stages/own/constraints.txt").read_text() == "numpy==2.0\nhello==1.0\n"
+    (pre, _, activated), (command, binds, environment) = container.commands[0], container.commands[2]
+    assert pre[-1] == "make it"
+    assert activated["APPTAINERENV_PREPEND_PATH"] == "/user-software/venv/x/bin:/opt/conda/bin"
+    assert command[:4] == [venv.python, "-m", "pip", "install"]
+    assert binds == [f"{venv.folder}:/user-software"]
+    assert (environment["FROM_MODULE"], environment["SINGULARITYENV_A"]) == ("1", "1")
+    container.seen = [[OWN_PIP, ("numpy", "2.0", PURELIB)]]
+    with pytest.raises(EasyBuildError, match=r"installed numpy==2.0, which hides the one of the image \(2.0\)"):
+        installer.install(stage, before)
+
+
+def test_easybuild_documents_the_two_easyblocks():
+    """house 2.1: EasyBuild's generator of documentation finds two easyblocks of ours, with their parameters."""
+    package = "easybuild.easyblocks.generic"
+    ours = [one for one in get_easyblock_classes(package) if one.__module__.startswith(f"{package}.container")]
+    assert sorted(one.__name__ for one in ours) == ["ContainerInstall", "ContainerVenv"]
+    text = "\n".join(gen_easyblocks_overview_rst(package, "", {}, []))
+    assert "(derives from :ref:`ContainerInstall`)" in text
+    assert "Bind mounts that must exist where the module is loaded" in text
