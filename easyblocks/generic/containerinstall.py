@@ -135,11 +135,6 @@ class ContainerInstall(Reinstall, EasyBlock):
                 self.module_load_environment.remove(variable)
         self.module_load_environment.PATH = ['bin']
 
-    @property
-    def spec(self):
-        """What the easyconfig says now (ContainerSpec): before each step templates get values, and hooks change it."""
-        return self.SPEC.from_easyconfig(self.extra_options(), self.cfg)
-
     def check_parameters(self):
         """Validate the parameters. Values may still contain unresolved templates."""
         check_easyconfig(self.cfg)
@@ -147,7 +142,28 @@ class ContainerInstall(Reinstall, EasyBlock):
             spec = self.spec
         spec.check(tcl_in_lmod=self.module_generator.SYNTAX == 'Tcl' and isinstance(self.modules_tool, Lmod))
 
-    # --- steps
+    @property
+    def spec(self):
+        """What the easyconfig says now (ContainerSpec): before each step templates get values, and hooks change it."""
+        return self.SPEC.from_easyconfig(self.extra_options(), self.cfg)
+
+    @property
+    def known_record(self):
+        """The record of this installation; with --module-only that of the one that is there (InstallRecord)."""
+        if not self.record and os.path.exists(self.lock_path):
+            return InstallRecord.from_file(self.lock_path)
+        return self.record
+
+    @property
+    def image_path(self):
+        """Path of the installation's own copy of the image."""
+        return os.path.join(self.installdir, self.spec.image_name)
+
+    def warn(self, text):
+        """Tell the person who installs of something that may be a mistake."""
+        print_warning(text, log=self.log)
+
+    # --- steps, in EasyBuild's order
 
     def fetch_step(self, *args, **kwargs):
         """Find the image, and all other files that are needed."""
@@ -239,6 +255,15 @@ class ContainerInstall(Reinstall, EasyBlock):
             bind for bind, kind in sorted(self.spec.library_binds.items()) if self.is_library_wanted(bind, kind)]
         self.container.optional_binds += self.record['library_binds']
 
+    def make_masks(self):
+        """Find what is masked, and make the overlay that does it."""
+        overlay = os.path.join(self.builddir, os.path.basename(MASKS))
+        self.masks.find(self.container)
+        self.masks.pack(overlay, self.container)
+        self.container.overlays.append(overlay)
+        for pattern, found in sorted(self.masks.record.items()):
+            trace_msg("masking %s: %d in the image" % (pattern, len(found['paths'])))
+
     def start_image(self):
         """See what the image has, and stop here if something that is needed is missing."""
         found = self.container.run(sh_command('probe-image.sh'),
@@ -267,15 +292,6 @@ class ContainerInstall(Reinstall, EasyBlock):
             raise EasyBuildError("Easyconfig parameter 'entry_point': %s does not run the program it is given with the "
                                  "same arguments. Name the program that it starts itself, or leave 'entry_point' out. "
                                  "It said: %s", entry_point, (result.output + result.stderr).strip() or 'nothing')
-
-    def make_masks(self):
-        """Find what is masked, and make the overlay that does it."""
-        overlay = os.path.join(self.builddir, os.path.basename(MASKS))
-        self.masks.find(self.container)
-        self.masks.pack(overlay, self.container)
-        self.container.overlays.append(overlay)
-        for pattern, found in sorted(self.masks.record.items()):
-            trace_msg("masking %s: %d in the image" % (pattern, len(found['paths'])))
 
     def is_library_wanted(self, bind, kind):
         """Tell whether a library of the host is bound: the image has none of its name, or (if_newer) an older one."""
@@ -332,6 +348,22 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.install_additions()
         self.write_record()
 
+    def install_scripts(self):
+        """Copy the scripts from beside the easyblocks; readable and executable for all, whatever the umask."""
+        # bound by every module, whether there are any or not
+        mkdir(os.path.join(self.installdir, 'runscripts'), parents=True)
+        for name, script in self.spec.scripts.items():
+            target = os.path.join(self.installdir, name)
+            mkdir(os.path.dirname(target), parents=True)
+            copy_file(os.path.join(FILES, script), target)
+            if not self.dry_run:
+                adjust_permissions(target, 0o755, relative=False)
+        if self.spec.init != INIT_NONE:
+            target = os.path.join(self.installdir, SETTINGS_FILE)
+            write_file(target, self.spec.distributed.settings)
+            if not self.dry_run:
+                adjust_permissions(target, 0o644, relative=False)
+
     def check_image(self, path, sha256):
         """
         Stop if the image that is used is not the one that was verified: it may have changed since.
@@ -356,34 +388,6 @@ class ContainerInstall(Reinstall, EasyBlock):
             raise EasyBuildError("The image %s changed while it was installed: its checksum is no longer that of the "
                                  "easyconfig (its SHA256 is %s). Install again when nobody writes it any more.",
                                  self.source_image, sha256, exit_code=EasyBuildExit.FAIL_CHECKSUM)
-
-    def write_record(self):
-        """Write the record, and what tells later whether somebody changed what was installed."""
-        files = UserSoftware(self.installdir)
-        self.record['user_software'], self.record['scripts'] = files.fingerprints, files.scripts
-        self.record.write(self.lock_path)
-
-    def post_processing_step(self, *args, **kwargs):
-        """What the easyconfig does to the installation belongs to it."""
-        if self.dry_run or 'image' not in self.record:
-            return super().post_processing_step(*args, **kwargs)
-        self.take_place()
-        # meanwhile the module is checked
-        self.write_bill_of_materials()
-        try:
-            return super().post_processing_step(*args, **kwargs)
-        finally:
-            # also if a command failed: what it left is nobody's work, to be kept when all this is removed
-            self.write_record()
-
-    def permissions_step(self, *args, **kwargs):
-        """As EasyBuild does, but an image that not everybody may read (for its license) is not opened to more."""
-        before = stat.S_IMODE(os.stat(self.image_path).st_mode) if os.path.exists(self.image_path) else 0o777
-        super().permissions_step(*args, **kwargs)
-        group = stat.S_IRWXG if self.group or build_option('group_writable_installdir') else 0
-        closed = (stat.S_IRWXG | stat.S_IRWXO) & ~(before | group)
-        if closed and os.path.exists(self.image_path):
-            adjust_permissions(self.image_path, closed, add=False, recursive=False, ignore_errors=True)
 
     def install_additions(self):
         """What is installed besides image and scripts; easyblocks that derive from this one add to it."""
@@ -433,6 +437,25 @@ class ContainerInstall(Reinstall, EasyBlock):
         """Run a command in the container as it will be: for easyblocks that derive from this one."""
         return self.container.run(command, **kwargs)
 
+    def write_record(self):
+        """Write the record, and what tells later whether somebody changed what was installed."""
+        files = UserSoftware(self.installdir)
+        self.record['user_software'], self.record['scripts'] = files.fingerprints, files.scripts
+        self.record.write(self.lock_path)
+
+    def post_processing_step(self, *args, **kwargs):
+        """What the easyconfig does to the installation belongs to it."""
+        if self.dry_run or 'image' not in self.record:
+            return super().post_processing_step(*args, **kwargs)
+        self.take_place()
+        # meanwhile the module is checked
+        self.write_bill_of_materials()
+        try:
+            return super().post_processing_step(*args, **kwargs)
+        finally:
+            # also if a command failed: what it left is nobody's work, to be kept when all this is removed
+            self.write_record()
+
     def write_bill_of_materials(self):
         """Begin to write the CycloneDX file beside the lock, where ebsif is installed with EasyBuild, or on PATH."""
         command, variables = ebsif_command()
@@ -458,33 +481,6 @@ class ContainerInstall(Reinstall, EasyBlock):
                           str(err).split('\n')[0], installdir,
                           os.path.join(installdir, 'share', 'ebsif', BILL_OF_MATERIALS)))
 
-    def warn(self, text):
-        """Tell the person who installs of something that may be a mistake."""
-        print_warning(text, log=self.log)
-
-    def install_scripts(self):
-        """Copy the scripts from beside the easyblocks; readable and executable for all, whatever the umask."""
-        # bound by every module, whether there are any or not
-        mkdir(os.path.join(self.installdir, 'runscripts'), parents=True)
-        for name, script in self.spec.scripts.items():
-            target = os.path.join(self.installdir, name)
-            mkdir(os.path.dirname(target), parents=True)
-            copy_file(os.path.join(FILES, script), target)
-            if not self.dry_run:
-                adjust_permissions(target, 0o755, relative=False)
-        if self.spec.init != INIT_NONE:
-            target = os.path.join(self.installdir, SETTINGS_FILE)
-            write_file(target, self.spec.distributed.settings)
-            if not self.dry_run:
-                adjust_permissions(target, 0o644, relative=False)
-
-    # --- sanity check and module
-
-    def sanity_check_rpath(self, *args, **kwargs):
-        """No RPATH check: what is in an image was linked for that image."""
-        self.log.info("RPATH sanity check is not done for container images")
-        return []
-
     def sanity_check_step(self, *args, **kwargs):
         """Check the scripts, and that the loaded module starts a shell in the container."""
         # EasyBuild loads the module into the environment it started with; binds and variables that the caller has for
@@ -503,17 +499,10 @@ class ContainerInstall(Reinstall, EasyBlock):
             return 'start-shell -c true'
         return 'start-shell /runscripts/conda-python-simple --version'
 
-    @property
-    def image_path(self):
-        """Path of the installation's own copy of the image."""
-        return os.path.join(self.installdir, self.spec.image_name)
-
-    @property
-    def known_record(self):
-        """The record of this installation; with --module-only that of the one that is there (InstallRecord)."""
-        if not self.record and os.path.exists(self.lock_path):
-            return InstallRecord.from_file(self.lock_path)
-        return self.record
+    def sanity_check_rpath(self, *args, **kwargs):
+        """No RPATH check: what is in an image was linked for that image."""
+        self.log.info("RPATH sanity check is not done for container images")
+        return []
 
     @property
     def module_file(self):
@@ -549,6 +538,15 @@ class ContainerInstall(Reinstall, EasyBlock):
         # with 'extension_name' it writes them itself, all that make_extension_list returns
         listed = self.make_extension_list() and not self.cfg.get('extension_name')
         return '\n' + self.make_module_extra_extensions() if listed else ''
+
+    def permissions_step(self, *args, **kwargs):
+        """As EasyBuild does, but an image that not everybody may read (for its license) is not opened to more."""
+        before = stat.S_IMODE(os.stat(self.image_path).st_mode) if os.path.exists(self.image_path) else 0o777
+        super().permissions_step(*args, **kwargs)
+        group = stat.S_IRWXG if self.group or build_option('group_writable_installdir') else 0
+        closed = (stat.S_IRWXG | stat.S_IRWXO) & ~(before | group)
+        if closed and os.path.exists(self.image_path):
+            adjust_permissions(self.image_path, closed, add=False, recursive=False, ignore_errors=True)
 
 
 def shown_size(size):
