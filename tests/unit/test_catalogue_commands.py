@@ -59,17 +59,14 @@ def test_render_says_what_it_does(place):
     assert "easyconfigs of the site mine: 3 new, 0 changed, 0 as they should be" in output
     path = place / "easyconfigs/j/JAX/JAX-0.10.0-20250601.eb"
     before = path.stat().st_mtime_ns
-    assert run(place, "render", *MINE).stdout == "3 easyconfigs of the site mine are as they should be\n"
+    assert run(place, "render", *MINE).stdout == \
+        "easyconfigs of the site mine: 0 new, 0 changed, 3 as they should be\n"
     # by hand: found, and put right
     path.write_text("x")
     assert "changed  easyconfigs/j/JAX/JAX-0.10.0" in run(place, "render", *MINE).stdout
     assert path.stat().st_mtime_ns > before
     (place / "sites/mine/containers/JAX.yaml").write_text(CONTAINERS.replace("12.6", "12.8"))
     assert "0 new, 1 changed, 2 as they should be" in run(place, "render", *MINE).stdout
-    # the memory can be anything
-    for memory in place.rglob(".cache/ebsif/render/*.json"):
-        memory.write_text("[1")
-    assert "0 new, 0 changed, 3 as they should be" in run(place, "render", *MINE).stdout
 
 
 def test_one_bad_record_does_not_stop_the_others(place):

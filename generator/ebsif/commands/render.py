@@ -34,13 +34,6 @@ def run(options):
     profile = settings.site()
     directories = site.directories_of(profile.name, settings.directories)
     everything = not (options.names or options.diff or options.stdout)
-    profiles = [directory / "site.yaml" for directory in directories]
-    inputs = [*reading.files(*directories), *(path for path in profiles if path.is_file())]
-    memory = rendering.Memory(profile.name, inputs, settings.output)
-    current = memory.number_if_current() if everything else None
-    if current is not None:
-        output.hint(f"{current} easyconfigs of the site {profile.name} are as they should be")
-        return 0
     problems = []
     containers = reading.read(profile, *directories, problems=problems)
     chosen = containers
@@ -69,8 +62,6 @@ def run(options):
     paths = [rendered.path for rendered in done]
     # with a record that can't be read nobody knows which easyconfigs are meant
     if everything and len(problems) == len(moving):
-        if not moving:
-            memory.keep(paths)
         wanted = [*paths, *(rendering.place(one, settings.output) for one in moving)]
         for path in rendering.left_over(wanted, settings.output, profile):
             print(f"ebsif: {path} is in the catalogue no more: remove it, or make it your own (first line)",

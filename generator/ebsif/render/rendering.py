@@ -1,8 +1,5 @@
-"""Writing easyconfigs: only what changed, and nothing at all is read again where nothing changed."""
+"""Writing easyconfigs: only what changed."""
 
-import hashlib
-import json
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,62 +102,3 @@ def left_over(wanted, output, site):
                 if match and match.group(1) == site.name:
                     found.append(path)
     return found
-
-
-class Memory:
-    """
-    What the last complete run has read and written, to see at a glance that there is nothing to do.
-
-    Parameters
-    ----------
-    site_name : str
-        The site.
-    inputs : list of Path
-        What easyconfigs are made from.
-    output : Path
-        Their directory.
-    """
-
-    def __init__(self, site_name, inputs, output):
-        """Look at the inputs."""
-        package = Path(__file__).parents[1]
-        code = sorted(package.rglob("*.py")) + sorted(package.glob("render/templates/*"))
-        self.inputs = fingerprint([*inputs, *code])
-        key = hashlib.sha256(f"{site_name}\0{output.resolve()}".encode()).hexdigest()[:24]
-        cache = os.environ.get("XDG_CACHE_HOME") or files.home() / ".cache"
-        self.path = Path(cache) / "ebsif" / "render" / f"{key}.json"
-
-    def number_if_current(self):
-        """Return how many easyconfigs there are (int) if nothing has changed since they were written, else None."""
-        try:
-            known = json.loads(self.path.read_text())
-            if known["inputs"] != self.inputs:
-                return None
-            for name, stamp in known["outputs"].items():
-                status = Path(name).stat()
-                if [status.st_size, status.st_mtime_ns] != stamp:
-                    return None
-            return len(known["outputs"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return None
-
-    def keep(self, paths):
-        """Remember a complete run; a place that can't be written to costs time only."""
-        outputs = {str(path.absolute()): stamp_of(path) for path in paths}
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            files.replace(self.path, json.dumps({"inputs": self.inputs, "outputs": outputs}))
-        except OSError:
-            pass
-
-
-def stamp_of(path):
-    """Return size and time of a file (list of int)."""
-    status = path.stat()
-    return [status.st_size, status.st_mtime_ns]
-
-
-def fingerprint(paths):
-    """Return a digest of names, sizes and times of files (str)."""
-    stamps = [f"{path}\0{stamp_of(path)}" for path in paths]
-    return hashlib.sha256("\n".join(stamps).encode()).hexdigest()
