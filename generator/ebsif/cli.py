@@ -12,26 +12,27 @@ from ebsif.errors import EbsifError
 EXIT_FAILURE = 1
 EXIT_INTERRUPTED = 130
 
+# In the order of the help: choose a container, use it, put one into the catalogue, look at what is installed.
 # Each is a module in commands/, loaded only when it is used: some libraries take longer to load than commands to run.
 COMMANDS = {
-    "doctor": "check that this machine has what installing a container module needs",
-    "extend": "a container with packages of your own: from a requirements.txt to a module",
-    "import": "easyconfigs of the style in use today become records of the catalogue",
-    "upgrade": "move an extension to a newer container",
-    "diff": "compare two containers",
-    "add": "add an image to the catalogue",
-    "inspect": "look at an image: what is in it",
     "list": "the containers of the catalogue, in a table",
     "show": "what is known about a container",
     "docs": "browsable pages about the containers, to choose one",
-    "render": "write the easyconfigs of the catalogue",
-    "check": "check catalogue and easyconfigs",
-    "schema": "the JSON Schema of catalogue and site, for an editor",
+    "extend": "a container with packages of your own: from a requirements.txt to a module",
+    "upgrade": "move an extension to a newer container",
     "job": "write a batch script: run on many nodes, or install on a compute node",
     "command": "the command line of the runtime that does the same as a module",
     "wheelhouse": "fetch what an easyconfig needs, to install on nodes without network",
-    "completion": "let a shell complete the command line",
+    "doctor": "check that this machine has what installing a container module needs",
+    "inspect": "look at an image: what is in it",
+    "add": "add an image to the catalogue",
+    "import": "easyconfigs of the style in use today become records of the catalogue",
+    "render": "write the easyconfigs of the catalogue",
+    "check": "check catalogue and easyconfigs",
+    "schema": "the JSON Schema of catalogue and site, for an editor",
+    "diff": "compare two containers",
     "lock": "what was installed: compare two installations, bill of materials",
+    "completion": "let a shell complete the command line",
 }
 
 

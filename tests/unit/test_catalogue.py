@@ -3,12 +3,13 @@
 import json
 import re
 import time
+import typing
 from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
-from ebsif.catalogue import reading, schema, selection, site, yamlerrors
+from ebsif.catalogue import reading, records, schema, selection, site, yamlerrors
 from ebsif.catalogue.container import CatalogueError
 from ebsif.check.easyconfigs import differences, literals
 from ebsif.check.sites import check
@@ -181,6 +182,15 @@ def test_a_wish_that_is_none():
     """How a wish is written."""
     with pytest.raises(selection.SelectionError, match="like vllm>=0.8"):
         selection.parse_requirement("vllm >>= 1")
+
+
+def test_the_catalogue_and_the_easyblocks_have_the_same_stages_and_kinds_of_activation():
+    """House 2.5: what a record may say of a stage, and of who makes Python ready, is what the easyblocks take."""
+    from easybuild.easyblocks.generic.container import spec, stages
+
+    assert list(records.Stage.model_fields) == list(stages.Stage.PROPERTIES)
+    kinds = typing.get_args(typing.get_args(records.Record.model_fields["init"].annotation)[0])
+    assert sorted(kinds) == sorted(spec.INIT_KINDS)
 
 
 # --- rendering

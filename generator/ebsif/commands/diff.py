@@ -5,8 +5,8 @@ out: the catalogue does not know every package, an installation does.
 """
 
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.commands.lock import tell
 from ebsif.installed import compare
+from ebsif.installed.changes import print_changes
 
 EXAMPLES = """\
   ebsif diff --site lumi PyTorch/2.6.0-rocm-6.2.4-python-3.12-singularity-20250410 PyTorch/2.7.0
@@ -29,4 +29,4 @@ def run(options):
     settings = read_settings(options)
     containers = settings.containers(settings.site())
     before, after = (compare.facts(text, containers) for text in (options.before, options.after))
-    return tell(compare.compare(before, after), options.json)
+    return print_changes(compare.compare(before, after), options.json)

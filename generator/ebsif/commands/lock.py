@@ -1,11 +1,10 @@
 """Look at the record of what was installed: compare two installations, write a software bill of materials."""
 
 import argparse
-import dataclasses
-import json
 from pathlib import Path
 
 from ebsif.installed import lock
+from ebsif.installed.changes import print_changes
 
 EXAMPLES = """\
   ebsif lock diff $CONTAINERROOT /other/installation     what differs between two installed modules?
@@ -44,19 +43,7 @@ def run(options):
 
 def run_diff(options):
     """Print how two installations differ; return 1 if they do, else 0."""
-    return tell(lock.compare(lock.read(options.before), lock.read(options.after)), options.json)
-
-
-def tell(changes, as_json):
-    """Print differences; return 1 if there are any, else 0."""
-    if as_json:
-        print(json.dumps([dataclasses.asdict(change) for change in changes], indent=2))
-    elif not changes:
-        print("no differences")
-    else:
-        for change in changes:
-            print(describe(change))
-    return 1 if changes else 0
+    return print_changes(lock.compare(lock.read(options.before), lock.read(options.after)), options.json)
 
 
 def run_sbom(options):
@@ -70,17 +57,3 @@ def run_sbom(options):
     else:
         print(text, end="")
     return 0
-
-
-def describe(change):
-    """Return a line that tells a person what changed."""
-    if change.before is None:
-        return f"+ {change.kind} {change.name} {shown(change.after)}"
-    if change.after is None:
-        return f"- {change.kind} {change.name} {shown(change.before)}"
-    return f"~ {change.kind} {change.name} {shown(change.before)} -> {shown(change.after)}"
-
-
-def shown(value):
-    """Return a value of a record as text for a person."""
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
