@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ebsif.catalogue.site import SITES
-from ebsif.commands import extend
+from ebsif.user import outcome
 from support import CHECKOUT
 
 EBSIF = Path(sys.prefix) / "bin" / "ebsif"
@@ -324,6 +324,6 @@ def test_what_was_changed_by_hand_is_kept_each_time(tmp_path):
     """extend --rebuild, twice: neither of the earlier easyconfigs is lost."""
     path = tmp_path / "a.eb"
     for text in ("one\n", "two\n", "three\n", "three\n"):
-        extend.write_file(path, text, again=True)
+        outcome.write_file(path, text, again=True)
     assert {one.name: one.read_text() for one in tmp_path.iterdir()} == {
         "a.eb": "three\n", "a.eb.old": "one\n", "a.eb.old2": "two\n"}

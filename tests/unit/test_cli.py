@@ -1,6 +1,8 @@
 """The command line: help, wrong use, doctor."""
 
+import configparser
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -111,3 +113,21 @@ def test_doctor_says_what_helps_where_eb_fails(monkeypatch, said, remedy):
     monkeypatch.setattr(doctor.eb, "run", lambda *_, **__: subprocess.CompletedProcess([], 1, stdout=f"{said}\n"))
     assert said in doctor.find_easyconfigs().text
     assert remedy in doctor.find_easyconfigs().text
+
+
+def test_commands_do_not_import_each_other():
+    """House 2.11: what two commands share is in a room of its own."""
+    for path in (CHECKOUT / "generator/ebsif").rglob("*.py"):
+        assert "ebsif.commands import" not in path.read_text(), path
+        assert not re.search(r"^\s*(from|import) ebsif\.commands\.", path.read_text(), re.MULTILINE), path
+
+
+def test_a_new_software_touches_data_only():
+    """House 2.14: neither packaging nor code names the directories of software or sites."""
+    packaging = configparser.ConfigParser()
+    packaging.read(CHECKOUT / "setup.cfg")
+    words = set(re.split(r"[\s/.]+", packaging["options"]["packages"] + " ".join(
+        packaging["options.package_data"].values())))
+    software = {path.name for path in (CHECKOUT / "easyconfigs").glob("?/*")}
+    places = {path.parent.name for path in (CHECKOUT / "generator/ebsif/catalogue/sites").glob("*/site.yaml")}
+    assert software and places and not words & (software | places)

@@ -5,16 +5,16 @@ from pathlib import Path
 
 from ebsif import eb
 from ebsif.catalogue.settings import add_settings_arguments
-from ebsif.commands import extend
 from ebsif.installed import compare
 from ebsif.user import extending
+from ebsif.user.outcome import add_outcome, chosen, write
 
 EXAMPLES = """\
   ebsif upgrade PyTorch-2.6.0-...-mine-20250501.eb PyTorch/2.7.0 --check     would it work?
   ebsif upgrade PyTorch-2.6.0-...-mine-20250501.eb PyTorch/2.7.0 --install
 """
 
-MORE = extend.MORE
+MORE = "OPTION_OF_eb"
 
 
 def configure(parser):
@@ -23,7 +23,7 @@ def configure(parser):
     parser.add_argument("easyconfig", metavar="FILE", type=Path, help="the easyconfig of the extension")
     parser.add_argument("module", metavar="NAME/VERSION", help="the newer container")
     parser.add_argument("--date", default=time.strftime("%Y%m%d"), help="for the suffix (default: today)")
-    extend.add_outcome(parser)
+    add_outcome(parser)
 
 
 def run(options):
@@ -32,4 +32,4 @@ def run(options):
         raise extending.ExtendingError(f"there is no file {options.easyconfig}")
     eb.session(tuple(options.more))
     stages, name, _ = compare.extension_of(options.easyconfig)
-    return extend.write(options, extend.chosen(options), stages, name)
+    return write(options, chosen(options), stages, name)
