@@ -1,7 +1,7 @@
 # The two commands are `make demo` and `make test`. Everything they create lies in .venv/ and .demo/, system packages
 # and the cached example image aside. (`make check` has links to the project in build/.)
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-pythons test-faults faults-report bench image lint clean
+.PHONY: help demo check test test-pythons test-faults faults-report bench image lint release clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -33,6 +33,9 @@ image: ## build the example image, unless it is cached, and say where it is
 
 lint: ## style of Python, shell and easyconfigs
 	@scripts/test tests/unit/test_style.py
+
+release: ## build the source distribution and the wheel of the last commit: dist/
+	@scripts/build-release
 
 clean: ## remove what demo and test created here (not system packages, not the cached image)
 	rm -rf .venv .demo build generator/*.egg-info

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from parts import TOOLS
-from support import CHECKOUT, Site
+from support import CHECKOUT, Site, tracked
 
 EXAMPLE = "PyTorch-2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121.eb"
 OTHER = "zlib-1.3.eb"
@@ -17,15 +17,31 @@ OTHER = "zlib-1.3.eb"
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """The wheel of this project."""
+    """The wheel of this project, made of the source distribution, as a release is."""
     folder = tmp_path_factory.mktemp("wheel")
     # building writes into the directory of the sources
-    for name in ("easyblocks", "easyconfigs", "generator"):
-        shutil.copytree(CHECKOUT / name, folder / "sources" / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("LICENSE", "README.md", "pyproject.toml", "setup.cfg"):
-        shutil.copy(CHECKOUT / name, folder / "sources")
-    pip("wheel", "--no-build-isolation", "--wheel-dir", folder, folder / "sources")
+    for path in tracked():
+        target = folder / "sources" / path.relative_to(CHECKOUT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
+    subprocess.run([sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, folder / "sources"],
+                   check=True, capture_output=True, text=True)
     return next(folder.glob("*.whl"))
+
+
+def test_a_release_is_complete(wheel):
+    """Issue of the house, release: every file of the packages is in the wheel, which is made of the sdist."""
+    with zipfile.ZipFile(wheel) as files:
+        there = set(files.namelist())
+    places = {"easyblocks": "easybuild/easyblocks", "easyconfigs": "easybuild/easyconfigs", "generator": ""}
+    wanted = set()
+    for path in tracked():
+        first, *rest = path.relative_to(CHECKOUT).parts
+        if first in places:
+            wanted.add("/".join(filter(None, (places[first], *rest))))
+    assert len(wanted) > 150
+    assert wanted <= there, wanted - there
+    assert {name for name in there if ".dist-info/" not in name} <= wanted
 
 
 def pip(command, *arguments, python=sys.executable):
