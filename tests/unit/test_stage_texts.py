@@ -255,7 +255,10 @@ def test_a_library_of_other_gpu_software_is_explained(library, kind):
 @pytest.mark.parametrize(
     ("version", "label"),
     [
-        ("2.7.1+rocm6.2.4", ("rocm", "6.2")), ("2.7.1+cu126", ("cu", "12.6")), ("2.7.1+cpu", ("cpu", None)),
+        ("2.7.1+rocm6.2.4", ("rocm", "6.2")), ("2.7.1+cu126", ("cu", "12.6")),
+        ("0.8.5+rocm624", ("rocm", "6.2")), ("1.0+rocm62", ("rocm", "6.2")),
+        ("1.0+rocm6", ("rocm", None)), ("1.7+cu92", ("cu", "9.2")), ("2.8+cu12torch2.7", ("cu", None)),
+        ("2.7.1+cpu", ("cpu", None)),
         ("2.7.1", (None, None)), ("0.6.0+git123", (None, None)),
     ],
 )

@@ -145,11 +145,15 @@ def gpu_label(version):
     tuple
         'rocm', 'cu' or 'cpu' and major.minor as two str, or None for what is not there.
     """
-    rocm = re.search(r'\+rocm(\d+)\.?(\d+)', version)
-    cuda = re.search(r'\+cu(\d+)(\d)\b', version)
-    if rocm or cuda:
-        return 'rocm' if rocm else 'cu', '.'.join((rocm or cuda).groups())
-    return ('cpu', None) if version.endswith('+cpu') else (None, None)
+    label = re.search(r'\+(rocm|cu)(?:(\d+)\.(\d+)|(\d+))', version)
+    if not label:
+        return ('cpu', None) if version.endswith('+cpu') else (None, None)
+    kind, major, minor, digits = label.groups()
+    if digits:
+        # rocm624 is 6.2.4 and cu126 is 12.6; cu12 leaves the minor version open
+        length = 2 if kind == 'cu' and digits.startswith('1') else 1
+        major, minor = digits[:length], digits[length:length + 1]
+    return kind, '%s.%s' % (major, minor) if minor else None
 
 
 def pip_version(packages):
