@@ -27,7 +27,7 @@ from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, 
 from easybuild.easyblocks.generic.container.modulesyntax import ModuleSyntax
 from easybuild.easyblocks.generic.container.parameters import exit_status
 from easybuild.easyblocks.generic.container.probe import ImageProbe
-from easybuild.easyblocks.generic.container.record import InstallRecord
+from easybuild.easyblocks.generic.container.record import RECORD, InstallRecord
 from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.easyblocks.generic.container.runtime import Container, Runtime, bind_source, bind_target, in_background
 from easybuild.easyblocks.generic.container.runtime import named_variables, runtime_variables
@@ -38,7 +38,7 @@ from easybuild.easyblocks.generic.container.spec import INIT_KINDS, INIT_NONE, L
 from easybuild.easyblocks.generic.container.spec import WRAPPERS_ALL, ContainerSpec, check_easyconfig
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
-from easybuild.framework.easyblock import EasyBlock
+from easybuild.framework.easyblock import POSTPROC_STEP, EasyBlock
 from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_warning
 from easybuild.tools.config import build_option, update_build_option
@@ -347,6 +347,8 @@ class ContainerInstall(Reinstall, EasyBlock):
         }
         self.install_additions()
         self.write_record()
+        # hooks from here on see the paths that stay
+        self.take_place()
 
     def install_scripts(self):
         """Copy the scripts from beside the easyblocks; readable and executable for all, whatever the umask."""
@@ -443,18 +445,20 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.record['user_software'], self.record['scripts'] = files.fingerprints, files.scripts
         self.record.write(self.lock_path)
 
-    def post_processing_step(self, *args, **kwargs):
-        """What the easyconfig does to the installation belongs to it."""
-        if self.dry_run or 'image' not in self.record:
-            return super().post_processing_step(*args, **kwargs)
-        self.take_place()
-        # meanwhile the module is checked
-        self.write_bill_of_materials()
+    def run_step(self, step, *args, **kwargs):
+        """Run a step; what commands and hooks after the installation add belongs to it."""
         try:
-            return super().post_processing_step(*args, **kwargs)
+            return super().run_step(step, *args, **kwargs)
         finally:
-            # also if a command failed: what it left is nobody's work, to be kept when all this is removed
-            self.write_record()
+            # also if one failed: what it left is nobody's work, to be kept when all this is removed
+            if step == POSTPROC_STEP and 'image' in self.record and not self.dry_run:
+                self.write_record()
+
+    def post_processing_step(self, *args, **kwargs):
+        """Begin with what takes a while; meanwhile the module is checked."""
+        if not self.dry_run and 'image' in self.record:
+            self.write_bill_of_materials()
+        return super().post_processing_step(*args, **kwargs)
 
     def write_bill_of_materials(self):
         """Begin to write the CycloneDX file beside the lock, where ebsif is installed with EasyBuild, or on PATH."""
@@ -487,7 +491,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         # the runtime are no part of what is checked
         for key in runtime_variables(self.initial_environ) + list(MODULE_VARIABLES):
             self.initial_environ.pop(key, None)
-        kwargs.setdefault('custom_paths', {'files': list(self.spec.scripts) + ['share/ebsif/lock.json'] + [
+        kwargs.setdefault('custom_paths', {'files': list(self.spec.scripts) + [RECORD] + [
             os.path.join('bin', name) for name in self.known_record.get('wrappers', [])], 'dirs': ['bin']})
         kwargs.setdefault('custom_commands', [self.sanity_check_command])
         super().sanity_check_step(*args, **kwargs)

@@ -60,7 +60,7 @@ def test_a_lock_of_somebody_who_lives(site, fault):
 
     here = this_process()
     living = {"alive": here, "on another machine": {**here, "host": "elsewhere"},
-              "in another container": {**here, "processes": "pid:[1]"}, "no note": None, "not a note": {"pid": 1}}
+              "in another container": {**here, "pid_ns": "pid:[1]"}, "no note": None, "not a note": {"pid": 1}}
     dead = {"gone": {**here, "pid": 2**22 + 1}, "another start": {**here, "started": "1"},
             "before the last boot": {**here, "boot": "x"}}
     texts, locks = {}, {}

@@ -77,8 +77,8 @@ class Probe(Reinstall, EasyBlock):
         SEEN['installdir'] = self.installdir
         SEEN['template'] = self.cfg['description']
         SEEN['earlier module'] = os.path.exists(self.mod_filepath)
-        SEEN['lock'] = os.path.isdir(self.claim.lock)
-        SEEN['note'] = os.path.exists(self.claim.note)
+        SEEN['lock'] = os.path.isdir(self.lock_owner.lock)
+        SEEN['note'] = os.path.exists(self.lock_owner.note)
         self.bill_of_materials = in_background(['false'])
         for name in ('bin/probe', 'share/ebsif/lock.json'):
             path = os.path.join(self.installdir, name)
@@ -110,7 +110,7 @@ class Probe(Reinstall, EasyBlock):
         try:
             return super().run_all_steps(*args, **kwargs)
         finally:
-            SEEN['lock later'] = os.path.exists(self.claim.lock)
+            SEEN['lock later'] = os.path.exists(self.lock_owner.lock)
             with open(os.environ['PROBE_SEEN'], 'w') as file:
                 json.dump(SEEN, file)
 '''

@@ -148,20 +148,33 @@ def test_a_program_goes_on_while_its_module_is_installed_again(installed_once):
 
 
 PATHS = """
+import time
+
 def module_write_hook(self, filepath, text, *args, **kwargs):
     if filepath.startswith({modules!r}):
         with open({log!r}, 'a') as log:
             log.write('module %s in %s\\n' % (filepath, self.installdir))
 
-def post_postproc_hook(self, *args, **kwargs):
+def note(what, self):
     with open({log!r}, 'a') as log:
-        log.write('postproc in %s\\n' % self.installdir)
+        log.write('%s in %s\\n' % (what, self.installdir))
+
+def post_install_hook(self, *args, **kwargs):
+    note('install', self)
+
+def pre_postproc_hook(self, *args, **kwargs):
+    note('before', self)
+
+def post_postproc_hook(self, *args, **kwargs):
+    note('after', self)
+    with open(self.installdir + '/bin/late', 'w') as script:
+        script.write(str(time.time()))
 """
 
 
 def test_paths_that_are_written_stay(site, base_image):
     """
-    defects B4, C8 (easybuild D3, D5, D10): commands, hooks, the cache of modules see the paths that stay.
+    defects B4, C8 (easybuild D3, D5, D6, D10): commands, hooks, the cache of modules see the paths that stay.
 
     The new installation has an image of another name: after it the module uses that one, and the old one is gone.
     """
@@ -177,9 +190,12 @@ def test_paths_that_are_written_stay(site, base_image):
         result = site.eb(easyconfig, f"--hooks={hooks}", *options, MODULEPATH=site.modules)
         assert (root / "where").read_text() == f"{root}\n"
         assert (root / "link").readlink() == root / "where"
-        expected = [f"postproc in {root}", f"module {site.modules}/Example/1.0.lua in {root}"]
+        expected = [f"install in {root}", f"before in {root}", f"after in {root}",
+                    f"module {site.modules}/Example/1.0.lua in {root}"]
         assert log.read_text().splitlines() == expected
         assert "unfinished" not in result.stdout
+        # what hooks write is no work of a person's
+        assert "scripts of the earlier installation" not in result.stdout
         if "--rebuild" not in options:
             cached = [path for path in site.home.rglob("*.lua") if "Example/1.0" in path.read_text()]
             assert cached, list(site.home.rglob("*"))

@@ -1,9 +1,13 @@
 """What scripts and Python have to say alike, because neither can read the other."""
 
+import importlib.util
 import re
 
 import pytest
-from easybuild.easyblocks.generic.container import scripts
+from easybuild.easyblocks.generic.container import packages, record, runtime, scripts, spec
+from ebsif.catalogue import fieldtypes, selection
+from ebsif.installed import lock
+from packaging.utils import canonicalize_name
 from support import CONTAINER_FILES, tracked
 
 PYTHON = "\n".join(path.read_text() for path in tracked("easyblocks/generic/*.py", "easyblocks/generic/container/*.py"))
@@ -52,3 +56,50 @@ def test_every_program_for_images_is_used():
     there = {path.name for path in (CONTAINER_FILES / "sh").iterdir()}
     named = set(re.findall(r"sh_command\('([\w.-]+)'", PYTHON))
     assert there == named
+
+
+# --- the easyblocks and the commands: `ebsif list` has no time to load EasyBuild
+
+
+@pytest.mark.parametrize("name", ["torch", "Flash_Attn", "ruamel.yaml", "a--b__c..d", "A-_.b"])
+def test_names_of_packages(name):
+    """PEP 503, wherever it is needed without what is in another place."""
+    path = CONTAINER_FILES / "site-packages/ebsif_pip_hints.py"
+    found = importlib.util.spec_from_file_location("hints", path)
+    hints = importlib.util.module_from_spec(found)
+    found.loader.exec_module(hints)
+    assert {packages.normal_name(name), selection.normal_name(name), hints.normal_name(name)} == {
+        canonicalize_name(name)}
+
+
+def accepts(check, text):
+    """Whether a type of field of a catalogue takes a text."""
+    try:
+        check(text)
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", ["A", "_a1", "1A", "A-B", "", "A\n", "\u00c4"])
+def test_names_of_variables(name):
+    """What a catalogue may have, the easyblock takes, and the other way round."""
+    assert accepts(fieldtypes.is_env_name, name) == bool(spec.VARIABLE_NAME.match(name))
+
+
+@pytest.mark.parametrize("value", ["a", "", "a b", "a\tb", "a\nb", "~/x", "/a:~/b", "a~", "\x7f", "\x1b[0m"])
+def test_values_of_variables(value):
+    """Likewise; what only some modules tools can't do is for the easyblock to say, which knows the tool."""
+    assert accepts(fieldtypes.is_env_value, value) == (spec.value_problem(value, tcl_in_lmod=False) is None)
+
+
+@pytest.mark.parametrize("bind", [
+    "/a", "/a:/b", "/a:/b:ro", "a", "/a:b", "/a,/b", "/a\\,b", "/a:/b:ro:rw", "/a\\:b:/c"])
+def test_binds(bind):
+    """Likewise; a template of an easyconfig is nothing for a catalogue."""
+    assert accepts(fieldtypes.is_bind, bind) == (runtime.bind_problem(bind) is None)
+
+
+def test_the_place_of_the_record():
+    """What the easyblock writes is what the commands read."""
+    assert str(lock.LOCK_PATH) == record.RECORD

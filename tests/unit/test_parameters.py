@@ -366,6 +366,6 @@ def test_each_step_confirms_whose_lock_it_is(easyblock):
     """defects E6: from the first step on the lock is ours, and the note beside it says so."""
     block = easyblock("", cls=ContainerInstall)
     noted = []
-    block.claim = types.SimpleNamespace(confirm=lambda: noted.append("confirmed"))
+    block.lock_owner = types.SimpleNamespace(confirm=lambda: noted.append("confirmed"))
     block.run_step("step", [lambda _: lambda: noted.append("done")])
     assert noted == ["confirmed", "done"]

@@ -222,20 +222,21 @@ def test_the_group_of_directories(tmp_path):
         assert modes == ["0o2775" if set_gid else "0o775"] * 2
 
 
-@pytest.mark.parametrize(("change", "alive"), [
-    ({}, True), ({"pid": 2**22 + 1}, False), ({"boot": "x"}, False), ({"boot": "x", "machine": "another"}, None),
-    ({"boot": "x", "machine": ""}, None), ({"host": "elsewhere"}, None)])
-def test_whose_lock_it_is(change, alive, monkeypatch):
+@pytest.mark.parametrize(("change", "state"), [
+    ({}, "alive"), ({"pid": 2**22 + 1}, "gone"), ({"boot": "x"}, "gone"),
+    ({"boot": "x", "machine": "another"}, "unknown"),
+    ({"boot": "x", "machine": ""}, "unknown"), ({"host": "elsewhere"}, "unknown")])
+def test_whose_lock_it_is(change, state, monkeypatch):
     """defects A8: a machine of the same name that has started at another time may be another machine."""
-    monkeypatch.setattr(lockowner, "machine", lambda: "this")
+    monkeypatch.setattr(lockowner, "machine_id", lambda: "this")
     owner = {**lockowner.this_process(), **change}
-    assert lockowner.is_alive(owner) is alive
+    assert lockowner.owner_state(owner) == state
 
 
 def test_a_machine_without_a_name_of_its_own(monkeypatch):
     """defects A8: where no machine has an id, a lock of another start is nobody's to judge."""
-    monkeypatch.setattr(lockowner, "machine", lambda: "")
-    assert lockowner.is_alive({**lockowner.this_process(), "boot": "x"}) is None
+    monkeypatch.setattr(lockowner, "machine_id", lambda: "")
+    assert lockowner.owner_state({**lockowner.this_process(), "boot": "x"}) == "unknown"
 
 
 @pytest.fixture
@@ -244,7 +245,18 @@ def claim(tmp_path, monkeypatch):
     made = lockowner.LockOwner.__new__(lockowner.LockOwner)
     made.lock = str(tmp_path / "a.lock")
     made.note = made.lock + ".owner"
+    made.name = "a"
     monkeypatch.setattr(lockowner, "build_option", lambda name: False)
+
+    # EasyBuild's own need its configuration
+    def create_lock(_):
+        try:
+            os.mkdir(made.lock)  # noqa: PTH102
+        except OSError as error:
+            raise EasyBuildError(str(error)) from error
+
+    monkeypatch.setattr(lockowner, "create_lock", create_lock)
+    monkeypatch.setattr(lockowner, "remove_lock", lambda _: os.rmdir(made.lock))  # noqa: PTH106
     return made
 
 
@@ -276,6 +288,43 @@ def test_who_does_not_get_the_lock_leaves_the_note_of_who_has_it(claim, tmp_path
         note.write_text(json.dumps(other))
         claim.confirm()
         assert claim.owner == lockowner.this_process()
+
+
+def test_two_find_the_lock_of_one_that_was_killed(claim, tmp_path, monkeypatch):
+    """
+    Both see that its owner is gone; the first removes it and takes its own before the second goes on.
+
+    The second leaves lock and note of the first alone.
+    """
+    lock, note = tmp_path / "a.lock", tmp_path / "a.lock.owner"
+    first = {**lockowner.this_process(), "host": "elsewhere"}
+    lock.mkdir()
+    note.write_text(json.dumps({**first, "pid": 1}))
+
+    def state_while_the_first_goes_on(_):
+        note.write_text(json.dumps(first))
+        return lockowner.GONE
+
+    monkeypatch.setattr(lockowner, "owner_state", state_while_the_first_goes_on)
+    claim.recover()
+    assert lock.is_dir()
+    assert claim.owner == first
+    assert sorted(path.name for path in tmp_path.iterdir()) == [lock.name, note.name]
+
+
+def test_the_lock_is_held_again(claim, tmp_path):
+    """EasyBuild has given the lock back: who undoes an installation takes it again, unless another one has it."""
+    lock = tmp_path / "a.lock"
+    with claim.held(), claim.again() as ours:
+        assert ours
+        assert lock.is_dir()
+        assert claim.owner == lockowner.this_process()
+    assert list(tmp_path.iterdir()) == []
+    with claim.held():
+        lock.mkdir()
+        with claim.again() as ours:
+            assert not ours
+        assert lock.is_dir()
 
 
 @pytest.mark.parametrize("earlier, now", [
@@ -313,15 +362,20 @@ def test_user_software_is_there_while_it_is_taken_over(tmp_path, monkeypatch, ea
     assert {path.read_text() for path in (tmp_path / "now").rglob("*") if path.is_file()} == {"before"}
 
 
-@pytest.mark.parametrize("stopped", [True, False])
-def test_what_a_stop_throws_away_is_said(monkeypatch, capsys, stopped):
-    """easybuild D10: --rebuild --stop=install is a success for EasyBuild, and the earlier installation comes back."""
-    monkeypatch.setattr(reinstall, "LockOwner", lambda _: SimpleNamespace(held=nullcontext))
+@pytest.mark.parametrize(("stopped", "ours"), [(True, True), (True, False), (False, True)])
+def test_what_a_stop_throws_away_is_said(monkeypatch, capsys, stopped, ours):
+    """
+    easybuild D10: --rebuild --stop=install is a success for EasyBuild, and the earlier installation comes back.
+
+    Another eb has taken the lock since EasyBuild gave it back: that one undoes what is there, as after a kill.
+    """
+    monkeypatch.setattr(
+        reinstall, "LockOwner", lambda _: SimpleNamespace(held=nullcontext, again=lambda: nullcontext(ours)))
     monkeypatch.setattr(EasyBlock, "run_all_steps", lambda *_: True)
-    easyblock = object.__new__(Reinstall)
+    easyblock = object.__new__(type("Easyblock", (Reinstall, EasyBlock), {}))
     removed = []
     easyblock.installdir, easyblock.place, easyblock.log = "", "a place" if stopped else None, logging.getLogger()
     easyblock.give_up = lambda: removed.append(easyblock.place)
     assert easyblock.run_all_steps(False)
-    assert bool(removed) == stopped
+    assert bool(removed) == (stopped and ours)
     assert ("it is removed, and the earlier one stays" in capsys.readouterr().err) == stopped

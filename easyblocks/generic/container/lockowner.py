@@ -15,7 +15,10 @@ from contextlib import contextmanager, suppress
 
 from easybuild.tools.build_log import EasyBuildError, print_msg
 from easybuild.tools.config import build_option
-from easybuild.tools.filetools import det_lock_path, mkdir, remove_dir
+from easybuild.tools.filetools import create_lock, det_lock_path, mkdir, remove_dir, remove_lock
+
+
+ALIVE, GONE, UNKNOWN = 'alive', 'gone', 'unknown'
 
 
 class LockOwner:
@@ -28,20 +31,21 @@ class LockOwner:
 
     Attributes
     ----------
-    lock : str
-        Path of the lock.
+    name, lock : str
+        Name and path of the lock.
     note : str
         Path of the note.
     """
 
     def __init__(self, installdir):
         """Find where the lock is; its name is that of EasyBlock.run_all_steps."""
-        self.lock = det_lock_path(installdir.replace('/', '_'))
+        self.name = installdir.replace('/', '_')
+        self.lock = det_lock_path(self.name)
         self.note = self.lock + '.owner'
 
     @contextmanager
     def held(self):
-        """Hold the claim; nothing is done where locks are ignored. What can't be written stops nobody."""
+        """Keep the note; nothing is done where locks are ignored. What can't be written stops nobody."""
         if build_option('ignore_locks'):
             yield
             return
@@ -58,6 +62,28 @@ class LockOwner:
                 for path in glob.glob(glob.escape(self.note) + '.*'):
                     forget(path)
 
+    @contextmanager
+    def again(self):
+        """
+        Hold EasyBuild's lock once more; the value is whether that is possible.
+
+        EasyBuild gives its lock back before what it did can be undone, after SIGTERM before anything else. Whoever has
+        taken it meanwhile finds the rest of a killed attempt, and undoes that.
+        """
+        if build_option('ignore_locks'):
+            yield True
+            return
+        try:
+            create_lock(self.name)
+        except EasyBuildError:
+            yield False
+            return
+        try:
+            self.confirm()
+            yield True
+        finally:
+            remove_lock(self.name)
+
     def confirm(self):
         """
         Write the note where another process has: the lock is ours now.
@@ -70,13 +96,17 @@ class LockOwner:
     def recover(self):
         """Remove the lock of an owner that is gone."""
         owner = self.owner
-        if owner is None or is_alive(owner) is not False:
+        if owner is None or owner_state(owner) != GONE:
             return
         # of several that find this at once only one can rename the note
         mine = '%s.%d' % (self.note, os.getpid())
         try:
             os.rename(self.note, mine)
         except OSError:
+            return
+        if read_owner(mine) != owner:
+            # another one has removed the lock meanwhile, and this is its note
+            os.rename(mine, self.note)
             return
         if os.path.isdir(self.lock):
             print_msg("removing the lock of an attempt that was killed (process %s on %s)", owner['pid'], owner['host'])
@@ -86,12 +116,7 @@ class LockOwner:
     @property
     def owner(self):
         """Who wrote the note (dict), None if there is none that can be read."""
-        try:
-            with open(self.note) as note:
-                owner = json.load(note)
-            return owner if isinstance(owner, dict) and set(owner) == set(this_process()) else None
-        except (OSError, ValueError):
-            return None
+        return read_owner(self.note)
 
     def write(self):
         """Write the note; return whether that was possible."""
@@ -109,12 +134,12 @@ class LockOwner:
 
 def this_process():
     """Return what tells this process from all others (dict)."""
-    return {'host': socket.gethostname(), 'machine': machine(), 'boot': boot(), 'processes': process_namespace(),
-            'pid': os.getpid(), 'started': started(os.getpid())}
+    return {'host': socket.gethostname(), 'machine': machine_id(), 'boot': boot_id(), 'pid_ns': pid_namespace(),
+            'pid': os.getpid(), 'started': start_time(os.getpid())}
 
 
-def machine():
-    """Return what tells this machine from others of its name, "localhost" for instance (str); machine-id(5)."""
+def machine_id():
+    """Return the id of this machine (str): others may have its name, "localhost" for instance; machine-id(5)."""
     try:
         with open('/etc/machine-id') as identity:
             return identity.read().strip()
@@ -122,8 +147,8 @@ def machine():
         return ''
 
 
-def boot():
-    """Return what tells one start of this machine from another (str)."""
+def boot_id():
+    """Return the id of this boot of the machine (str)."""
     try:
         with open('/proc/sys/kernel/random/boot_id') as identity:
             return identity.read().strip()
@@ -131,15 +156,15 @@ def boot():
         return ''
 
 
-def process_namespace():
-    """Return what tells containers of processes on one machine apart (str): a number means another process there."""
+def pid_namespace():
+    """Return the PID namespace (str): PIDs are unique only within one."""
     try:
         return os.readlink('/proc/self/ns/pid')
     except OSError:
         return ''
 
 
-def started(pid):
+def start_time(pid):
     """Return when a process was started (str, ticks since boot; proc(5), field 22), None if there is none."""
     try:
         with open('/proc/%d/stat' % pid) as stat:
@@ -149,17 +174,27 @@ def started(pid):
         return None
 
 
-def is_alive(owner):
-    """Tell whether the process that wrote a note still runs (bool), None if that can't be told from here."""
+def read_owner(path):
+    """Return who wrote a note (dict), None if there is none that can be read."""
+    try:
+        with open(path) as note:
+            owner = json.load(note)
+        return owner if isinstance(owner, dict) and set(owner) == set(this_process()) else None
+    except (OSError, ValueError):
+        return None
+
+
+def owner_state(owner):
+    """Return whether the process that wrote a note still runs: ALIVE, GONE, or UNKNOWN if that can't be told here."""
     here = this_process()
     if owner['host'] != here['host']:
-        return None
+        return UNKNOWN
     if owner['boot'] != here['boot']:
         # another start of this machine, or another machine of its name
-        return False if here['machine'] and owner['machine'] == here['machine'] else None
-    if owner['processes'] != here['processes'] or not isinstance(owner['pid'], int):
-        return None
-    return started(owner['pid']) == owner['started']
+        return GONE if here['machine'] and owner['machine'] == here['machine'] else UNKNOWN
+    if owner['pid_ns'] != here['pid_ns'] or not isinstance(owner['pid'], int):
+        return UNKNOWN
+    return ALIVE if start_time(owner['pid']) == owner['started'] else GONE
 
 
 def forget(path):

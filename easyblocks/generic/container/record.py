@@ -13,6 +13,9 @@ import os
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, write_file
 
+# Where it is in an installation; only a complete installation has one.
+RECORD = os.path.join('share', 'ebsif', 'lock.json')
+
 
 class InstallRecord(dict):
     """
@@ -44,8 +47,7 @@ class InstallRecord(dict):
         except (OSError, ValueError) as err:
             raise EasyBuildError("The lock %s can't be read: %s", path, err)
         if not isinstance(record, dict) or not isinstance(record.get('image'), dict):
-            raise EasyBuildError("%s is not the lock of a container module (share/ebsif/lock.json of an installation)",
-                                 path)
+            raise EasyBuildError("%s is not the lock of a container module (%s of an installation)", path, RECORD)
         return cls(record)
 
     @classmethod

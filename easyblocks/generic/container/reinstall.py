@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from easybuild.easyblocks.generic.container.lockowner import LockOwner
 from easybuild.easyblocks.generic.container.framework import FAILURES, EasyBuildExit
 from easybuild.easyblocks.generic.container.parameters import exit_status
+from easybuild.easyblocks.generic.container.record import RECORD
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware, exchange, spare_path
 from easybuild.framework import easyblock
 from easybuild.tools.build_log import print_msg, print_warning
@@ -48,12 +49,12 @@ class Reinstall:
         """There is nothing to replace until an earlier installation is found."""
         super().__init__(*args, **kwargs)
         self.place = None
-        self.claim = None
+        self.lock_owner = None
 
     @property
     def lock_path(self):
         """Where the record of what was installed is; only a complete installation has one."""
-        return os.path.join(self.installdir, 'share', 'ebsif', 'lock.json')
+        return os.path.join(self.installdir, RECORD)
 
     @property
     def replaced_module(self):
@@ -62,8 +63,8 @@ class Reinstall:
 
     def run_all_steps(self, *args, **kwargs):
         """Run the steps; when they end without a new installation, everything is as it was."""
-        self.claim = LockOwner(self.installdir)
-        with self.claim.held():
+        self.lock_owner = LockOwner(self.installdir)
+        with self.lock_owner.held():
             try:
                 done = super().run_all_steps(*args, **kwargs)
                 if self.place:
@@ -73,16 +74,18 @@ class Reinstall:
                                   log=self.log)
                 return done
             finally:
-                # what went wrong with it was said already, or something else is
+                # already reported, or it would mask the original error
                 with suppress(*FAILURES):
                     self.finish_writing()
                 if self.place:
-                    self.give_up()
+                    with self.lock_owner.again() as ours:
+                        if ours:
+                            self.give_up()
 
     def run_step(self, step, *args, **kwargs):
         """Run a step; there are none without the lock. Its errors have its exit status."""
-        if self.claim:
-            self.claim.confirm()
+        if self.lock_owner:
+            self.lock_owner.confirm()
         code = STEP_STATUS.get(step) or getattr(EasyBuildExit, 'FAIL_%s_STEP' % step.upper(), EasyBuildExit.ERROR)
         with exit_status(code):
             return super().run_step(step, *args, **kwargs)

@@ -17,6 +17,7 @@ import stat
 import struct
 import time
 
+from easybuild.easyblocks.generic.container.record import RECORD
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, remove_dir, remove_file
 
@@ -72,7 +73,7 @@ class UserSoftware:
     def record(self):
         """The record of the installation (dict), None if there is none."""
         try:
-            with open(os.path.join(self.root, 'share', 'ebsif', 'lock.json')) as lock:
+            with open(os.path.join(self.root, RECORD)) as lock:
                 return json.load(lock)
         except (OSError, ValueError):
             return None
