@@ -249,7 +249,9 @@ def test_how_much_is_told(place):
     (programs / "apptainer").symlink_to(shutil.which("false"))
     path = f"{programs}:/usr/bin:/bin"
     said = run(place, "inspect", "text.sif", "-v", "--no-checksum", status=1, PATH=path).stderr
-    assert said.startswith(f"+ {programs}/apptainer ")
+    told = [line for line in said.splitlines() if line.startswith("+ ")]
+    assert told[0].startswith(f"+ {programs}/apptainer inspect ")
+    assert told[-1].startswith(f"+ {programs}/apptainer --silent exec --cleanenv ")
 
 
 def test_show(place):
