@@ -110,10 +110,10 @@ def test_choosing_by_component_and_version(browser, pages):
 
 def test_the_table_agrees_with_list(browser, pages):
     """Each component in each version, as `ebsif list --has` chooses: of the whole catalogue."""
-    from ebsif.catalogue import catalogue, site
+    from ebsif.catalogue import reading, site
 
     profiles = [site.read(name) for name in site.names()]
-    containers = [one for profile in profiles for one in catalogue.read(profile, site.SITES / profile.name)]
+    containers = [one for profile in profiles for one in reading.read(profile, site.SITES / profile.name)]
     # local parts of versions (+rocm624) are versions of their own in the table, which offers what there is
     wishes = {(name, version) for one in containers for name, version in selection.components_of(one).items()
               if version[0].isdigit() and "+" not in version}
