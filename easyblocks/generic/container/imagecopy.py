@@ -71,6 +71,8 @@ def transfer(image, copy):
             hashed = beside.submit(digest.update, memory[:number])
             if copy:
                 write(copy, memory[:number])
+                # Linux begins to write it out now, not all of it at the end (fs/fadvise.c)
+                os.posix_fadvise(copy.fileno(), size, number, os.POSIX_FADV_DONTNEED)
             hashed.result()
             size += number
     return digest.hexdigest(), size
