@@ -9,7 +9,7 @@ help: ## this list
 demo: ## set everything up, install the example container module and use it
 	@scripts/demo
 
-check: ## style and unit tests, with nothing but .venv: a minute
+check: ## style and unit tests, with nothing but .venv: one or two minutes
 	@scripts/check
 
 test: ## set everything up and run all tests
