@@ -709,6 +709,16 @@ def test_the_rank_of_every_launcher(rank):
         assert tuple(found[name] for name in names) == case[-1], case
 
 
+def test_who_started_the_rank_decides(rank):
+    """S002-64: variables of other schedulers, inherited, change neither where the ranks meet nor the port."""
+    inherited = {"PBS_NODEFILE": "/etc/hostname", "PBS_JOBID": "4711.server", "FLUX_URI": "local:///run/flux"}
+    (alone, _), (beside, errors) = rank.each([("", slurm()), ("", {**slurm(), **inherited})])
+    assert beside, errors
+    assert alone["MASTER_ADDR"] == "nid1"
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        assert beside[name] == alone[name]
+
+
 LEFT_OUT = [
     ({"SLURM_LOCALID": ""}, "started by Slurm, but SLURM_LOCALID says no local rank"),
     ({"SLURM_LOCALID": "x[$(id)]"}, "started by Slurm, but SLURM_LOCALID says no local rank"),

@@ -30,7 +30,8 @@ flux_first_host() {
         first_host "$(flux hostlist local 2>/dev/null)"
     else
         problem="Flux does not tell its tasks the nodes: set MASTER_ADDR in the batch script, with \$RUNSCRIPTS/get-master"
-        return 1
+        # it may be inherited, and another scheduler know
+        return 2
     fi
 }
 
