@@ -348,7 +348,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.install_additions()
         self.write_record()
         # hooks from here on see the paths that stay
-        self.take_place()
+        self.activate_installation()
 
     def install_scripts(self):
         """Copy the scripts from beside the easyblocks; readable and executable for all, whatever the umask."""
@@ -472,14 +472,14 @@ class ContainerInstall(Reinstall, EasyBlock):
         else:
             trace_msg("no software bill of materials is written: the command ebsif is not on PATH")
 
-    def finish_writing(self):
+    def wait_for_background_jobs(self):
         """Wait for the bill of materials; nothing depends on it, so an installation does not fail with it (G-10)."""
         writing, self.bill_of_materials = self.bill_of_materials, None
         try:
             if writing:
                 writing.result()
         except FAILURES as err:
-            installdir = self.place.installdir if self.place else self.installdir
+            installdir = self.swap.installdir if self.swap else self.installdir
             self.warn("The software bill of materials can't be written: %s. Nothing else needs it. To write it later: "
                       "ebsif lock sbom %s -o %s" % (
                           str(err).split('\n')[0], installdir,

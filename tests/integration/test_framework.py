@@ -32,7 +32,7 @@ SEEN = {}
 class Probe(Reinstall, EasyBlock):
     extra_options = staticmethod(ContainerInstall.extra_options)
     bill_of_materials = None
-    finish_writing = ContainerInstall.finish_writing
+    wait_for_background_jobs = ContainerInstall.wait_for_background_jobs
     warn = ContainerInstall.warn
 
     def __init__(self, *args, **kwargs):

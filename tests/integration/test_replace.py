@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from easybuild.easyblocks.generic.container.reinstall import Place
+from easybuild.easyblocks.generic.container.reinstall import InstallDirSwap
 from parts import Installed, example_site, wheel_settings
 
 TEXT = Installed.TEXT
@@ -295,7 +295,7 @@ def test_additions_that_do_not_fit_are_set_aside(installed_first, wheels):
     (name,) = beside(site)
     path = site.prefix / "eb/software/Example" / name
     assert path.read_bytes() == content
-    assert f"it is kept at {path}. To use it all the same: rm" in result.stdout
+    assert f"it is kept at {path}. To use it anyway: rm" in result.stdout
     assert (root / "user-software.squashfs").read_bytes() != content
 
     site.bash("module load Example/1.0 && unmake-squashfs")
@@ -361,9 +361,9 @@ def test_what_a_killed_attempt_left_is_no_obstacle(installed_first, wheels):
 def test_whether_directories_can_change_places(tmp_path):
     """easybuild D4: a mount, a directory that is not one's own: said, and nothing has changed."""
     (tmp_path / "1.0/sub").mkdir(parents=True)
-    assert Place(str(tmp_path / "1.0")).problem() is None
+    assert InstallDirSwap(str(tmp_path / "1.0")).problem() is None
     code = "import sys; from easybuild.easyblocks.generic.container.reinstall import *\n" \
-        "print(Place(sys.argv[1]).problem().errno)"
+        "print(InstallDirSwap(sys.argv[1]).problem().errno)"
     script = f"mount --bind {tmp_path}/1.0 {tmp_path}/1.0; {sys.executable} -c {shlex.quote(code)} {tmp_path}/1.0"
     result = subprocess.run(["unshare", "--mount", "--map-root-user", "bash", "-c", script], capture_output=True,
                             text=True, check=True)

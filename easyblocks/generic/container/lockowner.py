@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Who holds EasyBuild's lock of an installation directory, so that the lock of a killed eb is no obstacle for the next.
+Owner of EasyBuild's lock on an installation directory, so that the lock of a killed eb doesn't block the next one.
 """
 import glob
 import json
@@ -23,11 +23,11 @@ ALIVE, GONE, UNKNOWN = 'alive', 'gone', 'unknown'
 
 class LockOwner:
     """
-    A note beside EasyBuild's lock that says which process holds it.
+    A note next to EasyBuild's lock that names the process holding it.
 
-    EasyBuild's lock is a directory that says nothing of its owner: after kill -9, or when a node goes down, every later
-    attempt stops at it until a person removes it. The note makes it possible to tell that the owner is gone; where that
-    can't be told (another machine, another container of processes), the lock stays.
+    EasyBuild's lock is a directory without information on its owner: after kill -9, or when a node goes down, every
+    later attempt stops until somebody removes the lock. With the note, a lock whose owner is gone can be removed; where
+    that can't be determined (another machine, another PID namespace), the lock stays.
 
     Attributes
     ----------
@@ -38,37 +38,37 @@ class LockOwner:
     """
 
     def __init__(self, installdir):
-        """Find where the lock is; its name is that of EasyBlock.run_all_steps."""
+        """Derive the path of the lock, which is named as in EasyBlock.run_all_steps."""
         self.name = installdir.replace('/', '_')
         self.lock = det_lock_path(self.name)
         self.note = self.lock + '.owner'
 
     @contextmanager
     def held(self):
-        """Keep the note; nothing is done where locks are ignored. What can't be written stops nobody."""
+        """Context manager that keeps the note, unless locks are ignored. Failing to write it is not an error."""
         if build_option('ignore_locks'):
             yield
             return
         self.recover()
         if not os.path.lexists(self.lock):
-            # before there is a lock: a kill never leaves one without a note
+            # before the lock is created, so that a kill never leaves a lock without a note
             self.write()
         try:
             yield
         finally:
             if self.owner == this_process():
                 forget(self.note)
-                # of attempts that were killed while they wrote theirs
+                # left by attempts that were killed while writing their note
                 for path in glob.glob(glob.escape(self.note) + '.*'):
                     forget(path)
 
     @contextmanager
     def again(self):
         """
-        Hold EasyBuild's lock once more; the value is whether that is possible.
+        Context manager that takes EasyBuild's lock again; its value is whether that succeeded.
 
-        EasyBuild gives its lock back before what it did can be undone, after SIGTERM before anything else. Whoever has
-        taken it meanwhile finds the rest of a killed attempt, and undoes that.
+        EasyBuild releases its lock before we can roll back; after SIGTERM that is the first thing it does. If another
+        process has taken the lock since, that one finds the leftovers and rolls back, as after a kill.
         """
         if build_option('ignore_locks'):
             yield True
@@ -86,26 +86,26 @@ class LockOwner:
 
     def confirm(self):
         """
-        Write the note where another process has: the lock is ours now.
+        Replace the note of another process: the lock is ours now.
 
-        That one was there before us (eb --wait-on-lock), or it began at the same time and did not get the lock.
+        The other process held the lock before us (eb --wait-on-lock), or started at the same time and didn't get it.
         """
         if not build_option('ignore_locks') and self.owner != this_process():
             self.write()
 
     def recover(self):
-        """Remove the lock of an owner that is gone."""
+        """Remove the lock if its owner is gone."""
         owner = self.owner
         if owner is None or owner_state(owner) != GONE:
             return
-        # of several that find this at once only one can rename the note
+        # if several processes get here at once, only one can rename the note
         mine = '%s.%d' % (self.note, os.getpid())
         try:
             os.rename(self.note, mine)
         except OSError:
             return
         if read_owner(mine) != owner:
-            # another one has removed the lock meanwhile, and this is its note
+            # another process has removed the lock in the meantime, and this is its note
             os.rename(mine, self.note)
             return
         if os.path.isdir(self.lock):
@@ -115,11 +115,11 @@ class LockOwner:
 
     @property
     def owner(self):
-        """Who wrote the note (dict), None if there is none that can be read."""
+        """The process that wrote the note (dict), None if there is no readable note."""
         return read_owner(self.note)
 
     def write(self):
-        """Write the note; return whether that was possible."""
+        """Write the note; return whether that succeeded."""
         new = '%s.%d' % (self.note, os.getpid())
         try:
             mkdir(os.path.dirname(self.note), parents=True)
@@ -133,13 +133,13 @@ class LockOwner:
 
 
 def this_process():
-    """Return what tells this process from all others (dict)."""
+    """Return what identifies this process uniquely (dict)."""
     return {'host': socket.gethostname(), 'machine': machine_id(), 'boot': boot_id(), 'pid_ns': pid_namespace(),
             'pid': os.getpid(), 'started': start_time(os.getpid())}
 
 
 def machine_id():
-    """Return the id of this machine (str): others may have its name, "localhost" for instance; machine-id(5)."""
+    """Return the ID of this machine (str), see machine-id(5): host names such as "localhost" are not unique."""
     try:
         with open('/etc/machine-id') as identity:
             return identity.read().strip()
@@ -165,17 +165,17 @@ def pid_namespace():
 
 
 def start_time(pid):
-    """Return when a process was started (str, ticks since boot; proc(5), field 22), None if there is none."""
+    """Return the start time of a process (str, ticks since boot; proc(5), field 22), None if it doesn't exist."""
     try:
         with open('/proc/%d/stat' % pid) as stat:
-            # the name of the program may hold blanks and brackets
+            # the name of the program may contain spaces and brackets
             return stat.read().rpartition(')')[2].split()[19]
     except (OSError, IndexError):
         return None
 
 
 def read_owner(path):
-    """Return who wrote a note (dict), None if there is none that can be read."""
+    """Return the process that wrote a note (dict), None if there is no readable note."""
     try:
         with open(path) as note:
             owner = json.load(note)
@@ -185,12 +185,12 @@ def read_owner(path):
 
 
 def owner_state(owner):
-    """Return whether the process that wrote a note still runs: ALIVE, GONE, or UNKNOWN if that can't be told here."""
+    """Return whether the process that wrote a note is ALIVE, GONE, or UNKNOWN if that can't be determined here."""
     here = this_process()
     if owner['host'] != here['host']:
         return UNKNOWN
     if owner['boot'] != here['boot']:
-        # another start of this machine, or another machine of its name
+        # this machine has rebooted, or it's another machine of the same name
         return GONE if here['machine'] and owner['machine'] == here['machine'] else UNKNOWN
     if owner['pid_ns'] != here['pid_ns'] or not isinstance(owner['pid'], int):
         return UNKNOWN
@@ -198,6 +198,6 @@ def owner_state(owner):
 
 
 def forget(path):
-    """Remove a file that may be gone already."""
+    """Remove a file if it exists."""
     with suppress(OSError):
         os.remove(path)

@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-User software of an installation as files: the directory, the SquashFS file, and what a user changed; scripts, too.
+User software of an installation on disk: the directory, the SquashFS file, and the users' changes to it and to scripts.
 """
 import ctypes
 import hashlib
@@ -24,11 +24,11 @@ from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, re
 DIRECTORY = 'user-software'
 SQUASHFS = 'user-software.squashfs'
 NAMES = (DIRECTORY, SQUASHFS)
-# Where a user has user software of their own, for any container module.
+# Names a directory with the user's own user software, for any container module.
 PLACE_VARIABLE = 'EBSIF_USER_SOFTWARE'
-# where people put scripts of their own
+# where users put their own scripts
 SCRIPT_FOLDERS = ('bin', 'runscripts')
-# of all files in user software, so that the same installation gives the same bytes (1980-01-01, what zip files allow)
+# Fixed mtime of all files, for reproducible SquashFS images (1980-01-01, the earliest time that zip files allow).
 FILE_TIME = 315532800
 
 RENAME_EXCHANGE = 2  # of renameat2(2)
@@ -46,7 +46,7 @@ class UserSoftware:
     """
 
     def __init__(self, root):
-        """Keep where the installation is."""
+        """Remember the installation directory."""
         self.root = root
 
     def path(self, name):
@@ -55,17 +55,17 @@ class UserSoftware:
 
     @property
     def present(self):
-        """Those of the two that are there (list of str)."""
+        """Which of the two exist (list of str)."""
         return [name for name in NAMES if os.path.lexists(self.path(name))]
 
     @property
     def fingerprints(self):
-        """What tells whether they were changed, by name (dict of str)."""
+        """Fingerprints of those that exist, by name (dict of str)."""
         return {name: fingerprint(self.path(name)) for name in self.present}
 
     @property
     def scripts(self):
-        """What tells whether commands and run scripts were changed, by path in the installation (dict of str)."""
+        """Fingerprints of commands and run scripts, by path relative to the installation (dict of str)."""
         return {os.path.relpath(os.path.join(folder, name), self.root): fingerprint(os.path.join(folder, name))
                 for top in SCRIPT_FOLDERS for folder, _, names in os.walk(self.path(top)) for name in names}
 
@@ -80,31 +80,31 @@ class UserSoftware:
 
     @property
     def installed(self):
-        """The fingerprints as they were when the module was installed; none if its record does not say."""
+        """Fingerprints recorded when the module was installed; empty if there is no record of them."""
         return (self.record or {}).get('user_software', {})
 
     @property
     def changed(self):
-        """Those that are not as they were installed (list of str)."""
+        """Which of the two have changed since they were installed (list of str)."""
         installed = self.installed
         return [name for name in self.present if fingerprint(self.path(name)) != installed.get(name)]
 
     @property
     def own_scripts(self):
-        """Paths in the installation of the scripts that are not as they were installed (list of str)."""
+        """Relative paths of scripts that were added or changed since the installation (list of str)."""
         installed = (self.record or {}).get('scripts', {})
         return sorted(name for name, digest in self.scripts.items() if digest != installed.get(name))
 
     @property
     def prefix(self):
-        """Start of the paths of what is set aside (str)."""
+        """Prefix of the paths to which things are set aside (str)."""
         return '%s.%s' % (os.path.realpath(self.root), time.strftime('%Y%m%d-%H%M%S'))
 
     def take_over(self, earlier):
         """
-        Replace user software by what another installation has, the same choice of directory and SquashFS file.
+        Replace user software with that of another installation: directory, SquashFS file, or both.
 
-        There is some all the time: the module can be loaded meanwhile.
+        There is always something in place, because the module can be loaded in the meantime.
         """
         taken = earlier.present
         for name in taken:
@@ -123,16 +123,16 @@ class UserSoftware:
         Parameters
         ----------
         names : list of str
-            Of the two, those to move.
+            Which of the two to move.
         beside : UserSoftware
-            Where it could be used; the new paths begin with the path of this installation.
+            The installation that could use it; the new paths begin with the path of that installation.
 
         Returns
         -------
         list of str
-            Where they are now.
+            The new paths.
         str
-            The command that puts them in use, all at once: one for each would remove what the other put there.
+            One command that puts all of them to use: separate commands would remove each other's result.
         """
         paths = [free_path('%s.%s' % (beside.prefix, name)) for name in names]
         commands = [['rm', '-rf'] + [beside.path(name) for name in NAMES]]
@@ -142,7 +142,7 @@ class UserSoftware:
         return paths, '; '.join(' '.join(shlex.quote(word) for word in command) for command in commands)
 
     def set_scripts_aside(self, names, beside):
-        """Move scripts, by their paths in the installation, out of it; return the directory where they are (str)."""
+        """Move scripts, given by their relative paths, out of the installation; return their new directory (str)."""
         target = free_path(beside.prefix + '.scripts')
         for name in names:
             move(self.path(name), os.path.join(target, name))
@@ -151,35 +151,35 @@ class UserSoftware:
 
 def move(path, target):
     """
-    Move what people made to a place beside the installation.
+    Move a user's files to a path next to the installation.
 
     Raises
     ------
     EasyBuildError
-        If that is not possible; it is where it was.
+        If that fails; the files stay where they were.
     """
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         shutil.move(path, target)
     except (OSError, shutil.Error) as err:
-        raise EasyBuildError("%s was changed by hand, and can't be kept at %s: %s. Move it to a place of yours, or set "
-                             "'keep_user_software = False' to lose it.", path, target, err)
+        raise EasyBuildError("%s was changed by hand and can't be moved to %s: %s. Move it yourself, or set "
+                             "'keep_user_software = False' to discard it.", path, target, err)
 
 
 def exchange(path, other):
     """
-    Let two directories change places.
+    Swap two directories.
 
-    At once where kernel and file system can (renameat2 with RENAME_EXCHANGE), else with three renames, in between with
-    one of them at ``spare_path(path)``; when one of these fails, everything is as it was.
+    Atomically where the kernel and the file system can (renameat2 with RENAME_EXCHANGE), else with three renames, with
+    one of the directories at ``backup_path(path)`` in between; if one of them fails, the previous ones are undone.
     """
     renameat2 = getattr(ctypes.CDLL(None), 'renameat2', None)
     if renameat2 and renameat2(AT_FDCWD, os.fsencode(path), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) == 0:
         return
-    spare = spare_path(path)
+    backup = backup_path(path)
     done = []
     try:
-        for old, new in ((path, spare), (other, path), (spare, other)):
+        for old, new in ((path, backup), (other, path), (backup, other)):
             os.rename(old, new)
             done.append((old, new))
     except BaseException:
@@ -188,13 +188,13 @@ def exchange(path, other):
         raise
 
 
-def spare_path(path):
-    """Return where a directory is while it changes places with another one (str)."""
+def backup_path(path):
+    """Return where a directory is kept during a swap that takes three renames (str)."""
     return path + '.replaced'
 
 
 def free_path(path):
-    """Return this path, or if there is something already one with a number added."""
+    """Return this path, with a number added if it already exists."""
     number = 1
     free = path
     while os.path.lexists(free):
@@ -205,11 +205,11 @@ def free_path(path):
 
 def fingerprint(path):
     """
-    Return what changes when a user changes user software: SHA256 of a file, or of a list of what is in a directory.
+    Return a fingerprint that changes with user software: the SHA256 of a file, or of the listing of a directory.
 
-    For a directory names, kinds, sizes, times of files and link targets count, not contents: reading tens of thousands
-    of small files takes minutes on a parallel file system. Bytecode does not count, Python writes it when it likes; nor
-    do modes, EasyBuild sets them.
+    The listing has names, types, sizes, mtimes and link targets, not contents: reading tens of thousands of small files
+    takes minutes on a parallel file system. Bytecode is left out, because Python writes it at any time, and so are
+    modes, because EasyBuild sets them.
     """
     if os.path.islink(path):
         return os.readlink(path)
@@ -230,7 +230,7 @@ def fingerprint(path):
 
 
 def remove_bytecode(path):
-    """Remove the bytecode below a directory, apart from that of source files with the time that all are given."""
+    """Remove the bytecode below a directory, except bytecode compiled for the fixed mtime."""
     for folder, _, files in os.walk(path):
         if os.path.basename(folder) == '__pycache__':
             for name in files:
@@ -241,17 +241,17 @@ def remove_bytecode(path):
 
 
 def is_of_file_time(bytecode):
-    """Tell whether bytecode is that of a source file with the time that all are given (PEP 552: flags, then time)."""
+    """Return whether bytecode belongs to a source file with the fixed mtime (PEP 552: flags, then mtime)."""
     try:
         with open(bytecode, 'rb') as text:
             return text.read(12)[4:] == struct.pack('<LL', 0, FILE_TIME)
     except OSError:
-        # a link to nowhere
+        # a broken link
         return False
 
 
 def set_file_times(path):
-    """Give everything below a directory, itself and links included, the same time of last change."""
+    """Set the fixed mtime on a directory and everything below it, links included."""
     for folder, folders, files in os.walk(path, topdown=False):
         for name in files + folders:
             os.utime(os.path.join(folder, name), (FILE_TIME, FILE_TIME), follow_symlinks=False)
@@ -260,18 +260,18 @@ def set_file_times(path):
 
 def share_files(path, group_writes, set_gid=False):
     """
-    Let everybody read what is below a directory, itself included, whatever the umask was when it was made.
+    Make a directory and everything below it readable by everybody, regardless of the umask when it was created.
 
-    Who may read user software is decided by the installation directory around it.
+    Access to user software is controlled by the permissions of the installation directory above it.
 
     Parameters
     ----------
     path : str
         The directory.
     group_writes : bool
-        Whether the group may change it as well.
+        Whether the group gets write permission.
     set_gid : bool
-        Whether what is made in it belongs to its group.
+        Whether new files inherit the group of the directory.
     """
     for folder, _, files in os.walk(path):
         for entry in [folder] + [os.path.join(folder, name) for name in files]:

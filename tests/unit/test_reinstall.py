@@ -1,4 +1,4 @@
-"""Two installations change places, whatever the system offers for it."""
+"""Swap an installation with a new one, atomically or with three renames."""
 
 import ctypes
 import errno
@@ -13,21 +13,21 @@ from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container import lockowner, reinstall, usersoftware
-from easybuild.easyblocks.generic.container.reinstall import UNPROVEN, Place, Reinstall
+from easybuild.easyblocks.generic.container.reinstall import UNPROVEN, InstallDirSwap, Reinstall
 from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, UserSoftware, remove_bytecode
 from easybuild.framework.easyblock import EasyBlock
 from easybuild.tools.build_log import EasyBuildError
 
 
 @pytest.fixture(params=["at once", "with three renames"])
-def place(request, tmp_path, monkeypatch):
+def swap(request, tmp_path, monkeypatch):
     """An installation and its replacement, on a system that can exchange them at once, or not."""
     if request.param == "with three renames":
         monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
     for name in ("1.0", "1.0.replace"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "which").write_text(name)
-    return Place(str(tmp_path / "1.0"))
+    return InstallDirSwap(str(tmp_path / "1.0"))
 
 
 def content(tmp_path):
@@ -35,19 +35,19 @@ def content(tmp_path):
     return {path.name: (path / "which").read_text() for path in tmp_path.iterdir()}
 
 
-def test_exchange(place, tmp_path):
+def test_exchange(swap, tmp_path):
     """Once: the replacement is in place; twice: everything is as it was."""
-    place.exchange()
+    swap.exchange()
     assert content(tmp_path) == {"1.0": "1.0.replace", "1.0.replace": "1.0"}
-    place.exchange()
+    swap.exchange()
     assert content(tmp_path) == {"1.0": "1.0", "1.0.replace": "1.0.replace"}
 
 
-def test_recover(place, tmp_path):
+def test_recover(swap, tmp_path):
     """Killed after the first of three renames: the installation is back; otherwise nothing is touched."""
-    (tmp_path / "1.0").rename(place.spare)
-    place.recover()
-    place.recover()
+    (tmp_path / "1.0").rename(swap.backup_dir)
+    swap.recover()
+    swap.recover()
     assert content(tmp_path) == {"1.0": "1.0", "1.0.replace": "1.0.replace"}
 
 
@@ -97,25 +97,25 @@ def test_an_exchange_that_fails_changes_nothing(tmp_path, monkeypatch, failing):
 
     monkeypatch.setattr(os, "rename", fail)
     with pytest.raises(OSError, match="Stale"):
-        Place(str(tmp_path / "1.0")).exchange()
+        InstallDirSwap(str(tmp_path / "1.0")).exchange()
     assert content(tmp_path) == {"1.0": "1.0", "1.0.replace": "1.0.replace"}
 
 
 def test_a_link_stays_a_link(tmp_path):
-    """easybuild D8: the installation directory is a link to elsewhere: what it points to changes places."""
+    """easybuild D8: the installation directory is a link to elsewhere: what it points to is swapped."""
     there = tmp_path / "elsewhere"
     (there / "1.0").mkdir(parents=True)
     (there / "1.0/which").write_text("earlier")
     (tmp_path / "1.0").symlink_to(there / "1.0")
-    place = Place(str(tmp_path / "1.0"))
-    assert place.problem() is None
-    os.makedirs(place.beside)  # noqa: PTH103
-    place.take()
+    swap = InstallDirSwap(str(tmp_path / "1.0"))
+    assert swap.problem() is None
+    os.makedirs(swap.staging_dir)  # noqa: PTH103
+    swap.activate()
     assert (tmp_path / "1.0").is_symlink()
     assert (tmp_path / "1.0" / UNPROVEN).exists()
     assert sorted(path.name for path in there.iterdir()) == ["1.0", "1.0.replace"]
     # killed now: the next attempt begins with the earlier one
-    Place(str(tmp_path / "1.0")).recover()
+    InstallDirSwap(str(tmp_path / "1.0")).recover()
     assert (tmp_path / "1.0/which").read_text() == "earlier"
 
 
@@ -124,17 +124,18 @@ def test_recover_from_each_point(tmp_path, monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
     for killed in (1, 2, 3):
         folder = tmp_path / str(killed)
-        place = Place(str(folder / "1.0"))
+        swap = InstallDirSwap(str(folder / "1.0"))
         for name in ("1.0", "1.0.replace"):
             (folder / name).mkdir(parents=True)
         (folder / "1.0/which").write_text("earlier")
         (folder / "1.0.replace" / UNPROVEN).parent.mkdir(parents=True)
         (folder / "1.0.replace" / UNPROVEN).touch()
-        steps = [(place.installdir, place.spare), (place.beside, place.installdir), (place.spare, place.beside)]
+        steps = [(swap.installdir, swap.backup_dir), (swap.staging_dir, swap.installdir),
+                 (swap.backup_dir, swap.staging_dir)]
         for old, new in steps[:killed]:
             os.rename(old, new)  # noqa: PTH104
         for _ in range(2):
-            place.recover()
+            swap.recover()
             assert (folder / "1.0/which").read_text() == "earlier"
             # by this the next attempt knows that the earlier module belongs back, also if it's killed before that
             assert (folder / "1.0.replace" / UNPROVEN).exists()
@@ -374,8 +375,8 @@ def test_what_a_stop_throws_away_is_said(monkeypatch, capsys, stopped, ours):
     monkeypatch.setattr(EasyBlock, "run_all_steps", lambda *_: True)
     easyblock = object.__new__(type("Easyblock", (Reinstall, EasyBlock), {}))
     removed = []
-    easyblock.installdir, easyblock.place, easyblock.log = "", "a place" if stopped else None, logging.getLogger()
-    easyblock.give_up = lambda: removed.append(easyblock.place)
+    easyblock.installdir, easyblock.swap, easyblock.log = "", "a swap" if stopped else None, logging.getLogger()
+    easyblock.roll_back = lambda: removed.append(easyblock.swap)
     assert easyblock.run_all_steps(False)
     assert bool(removed) == (stopped and ours)
     assert ("it is removed, and the earlier one stays" in capsys.readouterr().err) == stopped
