@@ -21,6 +21,7 @@ if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]
 
 from easybuild.easyblocks.generic.container.imagecopy import copy_image, is_verified
 from easybuild.easyblocks.generic.container.distributed import GPU_VISIBILITY, SETTINGS_FILE
+from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
 from easybuild.easyblocks.generic.container.framework import FAILURES, EasyBuildExit
 from easybuild.easyblocks.generic.container.masks import MASKS
 from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, ModuleFile
@@ -33,7 +34,7 @@ from easybuild.easyblocks.generic.container.runtime import Container, Runtime, b
 from easybuild.easyblocks.generic.container.runtime import named_variables, runtime_variables
 from easybuild.easyblocks.generic.container.scripts import FILES, ebsif_version, program_for_image, sh_command
 from easybuild.easyblocks.generic.container.credentials import Credentials
-from easybuild.easyblocks.generic.container.spec import GPU_KINDS, IF_NEWER, IMAGE_KINDS, IMAGE_OWN, INIT_IMAGE
+from easybuild.easyblocks.generic.container.spec import IF_NEWER, IMAGE_KINDS, IMAGE_OWN, INIT_IMAGE
 from easybuild.easyblocks.generic.container.spec import INIT_KINDS, INIT_NONE, LISTED_PACKAGES, ONE_CONTAINER, REFUSE
 from easybuild.easyblocks.generic.container.spec import WRAPPERS_ALL, ContainerSpec, check_easyconfig
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS

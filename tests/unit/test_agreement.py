@@ -2,10 +2,11 @@
 
 import importlib.util
 import re
+import typing
 
 import pytest
-from easybuild.easyblocks.generic.container import packages, record, runtime, scripts, spec
-from ebsif.catalogue import fieldtypes, selection
+from easybuild.easyblocks.generic.container import distributed, gpus, packages, record, runtime, scripts, spec
+from ebsif.catalogue import fieldtypes, selection, site
 from ebsif.installed import lock
 from packaging.utils import canonicalize_name
 from support import CONTAINER_FILES, tracked
@@ -56,6 +57,19 @@ def test_every_program_for_images_is_used():
     there = {path.name for path in (CONTAINER_FILES / "sh").iterdir()}
     named = set(re.findall(r"sh_command\('([\w.-]+)'", PYTHON))
     assert there == named
+
+
+def test_kinds_of_gpu():
+    """S000-18 point 5: a kind is a row, which bash and Python read alike; no other file names the devices."""
+    rows = [line for line in (CONTAINER_FILES / gpus.GPUS_FILE).read_text().splitlines() if not line.startswith("#")]
+    assert {row.split()[0]: tuple(row.split()[1:4]) for row in rows} == gpus.GPU_KINDS
+    visibility = {row.split()[5] for row in rows}
+    assert visibility <= set(distributed.GPU_VISIBILITY)
+    assert set(typing.get_args(site.GpuKind)) == {"none", *gpus.GPU_KINDS}
+    assert set(typing.get_args(site.GpuVisibility)) == set(distributed.GPU_VISIBILITY)
+    for path in tracked("easyblocks/generic", "generator/ebsif/*.py"):
+        if path.name != "gpus.conf":
+            assert not re.search("/dev/kfd|/dev/nvidiactl", path.read_text()), path
 
 
 # --- the easyblocks and the commands: `ebsif list` has no time to load EasyBuild

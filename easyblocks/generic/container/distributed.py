@@ -13,14 +13,13 @@ it, for runs without the module.
 import os
 import re
 
+from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.tools.build_log import EasyBuildError
 
 # Which GPUs a rank sees: its own, or all of the node.
 GPU_VISIBILITY = ('local_rank', 'all')
 
-# The library by which Cray MPICH reads and writes the memory of GPUs, by kind of GPU (S001-15).
-GTL_LIBRARIES = {'rocm': 'libmpi_gtl_hsa.so', 'cuda': 'libmpi_gtl_cuda.so'}
 GPU_AWARE_VARIABLE = 'MPICH_GPU_SUPPORT_ENABLED'
 
 # Beside the run scripts.
@@ -68,12 +67,12 @@ class Distributed:
         library, gpu = self.spec.gpu_mpi_library, self.spec.gpu
         if not library:
             return
-        if gpu not in GTL_LIBRARIES:
+        if gpu not in GPU_KINDS:
             raise EasyBuildError("Easyconfig parameter 'gpu_mpi_library' is set, so 'gpu' should say which kind of GPU "
-                                 "(%s)", ', '.join(sorted(GTL_LIBRARIES)))
-        if not library.startswith('/') or not os.path.basename(library).startswith(GTL_LIBRARIES[gpu]):
+                                 "(%s)", ', '.join(sorted(GPU_KINDS)))
+        if not library.startswith('/') or not os.path.basename(library).startswith(GPU_KINDS[gpu].mpi_library):
             raise EasyBuildError("Easyconfig parameter 'gpu_mpi_library': for the GPU kind '%s' it should be the full "
-                                 "path of a %s, found: %s", gpu, GTL_LIBRARIES[gpu], library)
+                                 "path of a %s, found: %s", gpu, GPU_KINDS[gpu].mpi_library, library)
         if 'LD_PRELOAD' in self.spec.container_env:
             raise EasyBuildError("Easyconfig parameter 'gpu_mpi_library' is loaded with LD_PRELOAD, and "
                                  "'container_env' has a value for that: name the library there instead")

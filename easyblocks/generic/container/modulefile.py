@@ -10,10 +10,11 @@ What the module of a container does when it is loaded, on the node.
 import os
 
 from easybuild.easyblocks.generic.container.distributed import GPU_AWARE_VARIABLE
+from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
 from easybuild.easyblocks.generic.container.masks import MASKS
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
 from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, bind_source, escape_bind
-from easybuild.easyblocks.generic.container.spec import GPU_KINDS, IMAGE_OWN, INIT_CONDA_MANUAL, LISTED_PACKAGES
+from easybuild.easyblocks.generic.container.spec import IMAGE_OWN, INIT_CONDA_MANUAL, LISTED_PACKAGES
 from easybuild.easyblocks.generic.container.spec import REPLACE
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, PLACE_VARIABLE, SQUASHFS
 
@@ -205,7 +206,7 @@ class ModuleFile:
             return ''
         text = ''
         if spec.gpu_option:
-            option, device = GPU_KINDS[spec.gpu]
+            option, device = GPU_KINDS[spec.gpu].option.lstrip('-').upper(), GPU_KINDS[spec.gpu].device
             use = ''.join(module.setenv('%s_%s' % (prefix, option), '1') for prefix in RUNTIME_PREFIXES)
             text = module.comment('The GPU, where there is one; the wrappers look again.')
             text += module.setenv('CONTAINER_GPU', spec.gpu)

@@ -12,6 +12,7 @@ import re
 
 from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
 from easybuild.easyblocks.generic.container.distributed import Distributed
+from easybuild.easyblocks.generic.container.gpus import GPU_KINDS, GPUS_FILE
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
 from easybuild.easyblocks.generic.container.parameters import TEXTS, Parameters, is_of_kind
@@ -49,9 +50,6 @@ ONE_CONTAINER = (REFUSE, REPLACE)
 # Packages that a module lists as extensions: what the record of the installation calls them.
 LISTED_PACKAGES = {'all': ('image_packages', 'venv_packages'), 'user_software': ('venv_packages',), 'none': ()}
 
-# The kinds of GPU that a runtime has an option for: the option, and the device that is there if the node has one.
-GPU_KINDS = {'rocm': ('ROCM', '/dev/kfd'), 'cuda': ('NV', '/dev/nvidiactl')}
-
 # For 'wrappers': every program of the venv.
 WRAPPERS_ALL = 'all'
 
@@ -76,7 +74,8 @@ class ContainerSpec:
         As in the easyconfig; 'conda_env' has its default value.
     """
 
-    SCRIPTS = ['bin/start-shell'] + ['share/ebsif/%s.bash' % name for name in ('common', 'inside', 'ready', 'run')]
+    SCRIPTS = ['bin/start-shell', GPUS_FILE] + [
+        'share/ebsif/%s.bash' % name for name in ('common', 'inside', 'ready', 'run')]
     PYTHON_SCRIPTS = ['bin/list-packages', 'bin/make-venv', 'bin/extend-venv-activate', 'share/ebsif/make-venv.py',
                       'share/ebsif/image-programs.py', 'share/ebsif/venv-wrapper', 'share/ebsif/activate-before.sh',
                       'share/ebsif/activate-after.sh', 'runscripts/conda-python-simple', 'runscripts/init-conda-venv',

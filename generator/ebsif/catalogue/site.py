@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal, Optional
 
+from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from pydantic import Field, model_validator
 
@@ -19,7 +20,7 @@ SITES = Path(__file__).parent / "sites"
 SITE_VARIABLE = "EBSIF_SITE"
 DEFAULT_SITE = "local"
 
-GpuKind = Literal["none", "rocm", "cuda"]
+GpuKind = Literal[("none", *GPU_KINDS)]
 GpuVisibility = Literal["local_rank", "all"]
 
 

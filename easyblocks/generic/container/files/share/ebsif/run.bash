@@ -10,10 +10,11 @@ fi
 # What the image's entry point sets is for every program, by rank for instance; the runtime's exec leaves it out.
 [[ -z "${CONTAINER_ENTRY_POINT:-}" ]] || set -- "$CONTAINER_ENTRY_POINT" "$@"
 set -- "$SIF" "$@"
-case ${CONTAINER_GPU:-} in
-    rocm) [[ ! -e /dev/kfd ]] || set -- --rocm "$@" ;;
-    cuda) [[ ! -e /dev/nvidiactl ]] || set -- --nv "$@" ;;
-esac
+if [[ -n "${CONTAINER_GPU:-}" ]]; then
+    while read -r gpu option device _; do
+        [[ $gpu != "$CONTAINER_GPU" || ! -e $device ]] || set -- "$option" "$@"
+    done <"$root/runscripts/gpus.conf"
+fi
 # One of them set since the module was loaded: both are meant, that without the module's own directories goes first.
 if [[ "${SINGULARITYENV_PREPEND_PATH:-}" != "${APPTAINERENV_PREPEND_PATH:-}" ]]; then
     case :${APPTAINERENV_PREPEND_PATH:-}: in
