@@ -159,7 +159,7 @@ def test_a_place_of_ones_own(several, tmp_path):
         rm -r "$EBSIF_USER_SOFTWARE/user-software"
         {reload}
         singularity exec "$SIF" python -c 'import central, byhand; print(2)'
-        echo "$CONTAINER_USER_SOFTWARE"
+        echo "$EBSIF_MOUNTED_USER_SOFTWARE"
     """, EBSIF_USER_SOFTWARE=place).stdout.splitlines()
     assert "1" in output
     assert output[-2:] == ["2", f"{place}/user-software.squashfs"]
@@ -348,9 +348,10 @@ class Pair:
             path.write_text(path.read_text().replace("ContainerVenv", "ContainerInstall"))
         site.eb(*easyconfigs)
         ((before, loaded, _),) = self.take([({}, ["load Two/1.0"])])
-        # a module knows by CONTAINER_MODULE that another one is there: no person sets that
+        # a module knows by EBSIF_LOADED_MODULE that another one is loaded: users never set that
         # Lmod reads modules in Tcl before it unloads another one for them, so what only one of the two sets isn't noted
-        self.names = sorted({name for name in loaded if not name.endswith("TWO")} - set(before) - {"CONTAINER_MODULE"})
+        shared = {name for name in loaded if not name.endswith("TWO")}
+        self.names = sorted(shared - set(before) - {"EBSIF_LOADED_MODULE"})
 
     def take(self, cases):
         """
@@ -479,7 +480,7 @@ def test_one_container_at_a_time(pair):
 def test_a_module_that_the_tool_has_lost(pair):
     """Defects C4: variables of a module that isn't loaded are no obstacle, and no values of a person's."""
     leftover = {
-        "CONTAINERROOT": "/gone", "CONTAINER_MODULE": "Gone/1.0", "SIF": "/gone/x.sif", "APPTAINERENV_PLAIN": "x",
+        "CONTAINERROOT": "/gone", "EBSIF_LOADED_MODULE": "Gone/1.0", "SIF": "/gone/x.sif", "APPTAINERENV_PLAIN": "x",
         "SINGULARITYENV_PLAIN": "x", "APPTAINER_BINDPATH": "/gone:/runscripts", "SINGULARITYENV_PREPEND_PATH": "/gone",
     }
     ((_, loaded, after),) = pair.take([(leftover, ["load One/1.0", "unload One"])])

@@ -9,7 +9,7 @@ from easybuild.easyblocks.generic.container import distributed, gpus, packages, 
 from ebsif.catalogue import fieldtypes, selection, site
 from ebsif.installed import lock
 from packaging.utils import canonicalize_name
-from support import CONTAINER_FILES, tracked
+from support import CHECKOUT, CONTAINER_FILES, tracked
 
 PYTHON = "\n".join(path.read_text() for path in tracked("easyblocks/generic/*.py", "easyblocks/generic/container/*.py"))
 # what an expression finds in Python, and the same in scripts
@@ -39,17 +39,32 @@ def test_what_make_squashfs_says():
     assert scripts.PACKED == "make-squashfs: made "
 
 
+# of ours: neither _EBSIF_X, which scripts keep to themselves, nor part of another name
+VARIABLE = r"(?<![\w-])EBSIF_[A-Z]+(?:_[A-Z]+)*"
+
+
 def test_variables():
-    """Each variable of the module that a script reads is one that the module sets, or that a person may set."""
-    persons = {"EBSIF_GPU_VISIBILITY", "EBSIF_NODE_LOCAL", "EBSIF_REPORT"}
+    """Each variable of the module that a script reads is one that the module sets, or that a user may set."""
+    settings = {"EBSIF_GPU_VISIBILITY", "EBSIF_NODE_LOCAL", "EBSIF_REPORT"}
     internal = {"EBSIF_ENTERED"}
     read = set()
     for path in CONTAINER_FILES.rglob("*"):
         if path.is_file() and "__pycache__" not in path.parts:
-            read |= set(re.findall(r"(?<![\w-])(?:CONTAINER_?|EBSIF_)[A-Z_]+", path.read_text()))
-    known = set(re.findall(r"(?:CONTAINER_?|EBSIF_)[A-Z_]+", PYTHON))
-    assert read - known == persons | internal
-    assert {"CONTAINER_GPU", "CONTAINER_USER_SOFTWARE", "CONTAINER_MODULE", "CONTAINER_ENTRY_POINT"} <= read & known
+            read |= set(re.findall(VARIABLE, path.read_text()))
+    known = set(re.findall(VARIABLE, PYTHON))
+    assert read - known == settings | internal
+    assert {"EBSIF_GPU", "EBSIF_MOUNTED_USER_SOFTWARE", "EBSIF_LOADED_MODULE", "EBSIF_ENTRY_POINT"} <= read & known
+
+
+def test_list_of_variables():
+    """house 2.7: all variables that modules, scripts and commands share are in one list, with our prefix."""
+    used, ours = set(), tracked("easyblocks/generic/**", "generator/ebsif/**")
+    for path in ours:
+        text = path.read_text()
+        used |= set(re.findall(VARIABLE, text))
+        assert not re.search(r"\bCONTAINER_(GPU|MODULE|USER_SOFTWARE|ENTRY_POINT)\b", text), path
+    assert ours
+    assert set(re.findall(VARIABLE, (CHECKOUT / "docs/variables.md").read_text())) == used
 
 
 def test_every_program_for_images_is_used():

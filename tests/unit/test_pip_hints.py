@@ -87,9 +87,9 @@ def test_what_can_not_be_written(hints, monkeypatch, capsys, prefix, packed, own
 def test_whose_it_is(hints, monkeypatch, tmp_path):
     """use D10: the place of user software where it is seen; one that the person has named is their own."""
     (tmp_path / "place").mkdir()
-    monkeypatch.setenv("CONTAINER_USER_SOFTWARE", str(tmp_path / "place/user-software.squashfs"))
+    monkeypatch.setenv("EBSIF_MOUNTED_USER_SOFTWARE", str(tmp_path / "place/user-software.squashfs"))
     assert hints.is_own()
-    monkeypatch.setenv("CONTAINER_USER_SOFTWARE", "/not/bound/user-software.squashfs")
+    monkeypatch.setenv("EBSIF_MOUNTED_USER_SOFTWARE", "/not/bound/user-software.squashfs")
     assert not hints.is_own()
     monkeypatch.setenv("EBSIF_USER_SOFTWARE", "/not/bound/")
     assert hints.is_own()

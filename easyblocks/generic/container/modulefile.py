@@ -19,7 +19,7 @@ from easybuild.easyblocks.generic.container.spec import REPLACE
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, PLACE_VARIABLE, SQUASHFS
 
 # Variables of the module, and those that change what it does: another module's are no part of a check of this one.
-MODULE_VARIABLES = ('CONTAINERROOT', 'CONTAINER_ENTRY_POINT', 'CONTAINER_MODULE', PLACE_VARIABLE)
+MODULE_VARIABLES = ('CONTAINERROOT', 'EBSIF_ENTRY_POINT', 'EBSIF_LOADED_MODULE', PLACE_VARIABLE)
 
 # What keeps pip and uv from replacing packages of the image by hand: the file in an installation, where the container
 # sees it, and the variables that name it.
@@ -112,11 +112,11 @@ class ModuleFile:
             other = module.unload_on_load('other_module')
         return ''.join([
             module.comment('One container at a time.'),
-            module.declare_from_environment('other_module', 'CONTAINER_MODULE', ''),
+            module.declare_from_environment('other_module', 'EBSIF_LOADED_MODULE', ''),
             module.when(module.is_loaded('other_module'), other), '\n',
             module.comment('What a person has set before comes first where it can, and is there again afterwards.'),
             module.functions,
-            module.setenv('CONTAINER_MODULE', self.full_name),
+            module.setenv('EBSIF_LOADED_MODULE', self.full_name),
         ])
 
     def image(self):
@@ -196,7 +196,7 @@ class ModuleFile:
         for name, value in sorted(spec.container_environment.items()):
             text += module.container_env(name, value)
         if spec.entry_point:
-            text += module.setenv('CONTAINER_ENTRY_POINT', spec.entry_point)
+            text += module.setenv('EBSIF_ENTRY_POINT', spec.entry_point)
         return text + module.put_list('ENV_PREPEND_PATH', ':', ':'.join(spec.container_search_path))
 
     def gpu(self):
@@ -209,7 +209,7 @@ class ModuleFile:
             option, device = GPU_KINDS[spec.gpu].option.lstrip('-').upper(), GPU_KINDS[spec.gpu].device
             use = ''.join(module.setenv('%s_%s' % (prefix, option), '1') for prefix in RUNTIME_PREFIXES)
             text = module.comment('The GPU, where there is one; the wrappers look again.')
-            text += module.setenv('CONTAINER_GPU', spec.gpu)
+            text += module.setenv('EBSIF_GPU', spec.gpu)
             text += module.where(module.exists(device), use)
         library = spec.gpu_mpi_library
         if library:
@@ -260,7 +260,7 @@ class VenvModuleFile(ModuleFile):
                 module.add_bind('container_binds', 'user_software', ':%s:image-src=/,ro' % USER_SOFTWARE),
                 module.when(module.is_set('user_software'),
                             module.add_bind('container_binds', 'user_software', ':' + USER_SOFTWARE))),
-            module.setenv_from('CONTAINER_USER_SOFTWARE', 'user_software'),
+            module.setenv_from('EBSIF_MOUNTED_USER_SOFTWARE', 'user_software'),
         ])
 
     def check_own_place(self):

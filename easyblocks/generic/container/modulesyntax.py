@@ -110,7 +110,7 @@ class LuaModule(ModuleSyntax):
 
     FUNCTIONS = r"""
 local loading, unloading, in_force, done = mode() == "load", mode() == "unload", true, {}
-local lost = loading and os.getenv("CONTAINER_MODULE") ~= nil
+local lost = loading and os.getenv("EBSIF_LOADED_MODULE") ~= nil
 local function earlier(name)
     local noted = os.getenv("__EBSIF_EARLIER_" .. name) or (lost and "none" or "same")
     if loading and noted ~= "none" then
@@ -358,7 +358,7 @@ proc is_set {name} {
     # to the module that is loaded next, Environment Modules shows what it has unset as empty
     return [expr {$in_lmod || $env($name) ne "" || [catch {getenv $name unset} value] || $value ne "unset"}]
 }
-set lost [expr {$loading && [is_set CONTAINER_MODULE]}]
+set lost [expr {$loading && [is_set EBSIF_LOADED_MODULE]}]
 proc earlier {name} {
     global env loading lost
     if {!$loading} { return {} }

@@ -56,8 +56,8 @@ def of_module(module):
         for prefix in PREFIXES
     ]
     words.append(changed["SIF"])
-    if "CONTAINER_ENTRY_POINT" in changed:
-        words.append(changed["CONTAINER_ENTRY_POINT"])
+    if "EBSIF_ENTRY_POINT" in changed:
+        words.append(changed["EBSIF_ENTRY_POINT"])
     # variables as a prefix: the runtimes read them the same way there as from the module
     return " ".join(["env", *variables, *map(shlex.quote, words)])
 
@@ -98,8 +98,8 @@ def environments(module):
                           "source the init script of Lmod or Environment Modules")
     # what the modules tool prints is for a shell to evaluate; an empty entry is between the two environments
     result = run_bash(
-        f'code=$({tool} unload "$1" ${{CONTAINER_MODULE:+"$CONTAINER_MODULE"}}) || exit; eval "$code"; {UNSET_OWN}; '
-        f'env -0; printf "\\0"; '
+        f'code=$({tool} unload "$1" ${{EBSIF_LOADED_MODULE:+"$EBSIF_LOADED_MODULE"}}) || exit; eval "$code"; '
+        f'{UNSET_OWN}; env -0; printf "\\0"; '
         f'code=$({tool} load "$1") || exit; eval "$code" || exit; env -0', module)
     without, _, after = result.stdout.partition("\0\0")
     before, environment = (

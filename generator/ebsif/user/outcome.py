@@ -49,7 +49,7 @@ def write(options, container, stages, name):
     if installing:
         return install(path, options.rebuild, [*options.more, extending.sources(extended)])
     # with another module of that software loaded, eb refuses
-    loaded = os.environ.get("CONTAINER_MODULE")
+    loaded = os.environ.get("EBSIF_LOADED_MODULE")
     output.hint(f"install it with: {f'module unload {loaded}; ' if loaded else ''}eb {shlex.quote(str(path))}")
     output.hint(f"then: module load {extended.module}")
     return 0

@@ -58,7 +58,7 @@ if [ ! -e /.singularity.d ]; then
     fi
 
     # In the container everything is this environment: what is started there starts other programs.
-    case "${CONTAINER_MODULE:-}/" in
+    case "${EBSIF_LOADED_MODULE:-}/" in
         "$_EBSIF_MODULE"/*)
             _ebsif_enter APPTAINERENV
             _ebsif_enter SINGULARITYENV

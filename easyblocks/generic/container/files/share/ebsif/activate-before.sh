@@ -23,8 +23,8 @@ if [ ! -e /.singularity.d ]; then
         *)
             # what has to go for this one is loaded again afterwards: one container at a time, one version of a module
             _EBSIF_EARLIER=${LOADEDMODULES:-}
-            if [ -d "$_EBSIF_VENV/host-bin" ] && [ -n "${CONTAINER_MODULE:-}" ]; then
-                module unload "$CONTAINER_MODULE"
+            if [ -d "$_EBSIF_VENV/host-bin" ] && [ -n "${EBSIF_LOADED_MODULE:-}" ]; then
+                module unload "$EBSIF_LOADED_MODULE"
             fi
             if ! module load "$_EBSIF_MODULE"; then
                 if [ -n "$_EBSIF_EARLIER" ]; then _ebsif_load_again "$_EBSIF_EARLIER"; fi

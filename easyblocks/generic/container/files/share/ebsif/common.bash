@@ -16,7 +16,7 @@ refuse() {
 
 # How to load the module anew, with every modules tool (`module load` again does nothing in Environment Modules).
 # shellcheck disable=SC2034
-anew="module unload ${CONTAINER_MODULE:-NAME}; module load ${CONTAINER_MODULE:-NAME}"
+anew="module unload ${EBSIF_LOADED_MODULE:-NAME}; module load ${EBSIF_LOADED_MODULE:-NAME}"
 
 # True in a container of Apptainer or SingularityCE.
 in_container() {

@@ -8,11 +8,11 @@ if [[ "${SINGULARITYENV_WITH_CONDA:-}" != true ]]; then
         "${0##*/}" "$@"
 fi
 # What the image's entry point sets is for every program, by rank for instance; the runtime's exec leaves it out.
-[[ -z "${CONTAINER_ENTRY_POINT:-}" ]] || set -- "$CONTAINER_ENTRY_POINT" "$@"
+[[ -z "${EBSIF_ENTRY_POINT:-}" ]] || set -- "$EBSIF_ENTRY_POINT" "$@"
 set -- "$SIF" "$@"
-if [[ -n "${CONTAINER_GPU:-}" ]]; then
+if [[ -n "${EBSIF_GPU:-}" ]]; then
     while read -r gpu option device _; do
-        [[ $gpu != "$CONTAINER_GPU" || ! -e $device ]] || set -- "$option" "$@"
+        [[ $gpu != "$EBSIF_GPU" || ! -e $device ]] || set -- "$option" "$@"
     done <"$root/runscripts/gpus.conf"
 fi
 # One of them set since the module was loaded: both are meant, that without the module's own directories goes first.
