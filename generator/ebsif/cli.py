@@ -1,4 +1,4 @@
-"""The command ``ebsif``: finds the subcommand, runs it, and turns what goes wrong into a message and a status."""
+"""The command ``ebsif``: run a subcommand, and turn errors into a message and an exit status."""
 
 import argparse
 import importlib
@@ -12,60 +12,71 @@ from ebsif.errors import EbsifError
 EXIT_FAILURE = 1
 EXIT_INTERRUPTED = 130
 
-# In the order of the help: choose a container, use it, put one into the catalogue, look at what is installed.
-# Each is a module in commands/, loaded only when it is used: some libraries take longer to load than commands to run.
+# In the order of the help: choose a container, use it, maintain the catalogue, examine installations.
+# Each is a module in commands/, loaded only when used: some libraries take longer to load than a command to run.
 COMMANDS = {
-    "list": "the containers of the catalogue, in a table",
-    "show": "what is known about a container",
-    "docs": "browsable pages about the containers, to choose one",
-    "extend": "a container with packages of your own: from a requirements.txt to a module",
+    "list": "list the containers in the catalogue",
+    "show": "show the details of a container",
+    "docs": "build web pages for choosing a container",
+    "extend": "add your own Python packages on top of a container",
     "upgrade": "move an extension to a newer container",
-    "job": "write a batch script: run on many nodes, or install on a compute node",
-    "command": "the command line of the runtime that does the same as a module",
-    "wheelhouse": "fetch what an easyconfig needs, to install on nodes without network",
-    "doctor": "check that this machine has what installing a container module needs",
-    "inspect": "look at an image: what is in it",
+    "job": "write a batch script for a multi-node run or an installation",
+    "command": "print the runtime's command line that is equivalent to a module",
+    "wheelhouse": "collect the wheels for an installation without network access",
+    "doctor": "check that this machine can install container modules",
+    "inspect": "show what is in an image",
     "add": "add an image to the catalogue",
-    "import": "easyconfigs of the style in use today become records of the catalogue",
+    "import": "import existing easyconfigs into the catalogue",
     "render": "write the easyconfigs of the catalogue",
-    "check": "check catalogue and easyconfigs",
-    "schema": "the JSON Schema of catalogue and site, for an editor",
+    "check": "check the catalogue and its easyconfigs",
+    "schema": "print the JSON Schemas of the YAML files, for editors",
     "diff": "compare two containers",
-    "lock": "what was installed: compare two installations, bill of materials",
-    "completion": "let a shell complete the command line",
+    "lock": "compare installations, or write a bill of materials",
+    "completion": "print a shell completion script",
 }
 
 
-# Those that can't have the name of their command.
+# Commands whose module needs another name.
 MODULES = {"import": "import_"}
 
 
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Wrap the paragraphs of a description to the width of the terminal; leave the examples as they are."""
+
+    def _fill_text(self, text, width, indent):
+        if text.startswith("examples:"):
+            return super()._fill_text(text, width, indent)
+        fill = argparse.HelpFormatter._fill_text
+        return "\n\n".join(fill(self, paragraph, width, indent) for paragraph in text.split("\n\n"))
+
+
 class ShowVersion(argparse.Action):
-    """Show the version, which is looked for only then."""
+    """Show the version, which is looked up only on request."""
 
     def __call__(self, parser, *_):
-        """End."""
+        """Print the version and exit."""
         print(f"ebsif {version()}")
         parser.exit()
 
 
 def build_parser(arguments):
-    """Return the parser (argparse.ArgumentParser), complete for the subcommands that the arguments name."""
+    """Return the parser (argparse.ArgumentParser), with the options of those subcommands that the arguments name."""
     parser = argparse.ArgumentParser(
         prog="ebsif",
-        description="Container images as environment modules, with EasyBuild.",
-        epilog="Containers are installed with `eb`; this command helps around it.",
+        description="Install container images as environment modules, with EasyBuild.",
+        epilog="The modules themselves are installed with `eb`. Run `ebsif COMMAND --help` for the options of a "
+               "command.",
     )
-    parser.add_argument("--version", action=ShowVersion, nargs=0, help="show the version and end")
+    parser.add_argument("--version", action=ShowVersion, nargs=0, help="show the version and exit")
     common = argparse.ArgumentParser(add_help=False)
-    telling = common.add_argument_group("what is told")
-    telling.add_argument("-q", "--quiet", action="store_true", help="results and errors only")
-    telling.add_argument("-v", "--verbose", action="store_true", help="also the programs that are run")
-    telling.add_argument("--no-color", action="store_true", help="no colours (NO_COLOR says the same)")
+    verbosity = common.add_argument_group("output options")
+    verbosity.add_argument("-q", "--quiet", action="store_true", help="print results and errors only")
+    verbosity.add_argument("-v", "--verbose", action="store_true", help="also print the commands that are run")
+    verbosity.add_argument("--no-color", action="store_true", help="don't use colours (as NO_COLOR=1)")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
     for name, summary in COMMANDS.items():
         subparser = commands.add_parser(
-            name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter, parents=[common])
+            name, help=summary, formatter_class=HelpFormatter, parents=[common])
         if name in arguments:
             module = importlib.import_module(f"ebsif.commands.{MODULES.get(name, name)}")
             subparser.description = module.__doc__
@@ -79,8 +90,8 @@ def build_parser(arguments):
 
 
 def complete():
-    """Print how the command line that a shell has may go on, and end."""
-    # nothing else needs it
+    """Print the completions of the shell's command line, and exit."""
+    # needed for nothing else
     import argcomplete
 
     argcomplete.autocomplete(build_parser(COMMANDS))
@@ -88,16 +99,16 @@ def complete():
 
 def check_python(version):
     """
-    Stop with a message if this Python is too old.
+    Exit with a message if this Python is too old.
 
     Parameters
     ----------
     version : tuple of int
-        As sys.version_info.
+        Major and minor version, as in sys.version_info.
     """
     if version < (3, 9):
         sys.exit(f"ebsif: Python 3.9 or newer is needed, this is {version[0]}.{version[1]} ({sys.executable}); "
-                 "on a cluster a module has a newer one (module load cray-python, for example)")
+                 "on a cluster, load a module that has one (module load cray-python, for example)")
 
 
 def main(arguments=None):
@@ -107,25 +118,26 @@ def main(arguments=None):
     Parameters
     ----------
     arguments : list of str, optional
-        The arguments; those of the process by default.
+        The arguments (default: those of the process).
 
     Returns
     -------
     int
-        The exit status: 0, 1 for a failure, 2 for wrong use (argparse exits with it), 130 after Ctrl-C, 141 if nobody
-        reads the output any more; commands that compare have 1 for a difference and 2 for a failure, as diff(1).
+        The exit status: 0 for success, 1 for a failure, 2 for a usage error (argparse exits with it), 130 after
+        Ctrl-C, 141 after a broken pipe. Commands that compare return 1 for a difference and 2 for a failure, like
+        diff(1).
     """
     check_python(sys.version_info[:2])
     if "_ARGCOMPLETE" in os.environ:
         complete()
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    # what follows -- is for the program that a command runs
+    # arguments after -- are for the program that a command runs
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options = argparse.Namespace()
     try:
-        return flushed(run, arguments[:end], arguments[end + 1 :], options)
+        return call_and_flush(run, arguments[:end], arguments[end + 1 :], options)
     except BrokenPipeError:
-        # who reads has had enough (head); Python would complain at the end once more
+        # the reader (head, for example) has closed the pipe; without this, Python complains once more at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except (EbsifError, OSError) as error:
@@ -135,8 +147,8 @@ def main(arguments=None):
         return EXIT_INTERRUPTED
 
 
-def flushed(function, *arguments):
-    """Call a function; what it prints reaches whoever reads it, or that fails, before this returns or raises."""
+def call_and_flush(function, *arguments):
+    """Call a function and flush its output, so that a broken pipe is noticed here and not at exit."""
     try:
         return function(*arguments)
     finally:
@@ -144,14 +156,14 @@ def flushed(function, *arguments):
 
 
 def run(arguments, more, options):
-    """Parse arguments into options, do what they say with what follows --, and return the exit status."""
+    """Parse arguments into options, run the subcommand (`more` is what followed --), and return the exit status."""
     _, unknown = build_parser(arguments).parse_known_args(arguments, options)
     options.more = more
     if not options.takes_more:
         unknown += more
     if unknown:
-        way = " (write -- before what is for the program)" if options.takes_more else ""
-        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}{way}")
+        advice = " (put -- before arguments for the program)" if options.takes_more else ""
+        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}{advice}")
     output.set_level(output.VERBOSE if options.verbose else output.QUIET if options.quiet else output.NORMAL)
     if options.no_color:
         os.environ["NO_COLOR"] = "1"

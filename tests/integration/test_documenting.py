@@ -211,7 +211,7 @@ def test_what_is_there_is_not_lost(tmp_path, pages):
     docs(public, "--site", "local")
     (public / "local/gone.html").write_text("")
     output = docs("public", "--site", "local", cwd=tmp_path).stdout
-    assert output == "making pages about 2 containers of local ...\nopen public/index.html\n"
+    assert output == "building pages for 2 containers of local ...\nopen public/index.html\n"
     assert (public / "index.html").exists()
     assert not (public / "local/gone.html").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["public", "web"]

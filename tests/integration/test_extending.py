@@ -54,7 +54,7 @@ def test_from_requirements_to_a_module_in_two_commands(place, site, wheels):
     hooks.write_text(f"import os\ndef start_hook(*_):\n    open({str(seen)!r}, 'w').write(repr(os.listdir('.')))\n")
     said = place("-r", "requirements.txt", "--install", "--", *site.eb_options, f"--hooks={hooks}").stdout
     assert seen.read_text() == "[]"
-    line = said.splitlines()[-1].removeprefix("now: ")
+    line = said.splitlines()[-1].removeprefix("load it with: ")
     assert line == f"module use {site.modules} && module load {MODULE}"
     code = "import greeting, numpy; print(greeting.__file__, numpy.__file__)"
     script = f"{site.tool.init}\n{line}\nsingularity exec $SIF python -c '{code}'"
@@ -77,15 +77,17 @@ def test_from_requirements_to_a_module_in_two_commands(place, site, wheels):
     assert f"{MODULE} is loaded, and its commands hide those of this machine: unload it" in found
     result = again(status=1)
     path = site.work / f"{MODULE.replace('/', '-')}.eb"
-    assert f"{path.name} is there already, with other content: --rebuild writes and installs it" in result.stderr
+    assert (f"{path.name} exists already, with different content: use --rebuild to replace and install it"
+            in result.stderr)
     path.unlink()
-    assert f"{MODULE} is installed already, but not from what {path.name} says now: --rebuild" in again(status=1).stderr
+    assert (f"{MODULE} is installed already, from a different version of {path.name}: use --rebuild"
+            in again(status=1).stderr)
     path.write_text("# mine\n")
     result = again("--rebuild", status=0)
-    assert f"kept {path.name}.old, as it was\n" in result.stdout
+    assert f"the previous easyconfig is now {path.name}.old\n" in result.stdout
     assert path.with_name(f"{path.name}.old").read_text() == "# mine\n"
     # the modules are on MODULEPATH in this shell
-    assert result.stdout.endswith(f"\nnow: module load {MODULE}\n")
+    assert result.stdout.endswith(f"\nload it with: module load {MODULE}\n")
     packages = site.bash(f"module load {MODULE}\nlist-packages").stdout
     assert "hello" in packages
     assert "greeting" not in packages
@@ -94,7 +96,7 @@ def test_from_requirements_to_a_module_in_two_commands(place, site, wheels):
     # looking ahead says what an installation would do, also where there is one of that name
     arguments = (*arguments[:-1], "--check")
     assert again(status=0).stdout.splitlines()[-2:] == [
-        "+ hello 1.0", "added: 1, already in the image: 0, download: not said by the index"]
+        "+ hello 1.0", "to install: 1, already in the image: 0, download: not said by the index"]
     # with the module loaded, eb by hand would refuse
     arguments = arguments[:-1]
     assert f"\ninstall it with: module unload {MODULE}; eb {path.name}\n" in again(status=0).stdout
@@ -111,7 +113,7 @@ def test_the_easyconfig_is_complete_and_one_s_own(place, site):
     site.eb(path, "--check-style")
     place("-r", "requirements.txt")
     path.write_text(text + "# mine\n")
-    assert "is there already, with other content" in place("-r", "requirements.txt", status=1).stderr
+    assert "exists already, with different content" in place("-r", "requirements.txt", status=1).stderr
     assert path.read_text().endswith("# mine\n")
 
 
@@ -122,7 +124,7 @@ def test_looking_ahead(place, site, wheels, base_image):
     lines = result.stdout.splitlines()
     assert lines[:2] == ["+ greeting 1.0", "+ hello 1.0"]
     assert lines[2].startswith("= numpy 2.")
-    assert lines[3].startswith("added: 2, already in the image: 1, download: ")
+    assert lines[3].startswith("to install: 2, already in the image: 1, download: ")
     make_wheel(wheels, "numpy", "1.0")
     try:
         (site.work / "bad.txt").write_text("numpy<2\n")
@@ -162,7 +164,7 @@ def test_looking_ahead_takes_stages_as_an_installation_does(site, tmp_path):
                        "--catalogue", tmp_path / "sites", "--", *site.eb_options], PIP_NO_INDEX="1", check=False)
     assert result.stdout.splitlines() == [
         "+ built 1.0", "+ first 1.0", "+ last 2.0", "+ numpy 1.0",
-        "added: 4, already in the image: 0, download: not said by the index"], result.stdout + result.stderr
+        "to install: 4, already in the image: 0, download: not said by the index"], result.stdout + result.stderr
 
 
 def test_stages_of_one_s_own(place, site):

@@ -347,7 +347,7 @@ def test_the_easyconfigs_that_were_installed(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["check", "--all-sites", "--quick"]) == 0
     told = capsys.readouterr()
-    assert "so the easyconfigs that were installed are checked: " in told.err
+    assert "; checking the installed easyconfigs in " in told.err
     assert " 0 errors, " in told.err
     assert cli.main(["check", "--site", "archer2", "--quick", "-o", "here"]) == 1
     assert "here/p/PyTorch/PyTorch-1.13.1" in capsys.readouterr().out

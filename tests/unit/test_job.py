@@ -153,17 +153,17 @@ def test_the_program_is_what_was_typed(words):
         (["M", "--site", "archer2", "--gpus-per-node", "1", "--", "a"], 1, "the site archer2 has no GPUs"),
         (["M", "--site", "lumi", "--tasks-per-node", "9", "--", "a"], 1, "9 ranks on a node with 8 GPUs"),
         (["M", "--account", "a;b", "--", "a"], 1, "'a;b' can't be the account of a job"),
-        (["M"], 2, "say what to run: ebsif job MODULE ... -- train.py"),
-        (["--", "a"], 2, "name a module, or --install EASYCONFIG"),
-        (["M", "--nodes", "0", "--", "a"], 2, "'0' is no number from 1 on"),
+        (["M"], 2, "name the program to run: ebsif job MODULE ... -- train.py"),
+        (["--", "a"], 2, "name either a module or --install EASYCONFIG"),
+        (["M", "--nodes", "0", "--", "a"], 2, "'0' is not a positive number"),
         (["M", "--time", "30", "--", "a"], 2, "'30' should be a duration"),
         # use D12.3 to 5
-        (["M", "--submit", "--", "missing.py"], 1, "there is no missing.py in "),
+        (["M", "--submit", "--", "missing.py"], 1, "missing.py does not exist in "),
         (["M", "--", "python"], 1, "say what python runs: train.py, or -m MODULE"),
         (["M", "--", "srun", "a.py"], 1, "the script starts the ranks in the container and runs python: name its"),
         (["M", "--", "torchrun", "a.py"], 1, "without 'torchrun'; --launcher torchrun makes it use torchrun"),
         (["--site", "lumi", "PyTorch/2.2.0", "--", "a"], 1, "'PyTorch/2.2.0' is more than one container, name one of"),
-        (["M", "train.py"], 2, "ebsif job: error: unrecognized arguments: train.py (write -- before what is for the"),
+        (["M", "train.py"], 2, "ebsif job: error: unrecognized arguments: train.py (put -- before arguments for the"),
         (["M", "--submit", "--", __file__], 1, "sbatch is not on PATH: submit on a login node of local"),
     ],
 )
@@ -190,10 +190,10 @@ def test_a_container_is_named_as_everywhere():
     assert result.stderr == ""
     result = run("PyTrch/nonsense", *arguments, "--", "missing.py")
     assert "\nmodule load PyTrch/nonsense\n" in result.stdout
-    assert "ebsif: no module PyTrch/nonsense is found here: the job fails unless" in result.stderr
-    assert "ebsif: there is no missing.py in " in result.stderr
+    assert "ebsif: the module PyTrch/nonsense is not available here: the job fails unless" in result.stderr
+    assert "ebsif: missing.py does not exist in " in result.stderr
     # no file
-    assert "there is no" not in run("M", "--", "-W", "error", "-m", "package").stderr
+    assert "does not exist" not in run("M", "--", "-W", "error", "-m", "package").stderr
 
 
 def test_days(tmp_path):

@@ -93,12 +93,14 @@ def configuration_path():
 
 def add_settings_arguments(parser, output=False):
     """Add the options that win over the configuration file."""
-    parser.add_argument("--site", help="name of the site (default: $EBSIF_SITE, the configuration file, else local)")
+    parser.add_argument("--site", help="name of the site (default: $EBSIF_SITE, else as configured, else local)")
     parser.add_argument("--catalogue", metavar="DIRECTORY", type=Path, action="append", default=[],
-                        help="directory with sites of your own, <site>/site.yaml and <site>/containers/*.yaml")
+                        help="directory with your own sites: <site>/site.yaml and <site>/containers/*.yaml "
+                             "(repeatable)")
     if output:
         parser.add_argument("-o", "--output", dest="easyconfigs", metavar="DIRECTORY", type=Path,
-                            help="directory of the easyconfigs; {site} is the name of the site (default: easyconfigs)")
+                            help="directory of the easyconfigs; {site} stands for the name of the site (default: "
+                                 "easyconfigs)")
 
 
 def read_settings(options):

@@ -1,8 +1,8 @@
 """Check the catalogue of a site and its easyconfigs.
 
-Schemas, names that are there twice, easyconfigs that are not what the catalogue says, what EasyBuild and the easyblocks
-refuse, names of files, images that can be reached, images in directories whose links move, requirements, guesses nobody
-has looked at, the style check of EasyBuild. Exit status 1 if anything is wrong; warnings count with --strict only.
+Checks the YAML against its schemas, duplicate modules, easyconfigs that differ from the catalogue, parameters that
+EasyBuild or the easyblocks refuse, file names, images (where accessible), requirements, guesses that nobody has
+reviewed, and EasyBuild's code style. The exit status is 1 if there are errors (with --strict, also for warnings).
 """
 
 import dataclasses
@@ -18,9 +18,9 @@ from ebsif.check.sites import check_sites
 from ebsif.errors import EbsifError
 
 EXAMPLES = """\
-  ebsif check --site lumi                      before a commit
-  ebsif check --site lumi --images             are images still those of the catalogue?
-  ebsif check --all-sites --format github      in a workflow, annotates the files
+  ebsif check --site lumi
+  ebsif check --site lumi --images             # also verify the images' SHA256
+  ebsif check --all-sites --format github      # annotate files in a workflow
 """
 
 
@@ -28,16 +28,18 @@ def configure(parser):
     """Add the arguments."""
     add_settings_arguments(parser, output=True)
     parser.add_argument("--all-sites", action="store_true",
-                        help="every site of the catalogues that are named, or of the project if none is")
-    parser.add_argument("--strict", action="store_true", help="warnings are errors")
-    parser.add_argument("--quick", action="store_true", help="without what takes EasyBuild: reading back, style")
+                        help="check all sites of your own catalogues or, without any, of the project")
+    parser.add_argument("--strict", action="store_true", help="treat warnings as errors")
+    parser.add_argument("--quick", action="store_true",
+                        help="skip the checks that need EasyBuild (parameters, style)")
     parser.add_argument("--images", action="store_true",
-                        help="read all images that can be reached, and compare their SHA256; say which are missing")
-    parser.add_argument("--format", choices=["text", "json", "github"], default="text", help="default: text")
+                        help="verify the SHA256 of all accessible images, and report missing ones")
+    parser.add_argument("--format", choices=["text", "json", "github"], default="text",
+                        help="output format (default: text)")
 
 
 def run(options):
-    """Print what is wrong; return 1 if anything is."""
+    """Print the findings; return 1 if there are errors, else 0."""
     findings, number = [], 0
     try:
         settings = read_settings(options)
@@ -64,13 +66,12 @@ def run(options):
 
 
 def with_installed_easyconfigs(settings):
-    """Return settings that have the easyconfigs that were installed with the project, where none are here."""
+    """Return settings with the easyconfigs that were installed with the project if there are none here."""
     if settings.is_place_named or settings.own_directories or settings.place.is_dir():
         return settings
     found = importlib.util.find_spec("easybuild.easyconfigs")
     places = [place for place in map(Path, (found and found.submodule_search_locations) or []) if place.is_dir()]
     if not places:
         return settings
-    output.note(f"there is no directory {settings.place} here, so the easyconfigs that were installed are checked: "
-                f"{places[0]}")
+    output.note(f"there is no directory {settings.place} here; checking the installed easyconfigs in {places[0]}")
     return dataclasses.replace(settings, place=places[0])

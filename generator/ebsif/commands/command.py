@@ -1,9 +1,10 @@
-"""Print the command line of the runtime that does what the module of a container does, as loaded here and now."""
+"""Print the command line of the container runtime that is equivalent to loading a module here and now."""
 
 from ebsif.installed import runtimecommand
 
 EXAMPLES = """\
-  ebsif command PyTorch/2.13.0-cpu-python-3.11-singularity-20261121     the line to put before a command
+  # print the words to put before a command that runs in the container
+  ebsif command PyTorch/2.13.0-cpu-python-3.11-singularity-20261121
 """
 
 
@@ -13,6 +14,6 @@ def configure(parser):
 
 
 def run(options):
-    """Print the command line that does the same as a module; return 0."""
+    """Print the command line that is equivalent to a module; return 0."""
     print(runtimecommand.of_module(options.module))
     return 0

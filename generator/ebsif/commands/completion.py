@@ -1,15 +1,15 @@
-"""Print what lets a shell complete the command line of ebsif with the Tab key."""
+"""Print a script that lets the shell complete ebsif command lines with the Tab key."""
 
 EXAMPLES = """\
-  source <(ebsif completion bash)                                          in ~/.bashrc
-  source <(ebsif completion zsh)                                           in ~/.zshrc, after compinit
+  source <(ebsif completion bash)      # in ~/.bashrc
+  source <(ebsif completion zsh)       # in ~/.zshrc, after compinit
   ebsif completion fish > ~/.config/fish/completions/ebsif.fish
 """
 
 
 def configure(parser):
     """Add the arguments."""
-    parser.add_argument("shell", choices=["bash", "zsh", "fish"], help="which shell")
+    parser.add_argument("shell", choices=["bash", "zsh", "fish"], help="your shell")
 
 
 def run(options):

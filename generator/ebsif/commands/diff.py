@@ -1,7 +1,7 @@
 """Compare two containers, installed or in the catalogue: image, components, packages, binds, variables.
 
-Exit status 0 if they are alike, 1 if they differ, 2 if one can't be read. What is known of only one of them is left
-out: the catalogue does not know every package, an installation does.
+Only what is known about both is compared: an installation knows all its packages, the catalogue does not. The exit
+status is 0 if they are the same, 1 if they differ, 2 if one of them can't be read.
 """
 
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
@@ -9,7 +9,7 @@ from ebsif.installed import compare
 from ebsif.installed.changes import print_changes
 
 EXAMPLES = """\
-  ebsif diff --site lumi PyTorch/2.6.0-rocm-6.2.4-python-3.12-singularity-20250410 PyTorch/2.7.0
+  ebsif diff --site lumi PyTorch/2.7.0 PyTorch/2.7.1
   ebsif diff $CONTAINERROOT /other/installation
   ebsif diff PyTorch-mine.eb PyTorch-yours.eb
 """
@@ -19,7 +19,7 @@ def configure(parser):
     """Add the arguments."""
     add_settings_arguments(parser)
     parser.add_argument("before", metavar="A", help="NAME/VERSION, an installation directory, or an easyconfig")
-    parser.add_argument("after", metavar="B", help="the other one")
+    parser.add_argument("after", metavar="B", help="what to compare it with")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(trouble=2)
 

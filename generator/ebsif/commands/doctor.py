@@ -1,7 +1,7 @@
-"""Check that this machine has what installing a container module needs. Exit status 1 if something is missing.
+"""Check that this machine has everything that is needed to install container modules.
 
-With an image: what of the network of the site it can use. It is told what is there; how fast it is, only a measurement
-tells.
+With an image, report what it can use of the site's high-speed network: MPI, libfabric, GPU plugin. This lists what is
+present; only a benchmark shows how fast it is. The exit status is 1 if something is missing.
 """
 
 from pathlib import Path
@@ -11,9 +11,9 @@ from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.installed import doctor
 
 EXAMPLES = """\
-  ebsif doctor                          is everything here that installing a container module needs?
-  ebsif doctor --site lumi              and the catalogue of a site: are its directories of images here?
-  ebsif doctor --site lumi image.sif    fabric provider, MPI and plugin of an image
+  ebsif doctor                          # this machine
+  ebsif doctor --site lumi              # also the image directories of a site
+  ebsif doctor --site lumi image.sif    # what an image can use of the network
 """
 
 
@@ -24,7 +24,7 @@ def configure(parser):
 
 
 def run(options):
-    """Print what was found; return 1 if something is missing, else 0."""
+    """Print the findings; return 1 if something is missing, else 0."""
     findings = examine_image(options) if options.image else [*doctor.examine(), *examine_site(options)]
     width = max(len(finding.part) for finding in findings)
     for finding in findings:
@@ -34,7 +34,7 @@ def run(options):
 
 
 def examine_site(options):
-    """Return a Finding for each thing of the site that is named: what its catalogue has, and where its images are."""
+    """Return the findings (list of Finding) on the site's catalogue and image directories, if a site is named."""
     if not (options.site or options.catalogue):
         return []
     settings = read_settings(options)
@@ -43,8 +43,8 @@ def examine_site(options):
 
 
 def examine_image(options):
-    """Return a Finding for each thing an image needs for the network of a site."""
-    # not needed to check a machine, on which something may be missing
+    """Return the findings (list of Finding) on what an image can use of the site's network."""
+    # not imported to check a machine, where a library may be missing
     from ebsif.image import inspection, network
 
     settings = read_settings(options)

@@ -1,7 +1,7 @@
-"""Put packages of your own on top of a container: write an easyconfig, look ahead, install.
+"""Add your own Python packages on top of a container: write an easyconfig, check it, install it.
 
-The module has a name of its own, so it never replaces that of the plain container. Packages of the image (torch, mpi4py
-and all others) stay as they are. Packages that are built against torch are put into a stage of their own.
+The new module has its own name, so it never replaces the module of the plain container. The packages in the image
+(torch, mpi4py and all others) are not changed. Packages that are built against torch get a stage of their own.
 """
 
 import sys
@@ -12,10 +12,13 @@ from ebsif.user import extending
 from ebsif.user.outcome import add_outcome, chosen, write
 
 EXAMPLES = """\
-  ebsif extend PyTorch/2.7.0 -r requirements.txt --name mine --check       would it work? nothing is installed
-  ebsif extend PyTorch/2.7.0 -r requirements.txt --name mine --install     write it, install it
-  ebsif extend PyTorch/2.7.0 -r environment.yml --name mine                write it
-  ebsif extend PyTorch/2.7.0 --stage first=a.txt --stage second=b.txt --name mine
+  # would it work? (installs nothing)
+  ebsif extend PyTorch/2.7.0 -r requirements.txt --name mine --check
+  # write the easyconfig and install it
+  ebsif extend PyTorch/2.7.0 -r requirements.txt --name mine --install
+  # write the easyconfig only
+  ebsif extend PyTorch/2.7.0 -r environment.yml --name mine
+  ebsif extend PyTorch/2.7.0 --stage one=a.txt --stage two=b.txt --name mine
 """
 
 MORE = "OPTION_OF_eb"
@@ -24,14 +27,16 @@ MORE = "OPTION_OF_eb"
 def configure(parser):
     """Add the arguments."""
     add_settings_arguments(parser)
-    parser.add_argument("module", metavar="NAME/VERSION", help="a container of the catalogue (ebsif list)")
+    parser.add_argument("module", metavar="NAME/VERSION", help="a container in the catalogue (ebsif list)")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("-r", "--requirements", metavar="FILE",
                       help="requirements.txt, pyproject.toml, or the pip part of an environment.yml")
     what.add_argument("--stage", metavar="NAME=FILE", action="append", default=[],
-                      help="one call of pip for each, in this order; may be repeated")
-    parser.add_argument("--name", required=True, help="for the suffix of the module")
-    parser.add_argument("--date", default=time.strftime("%Y%m%d"), help="for the suffix (default: today)")
+                      help="install the requirements in FILE with a separate call of pip, in the given order "
+                           "(repeatable)")
+    parser.add_argument("--name", required=True, help="name of the extension, part of the version suffix")
+    parser.add_argument("--date", default=time.strftime("%Y%m%d"),
+                        help="date at the end of the version suffix (default: today)")
     add_outcome(parser)
 
 
@@ -39,14 +44,14 @@ def run(options):
     """Write an easyconfig; return the exit status."""
     container = chosen(options)
     stages, impossible = extending.stages_from(
-        options.requirements, [named(text) for text in options.stage], container)
+        options.requirements, [parse_stage(text) for text in options.stage], container)
     for text in impossible:
         print(f"ebsif: {text}", file=sys.stderr)
     return write(options, container, stages, options.name)
 
 
-def named(text):
-    """Return name and file of --stage NAME=FILE."""
+def parse_stage(text):
+    """Return the name and file of --stage NAME=FILE (tuple of str)."""
     name, sign, file = text.partition("=")
     if not (name and sign and file):
         raise extending.ExtendingError(f"--stage {text}: should be NAME=FILE")

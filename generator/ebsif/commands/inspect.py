@@ -1,6 +1,6 @@
-"""Inspect an image: what is in it, how its Python is activated, what it starts, what its labels say.
+"""Show what is in an image: its components, how its Python is activated, its entry point, its labels.
 
-Signatures are listed, not verified: `apptainer verify IMAGE` does that, with the keys that you trust.
+Signatures are listed but not verified: use `apptainer verify IMAGE`, with the keys that you trust.
 """
 
 import json
@@ -11,15 +11,16 @@ from ebsif import output
 from ebsif.image import inspection
 
 EXAMPLES = """\
-  ebsif inspect image.sif              as text
-  ebsif inspect image.sif --json       as JSON, with all packages
+  ebsif inspect image.sif
+  ebsif inspect image.sif --json       # includes all Python packages
 """
 
 
 def configure(parser):
     """Add the arguments."""
     parser.add_argument("image", metavar="IMAGE", type=Path, help="a SIF file")
-    parser.add_argument("--no-checksum", action="store_true", help="don't read the whole file for its SHA256")
+    parser.add_argument("--no-checksum", action="store_true",
+                        help="don't compute the SHA256, which reads the whole file")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -54,12 +55,12 @@ def lines_of_file(found):
     if found.sha256:
         yield "sha256", found.sha256
     for fingerprint in found.signers:
-        yield "signed by", f"{fingerprint or 'a key that it does not name'}, not verified"
+        yield "signed by", f"{fingerprint or 'a key without a fingerprint'}, not verified"
 
 
 def lines_of_system(found):
     """Yield the lines about system, components and libraries."""
-    yield "system", found.system or "not known"
+    yield "system", found.system or "unknown"
     if not found.bash:
         yield "  without", "bash, which a module with Python needs"
     yield from found.components.items()

@@ -1,8 +1,8 @@
-"""Write a batch script for a site: a training on many nodes in the container of a module, or an installation.
+"""Write a batch script for a site: run a program on many nodes in the container of a module, or install an easyconfig.
 
-Everything that is not named follows from the profile of the site: partition, ranks and CPUs per node, launcher.
-The account comes from the option, else from a variable that the site names, else from your groups where the site has
-one for each account.
+The site profile provides the defaults: partition, ranks and CPUs per node, launcher options. The account comes from
+--account, else from an environment variable that the site names, else from your Unix groups if exactly one of them is
+an account.
 """
 
 import argparse
@@ -20,8 +20,9 @@ from ebsif.installed import runtimecommand
 from ebsif.jobs import job
 
 EXAMPLES = """\
-  ebsif job PyTorch/2.7.1-... --nodes 4 --site lumi -o train.sh -- train.py --epochs 10
-  ebsif job PyTorch/2.7.1-... --nodes 2 --launcher torchrun --data /scratch/mnist -- train.py
+  ebsif job PyTorch/2.7.1-... --nodes 4 -o train.sh -- train.py --epochs 10
+  ebsif job PyTorch/2.7.1-... --nodes 2 --launcher torchrun \\
+      --data /scratch/mnist -- train.py
   ebsif job --install PyTorch-mine.eb --site archer2 --submit -- --robot
 """
 
@@ -31,38 +32,41 @@ MORE = "PROGRAM ARGUMENT"
 def configure(parser):
     """Add the arguments."""
     parser.add_argument("module", metavar="MODULE", nargs="?", help="name of the module, as for `module load`")
-    parser.add_argument("--install", metavar="EASYCONFIG", help="install this; what follows -- goes to eb")
+    parser.add_argument("--install", metavar="EASYCONFIG",
+                        help="install this easyconfig; arguments after -- are for eb")
     add_settings_arguments(parser)
-    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write to this file (default: print it)")
-    parser.add_argument("--submit", action="store_true", help="submit it as well")
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path,
+                        help="write the script to this file (default: print it)")
+    parser.add_argument("--submit", action="store_true", help="also submit the job")
     parser.add_argument("--nodes", type=count, default=1, help="number of nodes (default: 1)")
     parser.add_argument("--launcher", choices=job.LAUNCHERS, default=job.LAUNCHERS[0],
-                        help="native: srun or mpiexec start each rank; torchrun: it does, once on each node")
-    parser.add_argument("--name", help="name of the job (default: that of the program)")
-    parser.add_argument("--account", help="who pays")
+                        help="native: the scheduler starts each rank (srun, mpiexec, flux run); torchrun: the "
+                             "scheduler starts torchrun once on each node (default: native)")
+    parser.add_argument("--name", help="name of the job (default: name of the program)")
+    parser.add_argument("--account", help="account (project) to charge")
     parser.add_argument("--partition", metavar="NAME", help="partition or queue")
     parser.add_argument("--qos", help="quality of service")
     parser.add_argument("--time", type=duration, metavar="[D-]H:MM:SS", help="time limit")
-    parser.add_argument("--tasks-per-node", type=count, metavar="N", help="ranks on each node")
-    parser.add_argument("--cpus-per-task", type=count, metavar="N", help="CPUs of each rank")
-    parser.add_argument("--gpus-per-node", type=count, metavar="N", help="GPUs of each node")
-    parser.add_argument("--memory", metavar="SIZE", help="memory of each node, as the scheduler writes it")
+    parser.add_argument("--tasks-per-node", type=count, metavar="N", help="ranks per node")
+    parser.add_argument("--cpus-per-task", type=count, metavar="N", help="CPUs per rank")
+    parser.add_argument("--gpus-per-node", type=count, metavar="N", help="GPUs per node")
+    parser.add_argument("--memory", metavar="SIZE", help="memory per node, in the scheduler's notation")
     parser.add_argument("--data", metavar="PATH", action="append", default=[],
-                        help="has to be there before the job starts, may be repeated")
-    parser.add_argument("--nccl-debug", action="store_true", help="show which network plugin the GPUs use")
-    parser.add_argument("--report", action="store_true", help="show CPUs and GPU of each rank")
+                        help="end the job early if this file or directory is missing (repeatable)")
+    parser.add_argument("--nccl-debug", action="store_true", help="log which network plugin the GPUs use")
+    parser.add_argument("--report", action="store_true", help="print the CPUs and the GPU of each rank")
 
 
 def run(options):
-    """Write a batch script, and submit it if asked to; return the exit status."""
+    """Write a batch script, and submit it if requested; return the exit status."""
     settings = read_settings(options)
     profile = settings.site()
     submit = job.scheduler_of(profile).submit
     text = write(options, settings, profile)
     if options.output:
         options.output.write_text(text, encoding="utf-8")
-        how = "" if options.submit else f"; submit it with: {' '.join(submit)} {options.output}"
-        output.note(f"wrote {options.output}{how}")
+        next_step = "" if options.submit else f"; submit it with: {' '.join(submit)} {options.output}"
+        output.note(f"wrote {options.output}{next_step}")
     elif not options.submit:
         print(text, end="")
     if not options.submit:
@@ -75,11 +79,11 @@ def run(options):
 
 
 def write(options, settings, profile):
-    """Return the text of the batch script that the options ask for."""
+    """Return the text of the requested batch script."""
     if bool(options.install) == bool(options.module):
-        wrong_use("name a module, or --install EASYCONFIG")
+        usage_error("name either a module or --install EASYCONFIG")
     if options.module and not options.more:
-        wrong_use("say what to run: ebsif job MODULE ... -- train.py")
+        usage_error("name the program to run: ebsif job MODULE ... -- train.py")
     values = {name: getattr(options, name) for name in (
         "nodes", "launcher", "name", "account", "partition", "qos", "time", "tasks_per_node", "cpus_per_task",
         "gpus_per_node", "memory", "nccl_debug", "report")}
@@ -95,10 +99,10 @@ def write(options, settings, profile):
 
 
 def check_file(path, needed):
-    """Say that the program is not here; the job would start here if it is submitted now, so that is refused."""
+    """Warn if the program is missing; raise JobError if the job is about to be submitted from this directory."""
     if path is None or Path(path).exists():
         return
-    problem = f"there is no {path} in {Path.cwd()}, where the job would start if it were submitted here"
+    problem = f"{path} does not exist in {Path.cwd()}, where the job would start if you submit it from here"
     if needed:
         raise job.JobError(problem)
     output.note(problem)
@@ -106,12 +110,12 @@ def check_file(path, needed):
 
 def module_name(wanted, containers, profile):
     """
-    Return the name of the module that a person means (str), as other commands read it; say if nothing is known of it.
+    Return the full name of a module (str), which may be shortened as for other commands; warn if it isn't available.
 
     Raises
     ------
     CatalogueError
-        If it's more than one container.
+        If the name is ambiguous.
     """
     try:
         found = selection.find(containers, wanted)
@@ -120,25 +124,25 @@ def module_name(wanted, containers, profile):
     module = selection.find_one(found, wanted).module if found else wanted
     available = runtimecommand.is_available(module)
     if not available and not (available is None and found):
-        output.note(f"no module {module} is found here: the job fails unless one is found there")
+        output.note(f"the module {module} is not available here: the job fails unless it is available there")
     return module
 
 
-def wrong_use(text):
-    """End as argparse does."""
+def usage_error(text):
+    """Exit as argparse does."""
     print(f"ebsif job: error: {text}", file=sys.stderr)
     sys.exit(2)
 
 
 def count(text):
-    """Return a number from 1 on."""
+    """Return a positive number (int)."""
     if not re.fullmatch(r"[1-9]\d{0,5}", text):
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 on")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a positive number")
     return int(text)
 
 
 def duration(text):
-    """Return a duration if it is one."""
+    """Return a valid duration (str)."""
     try:
         return is_duration(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""List the containers of the catalogue of a site, newest last as the catalogue has them."""
+"""List the containers in the catalogue of a site, in the order of the catalogue (newest last)."""
 
 import json
 
@@ -9,9 +9,9 @@ from ebsif.catalogue.summary import as_data, format_components
 from ebsif.table import print_table
 
 EXAMPLES = """\
-  ebsif list --site lumi                       all of a site
+  ebsif list --site lumi
   ebsif list --site lumi pytorch --has 'vllm>=0.8' --has 'flash-attn'
-  ebsif list --all-sites --json                for a program
+  ebsif list --all-sites --json
 """
 
 
@@ -20,14 +20,14 @@ def configure(parser):
     add_settings_arguments(parser)
     parser.add_argument("names", metavar="NAME", nargs="*", help="NAME or NAME/VERSION (default: all)")
     parser.add_argument("--has", metavar="COMPONENT", action="append", default=[],
-                        help="only those that have this, like 'vllm>=0.8'; may be repeated")
-    parser.add_argument("--all-sites", action="store_true", help="of every site")
-    parser.add_argument("--archived", action="store_true", help="also those that are no longer recommended")
+                        help="list only containers with this component, such as 'vllm>=0.8' (repeatable)")
+    parser.add_argument("--all-sites", action="store_true", help="list the containers of all sites")
+    parser.add_argument("--archived", action="store_true", help="also list containers that are no longer recommended")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(options):
-    """Print what is chosen; return 0."""
+    """Print the matching containers; return 0."""
     settings = read_settings(options)
     wanted = [selection.parse_requirement(text) for text in options.has]
     names = settings.site_names() if options.all_sites else [None]
@@ -36,7 +36,7 @@ def run(options):
         containers = list(dict.fromkeys(one for name in options.names for one in selection.find(containers, name)))
     containers = [one for one in containers if all(selection.satisfies(one, requirement) for requirement in wanted)]
     hidden = 0
-    # who names a version means that one
+    # a version that is named is listed even if it is archived
     if not (options.archived or any("/" in name for name in options.names)):
         hidden = sum(1 for one in containers if one.archived)
         containers = [one for one in containers if not one.archived]
@@ -51,5 +51,5 @@ def run(options):
     else:
         print("no container matches")
     if hidden:
-        output.hint(f"{hidden} more are archived: --archived shows them")
+        output.hint(f"{output.counted(hidden, 'archived container')} not shown (use --archived)")
     return 0

@@ -1,15 +1,14 @@
-"""Look at the record of what was installed: compare two installations, write a software bill of materials."""
+"""Use the lock file of an installation: compare two installations, or write a software bill of materials."""
 
-import argparse
 from pathlib import Path
 
 from ebsif.installed import lock
 from ebsif.installed.changes import print_changes
 
 EXAMPLES = """\
-  ebsif lock diff $CONTAINERROOT /other/installation     what differs between two installed modules?
-  ebsif lock diff old-lock.json $CONTAINERROOT --json    the same with a saved record, for a program
-  ebsif lock sbom $CONTAINERROOT                         what is in an installed module, for a scanner
+  ebsif lock diff $CONTAINERROOT /other/installation
+  ebsif lock diff saved-lock.json $CONTAINERROOT --json
+  ebsif lock sbom $CONTAINERROOT -o sbom.json
 """
 
 
@@ -18,18 +17,18 @@ def configure(parser):
     actions = parser.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True)
     diff = actions.add_parser(
         "diff", help="compare two installations or lock files",
-        description="Compare image, packages, stages and local files of two installations. Exit status 0 if they are "
-        "alike, 1 if they differ, 2 if one can't be read.",
-        epilog=f"examples:\n{EXAMPLES}", formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Compare the image, packages, stages and local files of two installations. The exit status is 0 if "
+        "they are the same, 1 if they differ, 2 if one of them can't be read.",
+        epilog=f"examples:\n{EXAMPLES}", formatter_class=parser.formatter_class,
     )
     diff.add_argument("before", metavar="A", help="an installation directory (CONTAINERROOT) or a lock file")
-    diff.add_argument("after", metavar="B", help="the other one")
+    diff.add_argument("after", metavar="B", help="what to compare it with")
     diff.add_argument("--json", action="store_true", help="print the differences as a JSON list")
     diff.set_defaults(act=run_diff, trouble=2)
     sbom = actions.add_parser(
         "sbom", help="write the software bill of materials of an installation",
         description="Write the software bill of materials of an installation, in CycloneDX JSON.",
-        epilog=f"examples:\n{EXAMPLES}", formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"examples:\n{EXAMPLES}", formatter_class=parser.formatter_class,
     )
     sbom.add_argument("place", metavar="A", help="an installation directory (CONTAINERROOT) or a lock file")
     sbom.add_argument("-o", "--output", metavar="FILE", type=Path, help="write to this file (default: print it)")
@@ -37,7 +36,7 @@ def configure(parser):
 
 
 def run(options):
-    """Do the action; return the exit status."""
+    """Run the action; return the exit status."""
     return options.act(options)
 
 
@@ -48,7 +47,7 @@ def run_diff(options):
 
 def run_sbom(options):
     """Write the software bill of materials of an installation; return 0."""
-    # the library takes longer to load than most commands to run
+    # the library takes longer to load than most commands take to run
     from ebsif.installed import billofmaterials
 
     text = billofmaterials.render(lock.read(options.place))

@@ -1,7 +1,7 @@
-"""Write the easyconfigs of the catalogue of a site. Only those that changed are written.
+"""Write the easyconfigs for the catalogue of a site. Only files that change are written.
 
-A record that can't be rendered, or that has the module of another one, is named with its place before anything is
-written, and does not stop the others; exit status 1 then.
+A record that can't be rendered, or that has the same module as another one, is reported with its file and line; the
+others are still written, and the exit status is 1.
 """
 
 import sys
@@ -12,10 +12,10 @@ from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.render import easyconfig, rendering
 
 EXAMPLES = """\
-  ebsif render --site lumi                   write all easyconfigs below easyconfigs/
-  ebsif render --site lumi PyTorch/2.7.0     those of one version
-  ebsif render --site lumi --diff            what would change
-  ebsif render --stdout PyTorch/2.13.0       print instead of writing
+  ebsif render --site lumi                   # write to easyconfigs/
+  ebsif render --site lumi PyTorch/2.7.0     # only this version
+  ebsif render --site lumi --diff            # show what would change
+  ebsif render --stdout PyTorch/2.13.0       # print instead of writing
 """
 
 
@@ -24,12 +24,12 @@ def configure(parser):
     add_settings_arguments(parser, output=True)
     parser.add_argument("names", metavar="NAME", nargs="*", help="NAME or NAME/VERSION (default: all)")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--diff", action="store_true", help="show what would change, write nothing; status 1 if anything")
-    how.add_argument("--stdout", action="store_true", help="print the easyconfigs, write nothing")
+    how.add_argument("--diff", action="store_true", help="only show what would change; exit status 1 if anything would")
+    how.add_argument("--stdout", action="store_true", help="only print the easyconfigs")
 
 
 def run(options):
-    """Render; return the exit status."""
+    """Render the easyconfigs; return the exit status."""
     settings = read_settings(options)
     profile = settings.site()
     directories = site.directories_of(profile.name, settings.directories)
@@ -60,14 +60,14 @@ def run(options):
             if rendered.state != "unchanged":
                 output.hint(f"{rendered.state:8} {rendered.path}")
     paths = [rendered.path for rendered in done]
-    # with a record that can't be read nobody knows which easyconfigs are meant
+    # if a record can't be read, an easyconfig without a record may be its own
     if everything and len(problems) == len(moving):
         wanted = [*paths, *(rendering.place(one, settings.output) for one in moving)]
         for path in rendering.left_over(wanted, settings.output, profile):
-            print(f"ebsif: {path} is in the catalogue no more: remove it, or make it your own (first line)",
+            print(f"ebsif: {path} is no longer in the catalogue: remove it, or remove its first line to keep it",
                   file=sys.stderr)
     if not options.diff:
         output.hint(f"easyconfigs of the site {profile.name}: {states['new']} new, "
-                    f"{states['changed']} changed, {states['unchanged']} as they should be"
-                    + (f"; {len(problems)} problems" if problems else ""))
+                    f"{states['changed']} changed, {states['unchanged']} up to date"
+                    + (f"; {output.counted(len(problems), 'problem')}" if problems else ""))
     return 1 if problems or (options.diff and len(paths) > states["unchanged"]) else 0

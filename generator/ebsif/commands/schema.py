@@ -1,16 +1,17 @@
-"""Print the JSON Schema of a file that people write, for an editor: site.yaml, containers/*.yaml, config.yaml."""
+"""Print the JSON Schema of site.yaml, containers/*.yaml or config.yaml, for completion and checks in an editor."""
 
 from ebsif.catalogue import schema
 
 EXAMPLES = """\
-  ebsif schema containers > containers.json    then, in the first line of a file of the catalogue:
-                                               # yaml-language-server: $schema=containers.json
+  ebsif schema containers > containers.json
+  # then make this the first line of a file in the catalogue:
+  #   # yaml-language-server: $schema=containers.json
 """
 
 
 def configure(parser):
     """Add the arguments."""
-    parser.add_argument("name", choices=sorted(schema.MODELS), help="which file")
+    parser.add_argument("name", choices=sorted(schema.MODELS), help="kind of file")
 
 
 def run(options):

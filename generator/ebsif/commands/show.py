@@ -1,4 +1,4 @@
-"""Show what is known about a container: what is in it, where its image is, how it is installed."""
+"""Show the details of a container: its components, where its image is, and how to install it."""
 
 import json
 
@@ -9,20 +9,20 @@ from ebsif.files import is_there
 from ebsif.render import easyconfig
 
 EXAMPLES = """\
-  ebsif show --site lumi PyTorch/2.7.0         v2.7.0 works as well
-  ebsif show --site lumi PyTorch/2.7.0 --json  for a program
+  ebsif show --site lumi PyTorch/2.7.0
+  ebsif show --site lumi PyTorch/2.7.0 --json
 """
 
 
 def configure(parser):
     """Add the arguments."""
     add_settings_arguments(parser)
-    parser.add_argument("name", metavar="NAME/VERSION", help="a container, or the name of its easyconfig")
+    parser.add_argument("name", metavar="NAME/VERSION", help="a container (ebsif list), or the name of its easyconfig")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(options):
-    """Print what is known; return 0."""
+    """Print the details; return 0."""
     settings = read_settings(options)
     containers = selection.find(settings.containers(settings.site()), options.name)
     if options.json:
@@ -37,7 +37,7 @@ def run(options):
 
 
 def complete(container):
-    """Return all that is known of a container (dict)."""
+    """Return everything that is known about a container (dict)."""
     data = as_data(container)
     data["images"] = [{"path": str(path), "stability": stability, "is_there": is_there(path)}
                       for stability, path in container.image_places]
@@ -46,16 +46,16 @@ def complete(container):
 
 
 def lines(container):
-    """Yield (name, value) of each line that a person wants to read."""
+    """Yield (name, value) for each line of the output."""
     binds = container.all_binds
     yield container.module, ""
-    yield "in the image", format_components(container) or "not said"
+    yield "in the image", format_components(container) or "not recorded"
     yield "python", container.python or "none"
     yield "image", container.file_name
     for stability, path in container.image_places:
-        yield "  looked for in", f"{path.parent} ({stability}): {'there' if is_there(path) else 'not there'}"
+        yield "  looked for in", f"{path.parent} ({stability}): {'found' if is_there(path) else 'not found'}"
     if not container.image_places:
-        yield "  looked for in", "EasyBuild's source paths: the site names no directory of images"
+        yield "  looked for in", "EasyBuild's source paths (the site has no image directories)"
     yield "binds", ", ".join([*binds.required, *(f"{bind} (optional)" for bind in binds.optional)]) or "none"
     yield "user software", "yes, in a venv" if container.venv else "no"
     if container.wrappers:

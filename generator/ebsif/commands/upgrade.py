@@ -1,4 +1,4 @@
-"""Move an extension, the easyconfig that `ebsif extend` wrote, to a newer container: the same packages, a new one."""
+"""Move an extension to a newer container: write an easyconfig with the same packages on top of that container."""
 
 import time
 from pathlib import Path
@@ -10,7 +10,9 @@ from ebsif.user import extending
 from ebsif.user.outcome import add_outcome, chosen, write
 
 EXAMPLES = """\
-  ebsif upgrade PyTorch-2.6.0-...-mine-20250501.eb PyTorch/2.7.0 --check     would it work?
+  # would it work? (installs nothing)
+  ebsif upgrade PyTorch-2.6.0-...-mine-20250501.eb PyTorch/2.7.0 --check
+  # write the easyconfig and install it
   ebsif upgrade PyTorch-2.6.0-...-mine-20250501.eb PyTorch/2.7.0 --install
 """
 
@@ -20,14 +22,15 @@ MORE = "OPTION_OF_eb"
 def configure(parser):
     """Add the arguments."""
     add_settings_arguments(parser)
-    parser.add_argument("easyconfig", metavar="FILE", type=Path, help="the easyconfig of the extension")
+    parser.add_argument("easyconfig", metavar="FILE", type=Path, help="easyconfig that `ebsif extend` wrote")
     parser.add_argument("module", metavar="NAME/VERSION", help="the newer container")
-    parser.add_argument("--date", default=time.strftime("%Y%m%d"), help="for the suffix (default: today)")
+    parser.add_argument("--date", default=time.strftime("%Y%m%d"),
+                        help="date at the end of the version suffix (default: today)")
     add_outcome(parser)
 
 
 def run(options):
-    """Write the easyconfig of the moved extension; return the exit status."""
+    """Write the easyconfig of the upgraded extension; return the exit status."""
     if not options.easyconfig.is_file():
         raise extending.ExtendingError(f"there is no file {options.easyconfig}")
     eb.session(tuple(options.more))

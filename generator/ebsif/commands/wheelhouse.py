@@ -1,6 +1,6 @@
-"""Fetch and build, in the image, a wheel of every package the stages of an easyconfig install.
+"""Download or build, in the image, the wheel of every package that the stages of an easyconfig install.
 
-Nothing is installed. Name the folder in the easyconfig parameter 'wheelhouse' to install from it.
+Nothing is installed. To install from the folder, name it in the easyconfig parameter 'wheelhouse'.
 """
 
 from pathlib import Path
@@ -9,8 +9,10 @@ from ebsif import output
 from ebsif.user import wheelhouse
 
 EXAMPLES = """\
-  ebsif wheelhouse PyTorch-mine.eb -o ~/wheels   on a node with network
-  eb PyTorch-mine.eb                             with  wheelhouse = '/home/me/wheels'  in it, on one without
+  # on a node with network access
+  ebsif wheelhouse PyTorch-mine.eb -o ~/wheels
+  # on a node without, after adding  wheelhouse = '/home/me/wheels'  to the file
+  eb PyTorch-mine.eb
 """
 
 MORE = "OPTION_OF_eb"
@@ -18,15 +20,15 @@ MORE = "OPTION_OF_eb"
 
 def configure(parser):
     """Add the arguments."""
-    parser.add_argument("easyconfig", metavar="EASYCONFIG", help="a file, or a name that eb finds")
-    parser.add_argument("-o", "--output", metavar="FOLDER", type=Path, required=True, help="where the wheels go")
+    parser.add_argument("easyconfig", metavar="EASYCONFIG", help="a file, or the name of an easyconfig that eb finds")
+    parser.add_argument("-o", "--output", metavar="FOLDER", type=Path, required=True, help="folder for the wheels")
 
 
 def run(options):
-    """Fill a wheelhouse and say what is in it; return 0."""
+    """Fill a wheelhouse and list its wheels; return 0."""
     wheels = wheelhouse.fill(options.easyconfig, options.output, options.more)
     for wheel in wheels:
         print(wheel.name)
-    output.hint(f"{len(wheels)} wheels in {options.output.resolve()}; install from there with: "
-                f"wheelhouse = '{options.output.resolve()}'")
+    output.hint(f"{output.counted(len(wheels), 'wheel')} in {options.output.resolve()}; to install from there, add to "
+                f"the easyconfig: wheelhouse = '{options.output.resolve()}'")
     return 0

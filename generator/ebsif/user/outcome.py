@@ -1,4 +1,4 @@
-"""What `ebsif extend` and `ebsif upgrade` do with an extension: write its easyconfig, look ahead, install it."""
+"""Write, check and install the easyconfig of an extension, for `ebsif extend` and `ebsif upgrade`."""
 
 import itertools
 import os
@@ -15,40 +15,42 @@ HEADER = "# Written by `ebsif extend`: yours to change."
 
 
 def add_outcome(parser):
-    """Add the arguments for what comes of it."""
+    """Add the arguments that both commands share."""
     parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path, default=Path(),
-                        help="where the easyconfig goes (default: here)")
+                        help="directory for the easyconfig (default: the current one)")
     parser.add_argument("--image", metavar="FILE", type=Path,
-                        help="the image, for --check, where it is not where eb finds it")
-    parser.add_argument("--check", action="store_true", help="look ahead with pip in the image, install nothing")
-    parser.add_argument("--install", action="store_true", help="install it, with eb in a clean directory")
+                        help="image to use for --check, if eb does not find it")
+    parser.add_argument("--check", action="store_true",
+                        help="only show what pip would install, without installing it")
+    parser.add_argument("--install", action="store_true", help="also install the module with eb")
     parser.add_argument("--rebuild", action="store_true",
-                        help="write and install it again, where it's there already with other content")
+                        help="replace an easyconfig of the same name (the old one is kept as .old), and install "
+                             "again")
 
 
 def chosen(options):
-    """Return the container that is named (Container)."""
+    """Return the container that the options name (Container)."""
     settings = read_settings(options)
     return selection.find_one(settings.containers(settings.site()), options.module)
 
 
 def write(options, container, stages, name):
-    """Write the easyconfig of a container with packages on top, look ahead, install; return the exit status."""
+    """Write the easyconfig of an extended container, check it, install it; return the exit status."""
     installing = options.install or options.rebuild
     if installing or options.check:
-        # a mistake in its options or configuration is told before anything is written
+        # report mistakes in eb's options or configuration before anything is written
         eb.session(tuple(options.more))
     extended = extending.extend(container, stages, name, options.date)
     text = easyconfig.render(extended, HEADER)
     if options.check:
-        show(extending.check(extended, options.more, options.image))
+        print_plan(extending.check(extended, options.more, options.image))
         if not installing:
             return 0
     path = options.output / extended.easyconfig_name
     write_file(path, text, options.rebuild)
     if installing:
         return install(path, options.rebuild, [*options.more, extending.sources(extended)])
-    # with another module of that software loaded, eb refuses
+    # eb refuses to run while another module of the same software is loaded
     loaded = os.environ.get("EBSIF_LOADED_MODULE")
     output.hint(f"install it with: {f'module unload {loaded}; ' if loaded else ''}eb {shlex.quote(str(path))}")
     output.hint(f"then: module load {extended.module}")
@@ -56,47 +58,47 @@ def write(options, container, stages, name):
 
 
 def write_file(path, text, again):
-    """Write an easyconfig; what a person may have changed is kept beside it, or, unless `again` is true, as it is."""
+    """Write an easyconfig; a different one with that name is renamed if `again` is true, else it is an error."""
     before = path.read_text(encoding="utf-8") if path.exists() else text
     if before != text:
         if not again:
-            raise extending.ExtendingError(f"{path} is there already, with other content: --rebuild writes and "
-                                           "installs it again; or choose another --name or --date")
+            raise extending.ExtendingError(f"{path} exists already, with different content: use --rebuild to replace "
+                                           "and install it again, or choose another --name or --date")
         numbers = itertools.count(2)
         kept = path.with_name(f"{path.name}.old")
         while kept.exists():
             kept = path.with_name(f"{path.name}.old{next(numbers)}")
         path.replace(kept)
-        output.hint(f"kept {kept}, as it was")
+        output.hint(f"the previous easyconfig is now {kept}")
     files.replace(path, text)
     print(path)
 
 
 def install(path, again, more):
-    """Install an easyconfig, and tell how to load the module; return the exit status of eb."""
+    """Install an easyconfig, and print how to load the module; return the exit status of eb."""
     place = eb.place_of(path.resolve())
     again_by_hand = {"--rebuild", "--force", "-f"} & set(more)
     if place.file.exists() and not (again or again_by_hand) and not is_installed(path, place):
         raise extending.ExtendingError(
-            f"{place.module} is installed already, but not from what {path} says now: --rebuild installs it again; or "
-            "choose another --name or --date")
+            f"{place.module} is installed already, from a different version of {path}: use --rebuild to install it "
+            "again, or choose another --name or --date")
     status = eb.run([path.resolve(), *(["--rebuild"] if again else []), *more]).returncode
     if status == 0 and place.file.exists():
-        output.hint(f"now: {place.load}")
+        output.hint(f"load it with: {place.load}")
     return status
 
 
 def is_installed(path, place):
-    """Tell whether an installation was made from an easyconfig as it is now: eb keeps a copy of the one it used."""
+    """Return whether an installation was made from an easyconfig as it is now; eb keeps a copy of what it used."""
     copy = place.installation / "easybuild" / path.name
     return copy.is_file() and copy.read_bytes() == path.read_bytes()
 
 
-def show(plan):
+def print_plan(plan):
     """Print what pip would do."""
     for name, version in plan.added:
         print(f"+ {name} {version}")
     for name, version in plan.there:
         print(f"= {name} {version} is in the image")
-    print(f"added: {len(plan.added)}, already in the image: {len(plan.there)}, download: "
+    print(f"to install: {len(plan.added)}, already in the image: {len(plan.there)}, download: "
           f"{extending.size_of_download(plan)}")
