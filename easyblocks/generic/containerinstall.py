@@ -77,7 +77,8 @@ class ContainerInstall(Reinstall, EasyBlock):
             'conda_env': [None, "Name of the Conda environment in the image (default: name in lower case)", CUSTOM],
             'conda_root': ['/opt/miniconda3', "Where Conda is in the image", CUSTOM],
             'conflicts': [[], "Modules that can't be loaded beside this one", CUSTOM],
-            'container_env': [{}, "Environment variables to set in the container", CUSTOM],
+            'container_env': [{}, "Environment variables to set in the container, None for those to unset there",
+                              CUSTOM],
             'definition_files': [[], "Files the image was built from, kept in share/docker-defs", CUSTOM],
             'entry_point': [None, "Program of the image through which commands, wrappers, run scripts start programs, "
                                   "for what it sets in their environment (full path)", CUSTOM],
@@ -103,8 +104,8 @@ class ContainerInstall(Reinstall, EasyBlock):
                                        % ', '.join(LISTED_PACKAGES), CUSTOM],
             'masked_paths': [[], "Files of the image to hide in the container (list of patterns), or to replace "
                                  "(dictionary of patterns and what replaces them)", CUSTOM],
-            'network_env': [{}, "Environment variables the network of the site needs, None for those to unset in "
-                                "distributed runs", CUSTOM],
+            'network_env': [{}, "Environment variables the network of the site needs, None for those to unset in the "
+                                "container", CUSTOM],
             'one_container': [REFUSE, "What loading does when another container module is loaded: %s"
                                       % ', '.join(ONE_CONTAINER), CUSTOM],
             'optional_binds': [[], "Bind mounts that are made only where their source exists", CUSTOM],
@@ -361,7 +362,7 @@ class ContainerInstall(Reinstall, EasyBlock):
             copy_file(os.path.join(FILES, script), target)
             if not self.dry_run:
                 adjust_permissions(target, 0o755, relative=False)
-        if self.spec.init != INIT_NONE:
+        if self.spec.init != INIT_NONE or self.spec.unset_variables:
             target = os.path.join(self.installdir, SETTINGS_FILE)
             write_file(target, self.spec.distributed.settings)
             if not self.dry_run:

@@ -757,7 +757,9 @@ def test_the_network_variables_of_a_module(tool, tmp_path, base_image):
         f"sources = ['example.sif']\nimage = 'central'\nimage_dirs = ['{site.sources}']\n"
         "init = 'conda-injected'\nconda_env = 'pytorch'\ngpu = 'cuda'\nscheduler = 'pbs'\n"
         f"gpu_mpi_library = '{library}'\n"
-        "network_env = {'NCCL_NET': 'AWS Libfabric', 'NCCL_DEBUG': 'WARN', 'CUDA_VISIBLE_DEVICES': None}\n")
+        "network_env = {'NCCL_NET': 'AWS Libfabric', 'NCCL_DEBUG': 'WARN', 'CUDA_VISIBLE_DEVICES': None,\n"
+        "               'NCCL_NET_GDR_LEVEL': None}\n"
+        "container_env = {'PYTHONNOUSERSITE': None, 'WITH_CONDA': None}\n")
     easyconfig.write_text(easyconfig.read_text().replace("ContainerVenv", "ContainerInstall"))
     site.eb(easyconfig)
     names = "NCCL_NET NCCL_DEBUG MPICH_GPU_SUPPORT_ENABLED APPTAINERENV_LD_PRELOAD"
@@ -766,11 +768,35 @@ def test_the_network_variables_of_a_module(tool, tmp_path, base_image):
     assert lines == ["AWS Libfabric", "INFO", "1", str(library), "INFO"]
     data = (site.prefix / "eb/software/Example/1.0/runscripts/distributed.conf").read_text().splitlines()
     assert data[1:] == [
-        "scheduler pbs", "gpu cuda", "unset CUDA_VISIBLE_DEVICES", "set NCCL_DEBUG WARN", "set NCCL_NET AWS Libfabric"]
+        "scheduler pbs", "gpu cuda", "unset CUDA_VISIBLE_DEVICES", "unset NCCL_NET_GDR_LEVEL", "unset PYTHONNOUSERSITE",
+        "unset WITH_CONDA", "set NCCL_DEBUG WARN", "set NCCL_NET AWS Libfabric"]
+    check_what_is_taken_away(site)
     # MPI refuses to start if it is told to know of GPUs and has no library for it
     library.unlink()
     lines = site.bash(f"module load Example\nprintenv {names}", check=False).stdout.splitlines()
     assert lines == ["AWS Libfabric", "WARN"]
+
+
+def check_what_is_taken_away(site):
+    """
+    L-02, S002-60: what is None is in no process of the container, whichever door it comes through, also if the image or
+    the caller has it; not empty either. What is meant for the container stays, and so do other variables of the caller.
+    """
+    taken = ["NCCL_NET_GDR_LEVEL", "PYTHONNOUSERSITE", "WITH_CONDA"]
+    show = "env | grep -E '^(NCCL_|WITH_CONDA=|PYTHONNOUSERSITE|OWN_|CUDA_VISIBLE)' | sort"
+    doors = [f'singularity exec $SIF sh -c "{show}"', f'start-shell -c "{show}"', f'singularity shell $SIF <<<"{show}"',
+             'singularity exec $SIF conda-python-distributed -c '
+             '"import os, subprocess; subprocess.run(os.environ[\'SHOW\'], shell=True)"']
+    inherited = "export NCCL_NET_GDR_LEVEL=PHB PYTHONNOUSERSITE=1 OWN_TEXT=$'two\nlines' OWN=NCCL_NET_GDR_LEVEL="
+    for setting, more in ((inherited, ["OWN_TEXT=two"]), ("true", []),
+                          ("export APPTAINERENV_NCCL_NET_GDR_LEVEL=3 SINGULARITYENV_NCCL_NET_GDR_LEVEL=3",
+                           ["NCCL_NET_GDR_LEVEL=3"])):
+        for door in doors:
+            # an old script sets it after the module is loaded
+            lines = site.bash(f"{setting}; module load Example\n{setting}\n{door}", SHOW=show).stdout.splitlines()
+            assert [line for line in lines if not line.startswith(("NCCL_NET=", "NCCL_DEBUG="))] == more, door
+            assert "NCCL_NET=AWS Libfabric" in lines
+            assert more == ["NCCL_NET_GDR_LEVEL=3"] or not any(name in "\n".join(lines) for name in taken), lines
 
 
 def test_nothing_of_a_gpu_where_there_is_none(installed_once):

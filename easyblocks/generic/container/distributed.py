@@ -22,6 +22,11 @@ GPU_VISIBILITY = ('local_rank', 'all')
 
 GPU_AWARE_VARIABLE = 'MPICH_GPU_SUPPORT_ENABLED'
 
+# Unsets variables at each start of a container, and what it is in the container: after the variables of the image
+# (10-docker*.sh, 90-environment.sh ...), before those for the container (APPTAINERENV_*), which 99-base.sh takes.
+UNSET_SCRIPT = os.path.join('share', 'ebsif', 'unset-variables.sh')
+UNSET_SCRIPT_INSIDE = '/.singularity.d/env/98-ebsif.sh'
+
 # Beside the run scripts.
 SETTINGS_FILE = os.path.join('runscripts', 'distributed.conf')
 
@@ -80,12 +85,14 @@ class Distributed:
     @property
     def settings(self):
         """Text of the file beside the run scripts; a word, a name and a value in each line."""
-        lines = ['# Written at installation, from the easyconfig; read by conda-python-distributed.']
+        lines = ['# Written at installation, from the easyconfig; read by conda-python-distributed and %s.' %
+                 os.path.basename(UNSET_SCRIPT)]
         for param in ('scheduler', 'gpu', 'gpu_visibility'):
             if getattr(self.spec, param):
                 lines.append('%s %s' % (param, getattr(self.spec, param)))
-        for name, value in sorted(self.spec.network_env.items()):
-            lines.append('unset %s' % name if value is None else 'set %s %s' % (name, value))
+        lines += ['unset %s' % name for name in self.spec.unset_variables]
+        lines += ['set %s %s' % (name, value) for name, value in sorted(self.spec.network_env.items())
+                  if value is not None]
         return ''.join(line + '\n' for line in lines)
 
     def module(self, module):
@@ -93,7 +100,7 @@ class Distributed:
         Return statements of a module that set what the network needs, as defaults (str).
 
         Plain variables: they reach the container as they are, and a person can change them. Variables to unset are
-        left to the run script: a module can't put back what it has unset.
+        unset when a container starts (UNSET_SCRIPT): on the host they are the caller's.
 
         Parameters
         ----------

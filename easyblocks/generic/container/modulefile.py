@@ -9,7 +9,8 @@ What the module of a container does when it is loaded, on the node.
 """
 import os
 
-from easybuild.easyblocks.generic.container.distributed import GPU_AWARE_VARIABLE
+from easybuild.easyblocks.generic.container.distributed import GPU_AWARE_VARIABLE, UNSET_SCRIPT
+from easybuild.easyblocks.generic.container.distributed import UNSET_SCRIPT_INSIDE
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
 from easybuild.easyblocks.generic.container.masks import MASKS
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
@@ -161,6 +162,8 @@ class ModuleFile:
         """Statements that set the binds: one variable of the module file, added to by what is found."""
         spec, module = self.spec, self.module
         binds = [escape_bind(os.path.join(module.root, 'runscripts')) + ':/runscripts']
+        if spec.unset_variables:
+            binds.append(escape_bind(os.path.join(module.root, UNSET_SCRIPT)) + ':%s:ro' % UNSET_SCRIPT_INSIDE)
         text = module.comment('The binds. SINGULARITY_BIND and APPTAINER_BIND are left to the user, and are merged.')
         text += module.declare_list('container_binds', '_BINDPATH', ',')
         for bind in binds + list(spec.binds):

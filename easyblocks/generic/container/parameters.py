@@ -19,7 +19,6 @@ TEXTS = 'a list of texts'
 VARIABLES = 'a dictionary of texts'
 LINES = 'a text or a list of lines'
 COMMANDS = 'a list of commands, each a text for bash or a list of words'
-SETTINGS = 'a dictionary of variables, each with a text or a number'
 SETTINGS_OR_NONE = 'a dictionary of variables, each with a text, a number, or None'
 LISTED = "a list of texts, or a dictionary of texts, each with a text or None"
 
@@ -32,7 +31,7 @@ class Parameters:
     """
 
     KINDS = {
-        'container_env': SETTINGS,
+        'container_env': SETTINGS_OR_NONE,
         'masked_paths': LISTED,
         'network_env': SETTINGS_OR_NONE,
     }
@@ -88,7 +87,6 @@ def is_of_kind(value, kind):
         LINES: lambda: isinstance(value, str) or texts(value),
         COMMANDS: lambda: isinstance(value, (list, tuple)) and all(
             isinstance(item, str) or texts(item) for item in value),
-        SETTINGS: lambda: table(str, int, float),
         SETTINGS_OR_NONE: lambda: table(str, int, float, type(None)),
         LISTED: lambda: texts(value) or table(str, type(None)),
     }

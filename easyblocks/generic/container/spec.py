@@ -11,7 +11,7 @@ import os
 import re
 
 from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
-from easybuild.easyblocks.generic.container.distributed import Distributed
+from easybuild.easyblocks.generic.container.distributed import UNSET_SCRIPT, Distributed
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS, GPUS_FILE
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
@@ -144,6 +144,7 @@ class ContainerSpec:
     def scripts(self):
         """The commands and run scripts of an installation, relative to it: the name of each, and which file it is."""
         names = self.SCRIPTS + ([] if self.init == INIT_NONE else self.PYTHON_SCRIPTS)
+        names += [UNSET_SCRIPT] if self.unset_variables else []
         return dict({name: name for name in names}, **self.script_names)
 
     @property
@@ -186,8 +187,14 @@ class ContainerSpec:
         if self.init != INIT_CONDA_MANUAL:
             # old job scripts run `$WITH_CONDA`; it has to stay a command, and there is nothing left to do for it
             variables.update({'WITH_CONDA': 'true', 'WITH_VENV': 'true', 'WITH_CONDA_VENV': 'true'})
-        variables.update({name: str(value) for name, value in self.container_env.items()})
-        return variables
+        variables.update(self.container_env)
+        return {name: str(value) for name, value in variables.items() if value is not None}
+
+    @property
+    def unset_variables(self):
+        """Names of the variables that are unset in the container, even where the caller has them (list of str)."""
+        settings = list(self.container_env.items()) + list(self.network_env.items())
+        return sorted(name for name, value in dict(settings).items() if value is None)
 
     # --- checks
 
@@ -260,7 +267,7 @@ class ContainerSpec:
             if name in self.MODULE_DECIDES:
                 raise EasyBuildError("Easyconfig parameter 'container_env': %s is set by the module: %s", name,
                                      self.MODULE_DECIDES[name])
-            problem = value_problem(str(value), tcl_in_lmod)
+            problem = value is not None and value_problem(str(value), tcl_in_lmod)
             if problem:
                 raise EasyBuildError("Easyconfig parameter 'container_env': the value of %s %s: %r", name, problem,
                                      value)

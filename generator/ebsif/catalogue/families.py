@@ -7,7 +7,7 @@ from ebsif.catalogue.site import Binds
 
 # What joins a family with what it extends, and a record with its family.
 ADDED = ("conflicts", "definition_files", "warnings")
-MERGED = ("components", "container_env", "variables", "image_packages", "script_names", "parameters")
+MERGED = ("components", "container_env", "network_env", "variables", "image_packages", "script_names", "parameters")
 
 # what every container has a value for
 EMPTY: dict[str, Any] = {

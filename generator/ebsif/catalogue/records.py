@@ -16,7 +16,7 @@ WRITTEN_FROM = {
     "checksums": "sha256", "modextravars": "variables", "optional_binds": "binds", "library_binds": "binds",
     "bind_file": "binds", "image_root": "images", "image_root_variable": "images", "image_dirs": "images",
     "support_level": "support",
-    **dict.fromkeys(("gpu_mpi_library", "listed_packages", "network_env", "one_container", "scheduler"), "the site")}
+    **dict.fromkeys(("gpu_mpi_library", "listed_packages", "one_container", "scheduler"), "the site")}
 
 
 def is_parameter(name):
@@ -81,7 +81,10 @@ class ContainerFields(Model):
         None, description="GPUs that a rank sees, where it is not as the site has it")
     components: dict[VersionPart, VersionPart] = Field({}, description="what is in the image, by name, with versions")
     image_packages: dict[VersionPart, VersionPart] = Field({}, description="packages to be checked at installation")
-    container_env: dict[EnvName, EnvValue] = Field({}, description="variables in the container")
+    container_env: dict[EnvName, Optional[EnvValue]] = Field(
+        {}, description="variables in the container; null: unset there")
+    network_env: dict[EnvName, Optional[SingleLine]] = Field(
+        {}, description="variables of the network, in addition to those of the site; null: unset in the container")
     variables: dict[EnvName, EnvValue] = Field({}, description="variables that the module sets")
     wrappers: Union[list[SingleLine], Literal["all"], None] = Field(None, description="programs that become commands")
     script_names: dict[SingleLine, SingleLine] = Field({}, description="more names of commands and run scripts")

@@ -154,8 +154,9 @@ class Site(Model):
         None, description="GPUs that a rank sees (default: for ROCm its own)")
     gpu_mpi_library: Optional[SingleLine] = Field(None, description="library by which MPI knows of GPUs (GTL)")
     network_env: dict[EnvName, Optional[SingleLine]] = Field(
-        {}, description="variables of the network; null: to be unset")
-    container_env: dict[EnvName, EnvValue] = Field({}, description="variables in every container")
+        {}, description="variables of the network; null: unset in the container")
+    container_env: dict[EnvName, Optional[EnvValue]] = Field(
+        {}, description="variables in every container; null: unset there")
     conflicts: list[SingleLine] = Field([], description="modules that can't be loaded beside a container's")
     one_container: Literal["refuse", "replace"] = Field(
         "refuse", description="what loading does when another container's module is loaded")

@@ -15,7 +15,7 @@ OF_RECORD = ("version", "date", "hash", "variant", "label", "file", "suffix", "c
              "requirements", "sha256", "archived")
 
 # Fields that are dictionaries, which a record adds to.
-TABLES = ("container_env", "variables", "script_names", "image_packages", "parameters")
+TABLES = ("container_env", "network_env", "variables", "script_names", "image_packages", "parameters")
 
 # Fields that a record has instead of its family's.
 SINGLE = ("homepage", "description", "usage", "init", "venv", "conda_root", "conda_env", "venv_name", "moduleclass",

@@ -80,7 +80,7 @@ def parameter_groups(container):
          "gpu_visibility": container.gpu_visibility or site.gpu_visibility if gpu != "none" else None,
          "gpu_mpi_library": site.gpu_mpi_library if gpu != "none" else None,
          "scheduler": site.scheduler.kind if site.scheduler.kind != "slurm" else None,
-         "network_env": site.network_env},
+         "network_env": {**site.network_env, **container.network_env}},
         {"binds": binds.required, "optional_binds": binds.optional, "library_binds": binds.libraries,
          "bind_file": binds.file, "masked_paths": container.masked_paths},
         {"container_env": {**site.container_env, **container.container_env}, "modextravars": container.variables,
