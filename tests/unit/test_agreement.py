@@ -3,10 +3,11 @@
 import importlib.util
 import re
 import typing
+from pathlib import Path
 
 import pytest
-from easybuild.easyblocks.generic.container import distributed, gpus, packages, record, runtime, scripts, spec
-from ebsif.catalogue import fieldtypes, selection, site
+from easybuild.easyblocks.generic.container import distributed, gpus, record, scripts, texts
+from ebsif.catalogue import fieldtypes, site
 from ebsif.installed import lock
 from packaging.utils import canonicalize_name
 from support import CHECKOUT, CONTAINER_FILES, tracked
@@ -87,18 +88,17 @@ def test_kinds_of_gpu():
             assert not re.search("/dev/kfd|/dev/nvidiactl", path.read_text()), path
 
 
-# --- the easyblocks and the commands: `ebsif list` has no time to load EasyBuild
+# --- the easyblocks and the commands
 
 
 @pytest.mark.parametrize("name", ["torch", "Flash_Attn", "ruamel.yaml", "a--b__c..d", "A-_.b"])
 def test_names_of_packages(name):
-    """PEP 503, wherever it is needed without what is in another place."""
+    """PEP 503, also in the container, where nothing of EasyBuild is."""
     path = CONTAINER_FILES / "site-packages/ebsif_pip_hints.py"
     found = importlib.util.spec_from_file_location("hints", path)
     hints = importlib.util.module_from_spec(found)
     found.loader.exec_module(hints)
-    assert {packages.normal_name(name), selection.normal_name(name), hints.normal_name(name)} == {
-        canonicalize_name(name)}
+    assert {texts.normal_name(name), hints.normal_name(name)} == {canonicalize_name(name)}
 
 
 def accepts(check, text):
@@ -113,20 +113,32 @@ def accepts(check, text):
 @pytest.mark.parametrize("name", ["A", "_a1", "1A", "A-B", "", "A\n", "\u00c4"])
 def test_names_of_variables(name):
     """What a catalogue may have, the easyblock takes, and the other way round."""
-    assert accepts(fieldtypes.is_env_name, name) == bool(spec.VARIABLE_NAME.match(name))
+    assert accepts(fieldtypes.is_env_name, name) == (texts.variable_problem(name) is None)
 
 
 @pytest.mark.parametrize("value", ["a", "", "a b", "a\tb", "a\nb", "~/x", "/a:~/b", "a~", "\x7f", "\x1b[0m"])
 def test_values_of_variables(value):
     """Likewise; what only some modules tools can't do is for the easyblock to say, which knows the tool."""
-    assert accepts(fieldtypes.is_env_value, value) == (spec.value_problem(value, tcl_in_lmod=False) is None)
+    assert accepts(fieldtypes.is_env_value, value) == (texts.value_problem(value) is None)
 
 
 @pytest.mark.parametrize("bind", [
     "/a", "/a:/b", "/a:/b:ro", "a", "/a:b", "/a,/b", "/a\\,b", "/a:/b:ro:rw", "/a\\:b:/c"])
 def test_binds(bind):
     """Likewise; a template of an easyconfig is nothing for a catalogue."""
-    assert accepts(fieldtypes.is_bind, bind) == (runtime.bind_problem(bind) is None)
+    assert accepts(fieldtypes.is_bind, bind) == (texts.bind_problem(bind) is None)
+
+
+@pytest.mark.parametrize("rule", ["[-_.]+", "[A-Za-z_][A-Za-z0-9_]*"])
+def test_rules_for_texts_have_one_home(rule):
+    """S000-18 point 4: names of packages and of variables; what runs in the container can't import the home."""
+    found = [path for path in tracked("easyblocks/*.py", "generator/*.py") if rule in path.read_text()]
+    assert [path.name for path in found if CONTAINER_FILES not in path.parents] == ["texts.py"]
+
+
+def test_the_texts_load_nothing_of_easybuild():
+    """`ebsif list` needs them, and has no time for EasyBuild."""
+    assert "easybuild.tools" not in Path(texts.__file__).read_text()
 
 
 def test_the_place_of_the_record():

@@ -63,8 +63,8 @@ def findings(settings, **options):
 MISTAKES = [
     ("binds: {optional: [scratch]}", 12, "binds.optional.0: should be source[:target[:options]], with full paths"),
     ("binds: {required: ['/a:b']}", 12, "binds.required.0: should be source[:target[:options]], with full paths"),
-    ("binds: {optional: ['/a,/b']}", 12, "binds.optional.0: a comma begins the next bind"),
-    ("binds: {required: ['/a:/b:ro:c']}", 12, "binds.required.0: should be source[:target[:options]]: write a colon"),
+    ("binds: {optional: ['/a,/b']}", 12, "binds.optional.0: has a comma, at which the container runtime"),
+    ("binds: {required: ['/a:/b:ro:c']}", 12, "binds.required.0: has more than source, target and options"),
     ("binds: {libraries: {libx.so: if_missing}}", 12, "binds.libraries.libx.so: should be source[:target[:options]]"),
     ("binds: [/a]", 12, "binds: should be a table, found a list"),
     ("init: none\n    venv: true", 12, "an image without Python can't have a venv"),

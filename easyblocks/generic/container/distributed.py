@@ -15,6 +15,7 @@ import re
 
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
+from easybuild.easyblocks.generic.container.texts import variable_problem
 from easybuild.tools.build_log import EasyBuildError
 
 # Which GPUs a rank sees: its own, or all of the node.
@@ -59,9 +60,8 @@ class Distributed:
                 raise EasyBuildError("Unknown value for easyconfig parameter '%s': '%s' (known: %s)", param,
                                      getattr(self.spec, param), ', '.join(known))
         for name, value in self.spec.network_env.items():
-            if not re.match(r'[A-Za-z_][A-Za-z0-9_]*\Z', name):
-                raise EasyBuildError("Easyconfig parameter 'network_env': '%s' can't be the name of an environment "
-                                     "variable (letters, digits and _ only)", name)
+            if variable_problem(name):
+                raise EasyBuildError("Easyconfig parameter 'network_env': '%s' %s", name, variable_problem(name))
             if value is not None and not re.match(r'\S(.*\S)?\Z', str(value)):
                 raise EasyBuildError("Easyconfig parameter 'network_env': the value of %s should be one line, without "
                                      "blanks at its ends, or None to unset it, found: %r", name, value)

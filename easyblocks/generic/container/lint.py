@@ -9,7 +9,7 @@ What is likely to go wrong with stages, found before anything is installed.
 """
 import re
 
-from easybuild.easyblocks.generic.container.packages import normal_name
+from easybuild.easyblocks.generic.container.texts import normal_name
 
 # Packages whose source imports torch while it is built. Wheels of them that fit an image's torch hardly exist.
 NEEDS_TORCH = ('apex', 'causal-conv1d', 'deepspeed', 'flash-attn', 'grouped-gemm', 'mamba-ssm', 'pytorch3d',

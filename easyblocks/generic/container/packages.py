@@ -10,6 +10,7 @@ The Python packages that an interpreter in the container sees.
 import ast
 import re
 
+from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.tools.build_log import EasyBuildError
 
 USER_SOFTWARE = '/user-software'
@@ -129,11 +130,6 @@ def constraint_lines(packages):
     """
     return ['%s==%s' % (name, version) for name, version in packages
             if NAME.match(name) and VERSION.match(version or '')]
-
-
-def normal_name(name):
-    """Return the normal form of the name of a Python package (PEP 503)."""
-    return re.sub(r'[-_.]+', '-', name).lower()
 
 
 def gpu_label(version):

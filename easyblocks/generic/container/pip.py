@@ -15,8 +15,9 @@ import shlex
 from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
 from easybuild.easyblocks.generic.container.framework import RunShellCmdError
 from easybuild.easyblocks.generic.container.lint import package_name
-from easybuild.easyblocks.generic.container.packages import constraint_lines, normal_name, pip_version
+from easybuild.easyblocks.generic.container.packages import constraint_lines, pip_version
 from easybuild.easyblocks.generic.container.runtime import escape_bind, in_container
+from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import apply_patch, copy_dir, extract_file, mkdir, remove_file, write_file
 from easybuild.tools.utilities import trace_msg

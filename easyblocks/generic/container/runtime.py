@@ -356,19 +356,6 @@ def escape_bind(path):
     return path.replace(',', '\\,').replace(':', '\\:')
 
 
-def bind_problem(bind):
-    """Return what is wrong with a bind (source[:target[:options]]) wherever a module is loaded, None if nothing is."""
-    fields = re.split(r'(?<!\\):', bind)
-    # what begins with a template is known later
-    if not all(path.startswith(('/', '%')) for path in fields[:2]):
-        return "should be source[:target[:options]] with full paths"
-    if any(re.search(r'(?<!\\),', path) for path in fields[:2]):
-        return "has a comma, at which the container runtime begins the next bind: write '\\,'"
-    if len(fields) > 3:
-        return "has more than source, target and options: write a colon of a path as '\\:'"
-    return None
-
-
 def bind_source(bind):
     """Return the path on the host of a bind (source[:target[:options]])."""
     source = re.match(r'(?:\\[,:]|[^:])*', bind).group()

@@ -16,9 +16,9 @@ from easybuild.easyblocks.generic.container.gpus import GPU_KINDS, GPUS_FILE
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
 from easybuild.easyblocks.generic.container.parameters import TEXTS, Parameters, is_of_kind
-from easybuild.easyblocks.generic.container.runtime import bind_problem
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.stages import Stage
+from easybuild.easyblocks.generic.container.texts import bind_problem, value_problem, variable_problem
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import convert_name
 from easybuild.tools.utilities import nub
@@ -59,8 +59,6 @@ PROTECT_ALL = 'all'
 # What can't be a wrapper: scripts of the host that begin with `#!/usr/bin/env bash`, and what eb runs, would be run in
 # the container.
 NEEDED_ON_HOST = ('apptainer', 'bash', 'env', 'sh', 'singularity')
-
-VARIABLE_NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_]*\Z')
 
 
 class ContainerSpec:
@@ -260,9 +258,8 @@ class ContainerSpec:
         for param, names in (('container_env', list(self.container_env)),
                              ('image_root_variable', [root_variable] if root_variable else [])):
             for name in names:
-                if not VARIABLE_NAME.match(name):
-                    raise EasyBuildError("Easyconfig parameter '%s': '%s' can't be the name of an environment variable "
-                                         "(letters, digits and _ only)", param, name)
+                if variable_problem(name):
+                    raise EasyBuildError("Easyconfig parameter '%s': '%s' %s", param, name, variable_problem(name))
         for name, value in sorted(self.container_env.items()):
             if name in self.MODULE_DECIDES:
                 raise EasyBuildError("Easyconfig parameter 'container_env': %s is set by the module: %s", name,
@@ -405,14 +402,3 @@ def source_name(source):
     if isinstance(source, dict):
         return source.get('filename') or source.get('download_filename')
     return source[0] if isinstance(source, (list, tuple)) and source else source
-
-
-def value_problem(value, tcl_in_lmod):
-    """Return why a value would not arrive in the container as it is (Lmod 8.6, Environment Modules 5.2), or None."""
-    if re.search(r'[\x00-\x1f\x7f]', value):
-        return "should be one line without control characters, modules tools can't set it"
-    if re.search(r'(^|:)~', value):
-        return "begins with '~', which is the home directory with some modules tools: write the full path"
-    if tcl_in_lmod and re.search(r'[^\x20-\x7e]|^ | $', value):
-        return "can't be set by Lmod from a module in Tcl (only ASCII, no blank at its ends): use Lua"
-    return None

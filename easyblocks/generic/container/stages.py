@@ -19,6 +19,7 @@ from urllib.parse import unquote
 
 from easybuild.easyblocks.generic.container.parameters import COMMANDS, FLAG, LINES, TEXT, TEXTS, VARIABLES, is_of_kind
 from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
+from easybuild.easyblocks.generic.container.texts import variable_problem
 from easybuild.tools.build_log import EasyBuildError
 
 # Options of a line of a requirements.txt that name a place.
@@ -105,9 +106,9 @@ class Stage:
             raise EasyBuildError("Easyconfig parameter 'requirements', %s: a credential is written out (%s). %s",
                                  self.name, ', '.join(secrets), REMEDY)
         for key in self.env:
-            if not re.match(r'[A-Za-z_][A-Za-z0-9_]*\Z', key):
-                raise EasyBuildError("Easyconfig parameter 'requirements', %s: '%s' can't be the name of an "
-                                     "environment variable", self.name, key)
+            if variable_problem(key):
+                raise EasyBuildError("Easyconfig parameter 'requirements', %s: '%s' %s", self.name, key,
+                                     variable_problem(key))
 
     @classmethod
     def from_parameter(cls, value):

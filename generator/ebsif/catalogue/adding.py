@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
-from packaging.utils import canonicalize_name
+from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.families import family_values
 from ebsif.catalogue.fieldtypes import CONTROL, PLACEHOLDER, is_line, is_version_part
@@ -288,7 +288,7 @@ def components_of(found, document, fields):
     # packages that other records of this name have as components
     packages = packages_of(found)
     for key in sorted({key for record in document.containers for key in record.components}):
-        version = packages.get(canonicalize_name(key))
+        version = packages.get(normal_name(key))
         if version and key not in components:
             components[key] = version
     return components, differing
@@ -354,7 +354,7 @@ def python_of(image, name, reviews):
 
     found, family = image.found, {}
     package = next((one for one in packages_named(name) if one in packages_of(found)), None)
-    if package and package != canonicalize_name(name):
+    if package and package != normal_name(name):
         family["package"] = package
     if found.python:
         reason = why_no_venv(found.python)

@@ -3,6 +3,7 @@
 import re
 from typing import Annotated
 
+from easybuild.easyblocks.generic.container.texts import bind_problem, value_problem, variable_problem
 from pydantic import AfterValidator, Field
 
 # Whatever ends a line for any program that reads it (str.splitlines, universal newlines), and what terminals obey.
@@ -29,17 +30,16 @@ def is_comment(text):
 
 def is_env_value(text):
     """Return a text if it can be the value of an environment variable that a module sets."""
-    if "\t" in text or CONTROL.search(text):
-        raise ValueError("should be one line without control characters: modules tools can't set such a value")
-    if re.search(r"(^|:)~", text):
-        raise ValueError("begins with '~', which is the home directory with some modules tools: write the full path")
+    problem = value_problem(text) or (CONTROL.search(text) and "should be one line without control characters")
+    if problem:
+        raise ValueError(problem)
     return text
 
 
 def is_env_name(text):
     """Return a text if it can be the name of an environment variable."""
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
-        raise ValueError("can't be the name of an environment variable (letters, digits and _ only)")
+    if variable_problem(text):
+        raise ValueError(variable_problem(text))
     return text
 
 
@@ -56,14 +56,9 @@ def is_duration(text):
 
 def is_bind(text):
     """Return a bind, source[:target[:options]], if the runtime can make it wherever a module is loaded."""
-    fields = re.split(r"(?<!\\):", is_line(text))
-    paths, options = fields[:2], fields[2:]
-    if not all(path.startswith("/") for path in paths):
-        raise ValueError("should be source[:target[:options]], with full paths: it holds wherever the module is loaded")
-    if any(re.search(r"(?<!\\),", path) for path in paths):
-        raise ValueError("a comma begins the next bind: write one bind in a line, and a comma of a path as \\,")
-    if len(options) > 1:
-        raise ValueError("should be source[:target[:options]]: write a colon of a path as \\:")
+    problem = bind_problem(is_line(text), templates=False)
+    if problem:
+        raise ValueError(problem)
     return text
 
 

@@ -4,6 +4,8 @@ import contextlib
 import os
 import re
 
+from easybuild.easyblocks.generic.container.texts import normal_name
+
 from ebsif.catalogue.container import CatalogueError
 from ebsif.errors import EbsifError
 
@@ -12,11 +14,6 @@ from ebsif.errors import EbsifError
 
 class SelectionError(EbsifError):
     """A wish can't be read; the message says how it is written."""
-
-
-def normal_name(name):
-    """Return the normal form of the name of a package (str), as the rules of Python packages have it (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def components_of(container):

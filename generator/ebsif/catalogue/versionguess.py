@@ -2,7 +2,7 @@
 
 import re
 
-from packaging.utils import canonicalize_name
+from easybuild.easyblocks.generic.container.texts import normal_name
 
 # Python packages of software with another name.
 PACKAGES = {"pytorch": ["torch"], "tensorflow": ["tensorflow", "tensorflow-rocm", "tensorflow-cpu"]}
@@ -25,13 +25,13 @@ LABEL = re.compile(
 
 def packages_of(found):
     """Return the versions of the Python packages of an image by normalized name (dict)."""
-    return {canonicalize_name(name): version for name, version in (found.python or {}).get("packages", {}).items()}
+    return {normal_name(name): version for name, version in (found.python or {}).get("packages", {}).items()}
 
 
 def packages_named(name, package=None):
     """Return the normalized names (list of str) that the Python package of a software may have."""
-    name = canonicalize_name(name)
-    return [canonicalize_name(package)] if package else PACKAGES.get(name, [name])
+    name = normal_name(name)
+    return [normal_name(package)] if package else PACKAGES.get(name, [name])
 
 
 def guess_version(found, names, file_name, software):
@@ -85,7 +85,7 @@ def versions_in(file_name, software):
         match = re.fullmatch(rf"([A-Za-z]*?)v?({VERSION})(?:\+.*)?", word)
         what = (match and match.group(1)) or before
         if match and not OTHER_SOFTWARE.fullmatch(what):
-            found.append((not what or canonicalize_name(what) not in canonicalize_name(software), match.group(2)))
+            found.append((not what or normal_name(what) not in normal_name(software), match.group(2)))
         before = "" if match else word
     return [version for _, version in sorted(found, key=lambda one: one[0])]
 

@@ -3,6 +3,7 @@
 import re
 
 import yaml
+from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.yamlfile import Loader
 from ebsif.check.findings import ERROR, WARNING, Finding
@@ -115,14 +116,13 @@ def check_requirements(container, finding):
     from easybuild.easyblocks.generic.container.lint import Lint
     from easybuild.easyblocks.generic.container.stages import Stage
     from easybuild.tools.build_log import EasyBuildError
-    from packaging.utils import canonicalize_name
 
     try:
         stages = Stage.from_parameter(easyconfig.requirements(container))
     except EasyBuildError as error:
         yield finding(ERROR, str(error).strip("'\""))
         return
-    inside = [canonicalize_name(name) for name in [*container.components, container.package or container.name]]
+    inside = [normal_name(name) for name in [*container.components, container.package or container.name]]
     for text in Lint(stages, inside, "not known before installation").findings:
         yield finding(ERROR if "built against torch" in text else WARNING, text)
     for stage in stages:

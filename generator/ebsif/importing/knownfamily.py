@@ -2,6 +2,8 @@
 
 import re
 
+from easybuild.easyblocks.generic.container.texts import normal_name
+
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.families import ADDED, EMPTY, is_stages, join_fields
 from ebsif.catalogue.fieldtypes import PLACEHOLDER
@@ -128,7 +130,7 @@ class Comparison:
 
     def components(self):
         """Return the components (dict): those of the easyconfig, then those in names."""
-        same = {canonical(self.defaults["package"] or self.name), self.name.lower()}
+        same = {normal_name(self.defaults["package"] or self.name), self.name.lower()}
         components = {key: value for key, value in self.own.get("components", {}).items()
                       if self.found.ours or not (key in same and value == self.own["version"])}
         of_names = {key: value for key, value in self.fields.items()
@@ -233,11 +235,6 @@ def is_same_place(images, theirs, container):
     paths = [one["path"] for one in images["directories"]] if images else []
     return not images or bool(theirs) and len(paths) == len(theirs.directories) and all(
         is_same(one.path, path, container) for one, path in zip(theirs.directories, paths))
-
-
-def canonical(name):
-    """Return the normalized name of a package."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def ordered(record):

@@ -10,7 +10,7 @@ import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from packaging.utils import canonicalize_name
+from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif import eb
 from ebsif.catalogue.fieldtypes import PLACEHOLDER, is_version_part
@@ -395,7 +395,7 @@ def read_components(values, found, source):
 
 def read_component(name, kind, value, values, found):
     """Take the version or commit of a component, unless it is the version of the software itself."""
-    key = canonicalize_name(name)
+    key = normal_name(name)
     key = COMPONENTS.get(key) or key
     software = values["name"].lower()
     if kind == "commit":

@@ -1,12 +1,11 @@
 """The software bill of materials of an installation, in CycloneDX JSON, from its lock file."""
 
-import re
-
 from cyclonedx.model import HashAlgorithm, HashType, Property
 from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output import make_outputter
 from cyclonedx.schema import OutputFormat, SchemaVersion
+from easybuild.easyblocks.generic.container.texts import normal_name
 from packageurl import PackageURL
 
 
@@ -54,7 +53,7 @@ def render(record):
 def package(line, place, artifacts=None):
     """Return the component of a Python package, from a line like ``name==version``."""
     name, version = line.split("==", 1)
-    artifact = (artifacts or {}).get(re.sub(r"[-_.]+", "-", name).lower())
+    artifact = (artifacts or {}).get(normal_name(name))
     hashes = [HashType(alg=HashAlgorithm.SHA_256, content=artifact["sha256"])] if artifact else []
     return Component(
         name=name,

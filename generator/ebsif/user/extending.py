@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.utils import canonicalize_name
+from easybuild.easyblocks.generic.container.texts import normal_name
 from pydantic import ValidationError
 
 from ebsif import eb, output
@@ -127,9 +127,9 @@ def check(container, options=(), image=None):
         reports = [json.loads(report.read_text()) for report in Path(folder).glob("build/**/stages/*/report.json")]
         pins = [text.read_text() for text in Path(folder).glob("build/**/stages/*/constraints.txt")]
     items = [item for report in reports for item in report["install"]]
-    added = {canonicalize_name(item["metadata"]["name"]): (item["metadata"]["name"], item["metadata"]["version"])
+    added = {normal_name(item["metadata"]["name"]): (item["metadata"]["name"], item["metadata"]["version"])
              for item in items}
-    image_packages = {canonicalize_name(name): version for name, version in lock.pins("".join(pins).split()).items()}
+    image_packages = {normal_name(name): version for name, version in lock.pins("".join(pins).split()).items()}
     there = {name: image_packages[name] for name in names_of(stages) if name in image_packages and name not in added}
     size = sum(item["download_info"].get("archive_info", {}).get("size", 0) or 0 for item in items)
     return Plan(sorted(added.values()), sorted(there.items()), size)

@@ -4,7 +4,8 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ebsif.catalogue.selection import normal_name
+from easybuild.easyblocks.generic.container.texts import normal_name
+
 from ebsif.catalogue.yamlerrors import DocumentError
 from ebsif.catalogue.yamlfile import load
 from ebsif.errors import EbsifError

@@ -1,0 +1,56 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+What single texts may be, in easyconfigs and in catalogues: names of packages, names and values of variables, binds.
+
+This module imports nothing of EasyBuild, which takes longer to load than `ebsif list` to run.
+"""
+import re
+
+VARIABLE_NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_]*\Z')
+
+
+def normal_name(name):
+    """Return the normal form of the name of a Python package (PEP 503)."""
+    return re.sub(r'[-_.]+', '-', name).lower()
+
+
+def variable_problem(name):
+    """Return why a text can't be the name of an environment variable, None if it can."""
+    return None if VARIABLE_NAME.match(name) else \
+        "can't be the name of an environment variable (letters, digits and _ only)"
+
+
+def value_problem(value, tcl_in_lmod=False):
+    """Return why a value would not arrive in the container as it is (Lmod 8.6, Environment Modules 5.2), or None."""
+    if re.search(r'[\x00-\x1f\x7f]', value):
+        return "should be one line without control characters: modules tools can't set it"
+    if re.search(r'(^|:)~', value):
+        return "begins with '~', which is the home directory with some modules tools: write the full path"
+    if tcl_in_lmod and re.search(r'[^\x20-\x7e]|^ | $', value):
+        return "can't be set by Lmod from a module in Tcl (only ASCII, no blank at its ends): use Lua"
+    return None
+
+
+def bind_problem(bind, templates=True):
+    """
+    Return what is wrong with a bind (source[:target[:options]]) wherever a module is loaded, None if nothing is.
+
+    Parameters
+    ----------
+    bind : str
+    templates : bool
+        Whether a path may begin with one of EasyBuild's templates, whose value is not known yet.
+    """
+    fields = re.split(r'(?<!\\):', bind)
+    if not all(path.startswith(('/', '%') if templates else '/') for path in fields[:2]):
+        return "should be source[:target[:options]], with full paths"
+    if any(re.search(r'(?<!\\),', path) for path in fields[:2]):
+        return "has a comma, at which the container runtime begins the next bind: write '\\,'"
+    if len(fields) > 3:
+        return "has more than source, target and options: write a colon of a path as '\\:'"
+    return None
