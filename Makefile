@@ -34,7 +34,7 @@ image: ## build the example image, unless it is cached, and say where it is
 lint: ## style of Python, shell and easyconfigs
 	@scripts/test tests/unit/test_style.py
 
-release: ## build the source distribution and the wheel of the last commit: dist/
+release: ## build source distribution, wheel and easyconfig of the last commit: dist/
 	@scripts/build-release
 
 clean: ## remove what demo and test created here (not system packages, not the cached image)

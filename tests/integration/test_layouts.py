@@ -1,5 +1,7 @@
 """The ways in which sites have EasyBuild: in each of them our easyblocks and easyconfigs are found."""
 
+import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -9,16 +11,16 @@ from pathlib import Path
 
 import pytest
 from parts import TOOLS
-from support import CHECKOUT, Site, tracked
+from support import CHECKOUT, CONTAINER_FILES, Site, tracked
 
 EXAMPLE = "PyTorch-2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121.eb"
 OTHER = "zlib-1.3.eb"
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel of this project, made of the source distribution, as a release is."""
-    folder = tmp_path_factory.mktemp("wheel")
+def release(tmp_path_factory):
+    """A folder with what a release consists of: the source distribution, and the wheel that is made of it."""
+    folder = tmp_path_factory.mktemp("release")
     # building writes into the directory of the sources
     for path in tracked():
         target = folder / "sources" / path.relative_to(CHECKOUT)
@@ -26,7 +28,13 @@ def wheel(tmp_path_factory):
         shutil.copy(path, target)
     subprocess.run([sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, folder / "sources"],
                    check=True, capture_output=True, text=True)
-    return next(folder.glob("*.whl"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(release):
+    """The wheel of this project."""
+    return next(release.glob("*.whl"))
 
 
 def test_a_release_is_complete(wheel):
@@ -123,6 +131,47 @@ def test_through_pythonpath(tmp_path, wheel, easybuild_wheels):
     assert f"/{EXAMPLE} (module: PyTorch/" in found(*modules)
     pip(*install, modules[0], wheel)
     assert f"/{EXAMPLE} (module: PyTorch/" in found(modules[0])
+
+
+def own_easyconfig(release, folder):
+    """Return the easyconfig of this project as `make release` writes it, for one Python; wheels are fetched once."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ebsif/dependencies"
+    cache.mkdir(parents=True, exist_ok=True)
+    target = "{}.{}-{}".format(*sys.version_info[:2], os.uname().machine)
+    made = subprocess.run([CHECKOUT / "scripts/build-easyconfig", next(release.glob("*.tar.gz")), folder, target,
+                           f"--known={cache}"], text=True, capture_output=True, check=False)
+    assert made.returncode == 0, made.stdout + made.stderr
+    for path in folder.glob("*.whl"):
+        shutil.copy(path, cache)
+    return Path(made.stdout.strip())
+
+
+def test_installed_with_eb(tmp_path, release, easybuild_wheels):
+    """Issue of the house: eb installs ebsif without network; loaded beside an EasyBuild, it has all that it needs."""
+    easyconfig = own_easyconfig(release, tmp_path / "sources")
+    site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
+    assert "All contribution checks PASSed" in site.eb("--check-contrib", easyconfig).stdout
+    # a network of its own, with nothing in it
+    site.run(["unshare", "--map-root-user", "--net", "eb", *site.eb_options, easyconfig])
+    number = (CONTAINER_FILES / "VERSION").read_text().strip()
+    assert (site.modules / f"ebsif/{number}.lua").is_file()
+
+    pip("install", "--no-compile", "--ignore-installed", "--prefix", tmp_path / "EasyBuild",
+        *easybuild_wheels(version("easybuild-framework")))
+    (framework,) = {path.parent for path in (tmp_path / "EasyBuild").rglob("*-packages/easybuild")}
+    (eb,) = (tmp_path / "EasyBuild").rglob("bin/eb")
+    # a Python that knows neither
+    python = sys._base_executable
+    said = site.bash(
+        f"set -e; module load ebsif; ebsif --version; {python} -m ebsif.cli list --site lumi pytorch\n"
+        f"{eb} {shlex.join(site.eb_options)} --list-easyblocks; {eb} {shlex.join(site.eb_options)} -D {EXAMPLE}",
+        PYTHONPATH=framework, EB_PYTHON=python)
+    assert said.stdout.startswith(f"ebsif {number}\n")
+    assert "\nPyTorch/2.7.0-rocm" in said.stdout
+    assert "|-- ContainerInstall\n|   |-- ContainerVenv" in said.stdout
+    assert f"/{EXAMPLE} (module: PyTorch/" in said.stdout
+    # EasyBuild has nothing to say about the loaded module
+    assert "loaded" not in said.stdout + said.stderr
 
 
 def test_what_is_kept_repeats_an_installation(installed_once, easybuild_wheels, tmp_path):
