@@ -15,7 +15,8 @@ import shutil
 import stat
 import sys
 from easybuild.easyblocks import generic
-# Where --include-easyblocks links this file, what it needs is beside the file itself; an installed copy comes after it.
+# --include-easyblocks links this file elsewhere: the modules that it needs are next to its real path, and come before
+# an installed copy.
 if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]:
     generic.__path__ = [os.path.dirname(__file__), os.path.dirname(os.path.realpath(__file__))] + list(generic.__path__)
 
@@ -56,11 +57,11 @@ class ContainerInstall(Reinstall, EasyBlock):
     """
     Support for installing one container image (a SIF file) as a module.
 
-    At install: the image named in 'sources' is copied once, links followed, while its SHA256 is taken; the commands
-    (bin/) and run scripts (runscripts/) are installed beside it, with no value written into them; where the image
-    came from and what it is goes to share/ebsif/lock.json.
+    The image in 'sources' is copied once, following links, and hashed meanwhile. Commands (bin/) and run scripts
+    (runscripts/) are installed next to it, without any value written into them. share/ebsif/lock.json records the image
+    and where it came from.
 
-    What the module does is in container/modulefile.py, what the easyconfig says in container/spec.py.
+    container/spec.py holds the parameters, container/modulefile.py the statements of the module.
     """
 
     SPEC = ContainerSpec
@@ -71,57 +72,56 @@ class ContainerInstall(Reinstall, EasyBlock):
         """Easyconfig parameters specific to container images."""
         extra_vars = EasyBlock.extra_options(extra_vars)
         extra_vars.update({
-            'bind_file': [None, "File with more bind mounts, read when the module is loaded (one in a line, with '?' "
-                                "before it if it may be missing)", CUSTOM],
-            'binds': [[], "Bind mounts that must exist where the module is loaded (source[:target[:options]])", CUSTOM],
+            'bind_file': [None, "File with more bind mounts, one per line, read when the module is loaded ('?' marks "
+                                "optional ones)", CUSTOM],
+            'binds': [[], "Bind mounts, source[:target[:options]]; loading fails if a source doesn't exist", CUSTOM],
             'conda_env': [None, "Name of the Conda environment in the image (default: name in lower case)", CUSTOM],
-            'conda_root': ['/opt/miniconda3', "Where Conda is in the image", CUSTOM],
-            'conflicts': [[], "Modules that can't be loaded beside this one", CUSTOM],
-            'container_env': [{}, "Environment variables to set in the container, None for those to unset there",
+            'conda_root': ['/opt/miniconda3', "Prefix of the Conda installation in the image", CUSTOM],
+            'conflicts': [[], "Modules that can't be loaded together with this one", CUSTOM],
+            'container_env': [{}, "Environment variables to set in the container; None unsets a variable there",
                               CUSTOM],
-            'definition_files': [[], "Files the image was built from, kept in share/docker-defs", CUSTOM],
-            'entry_point': [None, "Program of the image through which commands, wrappers, run scripts start programs, "
-                                  "for what it sets in their environment (full path)", CUSTOM],
+            'definition_files': [[], "Files that the image was built from, kept in share/docker-defs", CUSTOM],
+            'entry_point': [None, "Program of the image (full path) through which commands, wrappers and run scripts "
+                                  "start programs, to get the environment that it sets", CUSTOM],
             'gpu': [None, "Kind of GPU: %s" % ', '.join(sorted(GPU_KINDS)), CUSTOM],
-            'gpu_option': [True, "Use the option of the runtime for this kind of GPU (--rocm, --nv), which puts "
-                                 "libraries of the host before those of the image", CUSTOM],
-            'gpu_mpi_library': [None, "Library by which MPI reads and writes the memory of the GPU (GTL), used where "
-                                      "it is there", CUSTOM],
-            'gpu_visibility': [None, "GPUs that each rank of a distributed run sees: %s (default: for ROCm its own)"
+            'gpu_option': [True, "Use the runtime's option for this kind of GPU (--rocm, --nv), which puts libraries "
+                                 "of the host before those of the image", CUSTOM],
+            'gpu_mpi_library': [None, "Library that makes MPI GPU-aware (GTL), used where it exists", CUSTOM],
+            'gpu_visibility': [None, "GPUs that each rank of a distributed run sees: %s (default for ROCm: its own)"
                                      % ', '.join(GPU_VISIBILITY), CUSTOM],
-            'image': [IMAGE_OWN, "Where the image is: '%s' copy, or only in 'image_dirs' ('%s')" % IMAGE_KINDS, CUSTOM],
-            'image_dirs': [[], "Directories with copies of the image, used in this order when there is no own copy; "
-                               "below image_root if they are relative", CUSTOM],
-            'image_root': [None, "Directory that holds the relative 'image_dirs'", CUSTOM],
-            'image_root_variable': [None, "Environment variable that takes the place of 'image_root' when it's set",
-                                    CUSTOM],
-            'init': [INIT_IMAGE, "Who makes Python ready in the image: %s" % ', '.join(INIT_KINDS), CUSTOM],
-            'keep_user_software': [True, "When the module is installed again, keep user software and scripts that were "
-                                         "changed by hand since", CUSTOM],
-            'library_binds': [{}, "Bind mounts of libraries of the host, each with 'if_missing' (when the image has "
-                                  "none of that name) or 'if_newer' (or has an older one)", CUSTOM],
-            'listed_packages': ['all', "Python packages that the module lists as its extensions: %s"
+            'image': [IMAGE_OWN, "Whether the module has its '%s' copy of the image, or uses the '%s' one in "
+                                 "'image_dirs'" % IMAGE_KINDS, CUSTOM],
+            'image_dirs': [[], "Directories with copies of the image, searched in this order if the module has no "
+                               "copy; relative ones are below 'image_root'", CUSTOM],
+            'image_root': [None, "Parent directory of relative 'image_dirs'", CUSTOM],
+            'image_root_variable': [None, "Environment variable that overrides 'image_root'", CUSTOM],
+            'init': [INIT_IMAGE, "How the image's Python environment is activated: %s" % ', '.join(INIT_KINDS), CUSTOM],
+            'keep_user_software': [True, "On reinstallation, keep user software and scripts that were changed by hand",
+                                   CUSTOM],
+            'library_binds': [{}, "Host libraries to bind, each 'if_missing' (the image has no library of that name) "
+                                  "or 'if_newer' (it has none, or an older one)", CUSTOM],
+            'listed_packages': ['all', "Python packages that the module lists as extensions: %s"
                                        % ', '.join(LISTED_PACKAGES), CUSTOM],
             'masked_paths': [[], "Files of the image to hide in the container (list of patterns), or to replace "
-                                 "(dictionary of patterns and what replaces them)", CUSTOM],
-            'network_env': [{}, "Environment variables the network of the site needs, None for those to unset in the "
+                                 "(dictionary of patterns and replacements)", CUSTOM],
+            'network_env': [{}, "Environment variables for the site's network; None unsets a variable in the "
                                 "container", CUSTOM],
-            'one_container': [REFUSE, "What loading does when another container module is loaded: %s"
+            'one_container': [REFUSE, "What loading does if another container module is loaded: %s"
                                       % ', '.join(ONE_CONTAINER), CUSTOM],
-            'optional_binds': [[], "Bind mounts that are made only where their source exists", CUSTOM],
-            'scheduler': [None, "Scheduler whose variables distributed runs read: %s (default: those of any launcher)"
+            'optional_binds': [[], "Bind mounts that are used only if their source exists", CUSTOM],
+            'scheduler': [None, "Scheduler whose variables distributed runs read: %s (default: any launcher's)"
                                 % ', '.join(SCHEDULERS), CUSTOM],
-            'script_names': [{}, "More names of commands and run scripts (new name and name, both as bin/NAME or "
-                                 "runscripts/NAME)", CUSTOM],
-            'support_level': [None, "How this container is supported, for the help text", CUSTOM],
+            'script_names': [{}, "Additional names of commands and run scripts (new name: existing name, both as "
+                                 "bin/NAME or runscripts/NAME)", CUSTOM],
+            'support_level': [None, "How this container is supported, for the help of the module", CUSTOM],
             'warnings': [[], "Texts to show at installation and in the help of the module", CUSTOM],
             'wrappers': [[], "Programs of the container that become commands of the module (list of names), '%s' for "
-                             "those of the venv" % WRAPPERS_ALL, CUSTOM],
+                             "the programs of the venv" % WRAPPERS_ALL, CUSTOM],
         })
         return extra_vars
 
     def __init__(self, *args, **kwargs):
-        """Check the parameters. Nothing is known of the machine and the image yet."""
+        """Check the parameters, before looking at the machine and the image."""
         super().__init__(*args, **kwargs)
         with exit_status(EasyBuildExit.EASYCONFIG_ERROR):
             self.check_parameters()
@@ -131,7 +131,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.source_image = None
         self.probe = None
         self.bill_of_materials = None
-        # nothing in an installation is there to be compiled against or linked with from outside the container
+        # nothing outside the container should compile against or link with an installation
         for variable in list(self.module_load_environment.as_dict):
             if variable != 'PATH':
                 self.module_load_environment.remove(variable)
@@ -146,12 +146,12 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     @property
     def spec(self):
-        """What the easyconfig says now (ContainerSpec): before each step templates get values, and hooks change it."""
+        """The current easyconfig (ContainerSpec); before each step, templates are resolved and hooks may change it."""
         return self.SPEC.from_easyconfig(self.extra_options(), self.cfg)
 
     @property
     def known_record(self):
-        """The record of this installation; with --module-only that of the one that is there (InstallRecord)."""
+        """The record of this installation; with --module-only that of the existing one (InstallRecord)."""
         if not self.record and os.path.exists(self.lock_path):
             return InstallRecord.from_file(self.lock_path)
         return self.record
@@ -162,38 +162,38 @@ class ContainerInstall(Reinstall, EasyBlock):
         return os.path.join(self.installdir, self.spec.image_name)
 
     def warn(self, text):
-        """Tell the person who installs of something that may be a mistake."""
+        """Warn of a likely mistake."""
         print_warning(text, log=self.log)
 
     # --- steps, in EasyBuild's order
 
     def fetch_step(self, *args, **kwargs):
-        """Find the image, and all other files that are needed."""
+        """Find the image and all other required files."""
         if len(self.cfg['sources']) != 1:
-            raise EasyBuildError("Easyconfig parameter 'sources' should name exactly one image (a SIF file), found %d",
+            raise EasyBuildError("Easyconfig parameter 'sources' must name exactly one image (a SIF file), found %d",
                                  len(self.cfg['sources']), exit_code=EasyBuildExit.EASYCONFIG_ERROR)
-        # EasyBuild would read all of the image only to show its SHA256; that is taken when it's copied
+        # EasyBuild would read the whole image just to show its SHA256, which we compute while copying
         kwargs['skip_checksums'] = True
         super().fetch_step(*args, **kwargs)
         for name in self.needed_files():
-            # the instructions of the easyconfig are for the image
+            # the easyconfig's download instructions are for the image
             self.obtain_file(name, download_instructions='')
 
     def needed_files(self):
-        """Names of files that are needed besides the image (list of str)."""
+        """Names of required files besides the image (list of str)."""
         return list(self.spec.definition_files)
 
     def extract_step(self):
-        """Nothing to unpack: the image stays where it is until it's copied to the installation directory."""
+        """Resolve the path of the image; there is nothing to unpack."""
         for source in self.src:
             source['finalpath'] = self.builddir
-            # once: a central link may move while we work, and all of it should be about one image
+            # resolve links once: a central link may change during the installation
             self.source_image = os.path.realpath(source['path'])
 
     def prepare_step(self, *args, **kwargs):
-        """Check that the programs that are needed are there, before anything is done."""
+        """Check that the required programs are available, and set up the container."""
         super().prepare_step(*args, **kwargs)
-        # templates in them are resolved now
+        # now their templates are resolved
         self.spec.check_image_dirs()
         self.masks = self.spec.masks
         for text in self.spec.warnings:
@@ -211,31 +211,31 @@ class ContainerInstall(Reinstall, EasyBlock):
             binds=self.spec.binds, optional_binds=self.spec.optional_binds)
         for path in (self.installdir, self.builddir):
             if self.masks and re.search('[,:]', path):
-                raise EasyBuildError("'masked_paths' needs a directory without comma and colon, the container runtime "
+                raise EasyBuildError("'masked_paths' needs a directory without comma and colon: the container runtime "
                                      "can't mount an overlay from %s", path)
         if self.masks and not which('mksquashfs', log_ok=False, on_error='ignore'):
-            raise EasyBuildError("mksquashfs not found on PATH, 'masked_paths' needs it: install the package "
+            raise EasyBuildError("mksquashfs not found on PATH, but 'masked_paths' needs it: install the package "
                                  "squashfs-tools, or run eb on a node that has it.",
                                  exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
 
     def keep_easyblocks(self):
         """
-        Let easybuild/reprod in the installation repeat it: add what the easyblocks that EasyBuild keeps there need.
+        Make easybuild/reprod of the installation complete by adding the modules that our easyblocks import.
 
-        It keeps the files of the classes that the easyblock derives from, beside the log until everything is done.
+        EasyBuild only keeps the files of the easyblock's base classes; until the end they are next to the log.
         """
         wing = os.path.dirname(FILES)
         for kept in glob.glob(os.path.join(glob.escape(os.path.dirname(self.logfile)), 'reprod*', 'easyblocks')):
             target = os.path.join(kept, os.path.basename(wing))
-            # in the session of an eb that installs several there may be those of one that failed
+            # if one eb installs several easyconfigs, there may be files of one that failed
             if os.path.exists(os.path.join(kept, os.path.basename(__file__))) and not os.path.exists(target):
                 copy_dir(wing, target, ignore=shutil.ignore_patterns('__pycache__'))
 
     def keep_out_of_report(self, names):
         """
-        Keep variables out of the report that EasyBuild puts into the installation (easybuild/*_test_report.md).
+        Keep variables out of the report that EasyBuild writes to the installation (easybuild/*_test_report.md).
 
-        That has the environment, and EasyBuild leaves out only what is called a token, key, password or the like.
+        It contains the environment; EasyBuild only leaves out variables with names like token, key or password.
         """
         before = build_option('test_report_env_filter')
         names = [name for name in names if not (before and before.search(name))]
@@ -244,13 +244,13 @@ class ContainerInstall(Reinstall, EasyBlock):
             update_build_option('test_report_env_filter', re.compile('|'.join(patterns)))
 
     def configure_step(self):
-        """Start the image once, and decide what depends on what is in it: masks, libraries of the host."""
+        """Start the image, and decide what depends on its contents: masks, host libraries."""
         if self.dry_run:
             dry_run_msg("Starting the image %s once\n" % self.spec.image_name)
             return
         if self.masks:
             self.make_masks()
-        # a truncated file, or one of another kind, ends here
+        # fails for truncated files and files of another type
         self.start_image()
         self.check_entry_point()
         self.record['library_binds'] = [
@@ -258,7 +258,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.container.optional_binds += self.record['library_binds']
 
     def make_masks(self):
-        """Find what is masked, and make the overlay that does it."""
+        """Find the files to mask, and create the overlay that masks them."""
         overlay = os.path.join(self.builddir, os.path.basename(MASKS))
         self.masks.find(self.container)
         self.masks.pack(overlay, self.container)
@@ -267,7 +267,7 @@ class ContainerInstall(Reinstall, EasyBlock):
             trace_msg("masking %s: %d in the image" % (pattern, len(found['paths'])))
 
     def start_image(self):
-        """See what the image has, and stop here if something that is needed is missing."""
+        """Inspect the image, and stop if it lacks something that is required."""
         found = self.container.run(sh_command('probe-image.sh'),
                                    stdin=program_for_image('installed-packages.py'), split_stderr=True, hidden=True)
         self.probe = ImageProbe(self.spec.image_name, found.output, found.stderr)
@@ -276,30 +276,30 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     def check_entry_point(self):
         """
-        Start a program through the entry point: not every one runs what it's given, with the arguments as they are.
+        Check that the entry point runs a given program with unchanged arguments.
 
         Raises
         ------
         EasyBuildError
-            If it does not.
+            If it doesn't.
         """
         entry_point = self.spec.entry_point
         if not entry_point:
             return
-        # the one that the runtime writes for images of other kinds lets a shell read its arguments
+        # the one that the runtime generates for OCI images passes its arguments through a shell
         arguments = ['a  b', '$HOME', '"\'', '\\', '']
         result = self.container.run([entry_point, 'printf', '[%s]'] + arguments, hidden=True, split_stderr=True,
                                     fail_on_error=False)
         if result.output != ''.join('[%s]' % argument for argument in arguments):
-            raise EasyBuildError("Easyconfig parameter 'entry_point': %s does not run the program it is given with the "
-                                 "same arguments. Name the program that it starts itself, or leave 'entry_point' out. "
-                                 "It said: %s", entry_point, (result.output + result.stderr).strip() or 'nothing')
+            raise EasyBuildError("Easyconfig parameter 'entry_point': %s does not run a given program with the same "
+                                 "arguments. Use the program that it starts itself, or leave 'entry_point' out. "
+                                 "Its output: %s", entry_point, (result.output + result.stderr).strip() or 'none')
 
     def is_library_wanted(self, bind, kind):
-        """Tell whether a library of the host is bound: the image has none of its name, or (if_newer) an older one."""
+        """Return whether to bind a host library: the image has none of that name or, with if_newer, an older one."""
         source, target = bind_source(bind), bind_target(bind)
         name = os.path.basename(target)
-        # what the image's loader would find, and the place where the host's would be
+        # what the image's loader would find, or a file at the target of the bind
         found = self.container.run(sh_command('find-library.sh', name, target),
                                    hidden=True, split_stderr=True).output.split('\n')[0]
         wanted = not found
@@ -311,7 +311,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         return wanted
 
     def build_step(self):
-        """Nothing to build; what takes part is recorded."""
+        """Record what the installation consists of; there is nothing to build."""
         if self.dry_run:
             return
         self.record['module'] = {key: self.cfg[key] for key in ('name', 'version', 'versionsuffix')}
@@ -336,7 +336,7 @@ class ContainerInstall(Reinstall, EasyBlock):
             sha256 = copy_image(self.source_image, used)
         else:
             used = self.source_image
-            trace_msg("the image is not copied, the module uses the one in 'image_dirs'")
+            trace_msg("the image is not copied: the module uses the one in 'image_dirs'")
             sha256 = compute_checksum(used, CHECKSUM_TYPE_SHA256)
         trace_msg("SHA256 %s" % sha256)
         self.check_image(used, sha256)
@@ -349,12 +349,12 @@ class ContainerInstall(Reinstall, EasyBlock):
         }
         self.install_additions()
         self.write_record()
-        # hooks from here on see the paths that stay
+        # from here on hooks see the final paths
         self.activate_installation()
 
     def install_scripts(self):
-        """Copy the scripts from beside the easyblocks; readable and executable for all, whatever the umask."""
-        # bound by every module, whether there are any or not
+        """Install the scripts, readable and executable for everybody regardless of the umask."""
+        # every module binds it, even if it is empty
         mkdir(os.path.join(self.installdir, 'runscripts'), parents=True)
         for name, script in self.spec.scripts.items():
             target = os.path.join(self.installdir, name)
@@ -370,31 +370,31 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     def check_image(self, path, sha256):
         """
-        Stop if the image that is used is not the one that was verified: it may have changed since.
+        Verify the checksum of the image that the module uses: the source may have changed during the installation.
 
         Parameters
         ----------
         path : str
             The image.
         sha256 : str
-            What was computed while it was copied; other types are computed now.
+            Its SHA256, computed while copying; checksums of other types are computed here.
 
         Raises
         ------
         EasyBuildError
-            If it has another checksum than the easyconfig says.
+            If the checksum differs from the one in the easyconfig.
         """
         def compute(kind):
             return sha256 if kind == CHECKSUM_TYPE_SHA256 else compute_checksum(path, kind)
 
         checksum = self.src[0]['checksum']
         if not build_option('ignore_checksums') and not is_verified(checksum, self.spec.image_name, compute):
-            raise EasyBuildError("The image %s changed while it was installed: its checksum is no longer that of the "
-                                 "easyconfig (its SHA256 is %s). Install again when nobody writes it any more.",
+            raise EasyBuildError("The image %s changed during the installation: its checksum no longer matches the "
+                                 "easyconfig (its SHA256 is %s). Try again when nobody is writing to it.",
                                  self.source_image, sha256, exit_code=EasyBuildExit.FAIL_CHECKSUM)
 
     def install_additions(self):
-        """What is installed besides image and scripts; easyblocks that derive from this one add to it."""
+        """Install everything besides image and scripts. Derived easyblocks extend this."""
         if self.dry_run:
             return
         if self.masks:
@@ -406,12 +406,12 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     def install_wrappers(self):
         """
-        Install a command for each program that is asked for, which runs it in the container.
+        Install the wrappers: commands that run a program in the container.
 
         Raises
         ------
         EasyBuildError
-            If the container has no such program.
+            If the container doesn't have one of the programs.
         """
         wanted = self.spec.wrappers
         names = [wanted] if isinstance(wanted, str) else list(wanted)
@@ -433,64 +433,63 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.record['wrappers'] = names
 
     def programs(self):
-        """Programs that 'all' stands for (list of str), for easyblocks that derive from this one."""
-        raise EasyBuildError("Easyconfig parameter 'wrappers': '%s' stands for the programs of a venv, and there is "
-                             "none. Name the programs of the image.", WRAPPERS_ALL)
+        """Programs that 'all' stands for (list of str). Derived easyblocks override this."""
+        raise EasyBuildError("Easyconfig parameter 'wrappers': '%s' means the programs of a venv, but there is none. "
+                             "List programs of the image by name.", WRAPPERS_ALL)
 
     def run_installed(self, command, **kwargs):
-        """Run a command in the container as it will be: for easyblocks that derive from this one."""
+        """Run a command in the container as the module will. Derived easyblocks override this."""
         return self.container.run(command, **kwargs)
 
     def write_record(self):
-        """Write the record, and what tells later whether somebody changed what was installed."""
+        """Write the record, with fingerprints that later show whether somebody changed the installation."""
         files = UserSoftware(self.installdir)
         self.record['user_software'], self.record['scripts'] = files.fingerprints, files.scripts
         self.record.write(self.lock_path)
 
     def run_step(self, step, *args, **kwargs):
-        """Run a step; what commands and hooks after the installation add belongs to it."""
+        """Run a step; files that postinstallcmds and hooks add are recorded as part of the installation."""
         try:
             return super().run_step(step, *args, **kwargs)
         finally:
-            # also if one failed: what it left is nobody's work, to be kept when all this is removed
+            # even if one failed: its files are no user changes to preserve when the installation is removed
             if step == POSTPROC_STEP and 'image' in self.record and not self.dry_run:
                 self.write_record()
 
     def post_processing_step(self, *args, **kwargs):
-        """Begin with what takes a while; meanwhile the module is checked."""
+        """Start writing the bill of materials in the background."""
         if not self.dry_run and 'image' in self.record:
             self.write_bill_of_materials()
         return super().post_processing_step(*args, **kwargs)
 
     def write_bill_of_materials(self):
-        """Begin to write the CycloneDX file beside the lock, where ebsif is installed with EasyBuild, or on PATH."""
+        """Start writing the CycloneDX file next to the record, if ebsif is installed with EasyBuild or on PATH."""
         command, variables = ebsif_command()
         if command:
-            # meanwhile the module is checked, which has an environment of its own; `python -m` looks for modules in its
-            # working directory, so that is one of ours
+            # `python -m` looks for modules in its working directory, so choose one of ours
             folder = os.path.dirname(self.lock_path)
             command += ['lock', 'sbom', self.installdir, '--output', os.path.join(folder, BILL_OF_MATERIALS)]
             self.bill_of_materials = in_background(command, variables=variables, work_dir=folder)
         else:
-            trace_msg("no software bill of materials is written: the command ebsif is not on PATH")
+            trace_msg("not writing a software bill of materials: the command ebsif is not on PATH")
 
     def wait_for_background_jobs(self):
-        """Wait for the bill of materials; nothing depends on it, so an installation does not fail with it (G-10)."""
+        """Wait for the bill of materials. It's optional: the installation doesn't fail without it (G-10)."""
         writing, self.bill_of_materials = self.bill_of_materials, None
         try:
             if writing:
                 writing.result()
         except FAILURES as err:
             installdir = self.swap.installdir if self.swap else self.installdir
-            self.warn("The software bill of materials can't be written: %s. Nothing else needs it. To write it later: "
+            self.warn("The software bill of materials can't be written: %s. It is optional. To write it later: "
                       "ebsif lock sbom %s -o %s" % (
                           str(err).split('\n')[0], installdir,
                           os.path.join(installdir, 'share', 'ebsif', BILL_OF_MATERIALS)))
 
     def sanity_check_step(self, *args, **kwargs):
-        """Check the scripts, and that the loaded module starts a shell in the container."""
-        # EasyBuild loads the module into the environment it started with; binds and variables that the caller has for
-        # the runtime are no part of what is checked
+        """Check that the scripts exist, and that the loaded module can start the container."""
+        # EasyBuild loads the module into its initial environment; the caller's binds and variables for the runtime
+        # should not affect the check
         for key in runtime_variables(self.initial_environ) + list(MODULE_VARIABLES):
             self.initial_environ.pop(key, None)
         kwargs.setdefault('custom_paths', {'files': list(self.spec.scripts) + [RECORD] + [
@@ -500,26 +499,26 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     @property
     def sanity_check_command(self):
-        """A command that works only if module, image and scripts do."""
+        """A command that tests module, image and scripts together."""
         if self.spec.init == INIT_NONE:
             return 'start-shell -c true'
         return 'start-shell /runscripts/conda-python-simple --version'
 
     def sanity_check_rpath(self, *args, **kwargs):
-        """No RPATH check: what is in an image was linked for that image."""
-        self.log.info("RPATH sanity check is not done for container images")
+        """Skip the RPATH check: binaries in an image are linked for that image."""
+        self.log.info("Skipping the RPATH sanity check for a container image")
         return []
 
     @property
     def module_file(self):
-        """What is in the module for the container (ModuleFile)."""
+        """The container-specific part of the module file (ModuleFile)."""
         syntax = ModuleSyntax.for_syntax(self.module_generator.SYNTAX, self.installdir)
         return self.MODULE_FILE(self.spec, self.known_record, syntax, self.short_mod_name)
 
     def make_module_description(self):
-        """The help text, with what is particular to this container."""
+        """Add sections on this container to the help text."""
         usage = self.cfg['usage']
-        # EasyBuild fills templates in it: these texts have theirs filled already
+        # EasyBuild resolves templates in it, which are already resolved in these texts
         texts = ([usage] if usage else []) + self.module_file.help_sections
         self.cfg['usage'] = re.sub(r'%(?=%*\()', '%%', '\n\n'.join(texts))
         try:
@@ -528,25 +527,25 @@ class ContainerInstall(Reinstall, EasyBlock):
             self.cfg['usage'] = usage
 
     def make_extension_list(self, *args, **kwargs):
-        """The packages in the container, so that `module spider PACKAGE` finds the module: (name, version) of each."""
+        """Add the packages in the container, as (name, version), so that `module spider PACKAGE` finds the module."""
         return super().make_extension_list(*args, **kwargs) + self.module_file.listed_packages
 
     def make_module_dep(self, *args, **kwargs):
-        """Dependencies, and the modules that can't be loaded beside this one."""
+        """Add the modules that conflict with this one to the dependencies."""
         return super().make_module_dep(*args, **kwargs) + self.module_file.conflicts
 
     def make_module_extra(self, *args, **kwargs):
-        """What the module does for the container, and the list of packages."""
+        """Add the container-specific statements and the list of packages."""
         return super().make_module_extra(*args, **kwargs) + self.module_file.text + self.module_packages()
 
     def module_packages(self):
-        """Statements that list the packages in EBEXTSLIST<NAME>, which EasyBuild has for 'exts_list' alone."""
-        # with 'extension_name' it writes them itself, all that make_extension_list returns
+        """Statements that list the packages in EBEXTSLIST<NAME>, which EasyBuild only writes for 'exts_list'."""
+        # with 'extension_name' EasyBuild writes them itself, from make_extension_list
         listed = self.make_extension_list() and not self.cfg.get('extension_name')
         return '\n' + self.make_module_extra_extensions() if listed else ''
 
     def permissions_step(self, *args, **kwargs):
-        """As EasyBuild does, but an image that not everybody may read (for its license) is not opened to more."""
+        """Set permissions as EasyBuild does, but don't extend read access to a restricted (licensed) image."""
         before = stat.S_IMODE(os.stat(self.image_path).st_mode) if os.path.exists(self.image_path) else 0o777
         super().permissions_step(*args, **kwargs)
         group = stat.S_IRWXG if self.group or build_option('group_writable_installdir') else 0
@@ -556,7 +555,7 @@ class ContainerInstall(Reinstall, EasyBlock):
 
 
 def shown_size(size):
-    """Return a number of bytes as a person reads it (str)."""
+    """Return a human-readable size (str)."""
     return '%.1f GB' % (size / 1e9) if size >= 1e9 else '%.1f MB' % (size / 1e6)
 
 
@@ -568,10 +567,10 @@ def library_version(path, name):
 
 def ebsif_command():
     """
-    Return how to run ebsif (list of str, empty where it is not installed), and the variables that it needs (dict).
+    Return how to run ebsif (list of str, empty if it's not installed), and the variables that it needs (dict).
 
-    EasyBuild takes PYTHON* out of its environment. Where it was found through PYTHONPATH, as a module or with
-    `pip install --prefix`, so is ebsif: then what this Python has found is the path of the one that runs it.
+    EasyBuild removes PYTHON* from its environment. If EasyBuild itself was found through PYTHONPATH (loaded as a
+    module, or installed with `pip install --prefix`), so is ebsif: pass on the module search path of this Python.
     """
     if importlib.util.find_spec('ebsif'):
         return [sys.executable, '-m', 'ebsif.cli'], {'PYTHONPATH': os.pathsep.join(filter(None, sys.path))}

@@ -823,7 +823,7 @@ def test_a_heavy_stage_is_not_for_a_login_node(site, cluster, heavy):
     """S003-02: where jobs can be submitted, eb outside a job stops before anything is done, and says how to go on."""
     result = site.eb(heavy, check=False, **cluster.environment)
     assert result.returncode != 0
-    assert "is heavy, and this is no batch job" in result.stdout + result.stderr
+    assert "is heavy, and this is not a batch job" in result.stdout + result.stderr
     assert "ebsif job --install" in result.stdout + result.stderr
     assert not list(site.prefix.glob("eb/software/Example/1.0/*"))
     # as far as the step that has refused

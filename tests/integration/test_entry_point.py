@@ -131,5 +131,5 @@ def test_an_entry_point_that_changes_arguments_is_refused(site, line):
         "conda_env = 'pytorch'\nentry_point = '/opt/oci-entrypoint.sh'\n")
     result = site.eb(easyconfig, check=False)
     assert result.returncode != 0
-    assert "does not run the program it is given with the same arguments" in " ".join(
+    assert "does not run a given program with the same arguments" in " ".join(
         (result.stdout + result.stderr).split())

@@ -298,8 +298,8 @@ def test_from_a_plain_checkout(site, tmp_path):
     ("text", "expected"),
     [
         ("init = 'magic'\n", "'init': 'magic' (known: image, conda-injected"),
-        ("binds = '/one'\n", "'binds' should be a list of texts"),
-        ("requirements = [1]\n", "'requirements' should be a text or a list of texts (one stage), or a list of"),
+        ("binds = '/one'\n", "'binds' should be a list of strings"),
+        ("requirements = [1]\n", "'requirements' should be a string or a list of strings (one stage), or a list of"),
         ("venv_name = '../escape'\n", "'venv_name': '../escape' can't be"),
         ("container_env = {'A B': '1'}\n", "'A B' can't be the name of an environment variable"),
         ("init = 'none'\n", "easyblock ContainerInstall"),

@@ -117,7 +117,7 @@ def test_the_image_of_the_site(several, base_image):
     assert output.strip() == f"{folder}/other root/two/example.sif"
     result = several.site.bash("module load Central/1.0; echo status $?", check=False, SITE_IMAGES="/nowhere")
     said = " ".join(result.stderr.split())
-    assert "The image of this container is gone" in said
+    assert "The image of this container is missing" in said
     assert "/nowhere/one/example.sif" in "".join(result.stderr.split())
     assert str(folder) not in "".join(result.stderr.split())
 
@@ -166,7 +166,7 @@ def test_a_place_of_ones_own(several, tmp_path):
     assert squashfs.read_bytes() == content
     assert not (squashfs.parent / "user-software").exists()
     # what can't be used is said (defects C2, use D10)
-    for value, said in (("my place", "is no full path"), ("/a, b", "can't be bound"), ("/a/b", "is no directory")):
+    for value, said in (("my place", "is not a full path"), ("/a, b", "can't be bound"), ("/a/b", "is not a directory")):
         result = bash("module load Own/1.0; echo ${SIF:+loaded}", check=False, EBSIF_USER_SOFTWARE=value)
         assert f"EBSIF_USER_SOFTWARE={value} {said}" in " ".join(result.stderr.split())
         assert result.stdout == ("loaded\n" if value == "/a/b" else "\n")
@@ -195,7 +195,7 @@ def test_what_help_says(several):
     shown = several.site.bash("module help Manual/1.0 2>&1; module whatis Manual/1.0 2>&1").stdout
     for expected in ("example.sif", "start-shell", "Support: beta, best effort", "bash -c '$WITH_CONDA; python",
                      "Warning: 100% of %(nosuch)s, not %(name)s", "RUNSCRIPTSMANUAL",
-                     "These run in the container by themselves: python", "numpy-"):
+                     "These commands run in the container automatically: python", "numpy-"):
         assert expected in shown, expected
 
 

@@ -163,7 +163,8 @@ def check_scripts(fact, container, text, root):
     """S002-55: every command, run script and wrapper is there; the help has $WITH_CONDA in single quotes."""
     known = {f"bin/{name}" for name in easyconfig.wrappers(container) or []}
     # the help lists the commands; run scripts are the easyblock's for images with Python
-    known |= {f"bin/{name}" for name in re.findall(r"[\w-]+", re.search(r"Or use these commands: (.*)\.", text)[1])}
+    commands = re.search(r"The module also provides these commands: (.*)\.", text)[1]
+    known |= {f"bin/{name}" for name in re.findall(r"[\w-]+", commands)}
     known |= set(container.script_names)
     if container.init != "none":
         known |= {f"runscripts/{name}" for name in (

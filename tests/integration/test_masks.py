@@ -133,8 +133,8 @@ def test_commands_of_the_installation_see_the_masks(site):
         (["usr/bin/touch"], "'usr/bin/touch' can't be used: it should be a full path"),
         (["/usr/../bin/touch"], "can't be used: it should be a full path"),
         (["/user-software/venv/x"], "'post' of a stage"),
-        ("/usr/bin/touch", "should be a list of texts, or a dictionary of texts"),
-        ({"/usr/bin/touch": 1}, "should be a list of texts, or a dictionary of texts"),
+        ("/usr/bin/touch", "should be a list of strings, or a dictionary that maps strings"),
+        ({"/usr/bin/touch": 1}, "should be a list of strings, or a dictionary that maps strings"),
     ],
 )
 def test_wrong_masks_are_refused(site, value, expected):

@@ -199,7 +199,7 @@ def test_the_squashfs_wins_over_the_directory(installed):
     finally:
         shutil.rmtree(directory)
     assert result.stdout == "venv\n"
-    assert " ".join(result.stderr.split()).count("the file is used, changes in the directory are not seen") == 1
+    assert " ".join(result.stderr.split()).count("the file is used, and changes in the directory have no effect") == 1
 
 
 def test_without_user_software_the_image_works(installed):

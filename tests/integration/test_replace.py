@@ -229,7 +229,7 @@ def test_the_image_is_the_one_that_was_verified(site, base_image):
     before = everything(site.prefix)
     result = site.eb(easyconfig, "--rebuild", f"--hooks={hooks}", check=False)
     assert result.returncode != 0
-    assert "changed while it was installed" in result.stdout + result.stderr
+    assert "changed during the installation" in result.stdout + result.stderr
     assert everything(site.prefix) == before
 
 

@@ -174,4 +174,4 @@ def test_easybuild_documents_the_two_easyblocks():
     assert sorted(one.__name__ for one in ours) == ["ContainerInstall", "ContainerVenv"]
     text = "\n".join(gen_easyblocks_overview_rst(package, "", {}, []))
     assert "(derives from :ref:`ContainerInstall`)" in text
-    assert "Bind mounts that must exist where the module is loaded" in text
+    assert "loading fails if a source doesn't exist" in text

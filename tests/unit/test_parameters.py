@@ -156,9 +156,9 @@ def test_the_environment_of_the_kinds_of_images(easyblock):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("image = 'central'", "'image' is 'central', so 'image_dirs' should say where it is"),
+        ("image = 'central'", "'image' is 'central', so 'image_dirs' must say where the image is"),
         ("image = 'here'", "'image': 'here' (known: own, central)"),
-        ("image_dirs = ['sif-images']", "'sif-images' is no full path, and there is no 'image_root'"),
+        ("image_dirs = ['sif-images']", "'sif-images' is not a full path, and 'image_root' is not set"),
         # defects B9
         ("image_dirs = ['$HOME/images']", "'$HOME/images' is not expanded, write the full path"),
         ("image_dirs = ['/a', '~/images']", "'~/images' is not expanded, write the full path"),
@@ -178,15 +178,15 @@ def test_the_environment_of_the_kinds_of_images(easyblock):
         ("container_env = {'PREPEND_PATH': '/x'}", "PREPEND_PATH is set by the module: it names the directories of"),
         ("entry_point = 'oci.sh'", "'entry_point' should be the full path of a program of the image"),
         ("gpu = 'cude'", "'gpu': 'cude' (known: None, cuda, rocm)"),
-        ("wrappers = ['a b']", "'wrappers' should be 'all' or a list of names of programs"),
-        ("wrappers = ['../escape']", "'wrappers' should be 'all' or a list of names of programs"),
-        ("wrappers = 'python'", "'wrappers' should be 'all' or a list of names of programs"),
+        ("wrappers = ['a b']", "'wrappers' should be 'all' or a list of program names"),
+        ("wrappers = ['../escape']", "'wrappers' should be 'all' or a list of program names"),
+        ("wrappers = 'python'", "'wrappers' should be 'all' or a list of program names"),
         # use D12.11
-        ("wrappers = ['git', 'bash']", "'bash' would take the place of the host's"),
-        ("squashfs_options = '-comp xz'", "'squashfs_options' should be a list of texts"),
-        ("conflicts = 'one'", "'conflicts' should be a list of texts"),
+        ("wrappers = ['git', 'bash']", "'bash' would hide the host's"),
+        ("squashfs_options = '-comp xz'", "'squashfs_options' should be a list of strings"),
+        ("conflicts = 'one'", "'conflicts' should be a list of strings"),
         # easybuild D13
-        ("exts_list = [('hello', '1.0')]", "'exts_list' can't be used: extensions would be built with what is on this"),
+        ("exts_list = [('hello', '1.0')]", "'exts_list' can't be used: extensions would be built on the host"),
         ("exts_defaultclass = 'PythonPackage'", "'exts_defaultclass' can't be used"),
         ("buildininstalldir = True", "'buildininstalldir' can't be used"),
     ],
@@ -231,12 +231,12 @@ def test_every_value_is_accepted_or_refused_by_name(easyblock, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("container_env = ['a']", "'container_env' should be a dictionary of variables, each with a text or a number, "
-                                  "found: ['a']"),
+        ("container_env = ['a']", "'container_env' should be a dictionary of variables, each with a string or a "
+                                  "number, found: ['a']"),
         ("gpu_option = 'no'", "'gpu_option' should be True or False, found: no"),
-        ("bind_file = ['/etc/binds']", "'bind_file' should be a text, found: ['/etc/binds']"),
-        ("masked_paths = [['/a']]", "'masked_paths' should be a list of texts, or a dictionary of texts, each with a "
-                                    "text or None, found: [['/a']]"),
+        ("bind_file = ['/etc/binds']", "'bind_file' should be a string, found: ['/etc/binds']"),
+        ("masked_paths = [['/a']]", "'masked_paths' should be a list of strings, or a dictionary that maps strings to "
+                                    "strings or None, found: [['/a']]"),
         ("sources = 'a.sif'", "'sources' should be a list with the name of an image (a SIF file), found: a.sif"),
         ("sources = [5]", "'sources' should be a list with the name of an image (a SIF file), found: [5]"),
     ],

@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-What the module of a container does when it is loaded, on the node.
+The container-specific part of a module file: everything that is decided at load time, on the node.
 """
 import os
 
@@ -17,29 +17,29 @@ from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
 from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, bind_source, escape_bind
 from easybuild.easyblocks.generic.container.spec import IMAGE_OWN, INIT_CONDA_MANUAL, LISTED_PACKAGES
 from easybuild.easyblocks.generic.container.spec import REPLACE
-from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, PLACE_VARIABLE, SQUASHFS
+from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, USER_SOFTWARE_VARIABLE
 
-# Variables of the module, and those that change what it does: another module's are no part of a check of this one.
-MODULE_VARIABLES = ('CONTAINERROOT', 'EBSIF_ENTRY_POINT', 'EBSIF_LOADED_MODULE', PLACE_VARIABLE)
+# Variables that modules set or read; unset for the sanity check, so that another loaded module doesn't affect it.
+MODULE_VARIABLES = ('CONTAINERROOT', 'EBSIF_ENTRY_POINT', 'EBSIF_LOADED_MODULE', USER_SOFTWARE_VARIABLE)
 
-# What keeps pip and uv from replacing packages of the image by hand: the file in an installation, where the container
-# sees it, and the variables that name it.
+# Constraints that keep pip and uv from replacing packages of the image: the file, relative to the installation and to
+# the root of the container, and the variables that point to it.
 CONSTRAINTS = os.path.join('runscripts', 'image-constraints.txt')
 CONSTRAINTS_VARIABLES = ('PIP_CONSTRAINT', 'UV_CONSTRAINT')
 
 
 class ModuleFile:
     """
-    The part of a module file that is for the container.
+    The container-specific part of a module file.
 
-    The image is the own copy, or else that of the first of 'image_dirs' that has it, or else loading fails. SIF,
-    SIF<NAME>, CONTAINERROOT, RUNSCRIPTS, RUNSCRIPTS<NAME>, the binds, masks and the environment of the image are set,
-    so that `singularity exec $SIF command` works as it is.
+    The module uses its own copy of the image, else the first copy found in 'image_dirs'; if there is none, loading
+    fails. It sets SIF, SIF<NAME>, CONTAINERROOT, RUNSCRIPTS, RUNSCRIPTS<NAME>, the binds, the masks and the environment
+    of the image, so that plain `singularity exec $SIF command` works.
     """
 
     def __init__(self, spec, record, module, full_name):
         """
-        Keep what it is made from.
+        Take what the module file is made from.
 
         Parameters
         ----------
@@ -47,9 +47,9 @@ class ModuleFile:
         record : dict
             The record of the installation: 'wrappers', 'library_binds', 'venv_environment', lists of packages.
         module : ModuleSyntax
-            For the syntax of the module file, and the installation directory.
+            Provides the syntax of the module file and the installation directory.
         full_name : str
-            Name of the module, as it is loaded.
+            Name and version of the module, as in `module load`.
         """
         self.spec = spec
         self.record = record
@@ -60,19 +60,21 @@ class ModuleFile:
 
     @property
     def help_sections(self):
-        """What the help text says of this container (list of str)."""
+        """The sections of the help text on this container (list of str)."""
         spec = self.spec
         sections = [
-            "The image is %s, $SIF. Run a command in it:\n\n    singularity exec $SIF COMMAND\n\n"
-            "Or use these commands: %s." % (spec.image_name, ', '.join(sorted(spec.commands)))]
+            "The image is %s; $SIF has its full path. To run a command in the container:\n\n"
+            "    singularity exec $SIF COMMAND\n\n"
+            "The module also provides these commands: %s." % (spec.image_name, ', '.join(sorted(spec.commands)))]
         if self.record.get('wrappers'):
-            sections.append("These run in the container by themselves: %s." % ', '.join(self.record['wrappers']))
+            sections.append("These commands run in the container automatically: %s."
+                            % ', '.join(self.record['wrappers']))
         if spec.init == INIT_CONDA_MANUAL:
             # in single quotes: the variable has its value in the container only
-            sections.append("Its Conda environment is activated in the container:\n\n"
+            sections.append("To activate its Conda environment in the container:\n\n"
                             "    singularity exec $SIF bash -c '$WITH_CONDA; python --version'")
         sections.append("Variables: SIF, SIF%s (the image), CONTAINERROOT (the installation), RUNSCRIPTS, RUNSCRIPTS%s "
-                        "(run scripts,\n/runscripts in the container). Binds of your own go to APPTAINER_BIND or "
+                        "(the run scripts,\n/runscripts in the container). Set your own binds in APPTAINER_BIND or "
                         "SINGULARITY_BIND." % (spec.variable_suffix, spec.variable_suffix))
         if spec.masks:
             sections.append('\n'.join(['Files of the image that are masked in the container:'] +
@@ -84,7 +86,7 @@ class ModuleFile:
 
     @property
     def listed_packages(self):
-        """The packages in the container that are listed as extensions: (name, version) of each (list of tuple)."""
+        """The packages in the container that are listed as extensions: (name, version) pairs (list of tuple)."""
         pins = dict(line.split('==', 1) for key in LISTED_PACKAGES[self.spec.listed_packages]
                     for line in self.record.get(key, []))
         return sorted(pins.items())
@@ -93,7 +95,7 @@ class ModuleFile:
 
     @property
     def conflicts(self):
-        """Statements for the modules that can't be loaded beside this one."""
+        """Statements for the modules that can't be loaded together with this one."""
         return ''.join(self.module.conflict(name) for name in self.spec.conflicts)
 
     @property
@@ -104,37 +106,37 @@ class ModuleFile:
             self.masks() + self.environment() + self.gpu() + self.spec.distributed.module(self.module)])
 
     def alone(self):
-        """Statements that see to it that no other container module is loaded: both set the same variables."""
+        """Statements that allow only one container module at a time, because all set the same variables."""
         spec, module = self.spec, self.module
         other = module.fail_on_load(
-            "The container module ", 'other_module', " is loaded, and only one can be. Replace it: `module unload ",
-            'other_module', "`, then `module load %s`." % self.full_name)
+            "The container module ", 'other_module', " is loaded, and only one can be loaded at a time. To replace it: "
+            "`module unload ", 'other_module', "`, then `module load %s`." % self.full_name)
         if spec.one_container == REPLACE:
             other = module.unload_on_load('other_module')
         return ''.join([
-            module.comment('One container at a time.'),
+            module.comment('Only one container at a time.'),
             module.declare_from_environment('other_module', 'EBSIF_LOADED_MODULE', ''),
             module.when(module.is_loaded('other_module'), other), '\n',
-            module.comment('What a person has set before comes first where it can, and is there again afterwards.'),
+            module.comment("The user's own values come first where possible, and unloading restores them."),
             module.functions,
             module.setenv('EBSIF_LOADED_MODULE', self.full_name),
         ])
 
     def image(self):
-        """Statements that find the image and say where everything is."""
+        """Statements that find the image and set the paths."""
         spec, module = self.spec, self.module
         central = [os.path.join(path, spec.image_name) for path in spec.image_dirs]
         own = [os.path.join(module.root, spec.image_name)] if spec.image == IMAGE_OWN else []
-        # texts and variables in turn; not the word None, in which a check of EasyBuild sees a mistake
-        looked_at = ["The image of this container is gone: there is no copy on this node. Looked for: "]
+        # alternating constants and variables; without the word None, which a check of EasyBuild takes for a mistake
+        looked_at = ["The image of this container is missing: no copy was found on this node. Looked for: "]
         for number, path in enumerate(own + central):
             looked_at[-1] += ', ' if number else ''
             if path.startswith('/'):
                 looked_at[-1] += path
             else:
                 looked_at += ['image_root', '/' + path]
-        looked_at[-1] += ". If you removed your own copy, the site has removed its copy as well, or it never had " \
-            "one: install the module again with eb."
+        looked_at[-1] += ". If you removed your own copy, the site has removed its copy too, or never had one: " \
+            "reinstall the module with eb."
         choose = module.fail_on_load(*looked_at)
         for path in reversed(own + central):
             if path.startswith('/'):
@@ -151,7 +153,7 @@ class ModuleFile:
                 root = module.declare_from_environment(
                     'image_root', spec.image_root_variable, spec.image_root)
         return ''.join([
-            module.comment('The image: the own copy, else a central one.'), root,
+            module.comment("The image: the module's own copy, else a central one."), root,
             module.declare('container_image', ''), choose,
             module.setenv_from('SIF', 'container_image'), module.setenv_from('SIF' + suffix, 'container_image'),
             module.setenv('CONTAINERROOT', module.root),
@@ -159,19 +161,19 @@ class ModuleFile:
         ])
 
     def binds(self):
-        """Statements that set the binds: one variable of the module file, added to by what is found."""
+        """Statements that collect the binds in a variable of the module file and set them."""
         spec, module = self.spec, self.module
         binds = [escape_bind(os.path.join(module.root, 'runscripts')) + ':/runscripts']
         if spec.unset_variables:
             binds.append(escape_bind(os.path.join(module.root, UNSET_SCRIPT)) + ':%s:ro' % UNSET_SCRIPT_INSIDE)
-        text = module.comment('The binds. SINGULARITY_BIND and APPTAINER_BIND are left to the user, and are merged.')
+        text = module.comment('Binds. SINGULARITY_BIND and APPTAINER_BIND are left to users; the runtime merges them.')
         text += module.declare_list('container_binds', '_BINDPATH', ',')
         for bind in binds + list(spec.binds):
             text += module.add('container_binds', bind)
         for bind in spec.binds:
             source = bind_source(bind)
             text += module.when(module.negate(module.exists(source)), module.fail_on_load(
-                "This container needs %s, which does not exist on this node. Is the file system mounted?" % source))
+                "This container needs %s, which doesn't exist on this node. Is the file system mounted?" % source))
         for bind in list(spec.optional_binds) + self.record.get('library_binds', []):
             text += module.when(module.exists(bind_source(bind)), module.add('container_binds', bind))
         if spec.bind_file:
@@ -180,16 +182,16 @@ class ModuleFile:
         return text + module.put_both_from('_BINDPATH', 'container_binds')
 
     def more_binds(self):
-        """Statements that add to container_binds: none."""
+        """Statements that add more binds to container_binds. Derived classes override this."""
         return ''
 
     def masks(self):
-        """Statements that mount the overlay with the masks; an overlay of the user's stays in use."""
+        """Statements that mount the overlay with the masks; the user's own overlay stays in use."""
         spec, module = self.spec, self.module
         overlay = os.path.join(module.root, MASKS)
         if not spec.masks:
             return ''
-        return module.comment('Files of the image that are masked.') + \
+        return module.comment('Masked files of the image.') + \
             module.put_list('_OVERLAY', ',', overlay + ':ro') + '\n'
 
     def environment(self):
@@ -203,7 +205,7 @@ class ModuleFile:
         return text + module.put_list('ENV_PREPEND_PATH', ':', ':'.join(spec.container_search_path))
 
     def gpu(self):
-        """Statements that make the GPU available in the container, where the node has one."""
+        """Statements that make the GPU available in the container on nodes that have one."""
         spec, module = self.spec, self.module
         if not spec.gpu:
             return ''
@@ -211,51 +213,51 @@ class ModuleFile:
         if spec.gpu_option:
             option, device = GPU_KINDS[spec.gpu].option.lstrip('-').upper(), GPU_KINDS[spec.gpu].device
             use = ''.join(module.setenv('%s_%s' % (prefix, option), '1') for prefix in RUNTIME_PREFIXES)
-            text = module.comment('The GPU, where there is one; the wrappers look again.')
+            text = module.comment('GPU support if there is a GPU here; wrappers check again where they run.')
             text += module.setenv('EBSIF_GPU', spec.gpu)
             text += module.where(module.exists(device), use)
         library = spec.gpu_mpi_library
         if library:
-            # without the library MPI refuses to start when it's told to know of GPUs
+            # MPI refuses to start if it's told to be GPU-aware, but the library is missing
             aware = module.setenv(GPU_AWARE_VARIABLE, '1') + module.container_env('LD_PRELOAD', library)
             text += module.where(module.exists(library), aware)
         return '\n' + text if text else ''
 
 
 class VenvModuleFile(ModuleFile):
-    """The part of a module file that is for a container with user software, which is looked for at module load."""
+    """The container-specific part of a module file with user software, which is found at load time."""
 
     @property
     def help_sections(self):
-        """How to add packages, whosever the module is and whether user software is packed or not."""
+        """Add how to install packages, for modules of one's own and of others, with packed user software or not."""
         return super().help_sections + [
-            "Packages of your own: if this module is yours and user-software in it is a directory, add them with pip "
-            "in the container,\npack it with make-squashfs and reload the module (unmake-squashfs makes the directory "
-            "again). Or begin with a copy:\n\n    mkdir DIRECTORY; export EBSIF_USER_SOFTWARE=$(realpath DIRECTORY); "
-            "unmake-squashfs; module load %s" % self.full_name]
+            "To add your own packages: if this is your module and its user-software is a directory, install them with "
+            "pip in the container,\npack it with make-squashfs and reload the module (unmake-squashfs unpacks it "
+            "again). Otherwise start with a copy:\n\n    mkdir DIRECTORY; export EBSIF_USER_SOFTWARE=$(realpath "
+            "DIRECTORY); unmake-squashfs; module load %s" % self.full_name]
 
     def more_binds(self):
-        """User software, as it is found: the SquashFS file wins over the directory."""
+        """Statements that bind the user software they find; the SquashFS file takes precedence over the directory."""
         module = self.module
         directory = os.path.join(module.root, DIRECTORY)
         squashfs = os.path.join(module.root, SQUASHFS)
         both = module.when(module.is_dir(directory), module.notice_on_load(
-            "There are user-software.squashfs and the directory user-software in %s: the file is used, changes in the "
-            "directory are not seen." % module.root))
+            "%s has both user-software.squashfs and the directory user-software: the file is used, and changes in the "
+            "directory have no effect." % module.root))
         choose = module.when(
             module.is_file(squashfs), module.assign('user_software', squashfs) + both,
             module.when(module.is_dir(directory), module.assign('user_software', directory)))
         choose = module.when(
-            module.is_dir_below('own_place', DIRECTORY),
-            module.assign_below('user_software', 'own_place', DIRECTORY), choose)
+            module.is_dir_below('own_directory', DIRECTORY),
+            module.assign_below('user_software', 'own_directory', DIRECTORY), choose)
         choose = module.when(
-            module.is_file_below('own_place', SQUASHFS),
-            module.assign_below('user_software', 'own_place', SQUASHFS), choose)
+            module.is_file_below('own_directory', SQUASHFS),
+            module.assign_below('user_software', 'own_directory', SQUASHFS), choose)
         return ''.join([
-            module.comment('User software: the SquashFS file, read-only, else the directory, else none; first that of'),
-            module.comment('the place that the user has named.'),
-            module.declare_from_environment('own_place', PLACE_VARIABLE, ''),
-            self.check_own_place(),
+            module.comment("User software: the user's own in EBSIF_USER_SOFTWARE, else the module's, if there is any;"),
+            module.comment('the SquashFS file (read-only) takes precedence over the directory.'),
+            module.declare_from_environment('own_directory', USER_SOFTWARE_VARIABLE, ''),
+            self.check_own_directory(),
             module.declare('user_software', ''),
             choose,
             module.when(
@@ -266,29 +268,30 @@ class VenvModuleFile(ModuleFile):
             module.setenv_from('EBSIF_MOUNTED_USER_SOFTWARE', 'user_software'),
         ])
 
-    def check_own_place(self):
-        """Statements that look at the place that the user has named."""
+    def check_own_directory(self):
+        """Statements that check the directory in EBSIF_USER_SOFTWARE."""
         module = self.module
         problems = [
-            (module.is_relative('own_place'), " is no full path: it would be another directory after `cd`."),
-            (module.loses_blank('own_place'), " can't be bound by the container runtime, because of the blank beside a "
-                                              "comma or colon: use another directory."),
+            (module.is_relative('own_directory'), " is not a full path: it would mean another directory after `cd`."),
+            (module.loses_blank('own_directory'), " can't be bound by the container runtime, because of the space next "
+                                                  "to a comma or colon: use another directory."),
         ]
-        text = ''.join(module.when(condition, module.fail_on_load(PLACE_VARIABLE + "=", 'own_place', problem))
+        named = (USER_SOFTWARE_VARIABLE + "=", 'own_directory')
+        text = ''.join(module.when(condition, module.fail_on_load(*named + (problem,)))
                        for condition, problem in problems)
-        return text + module.when(module.is_no_dir('own_place'), module.notice_on_load(
-            PLACE_VARIABLE + "=", 'own_place', " is no directory, so the user software of the module is used. Make it "
-            "(mkdir), or unset the variable, then unload and load the module."))
+        return text + module.when(module.is_no_dir('own_directory'), module.notice_on_load(*named + (
+            " is not a directory, so the module's user software is used. Create the directory or unset the variable, "
+            "then reload the module.",)))
 
     def environment(self):
-        """The environment of the image, and what activation of the venv would set where there is user software."""
+        """Statements for the environment of the image and, if there is user software, of the activated venv."""
         spec, module = self.spec, self.module
-        # that of the image or the easyconfig with the venv's before it, so it comes first: what is set, is set once
+        # the venv's PYTHONPATH extends the image's, so it comes first: the first statement for a variable counts
         python_path = ''.join(module.container_env(name, value)
                               for name, value in sorted(self.record.get('venv_environment', {}).items()))
         activated = module.container_env('VIRTUAL_ENV', spec.venv)
         activated += module.container_env('VIRTUAL_ENV_PROMPT', spec.venv_name)
-        # a module that is written again may be that of an installation without the file
+        # with --module-only the installation may be an older one without the file
         constraints = os.path.join(module.root, CONSTRAINTS)
         activated += module.where(module.is_file(constraints), module_constraints(module))
         parts = [super().environment(), module.where(module.is_set('user_software'), activated)]
@@ -298,7 +301,7 @@ class VenvModuleFile(ModuleFile):
 
 
 def module_constraints(module):
-    """Statements that name the constraints for pip and uv in the container; what a person has set stays in force."""
+    """Statements that set the constraints for pip and uv in the container; the user's own take precedence."""
     text = ''
     for name in CONSTRAINTS_VARIABLES:
         own = 'own_' + name.lower()

@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Kinds of values of easyconfig parameters: an easyconfig is a program, so any value can be anything.
+Types of the values of easyconfig parameters. An easyconfig is Python code, so any value can have any type.
 """
 from contextlib import contextmanager
 
@@ -13,21 +13,21 @@ from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.credentials import Credentials
 from easybuild.tools.build_log import EasyBuildError
 
-TEXT = 'a text'
+TEXT = 'a string'
 FLAG = 'True or False'
-TEXTS = 'a list of texts'
-VARIABLES = 'a dictionary of texts'
-LINES = 'a text or a list of lines'
-COMMANDS = 'a list of commands, each a text for bash or a list of words'
-SETTINGS_OR_NONE = 'a dictionary of variables, each with a text, a number, or None'
-LISTED = "a list of texts, or a dictionary of texts, each with a text or None"
+TEXTS = 'a list of strings'
+VARIABLES = 'a dictionary of strings'
+LINES = 'a string or a list of lines'
+COMMANDS = 'a list of commands, each a string for bash or a list of words'
+SETTINGS_OR_NONE = 'a dictionary of variables, each with a string, a number, or None'
+LISTED = "a list of strings, or a dictionary that maps strings to strings or None"
 
 
 class Parameters:
     """
-    The kinds of the parameters of an easyblock.
+    The types of the parameters of an easyblock.
 
-    The default value of a parameter tells its kind, apart from those named here. Where it is None, so may be the value.
+    The type follows from the default value, except for the parameters listed here. A default of None allows None.
     """
 
     KINDS = {
@@ -35,15 +35,15 @@ class Parameters:
         'masked_paths': LISTED,
         'network_env': SETTINGS_OR_NONE,
     }
-    # these have values of several kinds, and checks of their own
+    # values of several types, with their own checks
     OTHERS = ('protect', 'requirements', 'wrappers')
 
     def __init__(self, options):
-        """Keep the parameters: what extra_options of an easyblock returns."""
+        """Take the parameters from the extra_options of an easyblock."""
         self.defaults = {name: option[0] for name, option in options.items() if name not in self.OTHERS}
 
     def kind(self, name):
-        """Return the kind of a parameter (str)."""
+        """Return the type of a parameter (str)."""
         if name in self.KINDS:
             return self.KINDS[name]
         kinds = {bool: FLAG, list: TEXTS, dict: VARIABLES}
@@ -51,17 +51,17 @@ class Parameters:
 
     def check(self, values):
         """
-        Check the kinds of values. Values may still contain unresolved templates.
+        Check the types of values. Values may still contain unresolved templates.
 
         Parameters
         ----------
         values : dict
-            By name of the parameter.
+            Values by parameter name.
 
         Raises
         ------
         EasyBuildError
-            For the first value of another kind, with the name of the parameter.
+            For the first value of a wrong type; the message names the parameter.
         """
         for name in sorted(self.defaults):
             value = values[name]
@@ -71,7 +71,7 @@ class Parameters:
 
 
 def is_of_kind(value, kind):
-    """Tell whether a value of an easyconfig is of one of the kinds above."""
+    """Return whether a value of an easyconfig has one of the types above."""
     def texts(values):
         return isinstance(values, (list, tuple)) and all(isinstance(item, str) for item in values)
 
@@ -95,7 +95,7 @@ def is_of_kind(value, kind):
 
 @contextmanager
 def exit_status(code):
-    """Give an error that has no exit status of its own this one (EasyBuildExit)."""
+    """Set the exit status (EasyBuildExit) of errors that don't have a specific one."""
     try:
         yield
     except EasyBuildError as err:

@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-What follows from the easyconfig alone: the image, its environment, its scripts; and every check of a parameter.
+Specification of a container module, from the easyconfig alone: image, environment, scripts. Checks all parameters.
 """
 import os
 import re
@@ -63,8 +63,8 @@ NEEDED_ON_HOST = ('apptainer', 'bash', 'env', 'sh', 'singularity')
 
 class ContainerSpec:
     """
-    The specification of a container module. It doesn't change; a later step of EasyBuild has one of its own, in which
-    more templates are resolved.
+    The specification of a container module. It is immutable; later steps of EasyBuild create a new one, with more
+    templates resolved.
 
     Attributes
     ----------
@@ -80,22 +80,22 @@ class ContainerSpec:
                       'runscripts/conda-python-distributed', 'runscripts/get-master',
                       'runscripts/list-packages', 'runscripts/list-packages.py'] + \
         ['runscripts/schedulers/%s.bash' % kind for kind in sorted(SCHEDULERS)]
-    # installed under the names that 'script_names' has for them
+    # installed only under the names in 'script_names'
     NAMED_SCRIPTS = ['bin/container-exec', 'bin/container-run', 'bin/container-runtime']
-    # variables in the container that are no matter of 'container_env', and why
+    # variables that 'container_env' can't set, and why
     MODULE_DECIDES = {
         'PREPEND_PATH': "it names the directories of run scripts and Python environments; APPEND_PATH can name more"}
 
     def __init__(self, options, values):
         """
-        Keep the values.
+        Set the values.
 
         Parameters
         ----------
         options : dict
-            The parameters of the easyblock, as its extra_options returns them.
+            The parameters of the easyblock, as returned by extra_options.
         values : dict
-            Their values, and those of name, version and sources; a default value may be left out.
+            Their values, and those of name, version and sources; default values may be omitted.
         """
         defaults = {name: option[0] for name, option in options.items()}
         self.__dict__.update(defaults, **values)
@@ -103,15 +103,15 @@ class ContainerSpec:
 
     @classmethod
     def from_easyconfig(cls, options, cfg):
-        """Return what an easyconfig says now; see ``__init__``."""
+        """Create the specification from the current values of an easyconfig; see ``__init__``."""
         return cls(options, {name: cfg[name] for name in list(options) + ['name', 'version', 'sources']})
 
     def __setattr__(self, name, value):
-        """Refuse to change."""
-        raise AttributeError("the specification of a container doesn't change: %s" % name)
+        """Refuse changes."""
+        raise AttributeError("the specification of a container is immutable: %s" % name)
 
     def derived_defaults(self):
-        """Values of parameters whose default depends on others (dict)."""
+        """Values of parameters whose default depends on other parameters (dict)."""
         return {'conda_env': self.conda_env or self.name.lower()}
 
     # --- what follows from it
@@ -125,22 +125,22 @@ class ContainerSpec:
 
     @property
     def variable_suffix(self):
-        """The name of the software as EasyBuild spells it in variables (SIF<NAME>), always legal there."""
+        """The software name as EasyBuild spells it in variables (SIF<NAME>), always a valid identifier."""
         return re.sub(r'[^A-Z0-9_]', '_', convert_name(self.name, upper=True))
 
     @property
     def masks(self):
-        """The files of the image that are hidden or replaced (Masks)."""
+        """The files of the image to hide or replace (Masks)."""
         return Masks(self.masked_paths)
 
     @property
     def distributed(self):
-        """What distributed runs need (Distributed)."""
+        """Settings for distributed runs (Distributed)."""
         return Distributed(self)
 
     @property
     def scripts(self):
-        """The commands and run scripts of an installation, relative to it: the name of each, and which file it is."""
+        """Commands and run scripts by their path relative to the installation, with the source file of each (dict)."""
         names = self.SCRIPTS + ([] if self.init == INIT_NONE else self.PYTHON_SCRIPTS)
         names += [UNSET_SCRIPT] if self.unset_variables else []
         return dict({name: name for name in names}, **self.script_names)
@@ -152,19 +152,19 @@ class ContainerSpec:
 
     @property
     def image_search_path(self):
-        """Directories that go first on PATH in the container for the image's environment to be active."""
+        """Directories to prepend to PATH in the container to activate the image's environment."""
         if self.init not in INIT_CONDA:
             return []
         return [os.path.join(self.conda_root, 'envs', self.conda_env, 'bin'), os.path.join(self.conda_root, 'condabin')]
 
     @property
     def container_search_path(self):
-        """Directories the module puts first on PATH in the container, in order."""
+        """Directories that the module prepends to PATH in the container, in order."""
         return ['/runscripts'] + (self.image_search_path if self.init == INIT_CONDA_INJECTED else [])
 
     @property
     def image_environment(self):
-        """Variables that activation of the image's environment would set, apart from PATH."""
+        """Variables that activating the image's environment would set, except PATH."""
         if self.init not in INIT_CONDA:
             return {}
         return {
@@ -177,13 +177,13 @@ class ContainerSpec:
 
     @property
     def container_environment(self):
-        """Variables the module sets in the container, whatever it finds on the node; those of the easyconfig win."""
-        # nothing may leak from the user's ~/.local into the image, and nothing of pip's may land there
+        """Variables that the module sets in the container on every node; those of the easyconfig take precedence."""
+        # keep packages in ~/.local out of the container, and pip out of ~/.local
         variables = {'PYTHONNOUSERSITE': '1', 'PIP_USER': '0'}
         if self.init == INIT_CONDA_INJECTED:
             variables.update(self.image_environment)
         if self.init != INIT_CONDA_MANUAL:
-            # old job scripts run `$WITH_CONDA`; it has to stay a command, and there is nothing left to do for it
+            # existing job scripts run `$WITH_CONDA`, so it must be a command, but there is nothing left to do
             variables.update({'WITH_CONDA': 'true', 'WITH_VENV': 'true', 'WITH_CONDA_VENV': 'true'})
         variables.update(self.container_env)
         return {name: str(value) for name, value in variables.items() if value is not None}
@@ -203,12 +203,12 @@ class ContainerSpec:
         Parameters
         ----------
         tcl_in_lmod : bool
-            Whether the module is in Tcl, and read by Lmod.
+            Whether Lmod will read a module in Tcl.
 
         Raises
         ------
         EasyBuildError
-            For the first value that can't be used: which parameter, what was found, what is known.
+            For the first invalid value; the message names the parameter, the value and the valid ones.
         """
         Parameters(self.options).check(self.__dict__)
         self.check_sources()
@@ -226,7 +226,7 @@ class ContainerSpec:
         self.check_definition_files()
 
     def check_sources(self):
-        """Each image has a name, in the forms that EasyBuild has for files."""
+        """Check that each source has a file name, in one of EasyBuild's formats."""
         sources = self.sources
         names = [source_name(source) for source in sources] if isinstance(sources, (list, tuple)) else [None]
         if not all(isinstance(name, str) for name in names):
@@ -234,7 +234,7 @@ class ContainerSpec:
                                  "file), found: %s", sources)
 
     def check_choices(self):
-        """Some parameters have one of a few values."""
+        """Check the parameters that have a fixed set of values."""
         for param, known in (('init', INIT_KINDS), ('image', IMAGE_KINDS), ('gpu', (None,) + tuple(sorted(GPU_KINDS))),
                              ('one_container', ONE_CONTAINER), ('listed_packages', tuple(LISTED_PACKAGES))):
             value = getattr(self, param)
@@ -243,7 +243,7 @@ class ContainerSpec:
                                      ', '.join(str(kind) for kind in known))
 
     def check_binds(self):
-        """Binds are written as the runtime reads them."""
+        """Check the syntax of binds."""
         if not all(value in LIBRARY_BINDS for value in self.library_binds.values()):
             raise EasyBuildError("Easyconfig parameter 'library_binds' should be a dictionary of bind mounts, each "
                                  "with '%s', found: %s", "' or '".join(LIBRARY_BINDS), self.library_binds)
@@ -253,7 +253,7 @@ class ContainerSpec:
                     raise EasyBuildError("Easyconfig parameter '%s': '%s' %s", param, bind, bind_problem(bind))
 
     def check_variables(self, tcl_in_lmod):
-        """Names of variables are legal, values arrive in the container as they are (Lmod, Environment Modules)."""
+        """Check that variable names are valid, and that modules tools pass the values to the container unchanged."""
         root_variable = self.image_root_variable
         for param, names in (('container_env', list(self.container_env)),
                              ('image_root_variable', [root_variable] if root_variable else [])):
@@ -270,21 +270,21 @@ class ContainerSpec:
                                      value)
 
     def check_image_dirs(self):
-        """Directories are full paths, or below 'image_root'; no shell reads them."""
+        """Check that directories are full paths or below 'image_root'; no shell expands them."""
         if self.image == IMAGE_CENTRAL and not self.image_dirs:
-            raise EasyBuildError("Easyconfig parameter 'image' is '%s', so 'image_dirs' should say where it is",
+            raise EasyBuildError("Easyconfig parameter 'image' is '%s', so 'image_dirs' must say where the image is",
                                  IMAGE_CENTRAL)
-        # what begins with a template is known later
+        # paths that begin with a template are checked once it has a value
         for path in [path for path in self.image_dirs if not path.startswith('%')]:
             if path.startswith(('$', '~')):
                 raise EasyBuildError("Easyconfig parameter 'image_dirs': '%s' is not expanded, write the full path "
-                                     "('image_root_variable' is for a directory that a variable names)", path)
+                                     "(or use 'image_root_variable' for a directory named by a variable)", path)
             if not path.startswith('/') and not self.image_root:
-                raise EasyBuildError("Easyconfig parameter 'image_dirs': '%s' is no full path, and there is no "
-                                     "'image_root'", path)
+                raise EasyBuildError("Easyconfig parameter 'image_dirs': '%s' is not a full path, and 'image_root' is "
+                                     "not set", path)
 
     def check_script_names(self):
-        """More names are for scripts that there are, in the directory where these are."""
+        """Check that additional script names refer to existing scripts in the same directory."""
         known = self.SCRIPTS + self.PYTHON_SCRIPTS + self.NAMED_SCRIPTS
         known = [script for script in known if script.startswith(('bin/', 'runscripts/'))]
         for new, script in self.script_names.items():
@@ -293,20 +293,20 @@ class ContainerSpec:
                                      "in the same directory: %s)", new, script, ', '.join(known))
 
     def check_wrappers(self):
-        """Wrappers have the names of programs, and take no place of what is needed on the host."""
+        """Check that wrappers have valid names, and don't hide programs that are needed on the host."""
         wrappers = self.wrappers
         names = wrappers if isinstance(wrappers, (list, tuple)) else [wrappers] if wrappers == WRAPPERS_ALL else [None]
         if not all(isinstance(name, str) and re.match(r'[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z', name) for name in names):
-            raise EasyBuildError("Easyconfig parameter 'wrappers' should be '%s' or a list of names of programs, "
+            raise EasyBuildError("Easyconfig parameter 'wrappers' should be '%s' or a list of program names, "
                                  "found: %s", WRAPPERS_ALL, wrappers)
         needed = [name for name in names if name in NEEDED_ON_HOST]
         if needed:
-            raise EasyBuildError("Easyconfig parameter 'wrappers': '%s' would take the place of the host's, which "
-                                 "commands and job scripts need to get into the container. Leave it out; start-shell "
-                                 "is the shell of the container.", needed[0])
+            raise EasyBuildError("Easyconfig parameter 'wrappers': '%s' would hide the host's, which commands and job "
+                                 "scripts need to start the container. Leave it out; start-shell opens a shell in the "
+                                 "container.", needed[0])
 
     def check_definition_files(self):
-        """Files that are kept in one directory have different names."""
+        """Check that definition files have different names, since they are kept in one directory."""
         names = [os.path.basename(name) for name in self.definition_files]
         for name in nub(names):
             if names.count(name) > 1:
@@ -329,7 +329,7 @@ class VenvSpec(ContainerSpec):
         ContainerSpec.MODULE_DECIDES, VIRTUAL_ENV="it names the venv of user software; 'venv_name' changes its name")
 
     def derived_defaults(self):
-        """Values of parameters whose default depends on others (dict)."""
+        """Values of parameters whose default depends on other parameters (dict)."""
         return dict(super().derived_defaults(), venv_name=self.venv_name or self.name.lower())
 
     @property
@@ -340,9 +340,9 @@ class VenvSpec(ContainerSpec):
     @property
     def container_search_path(self):
         """
-        The venv comes before the image; a directory that isn't there (no user software) does no harm on PATH.
+        The venv comes before the image; if there is no user software, a missing directory on PATH does no harm.
 
-        After it the programs of a SquashFS file that a person mounts there instead, as LUMI's guide does.
+        The bin directory after it is for SquashFS files that users mount themselves, as in LUMI's guide.
         """
         path = super().container_search_path
         return path[:1] + [os.path.join(self.venv, 'bin'), os.path.join(USER_SOFTWARE, 'bin')] + path[1:]
@@ -356,10 +356,11 @@ class VenvSpec(ContainerSpec):
         if not isinstance(self.requirements, dict):
             Stage.from_parameter(self.requirements)
         elif set(self.requirements) != {'lock'} or not isinstance(self.requirements['lock'], str):
-            raise EasyBuildError("Easyconfig parameter 'requirements': a dictionary should be {'lock': FILE}, the lock "
-                                 "of the installation to repeat, found: %s", Credentials.masked(self.requirements))
+            raise EasyBuildError("Easyconfig parameter 'requirements': a dictionary should be {'lock': FILE}, the "
+                                 "record of the installation to repeat, found: %s",
+                                 Credentials.masked(self.requirements))
         if self.protect != PROTECT_ALL and not is_of_kind(self.protect, TEXTS):
-            raise EasyBuildError("Easyconfig parameter 'protect' should be '%s' or a list of names of packages, "
+            raise EasyBuildError("Easyconfig parameter 'protect' should be '%s' or a list of package names, "
                                  "found: %s", PROTECT_ALL, self.protect)
         if not re.match(r'[A-Za-z0-9_.+-]*[A-Za-z0-9_+-]\Z', self.venv_name):
             raise EasyBuildError("Easyconfig parameter 'venv_name': '%s' can't be the name of a venv (one directory: "
@@ -368,7 +369,7 @@ class VenvSpec(ContainerSpec):
 
 def check_easyconfig(cfg):
     """
-    Check what does not concern parameters of ours.
+    Check the parts of an easyconfig that are not parameters of our easyblocks.
 
     Parameters
     ----------
@@ -377,28 +378,27 @@ def check_easyconfig(cfg):
     Raises
     ------
     EasyBuildError
-        For credentials, and for what EasyBuild allows and would do something else than is meant.
+        For credentials, and for settings that EasyBuild allows but that don't make sense for containers.
     """
-    # as text also for comments
+    # the raw text includes comments
     secrets = Credentials.found(cfg.rawtxt) or Credentials.found(cfg.asdict())
     if secrets:
         raise EasyBuildError("A credential is written out in the easyconfig: %s. %s", ', '.join(nub(secrets)), REMEDY)
     if 'components' in cfg:
-        raise EasyBuildError("A container can't be a component of a Bundle, which would unpack the image: give it an "
-                             "easyconfig of its own, and name that in 'dependencies'.")
+        raise EasyBuildError("A container can't be a component of a Bundle, which would unpack the image: write a "
+                             "separate easyconfig for it, and add that to 'dependencies'.")
     for param in ('exts_list', 'exts_defaultclass'):
         if cfg.get_ref(param):
-            raise EasyBuildError("Easyconfig parameter '%s' can't be used: extensions would be built with what is on "
-                                 "this machine, not in the container. Packages for the container go into "
-                                 "'requirements' (easyblock ContainerVenv).", param)
+            raise EasyBuildError("Easyconfig parameter '%s' can't be used: extensions would be built on the host, not "
+                                 "in the container. List packages for the container in 'requirements' (easyblock "
+                                 "ContainerVenv).", param)
     if cfg['buildininstalldir']:
-        raise EasyBuildError("Easyconfig parameter 'buildininstalldir' can't be used: all that is needed only while a "
-                             "container is installed would stay in the installation. To build elsewhere, use 'eb "
-                             "--buildpath'.")
+        raise EasyBuildError("Easyconfig parameter 'buildininstalldir' can't be used: temporary files would stay in "
+                             "the installation. To build elsewhere, use 'eb --buildpath'.")
 
 
 def source_name(source):
-    """Return the name of a file in 'sources', which may have more to it."""
+    """Return the file name of an item of 'sources', which may be a string, a tuple or a dictionary."""
     if isinstance(source, dict):
         return source.get('filename') or source.get('download_filename')
     return source[0] if isinstance(source, (list, tuple)) and source else source

@@ -135,8 +135,8 @@ class Stage:
         elif isinstance(value, (list, tuple)) and all(isinstance(item, dict) for item in value):
             properties = value
         else:
-            raise EasyBuildError("Easyconfig parameter 'requirements' should be a text or a list of texts (one stage), "
-                                 "or a list of dictionaries (stages), found: %s", Credentials.masked(value))
+            raise EasyBuildError("Easyconfig parameter 'requirements' should be a string or a list of strings (one "
+                                 "stage), or a list of dictionaries (stages), found: %s", Credentials.masked(value))
         stages = [cls(item, number) for number, item in enumerate(properties, 1)]
         names = [stage.name for stage in stages]
         for name in names:

@@ -16,7 +16,7 @@ from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, esc
 from easybuild.easyblocks.generic.container.runtime import run_program
 from easybuild.easyblocks.generic.container.scripts import FILES, NO_PIP_TO_COPY, PACKED
 from easybuild.easyblocks.generic.container.scripts import program_for_image, sh_command
-from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, PLACE_VARIABLE, remove_bytecode
+from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, USER_SOFTWARE_VARIABLE, remove_bytecode
 from easybuild.easyblocks.generic.container.usersoftware import set_file_times
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.config import ERROR
@@ -245,7 +245,7 @@ class Venv:
         """
         # the image: to try whether the runtime here can mount what is made
         environment = dict(self.container.environment, SOURCE_DATE_EPOCH=str(FILE_TIME), SIF=self.container.image)
-        environment.pop(PLACE_VARIABLE, None)
+        environment.pop(USER_SOFTWARE_VARIABLE, None)
         result = run_program(command, env=environment)
         for line in result.output.splitlines():
             if line.startswith(PACKED):
