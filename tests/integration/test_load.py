@@ -166,7 +166,8 @@ def test_a_place_of_ones_own(several, tmp_path):
     assert squashfs.read_bytes() == content
     assert not (squashfs.parent / "user-software").exists()
     # what can't be used is said (defects C2, use D10)
-    for value, said in (("my place", "is not a full path"), ("/a, b", "can't be bound"), ("/a/b", "is not a directory")):
+    for value, said in (
+            ("my place", "is not a full path"), ("/a, b", "can't be bound"), ("/a/b", "is not a directory")):
         result = bash("module load Own/1.0; echo ${SIF:+loaded}", check=False, EBSIF_USER_SOFTWARE=value)
         assert f"EBSIF_USER_SOFTWARE={value} {said}" in " ".join(result.stderr.split())
         assert result.stdout == ("loaded\n" if value == "/a/b" else "\n")

@@ -231,8 +231,8 @@ def test_every_value_is_accepted_or_refused_by_name(easyblock, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("container_env = ['a']", "'container_env' should be a dictionary of variables, each with a string or a "
-                                  "number, found: ['a']"),
+        ("container_env = ['a']", "'container_env' should be a dictionary of variables, each with a string, a "
+                                  "number, or None, found: ['a']"),
         ("gpu_option = 'no'", "'gpu_option' should be True or False, found: no"),
         ("bind_file = ['/etc/binds']", "'bind_file' should be a string, found: ['/etc/binds']"),
         ("masked_paths = [['/a']]", "'masked_paths' should be a list of strings, or a dictionary that maps strings to "
