@@ -72,7 +72,7 @@ def test_another_account_uses_it(central, wheels, tmp_path, fault, suffix):
     case.kept("numpy\n2\n" in result.stdout, result.stdout + result.stderr)
     if suffix == "-file":
         case.shown("made 2" in result.stdout and "unmade 4" in result.stdout, result.stdout)
-        case.said(result.stderr, "can't write in")
+        case.said(result.stderr, "can't write to")
         case.kept("own" in result.stdout, result.stderr)
     else:
         case.shown("made 4" in result.stdout and "unmade 2" in result.stdout, result.stdout)

@@ -64,9 +64,9 @@ BROKEN = {
     "mksquashfs failing": (lambda folder: shim(folder, "mksquashfs", "echo FATAL ERROR: no >&2; exit 1"),
                            "mksquashfs failed (status 1)"),
     "mksquashfs writes too little": (
-        lambda folder: shim(folder, "mksquashfs", '"$real" "$@"; truncate -s 1000 "$2"'), "can't be read back"),
+        lambda folder: shim(folder, "mksquashfs", '"$real" "$@"; truncate -s 1000 "$2"'), "can't read the new file"),
     "unsquashfs missing": (lambda folder: without(folder, "unsquashfs"), "unsquashfs not found on PATH"),
-    "unsquashfs failing": (lambda folder: shim(folder, "unsquashfs", "exit 1"), "can't be read back"),
+    "unsquashfs failing": (lambda folder: shim(folder, "unsquashfs", "exit 1"), "can't read the new file"),
 }
 
 
@@ -228,7 +228,7 @@ def test_a_read_only_installation(installed_once, wheels, fault):
     result = site.run(["unshare", "--mount", "--map-root-user", "bash", "--noprofile", "--norc", "-c", script])
     case = fault("read-only installation", "make-squashfs")
     case.said(result.stdout, "make-squashfs 4")
-    case.said(result.stderr, f"can't write in {root}: it is read-only, or not yours to change")
+    case.said(result.stderr, f"can't write to {root}: it is read-only, or you don't have permission")
     case = fault("read-only installation", "pip")
     case.shown("pip 0" not in result.stdout and "ead-only" in result.stdout, result.stdout)
     case = fault("read-only installation", "use")

@@ -76,7 +76,7 @@ def test_what_is_others_is_not_to_be_removed(installation):
         others = run(installation, command)
         assert own.returncode == others.returncode == 3
         assert f"{path} exists: remove " in own.stderr
-        assert f"{path} exists, and it is bin's; it was not touched; for user software of your own" in others.stderr
+        assert f"{path} exists and belongs to bin; it was not touched; to get your own user software" in others.stderr
         assert "remove" not in others.stderr
 
 
@@ -88,7 +88,7 @@ def test_a_place_of_ones_own_is_a_full_path(installation, tmp_path, monkeypatch)
     for command in (MAKE, UNMAKE):
         result = run(installation, command)
         assert result.returncode == 2
-        assert f"has to be a full path: export EBSIF_USER_SOFTWARE='{tmp_path}/own'\n" in result.stderr
+        assert f"must be a full path: export EBSIF_USER_SOFTWARE='{tmp_path}/own'\n" in result.stderr
 
 
 def test_make_squashfs_makes_a_readable_file_and_keeps_the_directory(installation):
@@ -231,7 +231,7 @@ def test_options_that_leave_files_out(installation):
     before = listing(installation)
     result = run(installation, MAKE, "--", "-comp", "gzip", "-e", "venv/pytorch/bin")
     assert result.returncode == 4
-    assert "options leave files out (-comp gzip -e venv/pytorch/bin), or" in result.stderr
+    assert "options exclude files (-comp gzip -e venv/pytorch/bin), or" in result.stderr
     assert "/venv/pytorch/bin, /venv/pytorch/bin/tool" in result.stderr
     assert listing(installation) == before
 
@@ -437,10 +437,10 @@ def test_advice_is_about_one_s_own_files(installation):
     """G-05 (use D3): in an installation that a group shares, the SquashFS file and the directory are a colleague's."""
     os.chown(installation / "user-software", 65534, 65534)
     result = run(installation, MAKE)
-    assert "is kept, it is nobody's" in result.stderr
+    assert "is kept, it belongs to nobody" in result.stderr
     assert "remove" not in result.stderr
     os.chown(installation / "user-software.squashfs", 65534, 65534)
     shutil.rmtree(installation / "user-software")
     result = run(installation, UNMAKE)
-    assert "still wins, and it is nobody's: agree with them before" in result.stderr
+    assert "still takes precedence, and it belongs to nobody: ask them before" in result.stderr
     assert "rm '" not in result.stderr

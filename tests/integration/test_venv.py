@@ -179,7 +179,7 @@ def test_a_module_that_is_loaded_again(environment):
     refused, again, *rest = result.stdout.splitlines()
     assert (refused, again, rest[0]) == ("refused", str(env), "/user-software/venv/pytorch")
     assert str(env) not in rest[1]
-    assert "the environment is not active, or a module was loaded since: source " in result.stderr
+    assert "the environment is not active, or a module was loaded since; activate it: source " in result.stderr
     assert f"{env}/bin/activate" in result.stderr.replace("\\", "")
 
 
@@ -312,11 +312,11 @@ def test_an_environment_on_top_of_a_plain_module(tool, marker, tmp_path):
 @pytest.mark.parametrize(
     ("command", "status", "expected"),
     [
-        ("extend-venv-activate", 64, "use: extend-venv-activate DIRECTORY [MODULE]"),
+        ("extend-venv-activate", 64, "usage: extend-venv-activate DIRECTORY [MODULE]"),
         ("extend-venv-activate /does/not/exist x", 1, "there is no directory /does/not/exist"),
-        ("extend-venv-activate /tmp x", 1, "/tmp is no Python virtual environment"),
+        ("extend-venv-activate /tmp x", 1, "/tmp is not a Python virtual environment"),
         ("extend-venv-activate /tmp", 1, "no container module is loaded"),
-        ("make-venv", 64, "use: make-venv DIRECTORY"),
+        ("make-venv", 64, "usage: make-venv DIRECTORY"),
         ("make-venv /tmp/x", 1, "load the module of this container first"),
     ],
 )
@@ -333,13 +333,13 @@ def test_wrong_use_is_named(command, status, expected):
 
 def test_an_environment_that_is_there_already(installed_once, tmp_path):
     """S004-09: it exists: nothing to do; it does not: it's made; the place is not writable: that is said."""
-    for expected in ("made", "is there already"):
+    for expected in ("created", "already exists"):
         result = installed_once.load(installed_once.WRITABLE, f"make-venv {tmp_path}/env")
         assert f"{expected}" in result.stderr
     result = installed_once.load(installed_once.WRITABLE, "make-venv /sys/env", check=False)
     assert result.returncode == 1
     assert "/sys/env" in result.stderr
-    assert "could not be made" in result.stderr
+    assert "could not be created" in result.stderr
 
 
 def test_a_place_that_the_container_does_not_see(installed_once, tmp_path):

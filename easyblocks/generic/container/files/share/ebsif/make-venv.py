@@ -1,4 +1,4 @@
-"""Make a virtual environment that sees every package of this Python, also if that is one of an environment itself."""
+"""Create a virtual environment that sees all packages of this Python, even if that belongs to an environment itself."""
 import glob
 import os
 import shutil
@@ -12,7 +12,7 @@ program = os.path.join(directory, 'bin', 'python')
 
 
 def search_path(python):
-    """Return where a Python looks for packages."""
+    """Return the module search path of a Python."""
     code = 'import sys; print("\\n".join(sys.path))'
     return subprocess.run([python, '-c', code], stdout=subprocess.PIPE, check=True).stdout.decode().splitlines()
 
@@ -21,10 +21,10 @@ folder = os.path.join(directory, 'lib', 'python%d.%d' % sys.version_info[:2], 's
 seen = search_path(program)
 unseen = [path for path in search_path(sys.executable) if path.endswith('-packages') and path not in seen]
 for path in unseen:
-    # what says why pip failed: a .pth file works only where Python looks by itself
+    # the hints for pip: .pth files only work in site-packages
     for hints in glob.glob(os.path.join(glob.escape(path), 'ebsif_*.p*')):
         shutil.copy(hints, folder)
 if unseen:
-    # a .pth file puts them behind the environment's own packages
+    # a .pth file puts them after the environment's own packages
     with open(os.path.join(folder, 'container-packages.pth'), 'w') as pth:
         pth.write(''.join(path + '\n' for path in unseen))

@@ -1,4 +1,4 @@
-# Sourced before the runtime is started: is the module of this installation (`root`) loaded? Sets `runtime`.
+# Sourced before the runtime is started: checks that the module of this installation (`root`) is loaded, sets `runtime`.
 if [[ "${CONTAINERROOT:-}" -ef "${root:?}" && -f "${SIF:-}" && -e "${EBSIF_MOUNTED_USER_SOFTWARE:-$SIF}" ]]; then
     unset -f apptainer singularity
     for runtime in apptainer singularity; do
@@ -6,16 +6,15 @@ if [[ "${CONTAINERROOT:-}" -ef "${root:?}" && -f "${SIF:-}" && -e "${EBSIF_MOUNT
     done
 fi
 
-# From here on only what was wrong is said: before every start of a container bash reads what is above, and a thousand
-# characters are a twentieth of its time (docs/performance.md). No program is started: `hash` looks on PATH. The runtime
-# itself would only say that something can't be mounted.
+# Slow path: explain what is missing. Bash reads this only if the checks above failed; keep those short, a thousand
+# characters take 5 % of the start-up time (docs/performance.md). The runtime's own errors would be less helpful.
 # shellcheck source=common.bash
 source "$root/share/ebsif/common.bash"
 [[ -n "${SIF:-}" && -n "${CONTAINERROOT:-}" ]] || refuse 1 "load the module of this container first: SIF is not set"
 [[ "$CONTAINERROOT" -ef "$root" ]] ||
-    refuse 1 "this is a command of the installation $root, but the module that is loaded is that of $CONTAINERROOT"
+    refuse 1 "this command belongs to the installation $root, but the loaded module is the one of $CONTAINERROOT"
 [[ -f "$SIF" ]] ||
-    refuse 1 "the image $SIF is gone: reload the module ($anew), it then uses the site's copy if there is one"
+    refuse 1 "the image $SIF is missing: reload the module ($anew) to use the site's copy, if there is one"
 [[ -e "${EBSIF_MOUNTED_USER_SOFTWARE:-$SIF}" ]] ||
-    refuse 1 "$EBSIF_MOUNTED_USER_SOFTWARE is gone since the module was loaded: reload the module ($anew)"
-refuse 127 "neither apptainer nor singularity is on PATH; on a cluster, try this on a compute node or load the site's module for it"
+    refuse 1 "$EBSIF_MOUNTED_USER_SOFTWARE was removed after the module was loaded: reload the module ($anew)"
+refuse 127 "neither apptainer nor singularity is on PATH: on a cluster, try a compute node, or load the site's module for the runtime"

@@ -1,21 +1,21 @@
-# Sourced by make-squashfs and unmake-squashfs: work that leaves nothing half-made behind.
+# Sourced by make-squashfs and unmake-squashfs: functions that leave nothing half-finished behind.
 # Needs common.bash, and `root`, the installation directory.
 root=${root:?}
 
-# Set `place`, where user software is: the installation, or the directory that the user has named.
+# Set `place`, the parent directory of user software: the installation, or the user's EBSIF_USER_SOFTWARE.
 find_place() {
     place=${EBSIF_USER_SOFTWARE:-$root}
-    # the module binds that name: it has to mean the same from everywhere
-    [[ "$place" == /* ]] || refuse 2 "EBSIF_USER_SOFTWARE has to be a full path: export EBSIF_USER_SOFTWARE='$PWD/$place'"
-    # in a container, where it may not be seen, the commands refuse for that reason
-    [[ -d "$place" ]] || in_container || refuse 2 "EBSIF_USER_SOFTWARE names no directory: $place; make it (mkdir), or unset the variable"
+    # the module binds this path: it must not depend on the working directory
+    [[ "$place" == /* ]] || refuse 2 "EBSIF_USER_SOFTWARE must be a full path: export EBSIF_USER_SOFTWARE='$PWD/$place'"
+    # inside a container the directory may be invisible; the commands refuse to run there anyway
+    [[ -d "$place" ]] || in_container || refuse 2 "EBSIF_USER_SOFTWARE is not a directory: $place; create it (mkdir), or unset the variable"
 }
 
-# How to have user software that one may change, where that of the module is others'.
-own="for user software of your own name a directory of yours (mkdir DIRECTORY; export EBSIF_USER_SOFTWARE=\$(realpath DIRECTORY)), then run unmake-squashfs and reload the module"
+# Advice for users who can't change the module's user software.
+own="to get your own user software, set EBSIF_USER_SOFTWARE to a directory of yours (mkdir DIRECTORY; export EBSIF_USER_SOFTWARE=\$(realpath DIRECTORY)), then run unmake-squashfs and reload the module"
 
-# Make `work`, a directory in that place that disappears however the command ends.
-# There, so that the last step is a rename within one file system.
+# Create `work`, a temporary directory next to user software, so that the last step is a rename within one file system.
+# It is removed however the command ends.
 make_work_directory() {
     work=
     trap 'remove_work_directory' EXIT
@@ -23,12 +23,12 @@ make_work_directory() {
     trap 'exit 130' INT
     trap 'exit 143' TERM
     remove_leftovers
-    [[ -w "$place" ]] || refuse 4 "can't write in $place: it is read-only, or not yours to change; $own"
+    [[ -w "$place" ]] || refuse 4 "can't write to $place: it is read-only, or you don't have permission; $own"
     work=$(mktemp -d "$place/.${0##*/}.${HOSTNAME:-host}.$$.XXXXXXXX") ||
-        refuse 4 "can't write in $place: is the disk or your quota full?"
+        refuse 4 "can't write to $place: is the disk or your quota full?"
 }
 
-# Remove what killed commands left in that place: one's own, of processes of this machine that are no more.
+# Remove the temporary directories of the user's killed commands: processes of this machine that no longer exist.
 remove_leftovers() {
     local left pid
     for left in "$place/.${0##*/}.${HOSTNAME:-host}".*.*; do
@@ -44,26 +44,26 @@ remove_leftovers() {
 
 remove_work_directory() {
     if [[ -n "$work" ]]; then
-        # what was unpacked may hold directories without write permission
+        # it may contain directories without write permission
         chmod -R u+rwX -- "$work" 2>/dev/null || true
         rm -rf -- "$work"
     fi
 }
 
-# need PROGRAM: end unless it can be run.
+# need PROGRAM: stop unless it is on PATH.
 need() {
     type -P "$1" >/dev/null ||
         refuse 4 "$1 is not on PATH: install squashfs-tools, or use a node that has it; nothing was changed"
 }
 
-# check_readable DIRECTORY: end unless all of it can be read: mksquashfs packs what it can't read as empty files and goes
-# on (the option that changes that came with 4.3, and its name says nothing of what else it stops for).
+# check_readable DIRECTORY: stop unless all of it is readable, because mksquashfs packs unreadable files as empty ones and
+# continues. (There is an option against that since 4.3, but it also stops for other reasons.)
 check_readable() {
     local unreadable
     unreadable=$(find "$1" \( -type f ! -readable -o -type d \( ! -readable -o ! -executable \) -prune \) -print) ||
-        refuse 4 "can't look into all of $1; nothing was changed"
+        refuse 4 "can't read all of $1; nothing was changed"
     [[ -z "$unreadable" ]] ||
-        refuse 4 "can't read $(shorten "$unreadable"): their owners can change that (chmod); nothing was changed"
+        refuse 4 "can't read $(shorten "$unreadable"): ask their owners for permission (chmod); nothing was changed"
 }
 
 # Print a line for each file and directory below a directory: size (of files) and path, with the target of links.
@@ -78,12 +78,12 @@ list_squashfs() {
         -e 's,^[a-z][^ ]* .* squashfs-root/, /,p' | LC_ALL=C sort
 }
 
-# check_complete LIST OTHER [WHY]: end unless two such lists are the same, with what is in one only.
+# check_complete LIST OTHER [WHY]: stop unless both lists are the same, and show the differences.
 check_complete() {
     local different
     different=$(LC_ALL=C comm -3 <(printf '%s\n' "$1") <(printf '%s\n' "$2") | sed 's/^[^/]*//' | sort -u)
     [[ -z "$different" ]] ||
-        refuse 4 "${3:-not all of it could be read, or it changed meanwhile}; nothing was changed: $(shorten "$different")"
+        refuse 4 "${3:-not everything could be read, or files changed meanwhile}; nothing was changed: $(shorten "$different")"
 }
 
 # shorten LINES: print the first few as one line.
@@ -98,21 +98,21 @@ shorten() {
     printf '%s' "$text"
 }
 
-# owner PATH: print whose it is, if it's not one's own: nobody is told to remove what belongs to others.
+# owner PATH: print its owner unless that is the user, so that nobody is told to remove files of others.
 owner() {
     [[ -O "$1" ]] || stat -c %U -- "$1"
 }
 
-# refuse_existing PATH ADVICE: end, for what should be made is there already.
+# refuse_existing PATH ADVICE: stop, because the result already exists.
 refuse_existing() {
     local others
     others=$(owner "$1")
-    [[ -z "$others" || -L "$1" ]] || refuse 3 "$1 exists, and it is $others's; it was not touched; $own"
+    [[ -z "$others" || -L "$1" ]] || refuse 3 "$1 exists and belongs to $others; it was not touched; $own"
     refuse 3 "$1 exists: $2; it was not touched"
 }
 
-# Set `progress`, options for mksquashfs and unsquashfs, and `chatter`, where their standard output goes: the bar on a
-# terminal, nothing elsewhere. Their errors are kept apart, for the message.
+# Set `progress`, options for mksquashfs and unsquashfs, and `chatter`, the target of their standard output: a progress
+# bar on a terminal, else nothing. Standard error is kept for the error message.
 # shellcheck disable=SC2034  # both are for the command that sources this
 show_progress() {
     progress=(-no-progress)
@@ -123,7 +123,7 @@ show_progress() {
     fi
 }
 
-# run PROGRAM ARGUMENT...: run it; `said` is the end of what it printed as errors. In memory: the disk may be full.
+# run PROGRAM ARGUMENT...: run it, and set `said` to the end of its standard error (in memory: the disk may be full).
 run() {
     local status=0
     { said=$("$@" 2>&1 >&3 </dev/null); } 3>"$chatter" || status=$?
@@ -132,14 +132,13 @@ run() {
     return "$status"
 }
 
-# True if a group shares this place: it may write here, and what is made here belongs to it (set-gid).
+# True if a group shares this directory: it is group-writable, and new files belong to the group (set-gid).
 is_shared() {
     [[ -g "$place" && $(stat -c %A -- "$place") == ?????w* ]]
 }
 
-# Begin to try whether zstd can be used, an order of magnitude faster than gzip at the same size: mksquashfs needs to
-# have it, and the runtime here needs to mount it. That takes the time of starting a container, in which the files can be
-# packed already.
+# Test in the background whether zstd can be used, which is ten times faster than gzip at the same size: mksquashfs must
+# support it, and the runtime must be able to mount it. The test takes as long as starting a container; packing goes on.
 try_zstd() {
     mkdir "$work/empty"
     (mksquashfs "$work/empty" "$work/probe" -comp zstd -no-progress >/dev/null 2>&1 && is_mountable "$work/probe") &
@@ -147,7 +146,7 @@ try_zstd() {
     trial=$!
 }
 
-# is_mountable FILE: true if the runtime here can mount this SquashFS file, tried with the image of this installation.
+# is_mountable FILE: true if the runtime can mount this SquashFS file, tested with the image of this installation.
 is_mountable() {
     local runtime image=${SIF:-} found file=$1
     runtime=$(type -P apptainer) || runtime=$(type -P singularity) || return 1
