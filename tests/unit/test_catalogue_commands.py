@@ -14,6 +14,7 @@ import pytest
 import yaml
 from ebsif.catalogue.site import SITES
 from ebsif.user import outcome
+from ebsif_command import run_ebsif
 from support import CHECKOUT
 
 EBSIF = Path(sys.prefix) / "bin" / "ebsif"
@@ -42,9 +43,7 @@ def place(tmp_path):
 
 def run(place, *arguments, status=0, **environment):
     """Run the command in a directory, with nothing of the caller's settings; return the CompletedProcess."""
-    result = subprocess.run(
-        [EBSIF, *map(str, arguments)], cwd=place, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(place), **environment})
+    result = run_ebsif(arguments, place, {"PATH": "/usr/bin:/bin", "HOME": place, **environment})
     assert result.returncode == status, result.stdout + result.stderr
     return result
 

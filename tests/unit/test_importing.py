@@ -2,15 +2,13 @@
 
 import json
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import yaml
 from ebsif.catalogue import reading, selection, site
 from ebsif.importing import cataloguefile, recipe, shellcommands
 from ebsif.render import easyconfig, rendering
+from ebsif_command import run_ebsif
 from support import CHECKOUT
 
 FACTS = json.loads((CHECKOUT / "tests/data/lumi-containers.json").read_text())
@@ -573,8 +571,7 @@ def test_components_are_found_by_their_normal_names(lumi, tmp_path):
 def test_the_command(tmp_path):
     """Admin D6: a file that loads at once; 0 if all was understood, 1 if something is left, 2 for bad input."""
     def run(*arguments, status):
-        result = subprocess.run([Path(sys.prefix) / "bin/ebsif", "import", "--site", "lumi", *arguments], cwd=tmp_path,
-                                capture_output=True, text=True, check=False)
+        result = run_ebsif(["import", "--site", "lumi", *arguments], tmp_path)
         assert result.returncode == status, result.stderr
         return result
 

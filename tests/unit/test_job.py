@@ -2,23 +2,20 @@
 
 import re
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from ebsif.catalogue import fieldtypes, site
 from ebsif.jobs import job
+from ebsif_command import run_ebsif
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-EBSIF = Path(sys.prefix) / "bin" / "ebsif"
 ACCOUNTS = {"SBATCH_ACCOUNT": "project_465000001", "PBS_ACCOUNT": "NCAR0001"}
 
 
 def run(*arguments, **environment):
-    """Run the installed command, with nothing of the caller's environment."""
-    return subprocess.run([EBSIF, "job", *map(str, arguments)], env={"PATH": "/usr/bin:/bin", **environment},
-                          capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    """Run the command with nothing of the caller's environment."""
+    return run_ebsif(["job", *arguments], env={"PATH": "/usr/bin:/bin", **environment})
 
 
 def script(name, *arguments, program=("train.py",)):

@@ -1,0 +1,76 @@
+"""The command ebsif in processes of its own that need not start Python and import everything: forks of one that has."""
+
+import contextlib
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+FORKS = multiprocessing.get_context("forkserver")
+# a process that has done nothing but import these
+FORKS.set_forkserver_preload(["ebsif.cli", *(f"ebsif.commands.{name}" for name in (
+    "check", "diff", "docs", "import_", "job", "list", "lock", "render", "show"))])
+
+
+def run_ebsif(arguments, cwd=None, env=None):
+    """
+    Run ebsif as the installed command does; that this one works is for the tests that start it.
+
+    Parameters
+    ----------
+    arguments : iterable
+        The command line, without the name of the program.
+    cwd : Path, optional
+        The working directory.
+    env : dict, optional
+        The whole environment.
+
+    Returns
+    -------
+    CompletedProcess
+        With standard output and standard error as text.
+    """
+    command = ["ebsif", *map(str, arguments)]
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder, name) for name in ("output", "errors")]
+        environment = {str(name): str(value) for name, value in (os.environ if env is None else env).items()}
+        process = FORKS.Process(target=in_fork, args=(command, str(cwd or Path.cwd()), environment, paths))
+        process.start()
+        try:
+            process.join()
+        finally:
+            process.kill()
+        output, errors = (path.read_text() for path in paths)
+    return subprocess.CompletedProcess(command, process.exitcode, output, errors)
+
+
+def in_fork(command, cwd, environment, paths):
+    """Make a process that of the command, and run it; its end is that of the process."""
+    # here it was imported before the fork, in the tests it isn't needed
+    from ebsif.cli import main
+
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = command
+    tempfile.tempdir = None
+    for number, path in enumerate([os.devnull, *paths]):
+        os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115, PTH123
+    try:
+        status = main()
+    except SystemExit as end:
+        status = end.code
+        if isinstance(status, str):
+            print(status, file=sys.stderr)
+            status = 1
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    os._exit(status or 0)
