@@ -1,5 +1,7 @@
 """The parts of the easyblocks one by one: values in, no easyblock, and a container that runs nothing."""
 
+import re
+import sys
 import types
 from pathlib import Path
 
@@ -16,8 +18,10 @@ from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.venv import Venv
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
+from easybuild.framework.easyconfig import MANDATORY
+from easybuild.framework.easyconfig.easyconfig import EasyConfig
 from easybuild.tools.build_log import EasyBuildError
-from easybuild.tools.docs import gen_easyblocks_overview_rst, get_easyblock_classes
+from easybuild.tools.docs import gen_easyblocks_overview_md, gen_easyblocks_overview_rst, get_easyblock_classes
 from test_parameters import configuration  # noqa: F401
 
 PURELIB = "/user-software/venv/x/lib/python3/site-packages"
@@ -172,6 +176,33 @@ def test_easybuild_documents_the_two_easyblocks():
     package = "easybuild.easyblocks.generic"
     ours = [one for one in get_easyblock_classes(package) if one.__module__.startswith(f"{package}.container")]
     assert sorted(one.__name__ for one in ours) == ["ContainerInstall", "ContainerVenv"]
-    text = "\n".join(gen_easyblocks_overview_rst(package, "", {}, []))
-    assert "(derives from :ref:`ContainerInstall`)" in text
-    assert "loading fails if a source doesn't exist" in text
+    for generate in (gen_easyblocks_overview_rst, gen_easyblocks_overview_md):
+        text = "\n".join(generate(package, "", {}, []))
+        assert re.search(r"derives from (:ref:`ContainerInstall`|\[``ContainerInstall``\])", text)
+        assert "loading fails if a source doesn't exist" in text
+        for parameter in (*ContainerInstall.extra_options(), *ContainerVenv.extra_options()):
+            assert f"``{parameter}``" in text
+
+
+@pytest.mark.parametrize("easyblock", [ContainerInstall, ContainerVenv])
+def test_what_easybuild_tests_of_each_easyblock(easyblock, tmp_path):
+    """
+    house 2.1: what the tests check that easybuild-easyblocks makes for each file in easyblocks/*/.
+
+    The first class of the file is the easyblock; each parameter of its own has a legal name and an explanation, and
+    none is mandatory. (`--module-only` where nothing is installed: test_lumi.py)
+    """
+    text = Path(sys.modules[easyblock.__module__].__file__).read_text()
+    assert re.search(r"^class (\w+)\(", text, re.MULTILINE)[1] == easyblock.__name__
+    assert not re.search(r"log\.(error|exception|raiseException)\(", text)
+    for line in re.findall(r".*\bprepare_step\(.*", text):
+        assert "*args, **kwargs" in line
+    for name, (_, explanation, kind) in easyblock.extra_options().items():
+        assert name.isidentifier()
+        assert explanation
+        assert kind != MANDATORY
+
+    easyconfig = tmp_path / "easyconfig.eb"
+    easyconfig.write_text(f"easyblock = {easyblock.__name__!r}\nname = {easyblock.__name__!r}\nversion = '1.0'\n"
+                          "homepage = ''\ndescription = 'A text.'\ntoolchain = SYSTEM\nsources = []\n")
+    assert easyblock(EasyConfig(str(easyconfig))).name == easyblock.__name__
