@@ -1,5 +1,5 @@
-"""What is told to a person as a message, without a traceback."""
+"""Errors that users see as a message, without a traceback."""
 
 
 class EbsifError(Exception):
-    """Something a person can cause; the message says what is wrong, where, and what to do."""
+    """An error that a user can cause; the message says what is wrong, where, and what to do."""

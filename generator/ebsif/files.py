@@ -1,4 +1,4 @@
-"""Files that others may be reading, or writing as well, or that they keep to themselves."""
+"""Access to files that other processes may be reading or writing, or that are not accessible."""
 
 import contextlib
 import fcntl
@@ -8,12 +8,12 @@ from pathlib import Path
 
 
 def is_there(path):
-    """Tell whether there is a file or directory; a place that can't be looked into has none, pathlib fails there."""
+    """Return whether a path exists; in a directory that can't be searched nothing does (pathlib raises an error)."""
     return os.path.exists(path)  # noqa: PTH110
 
 
 def home():
-    """Return the home directory (Path); for an account that has none /dev/null, in which nothing is or can be made."""
+    """Return the home directory (Path); for an account without one /dev/null, below which nothing can exist."""
     try:
         return Path.home()
     except (RuntimeError, KeyError):  # the latter until Python 3.9
@@ -23,14 +23,14 @@ def home():
 @contextlib.contextmanager
 def locked(directory):
     """
-    Let one process at a time change the files of a directory (Path), which is made if it is not there.
+    Let only one process at a time change the files of a directory (Path), which is created if necessary.
 
-    A POSIX lock, which NFS and parallel file systems have across machines where they have any; it ends with the
-    process. Who may write to the directory may lock it.
+    This is a POSIX lock: NFS and parallel file systems that support locks support these across machines. It ends with
+    the process. Everyone who may write to the directory may lock it.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / ".ebsif.lock").open("a") as lock:
-        with contextlib.suppress(PermissionError):  # somebody else has made it, for all who may
+        with contextlib.suppress(PermissionError):  # the owner, who created it, has set the mode
             os.fchmod(lock.fileno(), directory.stat().st_mode & 0o666)
         fcntl.lockf(lock, fcntl.LOCK_EX)
         yield
@@ -38,17 +38,17 @@ def locked(directory):
 
 def replace(path, text):
     """
-    Write a text as a new file that takes the place of an earlier one: whoever reads sees one of the two, whole.
+    Replace a file atomically: readers see either the old or the new content.
 
     Parameters
     ----------
     path : Path
-        The file; its directory is made if it is not there.
+        The file; its directory is created if necessary.
     text : str
-        What is in it.
+        The new content.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # a name of its own, also beside another machine's on a shared file system
+    # a unique name, even among the machines that share a file system
     new = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
     try:
         with new.open("x", encoding="utf-8") as file:

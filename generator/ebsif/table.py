@@ -1,4 +1,4 @@
-"""Tables: with lines and colours for a person at a terminal, plain columns for everything else."""
+"""Tables: with lines and colours at a terminal, plain columns otherwise."""
 
 import sys
 
@@ -15,7 +15,7 @@ def print_table(headings, rows):
         The cells.
     """
     if sys.stdout.isatty():
-        # takes longer to load than a plain table takes to print
+        # takes longer to import than a plain table takes to print
         from rich import box
         from rich.console import Console
         from rich.table import Table
@@ -25,7 +25,7 @@ def print_table(headings, rows):
         for heading in headings:
             table.add_column(heading, overflow="fold")
         for row in rows:
-            # as it is: brackets are no markup
+            # Text: brackets in a cell are not markup
             table.add_row(*map(Text, row))
         Console().print(table)
         return

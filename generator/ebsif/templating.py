@@ -1,4 +1,4 @@
-"""The jinja2 environment of templates; each room has its own."""
+"""The jinja2 environments of the packages that have templates."""
 
 import shlex
 from functools import cache
@@ -7,16 +7,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 
 @cache
-def environment(room):
-    """Return the environment (jinja2.Environment) of the templates in ``templates`` of a package, ``ebsif.jobs``."""
-    made = Environment(
-        loader=PackageLoader(room), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+def environment(package):
+    """Return the environment (jinja2.Environment) of the folder ``templates`` of a package such as ``ebsif.jobs``."""
+    templates = Environment(
+        loader=PackageLoader(package), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         keep_trailing_newline=True, autoescape=False,  # noqa: S701 no HTML
     )
-    made.filters["sh"] = quoted
-    return made
+    templates.filters["sh"] = quote
+    return templates
 
 
-def quoted(value):
-    """Return a text, or a list of texts, as words for a shell."""
+def quote(value):
+    """Return a string, or a list of strings, quoted as words of a shell command."""
     return shlex.quote(value) if isinstance(value, str) else " ".join(shlex.quote(word) for word in value)

@@ -106,17 +106,17 @@ def test_torchrun():
     assert "-m torch.distributed.run --nproc-per-node=8 \\\n    train.py" in text
     assert "mask_cpu" not in text
     result = run("M", "--launcher", "torchrun", "--", "-W", "error", "train.py")
-    assert "torchrun takes a program, no option of python: -W error train.py" in result.stderr
+    assert "torchrun takes a program, not options of python: -W error train.py" in result.stderr
 
 
 def test_data_is_fetched_before_the_job(tmp_path):
     """S002-70: the job stops at once, before any rank starts, if data is missing, and says where to fetch it."""
     text = script("local", "--data", tmp_path / "da ta", "--data", "/")
-    start, end = text.index("# What the run reads"), text.index("# Signals reach the programs")
+    start, end = text.index("# Data must be present"), text.index("# The shell survives signals")
     check = ["bash", "-c", text[start:end]]
     result = subprocess.run(check, capture_output=True, text=True, check=False)
     assert result.returncode == 1
-    assert f"{tmp_path}/da ta is missing: fetch it on a login node" in result.stderr
+    assert f"{tmp_path}/da ta is missing: download it on a login node" in result.stderr
     (tmp_path / "da ta").touch()
     subprocess.run(check, check=True)
 
@@ -144,21 +144,21 @@ def test_the_program_is_what_was_typed(words):
 @pytest.mark.parametrize(
     ("arguments", "status", "expected"),
     [
-        (["M", "--site", "lumi", "--", "a"], 1, "jobs at the site lumi need an account: name it with --account or SB"),
+        (["M", "--site", "lumi", "--", "a"], 1, "jobs at the site lumi need an account: set it with --account or SB"),
         (["M", "--site", "lumy", "--", "a"], 1, "unknown site 'lumy' (known: archer2, derecho, local, lumi"),
         (["M", "--site", "lumi", "--partition", "x", "--", "a"], 1, "unknown partition 'x' (known: standard-g, small"),
         (["M", "--site", "archer2", "--gpus-per-node", "1", "--", "a"], 1, "the site archer2 has no GPUs"),
         (["M", "--site", "lumi", "--tasks-per-node", "9", "--", "a"], 1, "9 ranks on a node with 8 GPUs"),
-        (["M", "--account", "a;b", "--", "a"], 1, "'a;b' can't be the account of a job"),
+        (["M", "--account", "a;b", "--", "a"], 1, "'a;b' is not a valid account for a job"),
         (["M"], 2, "name the program to run: ebsif job MODULE ... -- train.py"),
         (["--", "a"], 2, "name either a module or --install EASYCONFIG"),
         (["M", "--nodes", "0", "--", "a"], 2, "'0' is not a positive number"),
         (["M", "--time", "30", "--", "a"], 2, "'30' should be a duration"),
         # use D12.3 to 5
         (["M", "--submit", "--", "missing.py"], 1, "missing.py does not exist in "),
-        (["M", "--", "python"], 1, "say what python runs: train.py, or -m MODULE"),
-        (["M", "--", "srun", "a.py"], 1, "the script starts the ranks in the container and runs python: name its"),
-        (["M", "--", "torchrun", "a.py"], 1, "without 'torchrun'; --launcher torchrun makes it use torchrun"),
+        (["M", "--", "python"], 1, "name what python should run: train.py, or -m MODULE"),
+        (["M", "--", "srun", "a.py"], 1, "the batch script starts the container, the ranks and python itself: name"),
+        (["M", "--", "torchrun", "a.py"], 1, "without 'torchrun'; to use torchrun, add --launcher torchrun"),
         (["--site", "lumi", "PyTorch/2.2.0", "--", "a"], 1, "'PyTorch/2.2.0' is more than one container, name one of"),
         (["M", "train.py"], 2, "ebsif job: error: unrecognized arguments: train.py (put -- before arguments for the"),
         (["M", "--submit", "--", __file__], 1, "sbatch is not on PATH: submit on a login node of local"),

@@ -22,18 +22,18 @@ def test_a_requirements_file(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "text", "expected"), [
-    ("a.txt", "# nothing\n", "asks for no Python package"),
+    ("a.txt", "# nothing\n", "names no Python package"),
     ("a.txt", "-r a.txt\n", "includes itself"),
     ("a.txt", "-r none.txt\n", "can't be read"),
-    ("a.txt", "\n-e .\n", "a.txt:2: '-e .' would leave the module without the package when the directory is gone"),
-    ("a.txt", "--editable /x\n", "would leave the module without"),
-    ("a.txt", "a\nb \\\n  <2\n-c none.txt\n", "none.txt can't be read: it is not there"),
+    ("a.txt", "\n-e .\n", "a.txt:2: '-e .' would break the module as soon as the directory is removed"),
+    ("a.txt", "--editable /x\n", "would break the module as soon as"),
+    ("a.txt", "a\nb \\\n  <2\n-c none.txt\n", "none.txt can't be read: it does not exist"),
     ("a.txt", "-fwheels\n", "a.txt:1: "),
     ("a.txt", "x-1.0-py3-none-any.whl\n", "a.txt:1: "),
     ("environment.yml", "dependencies: [{pip: [-r none.txt]}]\n", "can't be read"),
-    ("pyproject.toml", "[project]\ndynamic = ['dependencies']\n", "name them in a requirements.txt"),
+    ("pyproject.toml", "[project]\ndynamic = ['dependencies']\n", "list them in a requirements.txt"),
     ("pyproject.toml", "[project\n", "can't be read"),
-    ("environment.yml", "dependencies: [pytorch]\n", "add torch to the part for pip, unless the image has it"),
+    ("environment.yml", "dependencies: [pytorch]\n", "unless the image contains it, add torch to the pip section"),
     ("environment.yml", "dependencies: [\n", "can't be read"),
 ])
 def test_what_can_not_be_used(tmp_path, name, text, expected):
@@ -59,20 +59,20 @@ def test_a_conda_environment(tmp_path):
     wanted = read(tmp_path / "environment.yml", text)
     assert wanted.lines == ["rich==13", f"{tmp_path}/a.whl[x] ; python_version > '3'"]
     assert wanted.impossible == [
-        "Conda package python=3.10: the Python of the image is used",
-        "Conda package conda-forge::opencv=4: not for pip: add opencv-python==4.* to the part for pip, unless the "
-        "image has it",
-        "Conda package ffmpeg: not for pip: it has to be in the image",
-        "Conda package numpy<2: not for pip: if it's a Python package that the image lacks, add "
-        "numpy<2 to the part for pip",
-        "Conda package pytorch=2.6=py3_0: not for pip: add torch==2.6.* to the part for pip, unless the image "
-        "has it"]
+        "Conda package python=3.10: using the Python of the image instead",
+        "Conda package conda-forge::opencv=4: ignored: unless the image contains it, add opencv-python==4.* to the "
+        "pip section",
+        "Conda package ffmpeg: ignored: pip can't install it, so the image must contain it",
+        "Conda package numpy<2: ignored: if it is a Python package that the image lacks, add "
+        "numpy<2 to the pip section",
+        "Conda package pytorch=2.6=py3_0: ignored: unless the image contains it, add torch==2.6.* to the pip "
+        "section"]
     inside = {"python": "3.11", "torch": "2.6.0+rocm6.2", "numpy": "2.1"}
     assert requirements.read(tmp_path / "environment.yml", inside).impossible[::2] == [
-        "Conda package python=3.10: the image has python 3.11, which is used",
-        "Conda package ffmpeg: not for pip: it has to be in the image"]
+        "Conda package python=3.10: using python 3.11 of the image instead",
+        "Conda package ffmpeg: ignored: pip can't install it, so the image must contain it"]
     assert requirements.read(tmp_path / "environment.yml", inside).impossible[-1] == (
-        "Conda package numpy<2: the image has numpy 2.1, which is used")
+        "Conda package numpy<2: using numpy 2.1 of the image instead")
 
 
 def test_paths_beside_the_file(tmp_path, monkeypatch):

@@ -32,7 +32,7 @@ def configure(parser):
 def run(options):
     """Write the easyconfig of the upgraded extension; return the exit status."""
     if not options.easyconfig.is_file():
-        raise extending.ExtendingError(f"there is no file {options.easyconfig}")
+        raise extending.ExtendingError(f"the file {options.easyconfig} does not exist")
     eb.session(tuple(options.more))
     stages, name, _ = compare.extension_of(options.easyconfig)
     return write(options, chosen(options), stages, name)

@@ -1,4 +1,4 @@
-"""Batch scripts: a distributed run in the container of a module, or an installation, for the scheduler of a site."""
+"""Write batch scripts for the scheduler of a site: a distributed run in a container, or an installation."""
 
 import fnmatch
 import grp
@@ -13,10 +13,10 @@ from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from ebsif.errors import EbsifError
 from ebsif.templating import environment
 
-# What srun and mpiexec start: one rank for each task, or torchrun once for each node.
+# What the scheduler starts: each rank ("native"), or torchrun once on each node.
 LAUNCHERS = ("native", "torchrun")
 
-# Programs that start ranks or containers, as the script does.
+# Programs that start ranks or containers, which the script does already.
 STARTERS = ("srun", "mpirun", "mpiexec", "singularity", "apptainer", "torchrun", "accelerate", "deepspeed")
 
 
@@ -26,7 +26,7 @@ class JobError(EbsifError):
 
 @dataclass(frozen=True)
 class Request:
-    """What a person wants to run: a command in the container of a module; what is None follows from the site."""
+    """What to run, and where: a command in the container of a module; None stands for the default of the site."""
 
     module: str
     command: tuple
@@ -48,14 +48,14 @@ class Request:
 
 def script(request, site):
     """
-    Return a batch script that trains in the container of a module.
+    Return a batch script that runs a Python program in the container of a module.
 
     Parameters
     ----------
     request : Request
         What to run, and where.
     site : Site
-        The profile of the machine.
+        The profile of the site.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def script(request, site):
     Raises
     ------
     JobError
-        If something is missing or can't be.
+        If the request is incomplete or impossible.
     SiteError
         If the site has no such partition.
     """
@@ -76,15 +76,15 @@ def script(request, site):
     cpus = request.cpus_per_task or partition.cpus_per_task
     gpus = partition.gpus if request.gpus_per_node is None else request.gpus_per_node
     if gpus and site.gpu == "none":
-        raise JobError(f"the site {site.name} has no GPUs: leave out --gpus-per-node")
+        raise JobError(f"the site {site.name} has no GPUs: remove --gpus-per-node")
     if gpus and tasks > gpus and not torchrun:
-        raise JobError(f"{tasks} ranks on a node with {gpus} GPUs: each rank uses one, ask for fewer --tasks-per-node")
+        raise JobError(f"{tasks} ranks on a node with {gpus} GPUs: each rank uses one GPU, so reduce --tasks-per-node")
     command = list(request.command)
     if torchrun and command[0] == "-u":
-        # it starts its ranks like that anyway
+        # torchrun runs the ranks unbuffered anyway
         del command[0]
     if torchrun and (not command or command[0].startswith("-") and command[0] != "-m"):
-        raise JobError(f"torchrun takes a program, no option of python: {' '.join(command)}")
+        raise JobError(f"torchrun takes a program, not options of python: {' '.join(command)}")
     masks = partition.cpu_masks[:tasks] if not torchrun and not request.cpus_per_task else []
     return render(
         "job", site, header=header(request, site, partition_name),
@@ -102,18 +102,18 @@ def scheduler_of(site):
 
 def install_script(easyconfig, options, request, site):
     """
-    Return a batch script that installs an easyconfig on one node, for stages that are too much for a login node.
+    Return a batch script that installs an easyconfig on a compute node, for builds too heavy for a login node.
 
     Parameters
     ----------
     easyconfig : str
-        File, or name that eb finds.
+        A file, or the name of an easyconfig that eb finds.
     options : list of str
         More options for eb.
     request : Request
         Account, partition, time limit; its module and command are not used.
     site : Site
-        The profile of the machine.
+        The profile of the site.
 
     Raises
     ------
@@ -132,28 +132,28 @@ def install_script(easyconfig, options, request, site):
 
 def python_program(words):
     """
-    Return what python runs (tuple of str), for a command as a person types it.
+    Return the arguments of python (tuple of str) for a command as the user typed it.
 
     Raises
     ------
     JobError
-        If it is none of python's.
+        If the command is not a Python program.
     """
     name = Path(words[0]).name
     if re.fullmatch(r"python(3(\.\d+)?)?", name):
-        # the script says it already
+        # the batch script runs python anyway
         words = words[1:]
         if not words:
-            raise JobError(f"say what {name} runs: train.py, or -m MODULE")
+            raise JobError(f"name what {name} should run: train.py, or -m MODULE")
     elif name in STARTERS:
-        way = "; --launcher torchrun makes it use torchrun" if name == "torchrun" else ""
-        raise JobError(f"the script starts the ranks in the container and runs python: name its program only, without "
-                       f"'{name}'{way}")
+        advice = "; to use torchrun, add --launcher torchrun" if name == "torchrun" else ""
+        raise JobError("the batch script starts the container, the ranks and python itself: name only the program, "
+                       f"without '{name}'{advice}")
     return tuple(words)
 
 
 def program_file(command):
-    """Return the file that python runs (str), None where it runs a module or a text."""
+    """Return the file that python runs (str), or None if it runs a module or code from the command line."""
     words = iter(command)
     for word in words:
         if word in ("-m", "-c", "-"):
@@ -166,20 +166,20 @@ def program_file(command):
 
 
 def header(request, site, partition):
-    """Return name, account and partition of a job (dict)."""
+    """Return the name, account and partition of a job (dict)."""
     name = request.name or job_name(request)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", name):
-        raise JobError(f"'{name}' can't be the name of a job (letters, digits and _ . + - only)")
+        raise JobError(f"'{name}' is not a valid name for a job (letters, digits and _ . + - only)")
     values = {"name": name, "account": account(request.account, site), "partition": partition}
     for option in ("account", "partition", "qos", "memory"):
         value = values.get(option) or getattr(request, option)
         if value and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.,:+@%-]*", value):
-            raise JobError(f"'{value}' can't be the {option} of a job")
+            raise JobError(f"'{value}' is not a valid {option} for a job")
     return values
 
 
 def job_name(request):
-    """Return a name for a job: that of the program it runs."""
+    """Return the name of the program as the name of a job (str)."""
     programs = [word for word in request.command if not word.startswith("-")]
     stem = Path(programs[0] if programs else request.module).stem
     return re.sub("[^A-Za-z0-9_.+-]", "-", stem).strip("-.+") or "job"
@@ -187,9 +187,10 @@ def job_name(request):
 
 def account(named, site):
     """
-    Return who pays for a job (str), None if that is nobody's business.
+    Return the account to charge (str), or None if the site does not need one.
 
-    It is what the person says, else a variable of the environment, else the only group that is an account.
+    It comes from the command line, else from an environment variable, else it is the only Unix group that is an
+    account.
     """
     rule = site.scheduler.account
     found = named or next((os.environ[name] for name in rule.variables if os.environ.get(name)), None)
@@ -198,12 +199,12 @@ def account(named, site):
         found = groups[0] if len(groups) == 1 else None
     if found is None and rule.required:
         ways = " or ".join(["--account", *rule.variables])
-        raise JobError(f"jobs at the site {site.name} need an account: name it with {ways}")
+        raise JobError(f"jobs at the site {site.name} need an account: set it with {ways}")
     return found
 
 
 def group_name(gid):
-    """Return the name of a Unix group (str), empty if it has none."""
+    """Return the name of a Unix group (str), or '' if it has none."""
     try:
         return grp.getgrgid(gid).gr_name
     except KeyError:
@@ -211,6 +212,6 @@ def group_name(gid):
 
 
 def render(template, site, **values):
-    """Return the text of a template; values reach the shell as quoted words (the filter `sh`)."""
+    """Return the rendered template (str); the filter `sh` quotes values for the shell."""
     text = environment("ebsif.jobs").get_template(f"{site.scheduler.kind}/{template}.sh.j2")
     return text.render(site=site, scheduler=site.scheduler, **values)

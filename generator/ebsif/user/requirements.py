@@ -1,4 +1,4 @@
-"""What a person wants to have installed: requirements.txt, pyproject.toml or environment.yml, as stages."""
+"""Read the requirements of users (requirements.txt, pyproject.toml or environment.yml), and turn them into stages."""
 
 import re
 from dataclasses import dataclass, field
@@ -15,28 +15,28 @@ try:
 except ImportError:  # Python 3.9 and 3.10
     import tomli as tomllib
 
-# Conda packages whose name with pip is another one; None: no Python package.
+# Conda packages that pip knows under another name; None: not a Python package.
 PIP_NAMES = {"pytorch": "torch", "pytorch-cuda": None, "opencv": "opencv-python", "py-opencv": "opencv-python",
              "tensorflow-gpu": "tensorflow", "pillow-simd": "pillow", "cudatoolkit": None, "cudnn": None, "mpich": None,
              "openmpi": None, "gcc": None, "ffmpeg": None, "git": None, "matplotlib-base": "matplotlib",
              "python-graphviz": "graphviz"}
 
-# A line that pip takes for a file or directory: by how it begins, by a slash, or by the end of its name.
+# A line that pip takes for a file or directory: because of its beginning, a slash, or its suffix.
 LOCAL = re.compile(
     r"(?P<path>\.[^\s;\[]*|[^/\s;\[@:]+/[^\s;\[@:]*|[^\s;\[@:/]+\.(?:whl|zip|tar\.\w+))(?P<rest>[\[;\s].*)?")
-# Options of a line whose value may be a file or directory.
+# Options whose value may be a file or directory.
 WITH_PATH = re.compile(r"(?P<option>-c|--constraint|-f|--find-links)(?:\s*=\s*|\s+|(?<=-[cf]))(?P<path>[^/\s]\S*)")
 
 BUILD_TOOLS = ("ninja", "packaging", "setuptools", "wheel")
 
 
 class RequirementsError(EbsifError):
-    """A file with requirements can't be used; the message says where and what to do."""
+    """A file with requirements can't be used; the message says why, where, and what to do."""
 
 
 @dataclass
 class Wanted:
-    """Lines of a requirements.txt, and what of a file is not among them (texts for a person)."""
+    """The lines of a requirements.txt, and messages on those parts of a file that can't be expressed by them."""
 
     lines: list = field(default_factory=list)
     impossible: list = field(default_factory=list)
@@ -44,19 +44,19 @@ class Wanted:
 
 def read(path, inside=None):
     """
-    Return what a file asks for (Wanted).
+    Return the requirements in a file (Wanted).
 
     Parameters
     ----------
     path : Path
-        ``requirements.txt`` (and what it includes), ``pyproject.toml``, or ``environment.yml`` of Conda.
+        ``requirements.txt`` (and what it includes), ``pyproject.toml``, or Conda's ``environment.yml``.
     inside : dict, optional
-        What is in the image: versions by normal name, as far as it's known.
+        Known packages of the image: versions by normalized name.
 
     Raises
     ------
     RequirementsError
-        If it can't be read, or asks for nothing.
+        If the file can't be read, or has no requirements.
     """
     try:
         if path.suffix == ".toml":
@@ -70,13 +70,13 @@ def read(path, inside=None):
     except RecursionError:
         raise RequirementsError(f"{path} can't be read: nested too deeply") from None
     if not wanted.lines:
-        raise RequirementsError(f"{path} asks for no Python package that pip could install"
+        raise RequirementsError(f"{path} names no Python package that pip could install"
                                 + "".join(f"\n  {text}" for text in wanted.impossible))
     return wanted
 
 
 def lines_of(path, outer):
-    """Return the lines of a requirements.txt that ask for something; files that it includes take its place."""
+    """Return the requirements in a requirements.txt (list of str), with those of the files that it includes."""
     if path.resolve() in outer:
         raise RequirementsError(f"{path} includes itself")
     lines = []
@@ -86,7 +86,7 @@ def lines_of(path, outer):
 
 
 def logical_lines(text):
-    """Yield (number, line) for the lines of a requirements.txt; what is continued after a backslash is one line."""
+    """Yield (number, line) for the lines of a requirements.txt; a backslash at the end joins a line with the next."""
     begun, number = "", 1
     for index, line in enumerate(text.splitlines(), 1):
         if not begun:
@@ -103,63 +103,63 @@ def logical_lines(text):
 
 def lines_for(line, where, folder, outer):
     """
-    Return the lines (list of str) that take the place of a line, wherever they are read: paths are full ones.
+    Return the requirements (list of str) that a line stands for, with absolute paths, so that they work anywhere.
 
     Parameters
     ----------
     line : str
-        As it is in a file.
+        A line of a file.
     where : str
         File and line, for messages.
     folder : Path
-        What its paths are relative to.
+        Directory that relative paths start from.
     outer : tuple of Path
         The files that are being read.
 
     Raises
     ------
     RequirementsError
-        If what it names is not there, or it would not work for good.
+        If a file is missing, or the module would depend on a directory that may disappear.
     """
     bare = re.sub(r"(^|\s)#.*", "", line).strip()
     if not bare:
         return []
     included = re.match(r"(?:-r|--requirement)[ =]*(\S+)", bare)
     if included:
-        return lines_of(there(folder / included.group(1), where), outer)
+        return lines_of(resolve(folder / included.group(1), where), outer)
     if re.match(r"(?:-e|--editable)[ =]+(?!\w+\+\w+://)", bare):
-        raise RequirementsError(f"{where}: '{bare}' would leave the module without the package when the directory is "
-                                "gone: install a copy (without -e), or use make-venv while you work on it")
+        raise RequirementsError(f"{where}: '{bare}' would break the module as soon as the directory is removed: "
+                                "install a copy (without -e), or use make-venv during development")
     option, local = WITH_PATH.fullmatch(bare), LOCAL.fullmatch(bare)
     if option and "://" not in option.group("path"):
-        return [f"{option.group('option')} {there(folder / option.group('path'), where)}"]
+        return [f"{option.group('option')} {resolve(folder / option.group('path'), where)}"]
     if local and not option and not bare.startswith("-"):
-        path = there(folder / local.group("path"), where)
-        # a requirement line can't have a blank in a path
+        path = resolve(folder / local.group("path"), where)
+        # a path in a requirement can't contain a blank
         return [(path.as_uri() if " " in str(path) else str(path)) + (local.group("rest") or "")]
     return [bare]
 
 
-def there(path, where):
-    """Return the full path of what a line of a file names (Path); raise RequirementsError if it's not there."""
+def resolve(path, where):
+    """Return the absolute path (Path) of what a line names; raise RequirementsError if it does not exist."""
     if not path.exists():
-        raise RequirementsError(f"{where}: {path} can't be read: it is not there")
+        raise RequirementsError(f"{where}: {path} can't be read: it does not exist")
     return path.resolve()
 
 
 def of_project(path):
-    """Return what a pyproject.toml asks for."""
+    """Return the requirements in a pyproject.toml (Wanted)."""
     project = tomllib.loads(path.read_text(encoding="utf-8")).get("project", {})
     if not isinstance(project, dict):
         raise RequirementsError(f"{path}: project should be a table")
     if "dependencies" in texts(project.get("dynamic", []), path, "dynamic"):
-        raise RequirementsError(f"{path}: the dependencies are made when the package is built: name them in a "
+        raise RequirementsError(f"{path}: its dependencies are dynamic (computed by the build): list them in a "
                                 "requirements.txt")
     return Wanted(texts(project.get("dependencies", []), path, "dependencies"))
 
 
 def of_conda(path, inside):
-    """Return what an environment.yml asks for with pip; its Conda packages are named, with what pip calls them."""
+    """Return the pip part of an environment.yml (Wanted), with a message on each Conda package that is left out."""
     content = load(path)
     wanted = Wanted()
     dependencies = content.get("dependencies") if isinstance(content, dict) else None
@@ -170,7 +170,7 @@ def of_conda(path, inside):
             continue
         match = re.match(r"(?:\S*::)?([A-Za-z0-9_.-]+)\s*(.*)", item)
         if not match:
-            raise RequirementsError(f"{path}: '{item}' can't be the name of a Conda package")
+            raise RequirementsError(f"{path}: '{item}' is not a valid Conda package")
         text = about_conda_package(*match.groups(), inside)
         if text:
             wanted.impossible.append(f"Conda package {item}: {text}")
@@ -179,14 +179,14 @@ def of_conda(path, inside):
 
 def about_conda_package(name, versions, inside):
     """
-    Return what becomes of a Conda package (str), None if nothing needs to be said.
+    Return what the user should know about a Conda package that is left out (str), or None.
 
     Parameters
     ----------
     name, versions : str
-        As Conda writes them: ``numpy`` and ``=1.26``, ``<2`` or nothing.
+        In Conda's notation: ``numpy`` and ``=1.26``, ``<2`` or nothing.
     inside : dict
-        What is in the image.
+        Known packages of the image.
     """
     name = normal_name(name)
     if name == "pip":
@@ -194,25 +194,25 @@ def about_conda_package(name, versions, inside):
     pip_name = PIP_NAMES.get(name, name)
     found = inside.get(pip_name) or inside.get(name)
     if found:
-        return None if is_meant(found, versions) else f"the image has {pip_name} {found}, which is used"
+        return None if is_match(found, versions) else f"using {pip_name} {found} of the image instead"
     if name == "python":
-        return "the Python of the image is used" if versions else None
+        return "using the Python of the image instead" if versions else None
     if not pip_name:
-        return "not for pip: it has to be in the image"
+        return "ignored: pip can't install it, so the image must contain it"
     line = pip_name + pip_versions(versions)
     if pip_name != name:
-        return f"not for pip: add {line} to the part for pip, unless the image has it"
-    return f"not for pip: if it's a Python package that the image lacks, add {line} to the part for pip"
+        return f"ignored: unless the image contains it, add {line} to the pip section"
+    return f"ignored: if it is a Python package that the image lacks, add {line} to the pip section"
 
 
 def pip_versions(versions):
-    """Return versions as pip writes them (str) from how Conda does: =1.26 is ==1.26.*, and there may be a build."""
+    """Convert a version specification from Conda's notation to pip's (str): =1.26 is ==1.26.*; a build is dropped."""
     exact = re.fullmatch(r"=?\s*([0-9][\w.]*)(?:[= ].*)?", versions)
     return f"=={exact.group(1).rstrip('.*')}.*" if exact else versions.replace(" ", "")
 
 
-def is_meant(version, versions):
-    """Tell whether a version is one of those that Conda's text means."""
+def is_match(version, versions):
+    """Return whether a version matches a specification in Conda's notation."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
     from packaging.version import InvalidVersion
 
@@ -223,17 +223,17 @@ def is_meant(version, versions):
 
 
 def texts(value, path, name, more=str):
-    """Return a list of texts (or of `more`); raise RequirementsError if it is none."""
+    """Return a value if it is a list of strings (or of `more`); raise RequirementsError otherwise."""
     if not isinstance(value, list) or not all(isinstance(one, (str, more)) for one in value):
-        raise RequirementsError(f"{path}: {name} should be a list of requirements, each of them text")
+        raise RequirementsError(f"{path}: {name} should be a list of requirements, each a string")
     return value
 
 
 def stages(lines):
     """
-    Return requirements as stages (list of dict), or as they are (list of str) if one stage is enough.
+    Return requirements as stages (list of dict), or unchanged (list of str) if one stage is enough.
 
-    Packages that are built against torch get a stage of their own, without isolation, after what they need.
+    Packages that are built against torch get their own stage, without build isolation, after the packages they need.
     """
     from easybuild.easyblocks.generic.container.lint import NEEDS_TORCH, package_name
 
@@ -253,8 +253,8 @@ def stages(lines):
 
 
 def path_of(text):
-    """Return the path of a file that is there (Path)."""
+    """Return the path of an existing file (Path)."""
     path = Path(text)
     if not path.is_file():
-        raise RequirementsError(f"there is no file {path}")
+        raise RequirementsError(f"the file {path} does not exist")
     return path

@@ -1,4 +1,4 @@
-"""Fetching everything that the stages of an easyconfig need, for installing where there is no network."""
+"""Collect the wheels that the stages of an easyconfig need, for installations without network access."""
 
 import tempfile
 from pathlib import Path
@@ -8,22 +8,22 @@ from ebsif.errors import EbsifError
 
 
 class WheelhouseError(EbsifError):
-    """A wheelhouse can't be made; the message says why and what to do."""
+    """A wheelhouse can't be filled; the message says why and what to do."""
 
 
 def fill(easyconfig, folder, options=()):
     """
-    Let EasyBuild make the user software of an easyconfig in a temporary place, and keep a wheel of each package.
+    Let EasyBuild build the user software of an easyconfig in a temporary directory, and keep a wheel of each package.
 
-    Everything goes as in an installation: in the image, stage by stage, with its packages protected. Nothing is
-    installed, an installation that is there is not touched.
+    This works as in an installation: in the image, stage by stage, with the image's packages protected. Nothing is
+    installed, and an existing installation is not changed.
 
     Parameters
     ----------
     easyconfig : str or Path
         A file, or the name of an easyconfig that EasyBuild finds.
     folder : Path
-        Where the wheels go; it's made if it is not there.
+        Folder for the wheels; it is created if necessary.
     options : sequence of str
         More options for eb.
 
@@ -35,9 +35,9 @@ def fill(easyconfig, folder, options=()):
     Raises
     ------
     WheelhouseError
-        If eb fails; its output was shown.
+        If eb fails; its output has been printed.
     """
-    # the easyblock puts a wheel of everything it installs there; EasyBuild takes long to load for other commands
+    # imported here because EasyBuild takes long to load
     from easybuild.easyblocks.generic.container.pip import FILL_VARIABLE
 
     folder = Path(folder).resolve()
@@ -46,10 +46,11 @@ def fill(easyconfig, folder, options=()):
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise WheelhouseError(f"can't make the folder {folder}: {error.strerror}") from error
+        raise WheelhouseError(f"can't create the folder {folder}: {error.strerror}") from error
     with tempfile.TemporaryDirectory(prefix="ebsif-wheelhouse-") as work:
+        # the variable tells the easyblock to put a wheel of everything it installs into the folder
         status = eb.run([easyconfig, f"--buildpath={work}/build", f"--installpath={work}/install", "--stop=build",
                          "--rebuild", *options], **{FILL_VARIABLE: str(folder)}).returncode
     if status:
-        raise WheelhouseError("eb failed, see its output above; the folder may hold some of the wheels")
+        raise WheelhouseError("eb failed (see its output above); the folder may contain some of the wheels")
     return sorted(folder.glob("*.whl"))
