@@ -35,7 +35,7 @@ def test_two_containers_of_the_catalogue():
     assert run("diff", "--site", "lumi", NEWER, NEWER).stdout == "no differences\n"
     changes = json.loads(run("diff", "--site", "lumi", OLDER, NEWER, "--json", status=1).stdout)
     assert {"kind": "component", "name": "vllm", "before": "0.7.2+rocm624", "after": "0.8.5+rocm624"} in changes
-    assert "is more than one container" in run("diff", "--site", "lumi", "PyTorch/2.6.0", NEWER, status=2).stderr
+    assert "is ambiguous; choose one of" in run("diff", "--site", "lumi", "PyTorch/2.6.0", NEWER, status=2).stderr
 
 
 def test_two_installations(installed_once):

@@ -153,7 +153,7 @@ def test_a_user_is_asked_for_what_nothing_tells():
         proposal = adding.propose(found("tool-1.0.sif", {"tool": "2.0"}), [], name="Tool", ask=ask)
         assert (proposal.values["version"], proposal.reviews.get("version")) == (version, None)
         assert questions == [("Version of Tool (the package tool says so, the file name says 1.0)", "2.0")]
-    with pytest.raises(adding.AddingError, match="version: '1 0' should be letters"):
+    with pytest.raises(adding.AddingError, match="version: '1 0' should contain letters"):
         adding.propose(found("tool.sif"), [], name="Tool", ask=lambda *_: "1 0")
 
 
@@ -319,7 +319,7 @@ def test_all_or_nothing(place, monkeypatch, capsys, failure, begun):
     elif failure == "no family":
         name, arguments, expected = "tool-4.0.sif", ["--family", "nothing"], "no family 'nothing'"
     elif failure == "profile":
-        arguments, expected = ["--version", "4/0"], "should be letters, digits"
+        arguments, expected = ["--version", "4/0"], "should contain letters, digits"
     else:
         arguments, expected = ["--version", "5.0"], "the record would be that of tool-5.0.sif"
     capsys.readouterr()

@@ -83,7 +83,7 @@ def test_one_bad_record_does_not_stop_the_others(place):
     where = "ebsif: sites/mine/containers/JAX.yaml"
     assert any("containers/Bad.yaml:2: families.x: " in line for line in problems)
     assert any(line.startswith(where) and "unknown family 'jaxx'" in line for line in problems)
-    assert any(line.startswith(f"{where}:8: JAX 1.0: nothing stands for {{date}}") for line in problems)
+    assert any(line.startswith(f"{where}:8: JAX 1.0: there is no value for {{date}}") for line in problems)
     module = "JAX/0.5.0-20250101 is the module of sites/mine/containers/JAX.yaml"
     assert f"{where}:5: {module}:10 as well: give one of them a 'label' of its own" in problems
     assert f"{where}:10: {module}:5 as well: give one of them a 'label' of its own" in problems
@@ -268,7 +268,7 @@ def test_show(place):
     (place / "sites/mine/site.yaml").write_text(f"{SITE}images: {{directories: [{{path: {place}/images}}]}}\n")
     assert f"{place}/images (stable): found\n" in run(place, "show", *MINE, "JAX/0.10.0").stdout
     assert f"{place}/images (stable): not found\n" in run(place, "show", *MINE, "JAX/0.5.0").stdout
-    assert "there are:\n  0.5.0-20250101\n  0.10.0" in run(place, "show", *MINE, "JAX/9", status=1).stderr
+    assert "known versions:\n  0.5.0-20250101\n  0.10.0" in run(place, "show", *MINE, "JAX/9", status=1).stderr
 
 
 def test_a_configuration_file(place):
@@ -285,7 +285,7 @@ def test_a_configuration_file(place):
     configuration.write_text("sites: mine\n")
     assert "ebsif.yaml:1: sites: unknown key, did you mean 'site'?" in run(place, "list", status=1, **where).stderr
     configuration.write_text("catalogues: [nowhere]\n")
-    assert "nowhere is no directory" in run(place, "list", status=1, **where).stderr
+    assert "nowhere is not a directory" in run(place, "list", status=1, **where).stderr
 
 
 def test_a_site_may_replace_parts_of_the_catalogue_of_the_project(place):

@@ -78,7 +78,7 @@ MISTAKES = [
     ("wrappers: ['a b']", 12, "'wrappers' should be 'all' or a list of program names"),
     ("script_names: {bin/x: bin/y}", 12, "'bin/x' can't be another name of 'bin/y'"),
     ("image: central", 12, "'image' is 'central', so 'image_dirs' must say where the image is"),
-    ("images: {directories: [{path: a}]}", 12, "'a' is no full path, and there is no root"),
+    ("images: {directories: [{path: a}]}", 12, "'a' is not a full path, and there is no root"),
     ("entry_point: opt/x", 12, "'entry_point' should be the full path of a program of the image"),
     ("masked_paths: [a]", 12, "'a' can't be used: it should be a full path"),
     ("moduleclass: nonsense", 9, "moduleclass provided 'nonsense' is not valid"),
@@ -90,15 +90,15 @@ MISTAKES = [
     ("wrapers: [python]", 12, "wrapers: unknown key, did you mean 'wrappers'?"),
     ("homepage: ''", 12, "homepage: should be one line"),
     ("xyz: 1", 12, "xyz: unknown key (known: "),
-    ("suffix: -{dat}", 12, "nothing stands for {dat} in '-{dat}'"),
-    ("file: tool-{rocm}.sif", 12, "nothing stands for {rocm} in 'tool-{rocm}.sif'"),
-    ("variant: a/b", 12, "variant: should be letters, digits and _ . + - only"),
+    ("suffix: -{dat}", 12, "there is no value for {dat} in '-{dat}'"),
+    ("file: tool-{rocm}.sif", 12, "there is no value for {rocm} in 'tool-{rocm}.sif'"),
+    ("variant: a/b", 12, "variant: should contain letters, digits and _ . + - only"),
     ("date: 20250102", 12, "'date' is there twice"),
     ("venv_name: a.\n    venv: true", 12, "'a.' can't be the name of a venv"),
 ]
 MISTAKES_OF_FILES = [
     ("family: tool", "family: tol", 9, "containers.0.family: unknown family 'tol' (known: tool)"),
-    ("    init: image", "    extends: base", 7, "the family 'tool' extends 'base', which is not there"),
+    ("    init: image", "    extends: base", 7, "the family 'tool' extends the unknown family 'base'"),
     ("    homepage: https://example.org/\n", "", 8, "homepage is missing, in record and family"),
     ("  - family: tool\n    version: 1.0", "  - family: tool", 9, "containers.0.version: is missing"),
     ("name: Tool", "name: Toll", 1, "name: 'Toll' should be the name of the file, Tool"),
@@ -107,12 +107,14 @@ MISTAKES_OF_FILES = [
     ("    date: 20250101", "\tdate: 20250101", 11, "there is a tab: indent with blanks"),
 ]
 MISTAKES_OF_PROFILES = [
-    ("binds:\n  optional:\n    - scratch", 5, "binds.optional.0: should be source[:target[:options]], with full paths"),
+    ("binds:\n  optional:\n    - scratch", 5,
+     "binds.optional.0: should be source[:target[:options]], with full paths"),
     ("scheduler:\n  default_partition: b\n  partitions:\n    a: {}", 4, "there is no partition 'b' (known: a)"),
     ("scheduler:\n  partitions:\n    a: {}\n  install:\n    partition: b", 7, "there is no partition 'b' (known: a)"),
     ("scheduler:\n  partitions:\n    a:\n      tasks: 2\n      cpu_masks: ['0xf']", 7, "exclusive should be true"),
     ("gpu: none\ngpu_visibility: all", 4, "gpu is none, so there should be no gpu_visibility"),
-    ("images:\n  directories:\n    - {path: /a}\n    - {path: b}", 6, "'b' is no full path, and there is no root"),
+    ("images:\n  directories:\n    - {path: /a}\n    - {path: b}", 6,
+     "'b' is not a full path, and there is no root"),
     ("scheduler: {kind: slrm}", 3, "scheduler.kind: 'slrm' is not known (known: slurm, pbs or flux)"),
 ]
 
@@ -132,7 +134,7 @@ def test_mistakes_in_a_record(place, lines, line, expected):
     found = findings(place(f"{HEAD}    {lines}\n"))
     assert found and found[0].path.endswith("sites/mine/containers/Tool.yaml")
     # that nothing stands for a placeholder, and what needs a venv, is a matter of the record as a whole
-    whole = expected.startswith(("nothing stands", "requirements are"))
+    whole = expected.startswith(("there is no value for", "requirements are"))
     assert one_error(found, expected) == (9 if whole else line)
 
 
@@ -288,7 +290,7 @@ def test_one_bad_file_does_not_hide_the_others(place, tmp_path):
     # nor that of a record whose name nobody knows
     (tmp_path / "sites/mine/containers/Other.yaml").unlink()
     (one,) = findings(place(HEAD.replace("    date: 20250101\n", "")))
-    assert "nothing stands for {date}" in one.text
+    assert "there is no value for {date}" in one.text
 
 
 def test_a_wrong_field_hides_nothing(place):

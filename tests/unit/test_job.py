@@ -159,7 +159,7 @@ def test_the_program_is_what_was_typed(words):
         (["M", "--", "python"], 1, "name what python should run: train.py, or -m MODULE"),
         (["M", "--", "srun", "a.py"], 1, "the batch script starts the container, the ranks and python itself: name"),
         (["M", "--", "torchrun", "a.py"], 1, "without 'torchrun'; to use torchrun, add --launcher torchrun"),
-        (["--site", "lumi", "PyTorch/2.2.0", "--", "a"], 1, "'PyTorch/2.2.0' is more than one container, name one of"),
+        (["--site", "lumi", "PyTorch/2.2.0", "--", "a"], 1, "'PyTorch/2.2.0' is ambiguous; choose one of"),
         (["M", "train.py"], 2, "ebsif job: error: unrecognized arguments: train.py (put -- before arguments for the"),
         (["M", "--submit", "--", __file__], 1, "sbatch is not on PATH: submit on a login node of local"),
     ],

@@ -42,7 +42,7 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path):
         ":10: scheduler.partitions.a.tasks: should be an integer",
         ":10: scheduler.partitions.a.cpu_masks.0: string should match pattern '^0x[0-9a-f]+$', found '0xg'",
         ":11: network_env.A-B: can't be the name of an environment variable",
-        ":11: network_env.C: should be one line, without blanks at its ends",
+        ":11: network_env.C: should be one line, without leading or trailing blanks",
     ):
         assert any(line.startswith(expected) for line in found), (expected, found)
 
@@ -75,7 +75,7 @@ def test_scalars_are_what_was_written(tmp_path):
 
 
 @pytest.mark.parametrize(("text", "expected"), [
-    ("partitions: {a: {tasks: 2, exclusive: true, cpu_masks: ['0xf']}}", "one of cpu_masks for each of the 2 tasks"),
+    ("partitions: {a: {tasks: 2, exclusive: true, cpu_masks: ['0xf']}}", "one mask for each of the 2 tasks"),
     ("partitions: {a: {cpu_masks: ['0xf']}}", "exclusive should be true"),
     ("default_partition: b\n  partitions: {a: {}}", "there is no partition 'b' (known: a)"),
 ])

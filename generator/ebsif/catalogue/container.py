@@ -1,4 +1,4 @@
-"""A container of the catalogue: its record, completed by its family and its site."""
+"""A container in the catalogue: its record, completed by its family and its site."""
 
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -14,7 +14,7 @@ from ebsif.files import is_there
 
 
 class CatalogueError(EbsifError):
-    """A container is not in the catalogue, or a record can't be completed; the message says what there is."""
+    """A container is not in the catalogue, or its record can't be completed; the message says what is known."""
 
 
 class RecordError(CatalogueError):
@@ -30,7 +30,7 @@ class RecordError(CatalogueError):
     """
 
     def __init__(self, container, text):
-        """Say where the record is as well."""
+        """Prefix the message with the place of the record."""
         super().__init__(f"{container.place}: {container.name} {container.version}: {text}")
         self.text = text
 
@@ -44,17 +44,17 @@ class Container:
     name : str
         Name of the software.
     values : dict
-        The fields of record and families, joined.
+        The joined fields of the record and its families, which become attributes.
     site : Site
-        Where it is.
+        The site.
     path : Path
         The file with the record.
     index : int
-        Its place among the records of the file, from 0.
+        The index of the record in the file, from 0.
     """
 
     def __init__(self, name, values, site, path, index):
-        """Keep what is known."""
+        """Keep the values as attributes."""
         self.name = name
         self.site = site
         self.path = path
@@ -62,17 +62,17 @@ class Container:
         vars(self).update(values)
 
     def replace(self, **changes):
-        """Return the same container with other values (Container)."""
+        """Return a copy of the container with changed values (Container)."""
         return Container(self.name, {**self.values, **changes}, self.site, self.path, self.index)
 
     @property
     def values(self):
-        """The fields of record and families (dict)."""
+        """The joined fields of the record and its families (dict)."""
         return {field: getattr(self, field) for field in EMPTY}
 
     @cached_property
     def fields(self):
-        """What placeholders stand for (dict of str)."""
+        """The values of the placeholders (dict of str)."""
         fields = dict(self.components)
         fields.update(name=self.name, version=self.version)
         for field in ("date", "hash", "python"):
@@ -84,17 +84,17 @@ class Container:
 
     def fill(self, text):
         """
-        Return a text with its placeholders filled: {rocm} is 6.2.4, {rocm!dotless} is 624.
+        Return a text with its placeholders replaced (str): {rocm} becomes 6.2.4, {rocm!dotless} becomes 624.
 
         Raises
         ------
         CatalogueError
-            If there is no value for one.
+            If a placeholder has no value.
         """
         def value(match):
             name, dotless = match.groups()
             if name not in self.fields:
-                raise RecordError(self, f"nothing stands for {{{name}}} in '{text}' (known: "
+                raise RecordError(self, f"there is no value for {{{name}}} in '{text}' (known: "
                                         f"{', '.join(sorted(self.fields))})")
             return self.fields[name].replace(".", "") if dotless else self.fields[name]
 
@@ -109,7 +109,7 @@ class Container:
     def file_name(self):
         """File name of the image (str)."""
         if not self.file:
-            raise RecordError(self, "file is missing, in record and family")
+            raise RecordError(self, "neither the record nor its family has a file")
         return self.fill(self.file)
 
     @property
@@ -118,18 +118,18 @@ class Container:
         return f"{self.path}:{self.line_of()}"
 
     def line_of(self, field=None):
-        """Return the line of a field of its record, or of the record if that does not have it (int, from 1)."""
+        """Return the line of a field of the record, or of the record if it lacks that field (int, from 1)."""
         if self.path is None:
             return 1
         try:
             lines = record_lines(self.path, self.path.stat().st_mtime_ns)[self.index]
-        except (OSError, IndexError):  # it is not in the file yet
+        except (OSError, IndexError):  # not in the file yet
             return 1
         return lines.get(field, lines[None])
 
     @property
     def full_version(self):
-        """Version and suffix, which is the second part of the name of the module (str)."""
+        """Version and suffix (str): the second part of the module name."""
         return self.version + self.versionsuffix
 
     @property
@@ -139,7 +139,7 @@ class Container:
 
     @property
     def module_or_version(self):
-        """Name of the module, or what is known of it if the suffix can't be completed (str)."""
+        """Name of the module (str), without suffix if that can't be completed."""
         try:
             return self.module
         except CatalogueError:
@@ -152,7 +152,7 @@ class Container:
 
     @cached_property
     def all_binds(self):
-        """The binds of the site and its own (Binds)."""
+        """The binds of the site and of the record (Binds)."""
         site, own = self.site.binds, self.binds or Binds()
         return Binds(
             required=[*site.required, *own.required], optional=[*site.optional, *own.optional],
@@ -160,31 +160,30 @@ class Container:
 
     @property
     def image_places(self):
-        """Where its image is looked for (list of (stability, Path)), in order."""
+        """The possible paths of the image, in search order (list of (stability, Path))."""
         images = self.images or self.site.images
         return [(one.stability, Path(images.root or "/") / self.fill(one.path) / self.file_name)
                 for one in images.directories]
 
-    @property
     def moving_image(self):
-        """Its image (Path) where only links that move lead to it, and the record does not say that it's meant."""
+        """Return the image (Path) if it is only in directories whose links move and the record forbids that."""
         places = [(stability, path) for stability, path in self.image_places if is_there(path)]
         only = places and not self.moving and all(stability == "moving" for stability, _ in places)
         return places[0][1] if only else None
 
     @property
     def gpu_kind(self):
-        """Kind of GPU (str), 'none' if there is none."""
+        """Kind of GPU (str), or 'none'."""
         return self.gpu or self.site.gpu
 
     @property
     def uses_gpu_option(self):
-        """Whether the module uses the runtime's option for the GPU (bool)."""
+        """Whether the module uses the runtime's option for GPUs (bool)."""
         return self.site.gpu_option if self.gpu_option is None else self.gpu_option
 
     @property
     def stages(self):
-        """The stages of requirements (list of dict), as the easyconfig parameter has them; empty for a plain block."""
+        """The stages of the requirements, as in the easyconfig parameter (list of dict); empty without stages."""
         if is_stages(self.requirements):
             return [stage.model_dump(exclude_defaults=True) for stage in self.requirements]
         return []
@@ -193,9 +192,9 @@ class Container:
 @lru_cache(maxsize=4)
 def record_lines(path, stamp):
     """
-    Return the lines of the fields of each record of a file (list of dict), and of the record (None).
+    Return the line numbers of the fields of each record in a file (list of dict), and of the record itself (None).
 
-    The file is read once more only if it has another stamp.
+    The file is read again only if its time stamp has changed.
     """
     node = yaml.compose(path.read_text(encoding="utf-8"), Loader)
     records = next(value for key, value in node.value if key.value == "containers")

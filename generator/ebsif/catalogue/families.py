@@ -1,34 +1,34 @@
-"""How a record is completed: by its family, and by the families that one extends."""
+"""Complete a record with the fields of its family, and of the families that this one extends."""
 
 from typing import Any
 
 from ebsif.catalogue.records import Family, Record, Stage
 from ebsif.catalogue.site import Binds
 
-# What joins a family with what it extends, and a record with its family.
+# Lists and tables to which a family or record adds, instead of replacing those of its family.
 ADDED = ("conflicts", "definition_files", "warnings")
 MERGED = ("components", "container_env", "network_env", "variables", "image_packages", "script_names", "parameters")
 
-# what every container has a value for
+# The fields that every container has, with the values of those that are not set.
 EMPTY: dict[str, Any] = {
     **dict.fromkeys([*Family.model_fields, *Record.model_fields]), **dict.fromkeys(MERGED, {}),
     **dict.fromkeys(ADDED, [])}
 
 
 def explicit_fields(model):
-    """Return the fields of a model that its file has (dict)."""
+    """Return the fields of a model that are set in its file (dict)."""
     return {field: getattr(model, field) for field in model.model_fields_set}
 
 
 def family_values(document, name):
-    """Return the fields of a family, joined with what it extends (dict)."""
+    """Return the fields of a family, joined with those of the families that it extends (dict)."""
     family = document.families[name]
     base = family_values(document, family.extends) if family.extends else EMPTY
     return join_fields(base, explicit_fields(family))
 
 
 def join_fields(defaults, more):
-    """Return the fields of two levels joined (dict): the more particular one wins, lists and tables are added to."""
+    """Return the joined fields of two levels (dict): `more` wins over `defaults`, or adds to lists and tables."""
     joined = dict(defaults)
     for field, value in more.items():
         if field in MERGED:
@@ -48,12 +48,12 @@ def join_fields(defaults, more):
 
 
 def is_stages(requirements):
-    """Tell whether requirements are stages."""
+    """Return whether requirements are stages."""
     return isinstance(requirements, list) and bool(requirements) and isinstance(requirements[0], Stage)
 
 
 def join_stages(stages, more):
-    """Return stages (list of Stage) in which those of the same name are completed, and others follow."""
+    """Return joined stages (list of Stage): a stage updates the one of the same name, others are appended."""
     joined = {stage.name or number: stage for number, stage in enumerate(stages)}
     for number, stage in enumerate(more, len(stages)):
         name = stage.name or number

@@ -1,4 +1,4 @@
-"""What may stand in single fields of site.yaml and of records: names, lines, versions, binds, variables, durations."""
+"""The types of fields in site.yaml and in records: lines, names, versions, binds, variables, durations."""
 
 import re
 from typing import Annotated
@@ -6,30 +6,30 @@ from typing import Annotated
 from easybuild.easyblocks.generic.container.texts import bind_problem, value_problem, variable_problem
 from pydantic import AfterValidator, Field
 
-# Whatever ends a line for any program that reads it (str.splitlines, universal newlines), and what terminals obey.
+# All characters that end a line for any program (str.splitlines, universal newlines) or that control a terminal.
 # A tab does neither.
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 PLACEHOLDER = re.compile(r"\{([\w-]+)(!dotless)?\}")
 
 
 def is_line(text):
-    """Return a text if it is one line without blanks at its ends."""
+    """Return a text if it is one line without leading or trailing blanks."""
     if not text or text != text.strip():
-        raise ValueError("should be one line, without blanks at its ends")
+        raise ValueError("should be one line, without leading or trailing blanks")
     if CONTROL.search(text):
         raise ValueError("should be one line, without control characters")
     return text
 
 
 def is_comment(text):
-    """Return a line if Python takes it for a comment."""
+    """Return a line if it is a comment in Python."""
     if not is_line(text).startswith("#"):
-        raise ValueError("should begin with '#': it begins a comment of an easyconfig")
+        raise ValueError("should begin with '#', because it begins a comment in the easyconfig")
     return text
 
 
 def is_env_value(text):
-    """Return a text if it can be the value of an environment variable that a module sets."""
+    """Return a text if modules can set it as the value of an environment variable."""
     problem = value_problem(text) or (CONTROL.search(text) and "should be one line without control characters")
     if problem:
         raise ValueError(problem)
@@ -37,25 +37,25 @@ def is_env_value(text):
 
 
 def is_env_name(text):
-    """Return a text if it can be the name of an environment variable."""
+    """Return a text if it is a valid name for an environment variable."""
     if variable_problem(text):
         raise ValueError(variable_problem(text))
     return text
 
 
 def is_duration(text):
-    """Return a duration as every scheduler reads it, hours:minutes:seconds; Slurm's days-hours:... becomes hours."""
+    """Return a duration as hours:minutes:seconds, which every scheduler reads; Slurm's days become hours."""
     if re.fullmatch(r"\d{1,3}:[0-5]\d:[0-5]\d", text):
         return text
     found = re.fullmatch(r"(\d{1,2})-(\d{1,2})(?::([0-5]\d))?(?::([0-5]\d))?", text)
     if not found:
-        raise ValueError("should be a duration, hours:minutes:seconds or days-hours:minutes:seconds, as in 00:30:00")
+        raise ValueError("should be a duration: hours:minutes:seconds or days-hours:minutes:seconds, such as 00:30:00")
     days, hours, minutes, seconds = found.groups()
     return f"{int(days) * 24 + int(hours):02}:{minutes or '00'}:{seconds or '00'}"
 
 
 def is_bind(text):
-    """Return a bind, source[:target[:options]], if the runtime can make it wherever a module is loaded."""
+    """Return a bind, source[:target[:options]], if it works wherever the module is loaded."""
     problem = bind_problem(is_line(text), templates=False)
     if problem:
         raise ValueError(problem)
@@ -63,16 +63,16 @@ def is_bind(text):
 
 
 def is_version_part(text):
-    """Return a text if it can be a version, or another value in the name of a file or module."""
+    """Return a text if it can be a version, or another part of the name of a file or module."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", text):
-        raise ValueError("should be letters, digits and _ . + - only")
+        raise ValueError("should contain letters, digits and _ . + - only, and begin with a letter or digit")
     return text
 
 
 def is_suffix(text):
-    """Return a text if it can be a version suffix, which is part of the name of a file, once it is filled."""
+    """Return a text if it can be a version suffix (part of a file name) once its placeholders are replaced."""
     if not re.fullmatch(r"[A-Za-z0-9_.+-]*", PLACEHOLDER.sub("", text)):
-        raise ValueError("should be letters, digits, _ . + - and placeholders only: it's part of a file name")
+        raise ValueError("should contain letters, digits, _ . + - and placeholders only: it is part of a file name")
     return text
 
 

@@ -1,7 +1,7 @@
-"""Reading the catalogue: what is known about each container of a site, from ``<site>/containers/<Name>.yaml``.
+"""Read the catalogue: the containers of a site, from ``<site>/containers/<Name>.yaml``.
 
-A file has the records of one name and the families they belong to. What a record leaves out comes from its family, then
-from the families that one extends, then from the site.
+A file has the records of one software and the families they belong to. What a record leaves out comes from its family,
+then from the families that this one extends, then from the site.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from ebsif.catalogue.site import Site
 from ebsif.catalogue.yamlerrors import DocumentError, Problem
 from ebsif.catalogue.yamlfile import explained, load
 
-# A file that adds to the one of the same name in the catalogue that comes next.
+# The line of a file that adds to the one of the same name in the next catalogue.
 EXTENDS = re.compile(r"^extends:[ \t]*true[ \t]*(?:#.*)?$", re.MULTILINE)
 
 
@@ -30,19 +30,19 @@ def read(site: Site, *directories, problems=None):
     site : Site
         The site.
     directories : Path
-        Its directories, with ``containers/``.
+        The directories of the site, with ``containers/``.
     problems : list of Problem, optional
-        As for `read_file`.
+        See `read_file`.
 
     Returns
     -------
     list of Container
-        Sorted by name; of one name in the order of the file.
+        Sorted by name, then in the order of the file.
 
     Raises
     ------
     DocumentError
-        With what is wrong in each of the files, if there is no list for it.
+        If a file is invalid and `problems` is None; it has the problems of all files.
     """
     found = [] if problems is None else problems
     containers = [container for chain in chains(*directories)
@@ -54,28 +54,28 @@ def read(site: Site, *directories, problems=None):
 
 def read_file(path, site, *extended, problems=None):
     """
-    Return the containers of a file of the catalogue.
+    Return the containers in a file of the catalogue.
 
     Parameters
     ----------
     path : Path
         The file.
     site : Site
-        Where they are.
+        The site.
     extended : Path
-        The file that it extends, the one that that extends, and so on.
+        The file that it extends, the file that this one extends, and so on.
     problems : list of Problem, optional
-        Takes what is wrong; the records that are right are returned then.
+        If given, problems are added to this list instead of raised, and the valid records are returned.
 
     Returns
     -------
     list of Container
-        In the order of the files; what is extended comes first.
+        In the order of the files, beginning with the extended ones.
 
     Raises
     ------
     DocumentError
-        If one is not as it should be, and there is no list for what is wrong.
+        If a file is invalid and `problems` is None.
     """
     families, containers = None, []
     for place in reversed((path, *extended)):
@@ -99,41 +99,41 @@ def read_file(path, site, *extended, problems=None):
 
 def document_of(path, families=None):
     """
-    Return what a file of the catalogue holds.
+    Return the model of a file of the catalogue.
 
     Parameters
     ----------
     path : Path
         The file.
     families : dict of Family, optional
-        Those of the file that it extends.
+        The families of the extended file.
 
     Returns
     -------
     CatalogueFile
-        With these families as well, if it extends that file.
+        With the families of the extended file, if it extends one.
 
     Raises
     ------
     DocumentError
-        If it is not as it should be.
+        If the file is invalid.
     """
     content = load(path)
     try:
-        document = joined(content, families)
+        document = validated(content, families)
     except ValidationError as error:
         raise explained(error, CatalogueFile, path) from None
     if document.name != path.stem:
         raise DocumentError(Problem(path, 1, f"name: '{document.name}' should be the name of the file, {path.stem}"))
     if document.extends and families is None:
         raise DocumentError(Problem(
-            path, 1, f"extends: no other catalogue has a file {path.name} for this site ('extends: true' is a line of "
-            "its own, in a catalogue of your own)"))
+            path, 1, f"extends: no other catalogue has a file {path.name} for this site ('extends: true' has to be on "
+            "a line of its own, in your own catalogue)"))
     return document
 
 
-def joined(content, families):
-    """Return the CatalogueFile of the content of a file, with the families of the file that it extends if it does."""
+def validated(content, families):
+    """Return the model of a file's content (CatalogueFile), with the families of the file that it extends."""
     document = CatalogueFile.model_validate(content, context={"families": families})
     if document.extends and families is not None:
         return document.model_copy(update={"families": {**families, **document.families}})
@@ -141,22 +141,22 @@ def joined(content, families):
 
 
 def valid_part(path, families=None):
-    """Return a CatalogueFile and its records that are right, with their places: of a file that has wrong ones too."""
-    document, right = None, []
+    """Return the model of a partly invalid file (CatalogueFile) and its valid records (list of (index, Record))."""
+    document, valid = None, []
     try:
         content = load(path)
         for index, record in enumerate(content["containers"]):
             with contextlib.suppress(ValidationError):
-                document = joined({**content, "containers": [record]}, families)
-                right.append((index, document.containers[0]))
+                document = validated({**content, "containers": [record]}, families)
+                valid.append((index, document.containers[0]))
     except (DocumentError, KeyError, TypeError):
         return None, []
-    named = document and document.name == path.stem and not (document.extends and families is None)
-    return document, right if named else []
+    usable = document and document.name == path.stem and not (document.extends and families is None)
+    return document, valid if usable else []
 
 
 def documents(*directories):
-    """Return what the files in the directories of a site say (list of CatalogueFile), each with what it extends."""
+    """Return the files in the directories of a site (list of CatalogueFile), joined with the files they extend."""
     found = []
     for chain in chains(*directories):
         families, containers, document = None, [], None
@@ -169,17 +169,17 @@ def documents(*directories):
 
 def chains(*directories):
     """
-    Return which files of the catalogue are read together, sorted by name.
+    Return the files of the catalogue that are read together, sorted by name.
 
     Parameters
     ----------
     directories : Path
-        Those of a site, with ``containers/``.
+        The directories of a site, with ``containers/``.
 
     Returns
     -------
     list of list of Path
-        Of files of the same name the one in the first directory, and while one extends the next one, that as well.
+        For each name, the file in the first directory, followed by the files that it extends.
     """
     found = {}
     for directory in directories:
@@ -191,10 +191,10 @@ def chains(*directories):
 
 
 def extends(path):
-    """Tell whether a file of the catalogue extends another one."""
+    """Return whether a file of the catalogue extends another one."""
     try:
         return bool(EXTENDS.search(path.read_text(encoding="utf-8", errors="replace")))
-    except OSError:  # explicit_fields by who reads it
+    except OSError:  # reported when the file is read
         return False
 
 

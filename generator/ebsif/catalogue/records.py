@@ -1,4 +1,4 @@
-"""Models of what a file of the catalogue says: containers, and the families that they belong to."""
+"""Models of a file in the catalogue: records of containers, and the families that they belong to."""
 
 import re
 from typing import Annotated, Any, Literal, Optional, Union
@@ -10,7 +10,7 @@ from ebsif.catalogue.site import Binds, GpuKind, GpuVisibility, Images
 from ebsif.catalogue.yamlerrors import invalid
 from ebsif.catalogue.yamlfile import Model
 
-# Parameters of an easyconfig that are written from what has another name here, or from the site.
+# Easyconfig parameters that are written from a field with another name, or from the site.
 WRITTEN_FROM = {
     "easyblock": "venv", "versionsuffix": "suffix", "toolchain": "nothing: it is SYSTEM", "sources": "file",
     "checksums": "sha256", "modextravars": "variables", "optional_binds": "binds", "library_binds": "binds",
@@ -20,9 +20,9 @@ WRITTEN_FROM = {
 
 
 def is_parameter(name):
-    """Return a name if it can be that of an easyconfig parameter that has no field here."""
+    """Return a name if it is valid for an easyconfig parameter that has no field here."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise ValueError("can't be the name of an easyconfig parameter (small letters, digits and _ only)")
+        raise ValueError("not a valid name for an easyconfig parameter (lowercase letters, digits and _ only)")
     if name in WRITTEN_FROM or name in Record.model_fields or name == "name":
         raise ValueError(f"this parameter is written from {WRITTEN_FROM.get(name, f'the field {name!r}')}")
     return name
@@ -55,80 +55,88 @@ class Stage(Model):
 
 
 class ContainerFields(Model):
-    """What a family may say for its containers, and a record for itself."""
+    """The fields that a record may have, and a family for all its records."""
 
     homepage: Optional[SingleLine] = None
-    description: Optional[Text] = Field(None, description="what it is, with placeholders; the components are added")
+    description: Optional[Text] = Field(
+        None, description="description with placeholders; the list of components is added")
     suffix: Optional[Suffix] = Field(None, description="version suffix, with placeholders: -rocm-{rocm}-{date}")
     file: Optional[SingleLine] = Field(None, description="file name of the image, with placeholders")
-    package: Optional[VersionPart] = Field(None, description="name of its Python package, where it is another one")
+    package: Optional[VersionPart] = Field(
+        None, description="name of its Python package, if it differs from the name of the software")
     python: Optional[VersionPart] = Field(None, description="version of Python in the image")
     init: Optional[Literal["image", "conda-injected", "conda-manual", "venv-in-image", "none"]] = Field(
-        None, description="who makes Python ready in the image")
+        None, description="how the Python of the image is activated")
     conda_root: Optional[SingleLine] = None
     conda_env: Optional[SingleLine] = Field(None, description="Conda environment in the image")
     entry_point: Optional[SingleLine] = Field(
-        None, description="program of the image through which programs are started, for what it sets")
-    venv: Optional[bool] = Field(None, description="whether there is user software, with a venv")
+        None, description="program of the image that sets up the environment, and through which programs are started")
+    venv: Optional[bool] = Field(None, description="whether the module has user software, in a venv")
     venv_name: Optional[VersionPart] = None
-    image: Optional[Literal["own", "central"]] = Field(None, description="whether the image is copied")
-    images: Optional[Images] = Field(None, description="where the image is, instead of where the site has images")
+    image: Optional[Literal["own", "central"]] = Field(
+        None, description="own: the module gets a copy of the image; central: it uses the image of the site")
+    images: Optional[Images] = Field(None, description="where the image is, overriding the site")
     binds: Optional[Binds] = Field(None, description="binds in addition to those of the site")
-    gpu: Optional[GpuKind] = Field(None, description="kind of GPU, where it is not that of the site")
+    gpu: Optional[GpuKind] = Field(None, description="kind of GPU, overriding the site")
     gpu_option: Optional[bool] = Field(
-        None, description="whether the runtime's option for the GPU is used, where it is not as the site has it")
+        None, description="whether to use the runtime's option for GPUs, overriding the site")
     gpu_visibility: Optional[GpuVisibility] = Field(
-        None, description="GPUs that a rank sees, where it is not as the site has it")
-    components: dict[VersionPart, VersionPart] = Field({}, description="what is in the image, by name, with versions")
-    image_packages: dict[VersionPart, VersionPart] = Field({}, description="packages to be checked at installation")
+        None, description="GPUs that a rank sees, overriding the site")
+    components: dict[VersionPart, VersionPart] = Field(
+        {}, description="components in the image and their versions")
+    image_packages: dict[VersionPart, VersionPart] = Field(
+        {}, description="packages of the image and their versions, checked at installation")
     container_env: dict[EnvName, Optional[EnvValue]] = Field(
-        {}, description="variables in the container; null: unset there")
+        {}, description="environment variables in the container; null unsets a variable there")
     network_env: dict[EnvName, Optional[SingleLine]] = Field(
-        {}, description="variables of the network, in addition to those of the site; null: unset in the container")
-    variables: dict[EnvName, EnvValue] = Field({}, description="variables that the module sets")
-    wrappers: Union[list[SingleLine], Literal["all"], None] = Field(None, description="programs that become commands")
-    script_names: dict[SingleLine, SingleLine] = Field({}, description="more names of commands and run scripts")
+        {}, description="environment variables for the network, in addition to those of the site; null unsets a "
+                        "variable in the container")
+    variables: dict[EnvName, EnvValue] = Field({}, description="environment variables that the module sets")
+    wrappers: Union[list[SingleLine], Literal["all"], None] = Field(
+        None, description="programs of the image that become commands on PATH")
+    script_names: dict[SingleLine, SingleLine] = Field({}, description="aliases of commands and run scripts")
     masked_paths: Union[list[SingleLine], dict[SingleLine, Optional[SingleLine]], None] = None
     definition_files: list[SingleLine] = Field([], description="files the image was built from")
-    conflicts: list[SingleLine] = Field([], description="modules, in addition to those of the site")
+    conflicts: list[SingleLine] = Field([], description="conflicting modules in addition to those of the site")
     requirements: Union[str, list[SingleLine], list[Stage], None] = Field(
         None, description="Python packages to install")
-    support: Optional[SingleLine] = Field(None, description="how it is supported, for the help")
-    usage: Optional[Text] = Field(None, description="how it is used, for the help")
-    warnings: list[SingleLine] = Field([], description="texts to show at installation and in the help")
+    support: Optional[SingleLine] = Field(None, description="level of support, shown in the help of the module")
+    usage: Optional[Text] = Field(None, description="usage, shown in the help of the module")
+    warnings: list[SingleLine] = Field([], description="warnings, shown at installation and in the help of the module")
     moduleclass: Optional[VersionPart] = None
     parameters: dict[Annotated[str, AfterValidator(is_parameter)], Any] = Field(
-        {}, description="parameters of EasyBuild that have no field here, written as they are: whatis, hidden ...")
-    doc: Optional[SingleLine] = Field(None, description="a line for the site's list of software")
+        {}, description="easyconfig parameters that have no field here, written unchanged: whatis, hidden ...")
+    doc: Optional[SingleLine] = Field(None, description="text for the site's list of software")
 
 
 class Family(ContainerFields):
-    """What containers have in common."""
+    """The fields that several containers have in common."""
 
-    extends: Optional[SingleLine] = Field(None, description="name of another family of the file")
+    extends: Optional[SingleLine] = Field(None, description="name of another family in the file")
 
 
 class Record(ContainerFields):
-    """One container."""
+    """A container."""
 
-    family: SingleLine = Field(description="name of a family of the file")
+    family: SingleLine = Field(description="name of a family in the file")
     version: VersionPart
     date: Optional[VersionPart] = None
-    hash: Optional[VersionPart] = Field(None, description="what tells builds of the image apart in its file name")
-    variant: Optional[VersionPart] = Field(None, description="part of the suffix after the versions")
-    label: Optional[VersionPart] = Field(None, description="part of the suffix that tells modules of one image apart")
+    hash: Optional[VersionPart] = Field(None, description="part of the file name that distinguishes builds")
+    variant: Optional[VersionPart] = Field(None, description="part of the version suffix after the versions")
+    label: Optional[VersionPart] = Field(
+        None, description="part of the version suffix that distinguishes modules with the same image")
     sha256: Optional[Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = None
     archived: bool = Field(False, description="no longer recommended")
-    moving: bool = Field(False, description="meant to be taken from a directory whose links move")
-    history: Optional[Text] = Field(None, description="what happened to it")
+    moving: bool = Field(False, description="whether the image may come from a directory whose links move")
+    history: Optional[Text] = Field(None, description="what has changed, and when")
 
 
 class CatalogueFile(Model):
-    """A file of the catalogue."""
+    """A file in the catalogue."""
 
     name: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
-    extends: bool = Field(False, description="whether it adds to the families and containers of the file of the same "
-                                             "name in the catalogue that comes next, instead of taking its place")
+    extends: bool = Field(False, description="whether the file adds to the one of the same name in the next catalogue, "
+                                             "instead of replacing it")
     families: dict[SingleLine, Family] = {}
     containers: list[Record]
 
@@ -136,45 +144,45 @@ class CatalogueFile(Model):
     @classmethod
     def check_families(cls, content, check_fields, context):
         """
-        Families that are named exist, in this file or in the one that it extends; wrong fields don't hide that.
+        Check that the named families exist, here or in the file that it extends, even if other fields are invalid.
 
-        The context holds the ``families`` of the file that it extends; without them a file that extends another one
-        can't be checked.
+        The context holds the ``families`` of the extended file; without them, a file that extends another one can't be
+        checked.
         """
         families = (context.context or {}).get("families")
-        wrong = [] if families is None and names_another(content) else list(wrong_families(content, families or {}))
+        problems = [] if families is None and is_extension(content) else list(wrong_families(content, families or {}))
         try:
-            made = check_fields(content)
+            document = check_fields(content)
         except ValidationError as error:
-            raise invalid(*wrong, fields=error) from None
-        if wrong:
-            raise invalid(*wrong)
-        return made
+            raise invalid(*problems, fields=error) from None
+        if problems:
+            raise invalid(*problems)
+        return document
 
 
-def names_another(content):
-    """Tell whether the content of a file says that it extends another one."""
+def is_extension(content):
+    """Return whether the content of a file extends another file."""
     return isinstance(content, dict) and content.get("extends") is True
 
 
 def wrong_families(content, extended):
     """
-    Yield what is wrong with the names of families: of one that is not there, or that extends itself.
+    Yield problems with names of families: unknown ones, and families that extend themselves.
 
     Parameters
     ----------
     content : object
-        What a file holds; any of it may be wrong.
+        The content of a file, any part of which may be invalid.
     extended : dict of Family
-        The families of the file that it extends.
+        The families of the extended file.
 
     Yields
     ------
     tuple
-        The keys that lead to it, and what is wrong (str).
+        The keys that lead to the problem, and the problem (str).
     """
     own = as_dict(as_dict(content).get("families"))
-    bases = {name: family.extends for name, family in extended.items()} if names_another(content) else {}
+    bases = {name: family.extends for name, family in extended.items()} if is_extension(content) else {}
     bases.update((name, as_dict(family).get("extends")) for name, family in own.items())
     known = f"(known: {', '.join(bases) or 'none'})"
     for name in own:
@@ -185,7 +193,7 @@ def wrong_families(content, extended):
                 yield ("families", last, "extends"), f"the family '{name}' extends itself"
                 break
             if base not in bases:
-                yield ("families", last, "extends"), f"the family '{last}' extends '{base}', which is not there {known}"
+                yield ("families", last, "extends"), f"the family '{last}' extends the unknown family '{base}' {known}"
                 break
             seen.append(base)
     containers = as_dict(content).get("containers")
@@ -196,5 +204,5 @@ def wrong_families(content, extended):
 
 
 def as_dict(value):
-    """Return a value if it is a dict, else an empty one."""
+    """Return a value if it is a dict, else an empty dict."""
     return value if isinstance(value, dict) else {}

@@ -1,4 +1,4 @@
-"""Choosing containers: by name, by what is in them, by when they were made."""
+"""Choose containers by name, component or date."""
 
 import contextlib
 import os
@@ -9,15 +9,15 @@ from easybuild.easyblocks.generic.container.texts import normal_name
 from ebsif.catalogue.container import CatalogueError
 from ebsif.errors import EbsifError
 
-# packaging is loaded where it is needed: most lists are not chosen by versions
+# packaging is imported only where it is needed: most selections don't compare versions
 
 
 class SelectionError(EbsifError):
-    """A wish can't be read; the message says how it is written."""
+    """A requirement can't be parsed; the message says how to write it."""
 
 
 def components_of(container):
-    """Return what is in a container (dict): versions by the normal name of each component, itself included."""
+    """Return the components of a container, itself included (dict): versions by normalized name."""
     found = {normal_name(name): version for name, version in container.components.items()}
     found[normal_name(container.name)] = container.version
     if container.package:
@@ -29,23 +29,24 @@ def components_of(container):
 
 def parse_requirement(text):
     """
-    Return a wish (packaging.requirements.Requirement) like ``vllm>=0.8``.
+    Return a requirement (packaging.requirements.Requirement) such as ``vllm>=0.8``.
 
     Raises
     ------
     SelectionError
-        If it is none.
+        If the text is not a requirement.
     """
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:
         return Requirement(text)
     except InvalidRequirement:
-        raise SelectionError(f"'{text}' can't be read: write a name, or one with versions, like vllm>=0.8") from None
+        raise SelectionError(f"'{text}' is not a requirement: write a name, with or without versions, such as "
+                             "vllm>=0.8") from None
 
 
 def satisfies(container, requirement):
-    """Tell whether a container has what is wished for, compared as versions are; pre-releases count."""
+    """Return whether a container satisfies a requirement (packaging.requirements.Requirement); pre-releases count."""
     from packaging.version import InvalidVersion, Version
 
     version = components_of(container).get(normal_name(requirement.name))
@@ -56,12 +57,12 @@ def satisfies(container, requirement):
     try:
         return requirement.specifier.contains(Version(version), prereleases=True)
     except InvalidVersion:
-        # a commit, for example: it is that one or it is not
+        # a commit, for example, which can only be equal
         return str(requirement.specifier) == f"=={version}"
 
 
-def in_order(version):
-    """Return what sorts a version; what is none, a commit for example, comes first."""
+def version_key(version):
+    """Return the sort key of a version (tuple); anything else, such as a commit, comes first."""
     from packaging.version import InvalidVersion, Version
 
     try:
@@ -70,17 +71,17 @@ def in_order(version):
         return (0, Version("0"), version)
 
 
-def in_history(container):
-    """Return what sorts containers by when they were made; those that don't say come first, by version."""
-    return container.date or "", in_order(container.version)
+def date_key(container):
+    """Return the sort key of a container by date (tuple); those without a date come first, by version."""
+    return container.date or "", version_key(container.version)
 
 
-# Begins the name of a variable with the version of a container that is meant where none is given.
+# Prefix of the environment variables with the default version of a container.
 DEFAULT_VERSION = "EBSIF_VERSION_"
 
 
-def twins(containers):
-    """Return the containers whose module an earlier one has as well, each with the first of them (dict)."""
+def duplicates(containers):
+    """Return the containers that have the same module as an earlier one, each with the first of these (dict)."""
     first, found = {}, {}
     for container in containers:
         with contextlib.suppress(CatalogueError):
@@ -92,24 +93,24 @@ def twins(containers):
 
 def find(containers, wanted):
     """
-    Return the containers that a person means.
+    Return the containers that a name stands for.
 
     Parameters
     ----------
     containers : list of Container
-        Where to look.
+        The containers to choose from.
     wanted : str
-        ``PyTorch``, ``PyTorch/2.7.0`` (or v2.7.0), ``PyTorch/2.7.0-rocm-...``, the name of an easyconfig.
+        ``PyTorch``, ``PyTorch/2.7.0`` (or v2.7.0), ``PyTorch/2.7.0-rocm-...``, or the name of an easyconfig.
 
     Returns
     -------
     list of Container
-        At least one.
+        At least one container.
 
     Raises
     ------
     CatalogueError
-        If there is none; the known ones are listed (S004-11).
+        If there is none; the message lists the known ones (S004-11).
     """
     name, _, version = wanted.partition("/")
     named = [one for one in containers if one.name.lower() == name.lower()]
@@ -118,7 +119,7 @@ def find(containers, wanted):
         if exact:
             return exact
         known = sorted({one.name for one in containers})
-        raise CatalogueError(f"no container is named '{name}' (known: {', '.join(known) or 'none'})")
+        raise CatalogueError(f"there is no container '{name}' (known: {', '.join(known) or 'none'})")
     if not version:
         return named
     version = version.removeprefix("v")
@@ -126,27 +127,27 @@ def find(containers, wanted):
              or [one for one in named if one.version == version])
     if not found:
         known = "\n  ".join(one.module_or_version.split("/", 1)[1] for one in named)
-        raise CatalogueError(f"{named[0].name} has no version '{version}'; there are:\n  {known}")
+        raise CatalogueError(f"there is no version '{version}' of {named[0].name}; known versions:\n  {known}")
     return found
 
 
 def find_one(containers, wanted):
     """
-    Return the one container that a person means (Container); of several of one image the plain one.
+    Return the one container that a name stands for (Container); of several with the same image, the one without label.
 
-    Who gives a name alone means the version that EBSIF_VERSION_<NAME> names, else the newest one (S004-10).
+    A name without a version stands for the version in EBSIF_VERSION_<NAME>, else for the newest one (S004-10).
 
     Raises
     ------
     CatalogueError
-        If there is none, or more than one; they are listed.
+        If there is none, or more than one; the message lists them.
     """
     default = None if "/" in wanted else os.environ.get(DEFAULT_VERSION + re.sub(r"\W", "_", wanted).upper())
     found = find(containers, f"{wanted}/{default}" if default else wanted)
     found = [one for one in found if not one.label] or found
     if found[0].name.lower() == wanted.lower() and not default:
-        found = [max([one for one in found if not one.archived] or found, key=in_history)]
+        found = [max([one for one in found if not one.archived] or found, key=date_key)]
     if len(found) > 1:
         names = "\n  ".join(one.module for one in found)
-        raise CatalogueError(f"'{wanted}' is more than one container, name one of:\n  {names}")
+        raise CatalogueError(f"'{wanted}' is ambiguous; choose one of:\n  {names}")
     return found[0]

@@ -1,4 +1,4 @@
-"""Settings of a person or a site: the configuration file, and the options that win over it."""
+"""The settings of a user or a site: the configuration file, and the options that override it."""
 
 import os
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Configuration(Model):
 
 @dataclass(frozen=True)
 class Settings:
-    """Which site, where sites are looked for (the first that has it wins), where easyconfigs are written ({site})."""
+    """The chosen site, the directories of sites (in search order), and where easyconfigs are written ({site})."""
 
     site_name: Optional[str]
     directories: tuple
@@ -33,15 +33,15 @@ class Settings:
 
     @property
     def output(self):
-        """Where easyconfigs of the chosen site are written (Path)."""
+        """The directory for the easyconfigs of the chosen site (Path)."""
         return self.output_of(self.site_name or site.DEFAULT_SITE)
 
     def output_of(self, name):
-        """Return where easyconfigs of a site are written (Path)."""
+        """Return the directory for the easyconfigs of a site (Path)."""
         return Path(str(self.place).replace("{site}", name))
 
     def site(self, name=None):
-        """Return the profile of a site (Site), by default of the chosen one."""
+        """Return the profile of a site (Site); by default of the chosen one."""
         return site.read(name or self.site_name, self.directories)
 
     def containers(self, profile):
@@ -50,12 +50,12 @@ class Settings:
 
     def containers_of(self, names):
         """
-        Return all containers of sites (list of Container); None names the chosen site.
+        Return all containers of sites (list of Container); None stands for the chosen site.
 
         Raises
         ------
         DocumentError
-            With what is wrong in any of their files.
+            With all problems in all files.
         """
         containers, problems = [], []
         for name in names:
@@ -73,11 +73,11 @@ class Settings:
 
     @property
     def own_directories(self):
-        """The catalogues that a person has named (list of Path), which are not those of the project."""
+        """The user's own catalogues (list of Path), without that of the project."""
         return [directory for directory in self.directories if directory != site.SITES]
 
     def own_site_names(self):
-        """Return the names of the sites that are in the catalogues of one's own, or else of all (list of str)."""
+        """Return the names of the sites in the user's own catalogues, or of all sites without any (list of str)."""
         if not self.own_directories:
             return self.site_names()
         return sorted({path.parent.name for directory in self.own_directories
@@ -85,14 +85,14 @@ class Settings:
 
 
 def configuration_path():
-    """Return where the configuration file is (Path), whether or not it is there."""
+    """Return the path of the configuration file (Path), which may not exist."""
     named = os.environ.get(CONFIGURATION_VARIABLE)
     home = os.environ.get("XDG_CONFIG_HOME") or files.home() / ".config"
     return Path(named) if named else Path(home) / "ebsif" / "config.yaml"
 
 
 def add_settings_arguments(parser, output=False):
-    """Add the options that win over the configuration file."""
+    """Add the options that override the configuration file."""
     parser.add_argument("--site", help="name of the site (default: $EBSIF_SITE, else as configured, else local)")
     parser.add_argument("--catalogue", metavar="DIRECTORY", type=Path, action="append", default=[],
                         help="directory with your own sites: <site>/site.yaml and <site>/containers/*.yaml "
@@ -110,23 +110,25 @@ def read_settings(options):
     Raises
     ------
     DocumentError
-        If the configuration file is not as it should be, or names a directory that is not there.
+        If the configuration file is invalid.
+    SiteError
+        If a catalogue does not exist.
     """
     path = configuration_path()
     configured = validate(Configuration, load(path), path) if path.is_file() else Configuration()
-    # relative paths are beside the file
+    # relative paths start from the directory of the file
     more = [beside(path, name) for name in configured.catalogues]
     directories = [*options.catalogue, *more]
     for directory in directories:
         if not directory.is_dir():
-            raise site.SiteError(f"the catalogue {directory} is no directory")
+            raise site.SiteError(f"the catalogue {directory} is not a directory")
     place = getattr(options, "easyconfigs", None) or (beside(path, configured.output) if configured.output else None)
     name = options.site or os.environ.get(site.SITE_VARIABLE) or configured.site
     return Settings(name, (*directories, site.SITES), place or Path("easyconfigs"), bool(place))
 
 
 def beside(path, name):
-    """Return a path (Path) that a configuration file names: relative to the file, with ~ filled in."""
+    """Return a path from a configuration file (Path): relative to the file, with ~ expanded."""
     try:
         return path.parent / Path(name).expanduser()
     except RuntimeError as error:

@@ -98,7 +98,7 @@ def check_image(container, finding, digest):
             continue
         if found != container.sha256:
             yield finding(ERROR, f"{path} is another image than that of the record: its SHA256 is {found}")
-    if container.moving_image:
+    if container.moving_image():
         yield finding(ERROR, easyconfig.moving_problem(container))
 
 

@@ -5,7 +5,7 @@ from functools import cache
 
 from ebsif.catalogue import reading, site
 from ebsif.catalogue.container import CatalogueError, RecordError
-from ebsif.catalogue.selection import twins
+from ebsif.catalogue.selection import duplicates
 from ebsif.check.easyconfigs import Reader, check_style
 from ebsif.check.findings import ERROR, WARNING, Finding, findings_of
 from ebsif.check.records import check_record, check_requirements, check_reviews, check_rocm
@@ -80,7 +80,7 @@ def check(containers, output, profile, deep=True, images=False, complete=True):
     ------
     Finding
     """
-    others = twins(containers)
+    others = duplicates(containers)
     reader = Reader() if deep else None
     digest = cache(inspection.sha256) if images else None
     wanted, right = [], []

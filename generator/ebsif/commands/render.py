@@ -40,7 +40,7 @@ def run(options):
     if options.names:
         found = [one for name in options.names for one in selection.find(containers, name)]
         chosen = list(dict.fromkeys(found))
-    moving = [] if options.stdout else [one for one in chosen if one.moving_image]
+    moving = [] if options.stdout else [one for one in chosen if one.moving_image()]
     done, more = rendering.render_all([one for one in chosen if one not in moving], settings.output, containers)
     problems += more
     problems += [f"{one.path}: {one.module} is not rendered: {easyconfig.moving_problem(one)}" for one in moving]

@@ -59,7 +59,7 @@ def pages(containers):
         All of a site.
     """
     earlier, named = {}, {}
-    for container in sorted(containers, key=selection.in_history):
+    for container in sorted(containers, key=selection.date_key):
         before = named.setdefault(container.name, [])
         earlier[container] = next((one for one in reversed(before) if one.file_name != container.file_name), None)
         before.append(container)
@@ -193,7 +193,7 @@ def table(some, site_names):
     for page in some:
         for name, found in selection.components_of(page.container).items():
             versions.setdefault(name, set()).add(found)
-    versions = {name: sorted(versions[name], key=selection.in_order) for name in sorted(versions)}
+    versions = {name: sorted(versions[name], key=selection.version_key) for name in sorted(versions)}
     rows = [(page, json.dumps({name: versions[name].index(version)
                                for name, version in selection.components_of(page.container).items()}))
             for page in some]

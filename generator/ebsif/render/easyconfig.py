@@ -143,7 +143,7 @@ def driver_problem(container):
 
 def moving_problem(container):
     """Return what is wrong with where the image of a container is (str), None if nothing is (S001-02)."""
-    image = container.moving_image
+    image = container.moving_image()
     return image and (f"the image is only in a directory whose links move, {image} (now {os.path.realpath(image)}): "
                       "name the file in a stable one, or say 'moving: true'")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ebsif import files
 from ebsif.catalogue.container import CatalogueError
-from ebsif.catalogue.selection import twins
+from ebsif.catalogue.selection import duplicates
 from ebsif.render import easyconfig
 
 # The first line of a rendered easyconfig says for which site it was.
@@ -69,7 +69,7 @@ def render_all(containers, output, others):
     list of str
         Why not, each with file and line.
     """
-    later = twins(others)
+    later = duplicates(others)
     same = {**{first: one for one, first in later.items()}, **later}
     done, problems = [], []
     for container in containers:
