@@ -1,41 +1,41 @@
-# The two commands are `make demo` and `make test`. Everything they create lies in .venv/ and .demo/, system packages
-# and the cached example image aside. (`make check` has links to the project in build/.)
+# The main commands are `make demo` and `make test`. They create everything in .venv/ and .demo/, except for system packages
+# and the cached example image. (`make check` also creates build/.)
 .DEFAULT_GOAL := help
 .PHONY: help demo check test test-pythons test-faults faults-report bench image lint release clean
 
-help: ## this list
+help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 demo: ## set everything up, install the example container module and use it
 	@scripts/demo
 
-check: ## style and unit tests, with nothing but .venv: one or two minutes
+check: ## run style checks and unit tests; needs only .venv and one or two minutes
 	@scripts/check
 
 test: ## set everything up and run all tests
 	@scripts/test
 
-test-pythons: ## unit tests and ebsif with Python 3.9 and 3.13, the easyblocks with 3.7
+test-pythons: ## run unit tests and ebsif with Python 3.9 and 3.13, the easyblocks with 3.7
 	@scripts/test-pythons
 
-test-faults: ## faults and hostile input, with kill -9 at every point: about an hour
+test-faults: ## run all fault and hostile-input tests, with kill -9 at every point (about an hour)
 	@scripts/test tests/faults --every-point --faults-report=.demo/faults.json
 
-faults-report: ## what became of each fault: a table, and .demo/faults.json
+faults-report: ## show the outcome of each fault as a table, and write .demo/faults.json
 	@scripts/test tests/faults --quiet --faults-report=.demo/faults.json
 
-bench: ## measure everything beside what people use today: a table, and .demo/bench.json
+bench: ## benchmark against the tools in use today: a table, and .demo/bench.json
 	@scripts/bench
 
-image: ## build the example image, unless it is cached, and say where it is
+image: ## build the example image unless it is cached, and print its path
 	@scripts/setup-system --image
 	@scripts/build-example-image --variant pytorch
 
-lint: ## style of Python, shell and easyconfigs
+lint: ## check the style of Python, shell and easyconfigs
 	@scripts/test tests/unit/test_style.py
 
-release: ## build source distribution, wheel and easyconfig of the last commit: dist/
+release: ## build source distribution, wheel and easyconfig of the last commit in dist/
 	@scripts/build-release
 
-clean: ## remove what demo and test created here (not system packages, not the cached image)
+clean: ## remove everything that demo and test created here (not system packages, not the cached image)
 	rm -rf .venv .demo build generator/*.egg-info
