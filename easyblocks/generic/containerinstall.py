@@ -8,31 +8,32 @@
 EasyBuild support for installing a container image as a module, implemented as an easyblock.
 """
 import glob
-import importlib.util
 import os
 import re
 import shutil
 import stat
-import sys
+import time
 from easybuild.easyblocks import generic
 # --include-easyblocks links this file elsewhere: the modules that it needs are next to its real path, and come before
 # an installed copy.
 if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]:
     generic.__path__ = [os.path.dirname(__file__), os.path.dirname(os.path.realpath(__file__))] + list(generic.__path__)
 
+from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.imagecopy import copy_image, is_verified
 from easybuild.easyblocks.generic.container.distributed import GPU_VISIBILITY, SETTINGS_FILE
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
-from easybuild.easyblocks.generic.container.framework import FAILURES, EasyBuildExit
+from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.masks import MASKS
 from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, ModuleFile
 from easybuild.easyblocks.generic.container.modulesyntax import ModuleSyntax
 from easybuild.easyblocks.generic.container.parameters import exit_status
 from easybuild.easyblocks.generic.container.probe import ImageProbe
-from easybuild.easyblocks.generic.container.record import RECORD, InstallRecord
+from easybuild.easyblocks.generic.container.record import InstallRecord
 from easybuild.easyblocks.generic.container.reinstall import Reinstall
-from easybuild.easyblocks.generic.container.runtime import Container, Runtime, bind_source, bind_target, in_background
+from easybuild.easyblocks.generic.container.runtime import Container, Runtime, bind_source, bind_target
 from easybuild.easyblocks.generic.container.runtime import named_variables, runtime_variables
+from easybuild.easyblocks.generic.container.sbom import BILL_OF_MATERIALS, bill_of_materials
 from easybuild.easyblocks.generic.container.scripts import FILES, ebsif_version, program_for_image, sh_command
 from easybuild.easyblocks.generic.container.credentials import Credentials
 from easybuild.easyblocks.generic.container.spec import IF_NEWER, IMAGE_KINDS, IMAGE_OWN, INIT_IMAGE
@@ -49,8 +50,6 @@ from easybuild.tools.filetools import copy_file, mkdir, which, write_file
 from easybuild.tools.modules import Lmod
 from easybuild.tools.utilities import trace_msg
 from easybuild.tools.version import VERSION as EASYBUILD_VERSION
-
-BILL_OF_MATERIALS = 'sbom.cdx.json'
 
 
 class ContainerInstall(Reinstall, EasyBlock):
@@ -130,7 +129,6 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.container = None
         self.source_image = None
         self.probe = None
-        self.bill_of_materials = None
         # nothing outside the container should compile against or link with an installation
         for variable in list(self.module_load_environment.as_dict):
             if variable != 'PATH':
@@ -253,9 +251,9 @@ class ContainerInstall(Reinstall, EasyBlock):
         # fails for truncated files and files of another type
         self.start_image()
         self.check_entry_point()
-        self.record['library_binds'] = [
+        self.record[lockfile.LIBRARY_BINDS] = [
             bind for bind, kind in sorted(self.spec.library_binds.items()) if self.is_library_wanted(bind, kind)]
-        self.container.optional_binds += self.record['library_binds']
+        self.container.optional_binds += self.record[lockfile.LIBRARY_BINDS]
 
     def make_masks(self):
         """Find the files to mask, and create the overlay that masks them."""
@@ -314,10 +312,10 @@ class ContainerInstall(Reinstall, EasyBlock):
         """Record what the installation consists of; there is nothing to build."""
         if self.dry_run:
             return
-        self.record['module'] = {key: self.cfg[key] for key in ('name', 'version', 'versionsuffix')}
-        self.record['masks'] = self.masks.record
-        self.record['image_packages'] = self.probe.packages.pins
-        self.record['versions'] = {
+        self.record[lockfile.MODULE] = {key: self.cfg[key] for key in ('name', 'version', 'versionsuffix')}
+        self.record[lockfile.MASKS] = self.masks.record
+        self.record[lockfile.IMAGE_PACKAGES] = self.probe.packages.pins
+        self.record[lockfile.VERSIONS] = {
             'easybuild': str(EASYBUILD_VERSION),
             'ebsif': ebsif_version(),
             'runtime': self.container.runtime.version,
@@ -340,7 +338,7 @@ class ContainerInstall(Reinstall, EasyBlock):
             sha256 = compute_checksum(used, CHECKSUM_TYPE_SHA256)
         trace_msg("SHA256 %s" % sha256)
         self.check_image(used, sha256)
-        self.record['image'] = {
+        self.record[lockfile.IMAGE] = {
             'file': self.spec.image_name,
             'source': self.src[0]['path'],
             'resolved': self.source_image,
@@ -349,6 +347,8 @@ class ContainerInstall(Reinstall, EasyBlock):
         }
         self.install_additions()
         self.write_record()
+        path = os.path.join(os.path.dirname(self.lock_path), BILL_OF_MATERIALS)
+        write_file(path, bill_of_materials(self.record, time.time()))
         # from here on hooks see the final paths
         self.activate_installation()
 
@@ -430,7 +430,7 @@ class ContainerInstall(Reinstall, EasyBlock):
             target = os.path.join(self.installdir, 'bin', name)
             copy_file(os.path.join(FILES, 'share', 'ebsif', 'wrapper'), target)
             adjust_permissions(target, 0o755, relative=False)
-        self.record['wrappers'] = names
+        self.record[lockfile.WRAPPERS] = names
 
     def programs(self):
         """Programs that 'all' stands for (list of str). Derived easyblocks override this."""
@@ -444,7 +444,7 @@ class ContainerInstall(Reinstall, EasyBlock):
     def write_record(self):
         """Write the record, with fingerprints that later show whether somebody changed the installation."""
         files = UserSoftware(self.installdir)
-        self.record['user_software'], self.record['scripts'] = files.fingerprints, files.scripts
+        self.record[lockfile.USER_SOFTWARE], self.record[lockfile.SCRIPTS] = files.fingerprints, files.scripts
         self.record.write(self.lock_path)
 
     def run_step(self, step, *args, **kwargs):
@@ -453,38 +453,8 @@ class ContainerInstall(Reinstall, EasyBlock):
             return super().run_step(step, *args, **kwargs)
         finally:
             # even if one failed: its files are no user changes to preserve when the installation is removed
-            if step == POSTPROC_STEP and 'image' in self.record and not self.dry_run:
+            if step == POSTPROC_STEP and lockfile.IMAGE in self.record and not self.dry_run:
                 self.write_record()
-
-    def post_processing_step(self, *args, **kwargs):
-        """Start writing the bill of materials in the background."""
-        if not self.dry_run and 'image' in self.record:
-            self.write_bill_of_materials()
-        return super().post_processing_step(*args, **kwargs)
-
-    def write_bill_of_materials(self):
-        """Start writing the CycloneDX file next to the record, if ebsif is installed with EasyBuild or on PATH."""
-        command, variables = ebsif_command()
-        if command:
-            # `python -m` looks for modules in its working directory, so choose one of ours
-            folder = os.path.dirname(self.lock_path)
-            command += ['lock', 'sbom', self.installdir, '--output', os.path.join(folder, BILL_OF_MATERIALS)]
-            self.bill_of_materials = in_background(command, variables=variables, work_dir=folder)
-        else:
-            trace_msg("not writing a software bill of materials: the command ebsif is not on PATH")
-
-    def wait_for_background_jobs(self):
-        """Wait for the bill of materials. It's optional: the installation doesn't fail without it (G-10)."""
-        writing, self.bill_of_materials = self.bill_of_materials, None
-        try:
-            if writing:
-                writing.result()
-        except FAILURES as err:
-            installdir = self.swap.installdir if self.swap else self.installdir
-            self.warn("The software bill of materials can't be written: %s. It is optional. To write it later: "
-                      "ebsif lock sbom %s -o %s" % (
-                          str(err).split('\n')[0], installdir,
-                          os.path.join(installdir, 'share', 'ebsif', BILL_OF_MATERIALS)))
 
     def sanity_check_step(self, *args, **kwargs):
         """Check that the scripts exist, and that the loaded module can start the container."""
@@ -492,8 +462,8 @@ class ContainerInstall(Reinstall, EasyBlock):
         # should not affect the check
         for key in runtime_variables(self.initial_environ) + list(MODULE_VARIABLES):
             self.initial_environ.pop(key, None)
-        kwargs.setdefault('custom_paths', {'files': list(self.spec.scripts) + [RECORD] + [
-            os.path.join('bin', name) for name in self.known_record.get('wrappers', [])], 'dirs': ['bin']})
+        kwargs.setdefault('custom_paths', {'files': list(self.spec.scripts) + [lockfile.RECORD] + [
+            os.path.join('bin', name) for name in self.known_record.get(lockfile.WRAPPERS, [])], 'dirs': ['bin']})
         kwargs.setdefault('custom_commands', [self.sanity_check_command])
         super().sanity_check_step(*args, **kwargs)
 
@@ -563,16 +533,3 @@ def library_version(path, name):
     """Return the version in the file name of a library, libx.so.1.2.3 (tuple of int), None if there is none."""
     found = re.search(r'\.so\.(\d+(?:\.\d+)*)$', path) or re.search(r'\.so\.(\d+(?:\.\d+)*)$', name)
     return tuple(int(number) for number in found.group(1).split('.')) if found else None
-
-
-def ebsif_command():
-    """
-    Return how to run ebsif (list of str, empty if it's not installed), and the variables that it needs (dict).
-
-    EasyBuild removes PYTHON* from its environment. If EasyBuild itself was found through PYTHONPATH (loaded as a
-    module, or installed with `pip install --prefix`), so is ebsif: pass on the module search path of this Python.
-    """
-    if importlib.util.find_spec('ebsif'):
-        return [sys.executable, '-m', 'ebsif.cli'], {'PYTHONPATH': os.pathsep.join(filter(None, sys.path))}
-    program = which('ebsif', log_ok=False, on_error='ignore')
-    return [program] if program else [], {}

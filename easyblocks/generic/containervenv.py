@@ -15,6 +15,7 @@ from easybuild.easyblocks import generic
 if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]:
     generic.__path__ = [os.path.dirname(__file__), os.path.dirname(os.path.realpath(__file__))] + list(generic.__path__)
 
+from easybuild.easyblocks.generic.container import advice, lockfile
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.lint import Lint
 from easybuild.easyblocks.generic.container.modulefile import CONSTRAINTS, VenvModuleFile
@@ -95,7 +96,7 @@ class ContainerVenv(ContainerInstall):
     @property
     def stages(self):
         """The stages of user software (list of Stage), in the order of installation."""
-        return Stage.from_parameter(self.repeated['stages'] if self.repeated else self.spec.requirements)
+        return Stage.from_parameter(self.repeated[lockfile.STAGES] if self.repeated else self.spec.requirements)
 
     # --- steps
 
@@ -103,8 +104,8 @@ class ContainerVenv(ContainerInstall):
         """Also check for the local files that requirements name."""
         super().fetch_step(*args, **kwargs)
         if self.spec.wheelhouse and not os.path.isdir(self.spec.wheelhouse):
-            raise EasyBuildError("Easyconfig parameter 'wheelhouse': there is no directory %s. Create it with `ebsif "
-                                 "wheelhouse`, on a node with network.", self.spec.wheelhouse,
+            raise EasyBuildError("Easyconfig parameter 'wheelhouse': there is no directory %s. %s",
+                                 self.spec.wheelhouse, advice.FILL_WHEELHOUSE,
                                  exit_code=EasyBuildExit.MISSING_SOURCES)
         for stage in self.stages:
             for path in stage.local_paths:
@@ -139,8 +140,8 @@ class ContainerVenv(ContainerInstall):
         submit = any(which(one.submit[0], log_ok=False, on_error='ignore') for one in SCHEDULERS.values())
         if heavy and submit and not allowed:
             raise EasyBuildError("Stage '%s' is heavy, and this is not a batch job. Submit one: `eb --job "
-                                 "--job-backend=Slurm ...`, or `ebsif job --install EASYCONFIG` with the settings of "
-                                 "your site. (On your own machine: %s=1 eb ...)", heavy[0], HEAVY_HERE_VARIABLE)
+                                 "--job-backend=Slurm ...`, or %s. (On your own machine: %s=1 eb ...)", heavy[0],
+                                 advice.SUBMIT_INSTALLATION, HEAVY_HERE_VARIABLE)
 
     def start_image(self):
         """Also check the packages of the image."""
@@ -188,12 +189,12 @@ class ContainerVenv(ContainerInstall):
             packages = self.install_stage(pip, stage, packages)
         self.installed_packages = packages
         self.constraints = pip.kept
-        self.record['versions']['pip'] = pip_version(packages)
-        self.record['artifacts'] = pip.artifacts
-        self.record['venv_environment'] = self.venv.environment
-        self.record['stages'] = [stage.record for stage in stages]
-        self.record['venv_packages'] = packages.select(packages.in_user_software).pins
-        self.record['local_files'] = {
+        self.record[lockfile.VERSIONS]['pip'] = pip_version(packages)
+        self.record[lockfile.ARTIFACTS] = pip.artifacts
+        self.record[lockfile.VENV_ENVIRONMENT] = self.venv.environment
+        self.record[lockfile.STAGES] = [stage.record for stage in stages]
+        self.record[lockfile.VENV_PACKAGES] = packages.select(packages.in_user_software).pins
+        self.record[lockfile.LOCAL_FILES] = {
             path: compute_checksum(path, CHECKSUM_TYPE_SHA256)
             for stage in stages for path in stage.local_paths + self.patch_files(stage) if os.path.isfile(path)}
 

@@ -22,7 +22,6 @@ import json, os, re
 from easybuild.easyblocks.generic.container import reinstall
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.easyblocks.generic.container.reinstall import Reinstall
-from easybuild.easyblocks.generic.container.runtime import in_background
 from easybuild.framework.easyblock import EasyBlock
 from easybuild.tools.config import build_option, update_build_option
 
@@ -31,9 +30,6 @@ SEEN = {}
 
 class Probe(Reinstall, EasyBlock):
     extra_options = staticmethod(ContainerInstall.extra_options)
-    bill_of_materials = None
-    wait_for_background_jobs = ContainerInstall.wait_for_background_jobs
-    warn = ContainerInstall.warn
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -79,7 +75,6 @@ class Probe(Reinstall, EasyBlock):
         SEEN['earlier module'] = os.path.exists(self.mod_filepath)
         SEEN['lock'] = os.path.isdir(self.lock_owner.lock)
         SEEN['note'] = os.path.exists(self.lock_owner.note)
-        self.bill_of_materials = in_background(['false'])
         for name in ('bin/probe', 'share/ebsif/lock.json'):
             path = os.path.join(self.installdir, name)
             os.makedirs(os.path.dirname(path))
@@ -173,8 +168,6 @@ def test_what_is_used_of_the_framework(framework, tmp_path):
          "--output-style=basic", "--allow-use-as-root-and-accept-consequences"],
         env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     assert result.returncode == 0, result.stdout + result.stderr
-    # G-10
-    assert "bill of materials can't be written" in " ".join((result.stdout + result.stderr).split())
     assert json.loads(seen.read_text()) == {
         # as read, and as written
         "comment": True, "values": "https://example.org", "unresolved": "In %(installdir)s",
@@ -216,5 +209,6 @@ def test_easybuild_4_is_told_that_5_is_needed(tmp_path, easybuild_wheels):
     result = subprocess.run([sys._base_executable, "-c", code, "containervenv", *names], capture_output=True, text=True,
                             check=True, env={"PYTHONPATH": f"{wheel}:{tmp_path}"})
     said = result.stdout.splitlines()
-    assert len(said) > len(names) / 2
+    # others import nothing of EasyBuild
+    assert len(said) > len(names) / 3
     assert all("need EasyBuild 5, and this is EasyBuild 4.9.4: load a newer module" in line for line in said), said

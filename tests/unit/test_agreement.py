@@ -6,9 +6,9 @@ import typing
 from pathlib import Path
 
 import pytest
-from easybuild.easyblocks.generic.container import distributed, gpus, record, scripts, texts
+from easybuild.easyblocks.generic.container import distributed, gpus, lockfile, sbom, scripts, texts
 from ebsif.catalogue import fieldtypes, site
-from ebsif.installed import lock
+from ebsif.cli import COMMANDS
 from packaging.utils import canonicalize_name
 from support import CHECKOUT, CONTAINER_FILES, tracked
 
@@ -136,11 +136,26 @@ def test_rules_for_texts_have_one_home(rule):
     assert [path.name for path in found if CONTAINER_FILES not in path.parents] == ["texts.py"]
 
 
-def test_the_texts_load_nothing_of_easybuild():
-    """`ebsif list` needs them, and has no time for EasyBuild."""
-    assert "easybuild.tools" not in Path(texts.__file__).read_text()
+@pytest.mark.parametrize("module", [texts, lockfile, sbom, gpus])
+def test_what_commands_need_loads_nothing_of_easybuild(module):
+    """It takes longer to load than `ebsif list` to run."""
+    assert not re.search(r"easybuild\.(?!easyblocks\.generic\.container)", Path(module.__file__).read_text())
 
 
-def test_the_place_of_the_record():
-    """What the easyblock writes is what the commands read."""
-    assert str(lock.LOCK_PATH) == record.RECORD
+def test_the_lock_file_has_one_home():
+    """S000-18 point 4: its path and its keys stand in one module, which the easyblocks and the commands read."""
+    keys = {value for name, value in vars(lockfile).items() if name.isupper()}
+    assert {"image", "stages", "venv_packages"} < keys
+    use = re.compile(r"""(?:record|lock|lock\.read\(\w+\))(?:\.get\(|\[)['"](\w+)""")
+    for path in tracked("easyblocks/*.py", "generator/ebsif/installed/*.py", "generator/ebsif/user/*.py"):
+        if CONTAINER_FILES not in path.parents:
+            assert not keys & set(use.findall(path.read_text())), path
+            assert path.name == "lockfile.py" or "lock.json'" not in path.read_text(), path
+
+
+def test_the_easyblocks_name_commands_of_ebsif_in_one_place():
+    """House 2.8: they work without it; what they suggest is in one module. Comments may say more."""
+    for path in tracked("easyblocks/*.py"):
+        if CONTAINER_FILES not in path.parents and path.name != "advice.py":
+            code = re.sub(r"\"\"\".*?\"\"\"|#.*", "", path.read_text(), flags=re.DOTALL)
+            assert not re.search(rf"\bebsif ({'|'.join(COMMANDS)})\b", code), path

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
+from easybuild.easyblocks.generic.container.sbom import bill_of_materials, package
 from ebsif.cli import main
+from packageurl import PackageURL
 
 SHA256 = "0123456789abcdef" * 4
 RECORD = {
@@ -90,6 +92,24 @@ def test_a_bill_of_materials(places, tmp_path):
     assert components["image"]["hashes"] == [{"alg": "SHA-256", "content": SHA256}]
     assert components["image:torch@2.0+cpu"]["purl"] == "pkg:pypi/torch@2.0%2Bcpu"
     assert components["user-software:einops@1"]["hashes"] == [{"alg": "SHA-256", "content": SHA256[::-1]}]
+    assert content["dependencies"][0] == {
+        "ref": "module", "dependsOn": ["image", "user-software:einops@1", "user-software:gone@3"]}
+
+
+def test_a_bill_of_materials_is_a_function_of_the_record():
+    """House 2.8: the easyblock writes it itself; the same record at the same time gives the same text."""
+    assert bill_of_materials(RECORD, 0) == bill_of_materials(RECORD, 0) != bill_of_materials(RECORD, 1)
+    assert json.loads(bill_of_materials(RECORD, 0))["metadata"]["timestamp"] == "1970-01-01T00:00:00Z"
+    # what an early version of ebsif recorded without a venv
+    least = bill_of_materials({"image": RECORD["image"]}, 0)
+    assert JsonStrictValidator(SchemaVersion.V1_5).validate_str(least) is None
+
+
+@pytest.mark.parametrize(("name", "version"), [
+    ("Num_Py", "1.2"), ("ruamel.yaml", "3!1"), ("a--b__c", "2.7.1+rocm6.2"), ("x", "1.0rc1.post2.dev3")])
+def test_package_urls(name, version):
+    """The addresses of packages are those of the library for them."""
+    assert package(f"{name}=={version}", "image", {})["purl"] == str(PackageURL("pypi", name=name, version=version))
 
 
 @pytest.mark.parametrize(

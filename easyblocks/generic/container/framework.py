@@ -15,7 +15,4 @@ except ImportError:
     raise ImportError("the easyblocks for container images need EasyBuild 5, and this is EasyBuild %s: load a newer "
                       "module of EasyBuild, or install one" % VERSION)
 
-__all__ = ['FAILURES', 'EasyBuildExit', 'RunShellCmdError', 'run_shell_cmd']
-
-# Whatever goes wrong: in EasyBuild 5.1 RunShellCmdError is no Exception.
-FAILURES = (Exception, RunShellCmdError)
+__all__ = ['EasyBuildExit', 'RunShellCmdError', 'run_shell_cmd']

@@ -9,6 +9,7 @@ The container-specific part of a module file: everything that is decided at load
 """
 import os
 
+from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.distributed import GPU_AWARE_VARIABLE, UNSET_SCRIPT
 from easybuild.easyblocks.generic.container.distributed import UNSET_SCRIPT_INSIDE
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
@@ -66,9 +67,9 @@ class ModuleFile:
             "The image is %s; $SIF has its full path. To run a command in the container:\n\n"
             "    singularity exec $SIF COMMAND\n\n"
             "The module also provides these commands: %s." % (spec.image_name, ', '.join(sorted(spec.commands)))]
-        if self.record.get('wrappers'):
+        if self.record.get(lockfile.WRAPPERS):
             sections.append("These commands run in the container automatically: %s."
-                            % ', '.join(self.record['wrappers']))
+                            % ', '.join(self.record[lockfile.WRAPPERS]))
         if spec.init == INIT_CONDA_MANUAL:
             # in single quotes: the variable has its value in the container only
             sections.append("To activate its Conda environment in the container:\n\n"
@@ -174,7 +175,7 @@ class ModuleFile:
             source = bind_source(bind)
             text += module.when(module.negate(module.exists(source)), module.fail_on_load(
                 "This container needs %s, which doesn't exist on this node. Is the file system mounted?" % source))
-        for bind in list(spec.optional_binds) + self.record.get('library_binds', []):
+        for bind in list(spec.optional_binds) + self.record.get(lockfile.LIBRARY_BINDS, []):
             text += module.when(module.exists(bind_source(bind)), module.add('container_binds', bind))
         if spec.bind_file:
             text += module.read_binds('container_binds', spec.bind_file)
@@ -288,7 +289,7 @@ class VenvModuleFile(ModuleFile):
         spec, module = self.spec, self.module
         # the venv's PYTHONPATH extends the image's, so it comes first: the first statement for a variable counts
         python_path = ''.join(module.container_env(name, value)
-                              for name, value in sorted(self.record.get('venv_environment', {}).items()))
+                              for name, value in sorted(self.record.get(lockfile.VENV_ENVIRONMENT, {}).items()))
         activated = module.container_env('VIRTUAL_ENV', spec.venv)
         activated += module.container_env('VIRTUAL_ENV_PROMPT', spec.venv_name)
         # with --module-only the installation may be an older one without the file

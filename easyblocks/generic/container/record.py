@@ -10,17 +10,14 @@ The record of an installation, share/ebsif/lock.json, and its use to repeat one 
 import json
 import os
 
+from easybuild.easyblocks.generic.container import lockfile
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, write_file
-
-# Where it is in an installation; only a complete installation has one.
-RECORD = os.path.join('share', 'ebsif', 'lock.json')
 
 
 class InstallRecord(dict):
     """
-    The record: 'module', 'versions', 'image', 'image_packages', 'masks', 'library_binds', 'scripts', and with user
-    software 'stages', 'venv_packages', 'artifacts', 'local_files', 'venv_environment', 'user_software'.
+    The record, with the keys of ``lockfile``.
     """
 
     @classmethod
@@ -46,8 +43,9 @@ class InstallRecord(dict):
                 record = json.load(text)
         except (OSError, ValueError) as err:
             raise EasyBuildError("The lock %s can't be read: %s", path, err)
-        if not isinstance(record, dict) or not isinstance(record.get('image'), dict):
-            raise EasyBuildError("%s is not the lock of a container module (%s of an installation)", path, RECORD)
+        if not isinstance(record, dict) or not isinstance(record.get(lockfile.IMAGE), dict):
+            raise EasyBuildError("%s is not the lock of a container module (%s of an installation)", path,
+                                 lockfile.RECORD)
         return cls(record)
 
     @classmethod
@@ -61,7 +59,8 @@ class InstallRecord(dict):
             Also if it has no user software.
         """
         record = cls.from_file(path)
-        if not all(isinstance(record.get(key), list) for key in ('stages', 'image_packages', 'venv_packages')):
+        needed = (lockfile.STAGES, lockfile.IMAGE_PACKAGES, lockfile.VENV_PACKAGES)
+        if not all(isinstance(record.get(key), list) for key in needed):
             raise EasyBuildError("%s is not the lock of a container module with user software, there is nothing to "
                                  "repeat", path)
         return record
@@ -74,7 +73,7 @@ class InstallRecord(dict):
     @property
     def pins(self):
         """The packages of user software with their versions, by name as recorded (dict)."""
-        return dict(line.split('==', 1) for line in self['venv_packages'])
+        return dict(line.split('==', 1) for line in self[lockfile.VENV_PACKAGES])
 
     def check_before(self, image_packages):
         """
@@ -90,11 +89,11 @@ class InstallRecord(dict):
         EasyBuildError
             Naming what is different.
         """
-        problems = differences(self['image_packages'], image_packages)
+        problems = differences(self[lockfile.IMAGE_PACKAGES], image_packages)
         if problems:
             raise EasyBuildError("The image is not the one of the lock that should be repeated, its packages differ: "
                                  "%s", '; '.join(problems))
-        for path, sha256 in sorted(self.get('local_files', {}).items()):
+        for path, sha256 in sorted(self.get(lockfile.LOCAL_FILES, {}).items()):
             if not os.path.isfile(path):
                 raise EasyBuildError("The lock that should be repeated names a local file that is gone: %s", path)
             if compute_checksum(path, CHECKSUM_TYPE_SHA256) != sha256:
@@ -115,13 +114,13 @@ class InstallRecord(dict):
         EasyBuildError
             Naming what is different.
         """
-        problems = differences(self['venv_packages'], lock['venv_packages'])
-        recorded = self.get('artifacts', {})
-        for name, artifact in sorted(lock.get('artifacts', {}).items()):
+        problems = differences(self[lockfile.VENV_PACKAGES], lock[lockfile.VENV_PACKAGES])
+        recorded = self.get(lockfile.ARTIFACTS, {})
+        for name, artifact in sorted(lock.get(lockfile.ARTIFACTS, {}).items()):
             # a wheel built here from the same source is another file, and has another name than the source
             if artifact['file'] == recorded.get(name, artifact)['file'] and artifact != recorded.get(name, artifact):
                 problems.append('%s has another SHA256' % artifact['file'])
-        if self['image']['sha256'] != lock['image']['sha256']:
+        if self[lockfile.IMAGE]['sha256'] != lock[lockfile.IMAGE]['sha256']:
             problems.append('the image has another SHA256')
         if problems:
             raise EasyBuildError("The installation is no exact repeat of the lock: %s", '; '.join(problems))

@@ -11,12 +11,12 @@ import errno
 import os
 import shutil
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from easybuild.easyblocks.generic.container.lockowner import LockOwner
-from easybuild.easyblocks.generic.container.framework import FAILURES, EasyBuildExit
+from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.parameters import exit_status
-from easybuild.easyblocks.generic.container.record import RECORD
+from easybuild.easyblocks.generic.container.lockfile import RECORD
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware, backup_path, exchange
 from easybuild.framework import easyblock
 from easybuild.tools.build_log import print_msg, print_warning
@@ -74,9 +74,6 @@ class Reinstall:
                                   log=self.log)
                 return done
             finally:
-                # already reported, or it would mask the original error
-                with suppress(*FAILURES):
-                    self.wait_for_background_jobs()
                 if self.swap:
                     with self.lock_owner.again() as ours:
                         if ours:
@@ -140,7 +137,6 @@ class Reinstall:
         """Swap in the new installation, together with its module."""
         if not self.swap or self.swap.active:
             return
-        self.wait_for_background_jobs()
         self.change_installdir(self.swap.path)
         module = self.module_text()
         if os.path.exists(self.mod_filepath):
@@ -168,7 +164,6 @@ class Reinstall:
         """Write the module atomically, then remove the earlier installation."""
         if fake or self.dry_run:
             return super().make_module_step(fake=fake)
-        self.wait_for_background_jobs()
         self.activate_installation()
         with whole_files():
             modules_path = super().make_module_step()
@@ -191,16 +186,6 @@ class Reinstall:
         text = read_file(self.module_generator.get_module_filepath(fake=True))
         remove_dir(modules_path)
         return text
-
-    def wait_for_background_jobs(self):
-        """
-        Wait for background jobs that write to the installation directory. Derived easyblocks override this.
-
-        Raises
-        ------
-        Exception
-            If one of them failed.
-        """
 
     def preserve_user_changes(self, earlier, merge=False):
         """

@@ -9,7 +9,6 @@ The container runtime, Apptainer or SingularityCE: how it's run, and the rules o
 """
 import os
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, RunShellCmdError, run_shell_cmd
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
@@ -72,12 +71,11 @@ class Runtime:
             raise EasyBuildError("Neither 'apptainer' nor 'singularity' found on PATH: a container can't be installed "
                                  "here. Load the module of the runtime, or run eb on a node that has it.",
                                  exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
-        self.asked = in_background([self.path, '--version'])
 
     @property
     def version(self):
         """What the runtime says of itself, for instance 'apptainer version 1.4.5' (str)."""
-        return self.asked.result().output.strip()
+        return run_program([self.path, '--version'], hidden=True).output.strip()
 
     def run(self, command, image, home, binds, overlays=(), **kwargs):
         """
@@ -252,28 +250,6 @@ def run_program(arguments, **kwargs):
         for line in lines[-SHOWN_LINES:]:
             print_msg('  ' + line, prefix=False, log=_log, stderr=True)
         raise
-
-
-def in_background(arguments, variables=None, **kwargs):
-    """
-    Run a program while other things go on, with the environment as it is now.
-
-    Parameters
-    ----------
-    arguments : list of str
-        Program and arguments; no shell reads them.
-    variables : dict, optional
-        More variables of the program.
-    kwargs
-        For run_shell_cmd.
-
-    Returns
-    -------
-    concurrent.futures.Future
-        Its ``result()`` waits for the program; it returns and raises what ``run_program`` does.
-    """
-    return ThreadPoolExecutor(max_workers=1).submit(
-        run_program, arguments, hidden=True, asynchronous=True, env=dict(os.environ, **(variables or {})), **kwargs)
 
 
 def runtime_variables(environment):

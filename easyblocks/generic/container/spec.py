@@ -10,6 +10,7 @@ Specification of a container module, from the easyconfig alone: image, environme
 import os
 import re
 
+from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
 from easybuild.easyblocks.generic.container.distributed import UNSET_SCRIPT, Distributed
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS, GPUS_FILE
@@ -48,7 +49,8 @@ REPLACE = 'replace'
 ONE_CONTAINER = (REFUSE, REPLACE)
 
 # Packages that a module lists as extensions: what the record of the installation calls them.
-LISTED_PACKAGES = {'all': ('image_packages', 'venv_packages'), 'user_software': ('venv_packages',), 'none': ()}
+LISTED_PACKAGES = {
+    'all': (lockfile.IMAGE_PACKAGES, lockfile.VENV_PACKAGES), 'user_software': (lockfile.VENV_PACKAGES,), 'none': ()}
 
 # For 'wrappers': every program of the venv.
 WRAPPERS_ALL = 'all'

@@ -17,7 +17,7 @@ import stat
 import struct
 import time
 
-from easybuild.easyblocks.generic.container.record import RECORD
+from easybuild.easyblocks.generic.container import lockfile
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, remove_dir, remove_file
 
@@ -73,7 +73,7 @@ class UserSoftware:
     def record(self):
         """The record of the installation (dict), None if there is none."""
         try:
-            with open(os.path.join(self.root, RECORD)) as lock:
+            with open(os.path.join(self.root, lockfile.RECORD)) as lock:
                 return json.load(lock)
         except (OSError, ValueError):
             return None
@@ -81,7 +81,7 @@ class UserSoftware:
     @property
     def installed(self):
         """Fingerprints recorded when the module was installed; empty if there is no record of them."""
-        return (self.record or {}).get('user_software', {})
+        return (self.record or {}).get(lockfile.USER_SOFTWARE, {})
 
     @property
     def changed(self):
@@ -92,7 +92,7 @@ class UserSoftware:
     @property
     def own_scripts(self):
         """Relative paths of scripts that were added or changed since the installation (list of str)."""
-        installed = (self.record or {}).get('scripts', {})
+        installed = (self.record or {}).get(lockfile.SCRIPTS, {})
         return sorted(name for name, digest in self.scripts.items() if digest != installed.get(name))
 
     @property

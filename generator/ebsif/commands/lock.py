@@ -1,6 +1,9 @@
 """Use the lock file of an installation: compare two installations, or write a software bill of materials."""
 
+import time
 from pathlib import Path
+
+from easybuild.easyblocks.generic.container.sbom import bill_of_materials
 
 from ebsif.installed import lock
 from ebsif.installed.changes import print_changes
@@ -47,10 +50,7 @@ def run_diff(options):
 
 def run_sbom(options):
     """Write the software bill of materials of an installation; return 0."""
-    # the library takes longer to load than most commands take to run
-    from ebsif.installed import billofmaterials
-
-    text = billofmaterials.render(lock.read(options.place))
+    text = bill_of_materials(lock.read(options.place), time.time())
     if options.output:
         options.output.write_text(text, encoding="utf-8")
     else:

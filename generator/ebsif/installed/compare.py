@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from easybuild.easyblocks.generic.container import lockfile
+
 from ebsif import eb
 from ebsif.catalogue import selection
 from ebsif.errors import EbsifError
@@ -52,11 +54,11 @@ def of_installation(path):
     root = path if path.is_dir() else path.parent.parent.parent
     copies = sorted((root / "easybuild").glob("*.eb"))
     known = of_parameters(parameters_of(copies[0])) if copies else {}
-    known["image"] = {key: record["image"][key] for key in ("file", "sha256") if key in record["image"]}
+    known["image"] = {key: record[lockfile.IMAGE][key] for key in ("file", "sha256") if key in record[lockfile.IMAGE]}
     # without a venv, earlier versions did not record them
-    if "image_packages" in record:
-        known["image package"] = lock.pins(record["image_packages"])
-    known["package"] = lock.pins(record.get("venv_packages", []))
+    if lockfile.IMAGE_PACKAGES in record:
+        known["image package"] = lock.pins(record[lockfile.IMAGE_PACKAGES])
+    known["package"] = lock.pins(record.get(lockfile.VENV_PACKAGES, []))
     # the lock has what they became
     known.pop("requirement", None)
     return known

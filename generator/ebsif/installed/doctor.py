@@ -7,6 +7,8 @@ import subprocess
 from importlib.metadata import distributions
 from pathlib import Path
 
+from easybuild.easyblocks.generic.container import lockfile
+
 from ebsif import eb, output
 from ebsif.files import home, is_there
 from ebsif.installed import lock
@@ -117,7 +119,7 @@ def find_user_packages():
     """
     findings = []
     root = os.environ.get("CONTAINERROOT")
-    image = lock.pins(lock.read(root).get("image_packages", [])) if root else {}
+    image = lock.pins(lock.read(root).get(lockfile.IMAGE_PACKAGES, [])) if root else {}
     for folder in sorted(home().glob(".local/lib/python3*/site-packages")):
         # what pip has begun to remove (~umpy) has no metadata, for Python 3.14 None
         known = [found for found in distributions(path=[str(folder)]) if found.metadata and found.metadata["Name"]]

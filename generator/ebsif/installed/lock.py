@@ -4,9 +4,9 @@ import dataclasses
 import json
 from pathlib import Path
 
-from ebsif.errors import EbsifError
+from easybuild.easyblocks.generic.container import lockfile
 
-LOCK_PATH = Path("share") / "ebsif" / "lock.json"
+from ebsif.errors import EbsifError
 
 
 class LockError(EbsifError):
@@ -44,14 +44,14 @@ def read(place):
     """
     path = Path(place)
     if path.is_dir():
-        path = path / LOCK_PATH
+        path = path / lockfile.RECORD
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise LockError(f"{place}: no installation of a container module (no file {path})") from None
     except (OSError, ValueError, RecursionError) as error:
         raise LockError(f"{path}: can't be read: {error}") from error
-    if not isinstance(content, dict) or not isinstance(content.get("image"), dict):
+    if not isinstance(content, dict) or not isinstance(content.get(lockfile.IMAGE), dict):
         raise LockError(f"{path}: not the record of an installation (it has no 'image')")
     return content
 
@@ -71,17 +71,17 @@ def compare(before, after):
         The differences, ordered by kind and name; none if the installations are alike.
     """
     changes = [
-        Change("image", key, before["image"].get(key), after["image"].get(key))
+        Change("image", key, before[lockfile.IMAGE].get(key), after[lockfile.IMAGE].get(key))
         for key in ("file", "sha256")
-        if before["image"].get(key) != after["image"].get(key)
+        if before[lockfile.IMAGE].get(key) != after[lockfile.IMAGE].get(key)
     ]
-    for kind, key in (("image package", "image_packages"), ("package", "venv_packages")):
-        if key == "image_packages" and not (key in before and key in after):
+    for kind, key in (("image package", lockfile.IMAGE_PACKAGES), ("package", lockfile.VENV_PACKAGES)):
+        if key == lockfile.IMAGE_PACKAGES and not (key in before and key in after):
             continue  # installed without a venv by an earlier version, which did not record them
         changes += differences(kind, pins(before.get(key, [])), pins(after.get(key, [])))
     changes += differences("stage", stages(before), stages(after))
-    changes += differences("mask", before.get("masks", {}), after.get("masks", {}))
-    changes += differences("local file", before.get("local_files", {}), after.get("local_files", {}))
+    changes += differences("mask", before.get(lockfile.MASKS, {}), after.get(lockfile.MASKS, {}))
+    changes += differences("local file", before.get(lockfile.LOCAL_FILES, {}), after.get(lockfile.LOCAL_FILES, {}))
     return changes
 
 
@@ -101,4 +101,4 @@ def pins(lines):
 
 def stages(record):
     """Return the stages of a record by name."""
-    return {stage["name"]: stage for stage in record.get("stages", [])}
+    return {stage["name"]: stage for stage in record.get(lockfile.STAGES, [])}

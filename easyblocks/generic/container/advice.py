@@ -1,0 +1,12 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+What messages of the easyblocks say of the command ebsif, which is installed apart: the easyblocks work without it.
+"""
+
+FILL_WHEELHOUSE = "Create it with `ebsif wheelhouse`, on a node with network."
+SUBMIT_INSTALLATION = "`ebsif job --install EASYCONFIG` with the settings of your site"
