@@ -75,8 +75,8 @@ def test_what_is_no_image(ebsif, tmp_path, base_image):
     (tmp_path / "text.sif").write_text("text")
     with base_image.open("rb") as whole:
         (tmp_path / "half.sif").write_bytes(whole.read(1_000_000))
-    assert "there is no file nothing.sif" in ebsif("inspect", "nothing.sif", status=1).stderr
-    assert "is a directory: name an image, which is a SIF file" in ebsif("inspect", ".", status=1).stderr
+    assert "the file nothing.sif does not exist" in ebsif("inspect", "nothing.sif", status=1).stderr
+    assert "is a directory, not an image (a SIF file)" in ebsif("inspect", ".", status=1).stderr
     for name in ("text.sif", "half.sif"):
         assert f"{name} can't be started as a container" in ebsif("inspect", name, status=1).stderr
 
@@ -144,7 +144,7 @@ def test_a_link_in_a_directory_whose_links_move(ebsif, image, tmp_path):
     path.write_text(path.read_text().replace("    moving: true\n", ""))
     result = ebsif(*render, status=1)
     assert "is not rendered: the image is only in a directory whose links move" in result.stderr
-    assert "in the catalogue no more" not in result.stderr
+    assert "no longer in the catalogue" not in result.stderr
 
 
 def test_the_first_image_of_its_kind(ebsif, tiny_image, tmp_path):
@@ -326,7 +326,7 @@ def test_what_an_image_can_use_of_the_network(ebsif, small_image, tmp_path):
     subprocess.run(["apptainer", "--silent", "build", tmp_path / "other.sif", root], check=True, timeout=300)
     text = ebsif("doctor", "--site", "lumi", "other.sif").stdout
     assert re.search(r"^note +image +not in the catalogue of lumi", text, re.MULTILINE)
-    assert re.search(rf"^ok +libfabric +version not known, {files[1]}; for Slingshot /usr/lib64", text, re.MULTILINE)
+    assert re.search(rf"^ok +libfabric +unknown version, {files[1]}; for Slingshot /usr/lib64", text, re.MULTILINE)
     assert re.search(rf"^note +MPI +Open MPI, {files[0]}", text, re.MULTILINE)
     assert re.search(rf"^ok +RCCL plugin +{files[2]}$", text, re.MULTILINE)
-    assert "there is no file nothing.sif" in ebsif("doctor", "nothing.sif", status=1).stderr
+    assert "the file nothing.sif does not exist" in ebsif("doctor", "nothing.sif", status=1).stderr

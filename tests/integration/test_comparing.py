@@ -83,7 +83,7 @@ def test_an_extension_is_moved(stages, tmp_path, wheels, base_image):
     odd.write_text(f"{other}[{{'requirement': ['a']}}]\n")
     for file, expected in (
             (locked, "repeats an installation exactly"), (odd, "a stage is not as it should be"),
-            (plain, "does not end in a name and a date"), ("none.eb", "there is no file none.eb")):
+            (plain, "does not end in a name and a date"), ("none.eb", "the file none.eb does not exist")):
         assert expected in run("upgrade", file, "Base/2.0", *common, cwd=tmp_path, status=1).stderr
 
 

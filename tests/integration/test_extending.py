@@ -177,7 +177,7 @@ def test_stages_of_one_s_own(place, site):
 
 
 @pytest.mark.parametrize(("arguments", "status", "expected"), [
-    (["-r", "none.txt"], 1, "there is no file none.txt"),
+    (["-r", "none.txt"], 1, "the file none.txt does not exist"),
     (["--stage", "a"], 1, "--stage a: should be NAME=FILE"),
     (["-r", "requirements.txt", "--name", "a/b"], 1, "'a/b' can't be part of a version suffix"),
     ([], 2, "one of the arguments -r/--requirements --stage is required"),

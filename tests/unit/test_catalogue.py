@@ -136,7 +136,7 @@ def test_the_names_of_the_ai_factory():
     (HEAD + RECORD + "    extends: base\n", ":20: containers.0.extends: unknown key"),
     (HEAD + RECORD + "    images: {directories: [{path: a}]}\n", "'a' is not a full path, and there is no root"),
     (HEAD + RECORD + "    sha256: abc\n", ":20: containers.0.sha256: string should match pattern"),
-    (HEAD + RECORD + "    version: 2\n", ":20: 'version' is there twice"),
+    (HEAD + RECORD + "    version: 2\n", ":20: duplicate key 'version'"),
     (HEAD.replace("name: PyTorch", "name: Pytorch") + RECORD, "'Pytorch' should be the name of the file, PyTorch"),
     (HEAD + RECORD + "    requirements: [{reqirements: a}]\n", "did you mean 'requirements'?"),
 ])
@@ -249,7 +249,7 @@ def test_an_easyconfig_stays_in_its_directory(read, tmp_path, suffix):
     with pytest.raises(yamlerrors.DocumentError, match="PyTorch.yaml:20: .*suffix: should contain letters, digits"):
         read(f'{HEAD}{RECORD}    suffix: "{suffix}"\n')
     (one,) = read(HEAD + RECORD)
-    with pytest.raises(CatalogueError, match="can't be the name of an easyconfig"):
+    with pytest.raises(CatalogueError, match="is not a valid name for an easyconfig"):
         list(rendering.render([one.replace(suffix=suffix)], tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
@@ -279,7 +279,7 @@ def test_parameters_without_a_field(read):
     assert list(differences(one, text)) == []
     (one,) = read(head + RECORD + "    parameters: {nosuch: x}\n")
     (problem,) = differences(one, easyconfig.render(one))
-    assert "knows no parameter nosuch" in problem
+    assert "has no parameter nosuch" in problem
     for name, expected in (("versionsuffix", "from suffix"), ("wrappers", "the field 'wrappers'"), ("A-b", "name")):
         with pytest.raises(yamlerrors.DocumentError, match=f"PyTorch.yaml:.*{expected}"):
             read(head + RECORD + f"    parameters: {{{name}: x}}\n")
@@ -453,7 +453,7 @@ def found(read, tmp_path, text, profile=None):
     """What is wrong with a catalogue, apart from easyconfigs that are not there."""
     containers = read(text, profile)
     findings = check(containers, tmp_path / "none", profile or site.read("local"), deep=False)
-    return [(one.level, one.line, one.text) for one in findings if "is not there" not in one.text]
+    return [(one.level, one.line, one.text) for one in findings if "does not exist" not in one.text]
 
 
 @pytest.mark.parametrize(("lines", "level", "expected"), [
@@ -462,10 +462,10 @@ def found(read, tmp_path, text, profile=None):
     ("requirements: [{requirements: [apex==1], no_build_isolation: true}]", "warning", "builds without isolation, and"),
     ("requirements: [rich]", "warning", "rich is not pinned (==)"),
     ("requirements: [x==1 --global-option=a]", "warning", "'--global-option' is deprecated since pip 24.2"),
-    ("requirements: [torchvision==0.16+rocm6.1]", "warning", "is for rocm 6.1, the image has rocm 6.2.4"),
-    ("requirements: [torchvision==0.16+cu124]", "error", "is for cuda, and this is a site with rocm"),
-    ("components: {rocm: 6.0rc1}\n    requirements: [bitsandbytes==1]", "error", "bitsandbytes works from ROCm 6.1"),
-    ("components: {rocm: 6.0.3}\n    requirements: [bitsandbytes==1]", "error", "bitsandbytes works from ROCm 6.1 on"),
+    ("requirements: [torchvision==0.16+rocm6.1]", "warning", "is built for rocm 6.1, but the image has rocm 6.2.4"),
+    ("requirements: [torchvision==0.16+cu124]", "error", "is built for cuda, but the site has rocm"),
+    ("components: {rocm: 6.0rc1}\n    requirements: [bitsandbytes==1]", "error", "bitsandbytes needs ROCm 6.1"),
+    ("components: {rocm: 6.0.3}\n    requirements: [bitsandbytes==1]", "error", "bitsandbytes needs ROCm 6.1 or newer"),
     ("requirements: [{name: a, requirements: [a==1]}, {name: a, requirements: [b==1]}]", "error", "two stages are"),
     ("suffix: -{nothing}", "error", "there is no value for {nothing}"),
     ("file: image.tar", "warning", "the image image.tar does not end in .sif"),
@@ -486,7 +486,7 @@ def test_names_that_are_there_twice(read, tmp_path):
     """Two records of one name and suffix: installing one would replace the other's module."""
     ((level, line, text),) = found(read, tmp_path, HEAD + RECORD + RECORD)
     assert (level, line) == ("error", 20)
-    assert "another container has this name and suffix (" in text
+    assert "another container has the same name and suffix (" in text
     assert "PyTorch.yaml:16): give" in text
 
 
@@ -499,16 +499,16 @@ def test_drift_is_found(read, tmp_path):
     def texts():
         return [one.text for one in check(containers, output, local, deep=True)]
 
-    assert "is not there: ebsif render --site local" in texts()[0]
+    assert "does not exist: run ebsif render --site local" in texts()[0]
     (one,) = rendering.render(containers, output)
     rendering.write(one)
     assert texts() == []
     one.path.write_text(one.text.replace("2.10", "2.1"))
-    assert "is not what the catalogue says" in texts()[0]
+    assert "differs from the catalogue" in texts()[0]
     one.path.write_text(one.text)
     other = one.path.with_name("PyTorch-1.eb")
     other.write_text(one.text)
-    assert "is in the catalogue no more" in texts()[0]
+    assert "is no longer in the catalogue" in texts()[0]
     # one that a person has made their own stays
     other.write_text("# mine\n")
     assert texts() == []

@@ -84,15 +84,15 @@ def test_one_bad_record_does_not_stop_the_others(place):
     assert any("containers/Bad.yaml:2: families.x: " in line for line in problems)
     assert any(line.startswith(where) and "unknown family 'jaxx'" in line for line in problems)
     assert any(line.startswith(f"{where}:8: JAX 1.0: there is no value for {{date}}") for line in problems)
-    module = "JAX/0.5.0-20250101 is the module of sites/mine/containers/JAX.yaml"
-    assert f"{where}:5: {module}:10 as well: give one of them a 'label' of its own" in problems
-    assert f"{where}:10: {module}:5 as well: give one of them a 'label' of its own" in problems
+    module = "JAX/0.5.0-20250101 is also the module of sites/mine/containers/JAX.yaml"
+    assert f"{where}:5: {module}:10: give one of them a 'label'" in problems
+    assert f"{where}:10: {module}:5: give one of them a 'label'" in problems
     assert "2 new, 0 changed, 0 up to date; 6 problems" in result.stdout
     # it isn't remembered as done, and the others are shown
     assert "0 new, 0 changed, 2 up to date; 6 problems" in run(place, "render", *MINE, status=1).stdout
     assert run(place, "render", *MINE, "--stdout", status=1).stdout.count("easyblock = ") == 2
     # a name is looked at beside all there are
-    assert "is the module of" in run(place, "render", *MINE, "JAX/0.5.0", status=1).stderr
+    assert "is also the module of" in run(place, "render", *MINE, "JAX/0.5.0", status=1).stderr
 
 
 def test_render_shows_without_writing(place):

@@ -56,7 +56,7 @@ def findings(settings, **options):
     except Exception:  # noqa: S110 that is what is to be found
         pass
     return [one for one in check_sites(settings, [None], **options) if isinstance(one, Finding)
-            and "is not there: ebsif render" not in one.text]
+            and "does not exist: run ebsif render" not in one.text]
 
 
 # of the record, after its three lines; then of the whole file; then of the profile
@@ -93,7 +93,7 @@ MISTAKES = [
     ("suffix: -{dat}", 12, "there is no value for {dat} in '-{dat}'"),
     ("file: tool-{rocm}.sif", 12, "there is no value for {rocm} in 'tool-{rocm}.sif'"),
     ("variant: a/b", 12, "variant: should contain letters, digits and _ . + - only"),
-    ("date: 20250102", 12, "'date' is there twice"),
+    ("date: 20250102", 12, "duplicate key 'date'"),
     ("venv_name: a.\n    venv: true", 12, "'a.' can't be the name of a venv"),
 ]
 MISTAKES_OF_FILES = [
@@ -104,7 +104,7 @@ MISTAKES_OF_FILES = [
     ("name: Tool", "name: Toll", 1, "name: 'Toll' should be the name of the file, Tool"),
     ("families:", "extends: true\nfamilies:", 1, "extends: no other catalogue has a file Tool.yaml for this site"),
     ("    date: 20250101", "    date: &x 20250101", 11, "anchors and aliases"),
-    ("    date: 20250101", "\tdate: 20250101", 11, "there is a tab: indent with blanks"),
+    ("    date: 20250101", "\tdate: 20250101", 11, "there is a tab: indent with spaces"),
 ]
 MISTAKES_OF_PROFILES = [
     ("binds:\n  optional:\n    - scratch", 5,
@@ -162,14 +162,14 @@ def test_marks_of_what_is_to_be_looked_at(place):
              "    doc: it's one  # review: Anna's\n    history: |\n      a # review\n    support: x# review\n")
     found = findings(place(HEAD + lines))
     assert [(one.level, one.line) for one in found] == [("warning", 12), ("warning", 13), ("warning", 15)]
-    assert "not reviewed yet: from the file name (settle it, then remove the mark # review)" in found[0].text
+    assert "not reviewed yet: from the file name (check it, then remove the comment '# review')" in found[0].text
 
 
 def test_a_homepage_that_stands_for_none(place):
     """Admin 4: what `ebsif add` writes where it knows none does not get into modules unseen."""
     (one,) = findings(place(HEAD.replace("https://example.org/", NO_HOMEPAGE)))
     assert (one.level, one.line) == ("warning", 9)
-    assert "homepage: https://apptainer.org/ only stands for one that is not known" in one.text
+    assert "homepage: https://apptainer.org/ is a placeholder" in one.text
 
 
 def test_what_easybuild_reads_is_checked_for_each_kind(place):
@@ -213,7 +213,7 @@ def test_without_pycodestyle(place, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "pycodestyle", None)
     settings = place(HEAD + HEAD.partition("containers:\n")[2].replace("1.0", "2.0"))
     assert findings(settings) == []
-    assert capsys.readouterr().err.count("style of easyconfigs is not checked: pip install pycodestyle") == 1
+    assert capsys.readouterr().err.count("skipping the style check of easyconfigs: pip install pycodestyle") == 1
     hook = (CHECKOUT / ".pre-commit-hooks.yaml").read_text()
     assert "additional_dependencies: [pycodestyle]" in hook
 
@@ -366,14 +366,14 @@ def test_images_that_are_gone_or_others(place, tmp_path):
     # not this machine
     assert findings(central, images=True) == []
     images.mkdir()
-    assert "the image tool-1.0.sif is not there, in " in findings(central)[0].text
+    assert "the image tool-1.0.sif is missing in " in findings(central)[0].text
     (images / "tool-1.0.sif").write_bytes(b"test")
     assert findings(central, images=True) == []
     (images / "tool-1.0.sif").write_bytes(b"tost")
     assert findings(central) == []
     (one,) = findings(central, images=True)
     assert (one.level, one.line) == ("error", 9)
-    assert "tool-1.0.sif is another image than that of the record: its SHA256 is " in one.text
+    assert "tool-1.0.sif is not the image of the record: its SHA256 is " in one.text
     own = place(f"{HEAD}    sha256: {digest}\n", profile)
     (images / "tool-1.0.sif").unlink()
     assert findings(own) == []

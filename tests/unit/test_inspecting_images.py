@@ -32,9 +32,9 @@ def test_the_runtime_has_the_environment_of_installations(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(("name", "expected"), [
-    ("a b", "is a directory: name an image, which is a SIF file; if this is a sandbox, make one with: "
+    ("a b", r"is a directory, not an image \(a SIF file\); if it is a sandbox, convert it with: "
             r"apptainer build image\.sif '.*/a b'"),
-    ("none", "there is no file .*/none"), ("fifo", "fifo is no file")])
+    ("none", "the file .*/none does not exist"), ("fifo", "fifo is not a file")])
 def test_what_is_no_file(tmp_path, name, expected):
     """Issue 17.7: the message says what it is and what to do, before anything is started."""
     (tmp_path / "a b").mkdir()

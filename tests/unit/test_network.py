@@ -37,7 +37,7 @@ def test_provider_and_plugin():
         "1.22.0, /opt/libfabric/lib/libfabric.so.1; for Slingshot /usr/lib64/libcxi.so.1 of lumi")
     assert parts["RCCL plugin"].text == "/opt/lib/librccl-net.so"
     local = said(libraries=libraries, profile=site.read("local"))
-    assert "no libcxi, so not with Slingshot" in local["libfabric"].text
+    assert "no libcxi, so it can't use Slingshot" in local["libfabric"].text
     # no GPUs, no plugin
     assert list(local) == ["image", "libfabric", "MPI"]
 

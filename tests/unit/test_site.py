@@ -50,8 +50,8 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("a: b: c", ":1: there is a ':' where no key can be: put a value that has ': ' in quotes"),
-        ("a: 1\nb: 2\na: 3\n", ":3: 'a' is there twice"),
+        ("a: b: c", ":1: unexpected ':': put a value that contains ': ' in quotes"),
+        ("a: 1\nb: 2\na: 3\n", ":3: duplicate key 'a'"),
         ("a: &x [1]\nb: *x\n", ":1: anchors and aliases (&, *) can't be used here"),
         ("a: !!python/object/apply:os.system ['true']\n", ":1: a value can't begin with '!': put it in quotes"),
         ("[a]: 1\n", ":1: a key should be text"),

@@ -15,7 +15,7 @@ from ebsif.catalogue.families import explicit_fields, family_values, join_fields
 from ebsif.catalogue.records import CatalogueFile
 from ebsif.catalogue.site import Site
 from ebsif.catalogue.yamlerrors import DocumentError, Problem
-from ebsif.catalogue.yamlfile import explained, load
+from ebsif.catalogue.yamlfile import document_error, load
 
 # The line of a file that adds to the one of the same name in the next catalogue.
 EXTENDS = re.compile(r"^extends:[ \t]*true[ \t]*(?:#.*)?$", re.MULTILINE)
@@ -122,7 +122,7 @@ def document_of(path, families=None):
     try:
         document = validated(content, families)
     except ValidationError as error:
-        raise explained(error, CatalogueFile, path) from None
+        raise document_error(error, CatalogueFile, path) from None
     if document.name != path.stem:
         raise DocumentError(Problem(path, 1, f"name: '{document.name}' should be the name of the file, {path.stem}"))
     if document.extends and families is None:

@@ -1,4 +1,4 @@
-"""The JSON Schemas of what people write, for editors: made from the models, shipped in ``schemas``."""
+"""Generate the JSON Schemas of the YAML files from the models, for editors; they are shipped in ``schemas``."""
 
 import json
 from pathlib import Path
@@ -7,13 +7,13 @@ from ebsif.catalogue.records import CatalogueFile
 from ebsif.catalogue.settings import Configuration
 from ebsif.catalogue.site import Site
 
-# Where they are shipped.
+# The folder of the shipped schemas.
 FOLDER = Path(__file__).parent / "schemas"
 MODELS = {"site": Site, "containers": CatalogueFile, "config": Configuration}
 
 
 def texts():
-    """Return the text of each schema (dict of str by name)."""
+    """Return the texts of all schemas (dict of str by name)."""
     return {name: json.dumps(schema(model), indent=2) + "\n" for name, model in MODELS.items()}
 
 
@@ -21,20 +21,20 @@ def schema(model):
     """
     Return the JSON Schema of a model (dict).
 
-    Here every scalar is text (2.10 is not 2.1), while editors read YAML's numbers: both are right for them.
+    ebsif reads every scalar as text (2.10 is not 2.1), but editors read numbers in YAML, so both types are allowed.
     """
-    made = model.model_json_schema()
-    made["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    return with_numbers(made)
+    content = model.model_json_schema()
+    content["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    return allow_numbers(content)
 
 
-def with_numbers(part):
-    """Return a part of a schema in which what is text may be a number as well."""
+def allow_numbers(part):
+    """Return a part of a schema that allows numbers wherever it allows strings."""
     if isinstance(part, list):
-        return [with_numbers(item) for item in part]
+        return [allow_numbers(item) for item in part]
     if not isinstance(part, dict):
         return part
-    changed = {key: with_numbers(value) for key, value in part.items()}
+    changed = {key: allow_numbers(value) for key, value in part.items()}
     if part.get("type") == "string" and "enum" not in part:
         changed["type"] = ["string", "number"]
     return changed

@@ -1,28 +1,28 @@
-"""Names with placeholders, such as tool-{version}.sif: read the fields of a name, and put placeholders into one."""
+"""Templates of names, such as tool-{version}.sif: extract the fields of a name, and insert placeholders into one."""
 
 import re
 
 from ebsif.catalogue.fieldtypes import PLACEHOLDER
 from ebsif.catalogue.records import Record
 
-# Fields that a name may lack; with a hyphen before them where it has them.
+# Optional fields of a name; a hyphen precedes them if they are present.
 OPTIONAL = ("variant", "label")
 
 
 def read_fields(template, name, known=None):
     """
-    Return the fields of a name that a template gives (dict), None if the template gives other names.
+    Return the fields of a name that matches a template (dict), or None if it does not match.
 
-    Versions without dots get one after the first digit: 210 is 2.10.
+    Versions without dots get one after the first digit: 210 becomes 2.10.
 
     Parameters
     ----------
     template : str
-        With placeholders.
+        A text with placeholders.
     name : str
-        File name or suffix.
+        A file name or suffix.
     known : dict, optional
-        Values of some fields.
+        Known values of some fields.
     """
     placeholders = PLACEHOLDER.findall(template)
     match = pattern(template, known or {}).fullmatch(name)
@@ -36,7 +36,7 @@ def read_fields(template, name, known=None):
 
 
 def pattern(template, known):
-    """Return the regular expression of names that a template gives (re.Pattern), with a group for each placeholder."""
+    """Return the regular expression that matches the names of a template (re.Pattern); each placeholder is a group."""
     parts, seen, end = [], [], 0
     for match in PLACEHOLDER.finditer(template):
         again = match.groups() in seen and match.group(1) not in OPTIONAL
@@ -48,20 +48,20 @@ def pattern(template, known):
 
 
 def pattern_of_field(field, dotless, known):
-    """Return the regular expression of a placeholder (str)."""
+    """Return the regular expression for a placeholder (str)."""
     if field in OPTIONAL:
         return "(?:-([A-Za-z0-9_.+-]+?))?"
     if dotless:
         return "([0-9]+)"
     if field in known:
         return f"({re.escape(known[field])})"
-    # hyphens separate fields; versions of components have some
+    # hyphens separate fields, but versions of components may contain them
     return "([A-Za-z0-9_.+]+?)" if field in Record.model_fields else "([A-Za-z0-9_.+-]+?)"
 
 
 def insert_placeholders(text, fields, glued=False):
     """
-    Return a text with placeholders for values in it, but not for parts of other numbers: 2.1 within 12.1.3.
+    Return a text with placeholders instead of values, but not within other numbers (2.1 in 12.1.3).
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def insert_placeholders(text, fields, glued=False):
     fields : dict
         Values by field.
     glued : bool
-        Whether letters may precede a value, and '_' follow it, as in tool1.2_x.
+        Whether letters may precede a value, and '_' may follow it, as in tool1.2_x.
     """
     before, after = ("0-9.{+", "A-Za-z0-9}") if glued else (r"\w.{+", r"\w}")
     for field, value in fields.items():

@@ -1,56 +1,56 @@
-"""Find out which version of a software is in an image: from labels, packages and the name of the file."""
+"""Guess the version of the software in an image, from its labels, its packages and the file name."""
 
 import re
 
 from easybuild.easyblocks.generic.container.texts import normal_name
 
-# Python packages of software with another name.
+# Software whose Python package has another name.
 PACKAGES = {"pytorch": ["torch"], "tensorflow": ["tensorflow", "tensorflow-rocm", "tensorflow-cpu"]}
 
-# Labels of an image with the version of the software in it.
+# Labels that may have the version of the software.
 VERSION_LABELS = ("org.opencontainers.image.version", "org.label-schema.version", "version")
 
-# In a file name, a version after one of these is not that of the software.
+# In a file name, a version after one of these belongs to other software.
 OTHER_SOFTWARE = re.compile(
     r"(?:py|python|cp|conda|rocm|cuda|cu|cudnn|ubuntu|debian|rocky|sles|sp|gcc|glibc|mpich|ompi|openmpi|libfabric)v?",
     re.IGNORECASE)
 
-# A version: two numbers or more, and what may follow.
+# A version: two or more numbers, and an optional suffix.
 VERSION = r"\d+(?:\.\d+)+(?:\.?(?:a|b|rc|post|dev)\d+)?"
 
-# A version in a label, where people write all kinds of things after it.
+# A version in a label, which may be followed by anything.
 LABEL = re.compile(
     r"v?(\d+(?:\.\d+)+(?:[.-]?(?:a|b|alpha|beta|rc|post|dev)\.?\d+)?)(?:\+[\w.]+)?(?![\w.])(.*)", re.DOTALL)
 
 
 def packages_of(found):
-    """Return the versions of the Python packages of an image by normalized name (dict)."""
+    """Return the versions of the Python packages in an image by normalized name (dict)."""
     return {normal_name(name): version for name, version in (found.python or {}).get("packages", {}).items()}
 
 
 def packages_named(name, package=None):
-    """Return the normalized names (list of str) that the Python package of a software may have."""
+    """Return the possible normalized names (list of str) of the Python package of a software."""
     name = normal_name(name)
     return [normal_name(package)] if package else PACKAGES.get(name, [name])
 
 
 def guess_version(found, names, file_name, software):
     """
-    Return the version of the software in an image, and what to review about it.
+    Return the likely version of the software in an image, and what to review about it.
 
     Parameters
     ----------
     found : Inspection
         The image.
     names : list of str
-        Names that its Python package may have.
+        Possible names of its Python package.
     file_name, software : str
-        Name of the image's file, and of the software.
+        Names of the image file and of the software.
 
     Returns
     -------
     tuple
-        Version (str) and what to review (str); None for each that there is not.
+        Version and what to review, each a str or None.
     """
     packages = packages_of(found)
     said = versions_in_labels(found)
@@ -66,11 +66,11 @@ def guess_version(found, names, file_name, software):
 
 
 def versions_in_labels(found):
-    """Return the versions in labels of an image (list of tuple): where it is, the version, what to review or None."""
+    """Return the versions in labels of an image (list of tuple): source, version, what to review or None."""
     versions = []
     for name in VERSION_LABELS:
         match = LABEL.fullmatch(found.labels.get(name, "").strip())
-        # an image without labels of its own has those of the system that it was made from
+        # an image without labels of its own inherits those of its base image
         if match and not re.search(rf"\b{re.escape(match.group(1))}\b", found.system):
             version, rest = match.groups()
             doubt = f"the label {name} says '{found.labels[name]}'" if rest else None
@@ -79,7 +79,7 @@ def versions_in_labels(found):
 
 
 def versions_in(file_name, software):
-    """Return what may be the version of a software in a file name (list of str), the likeliest first."""
+    """Return possible versions of a software in a file name (list of str), the most likely first."""
     found, before = [], ""
     for word in re.split(r"[-_]", file_name.rsplit(".", 1)[0]):
         match = re.fullmatch(rf"([A-Za-z]*?)v?({VERSION})(?:\+.*)?", word)
@@ -91,5 +91,5 @@ def versions_in(file_name, software):
 
 
 def is_same(one, other):
-    """Return whether two versions may be the same, if one of them has more parts."""
+    """Return whether two versions agree in the parts that both have."""
     return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")

@@ -20,9 +20,9 @@ def write(proposal, path, extended=(), complete=None):
     proposal : Proposal
         The record.
     path : Path
-        The file; a new one is made if there is none.
+        The file, which is created if necessary.
     extended : sequence of Path
-        The file that it extends, the one which that file extends, and so on.
+        The file that it extends, the file that this one extends, and so on.
     complete : callable, optional
         Called after the file is written; if it fails, the file is restored.
 
@@ -31,7 +31,7 @@ def write(proposal, path, extended=(), complete=None):
     AddingError
         If the file does not end with its records.
     DocumentError
-        If the result would not be valid; nothing is written then.
+        If the result would be invalid; nothing is written then.
     """
     with locked(path.parent):
         before, text = with_record(proposal, path, extended)
@@ -48,21 +48,21 @@ def write(proposal, path, extended=(), complete=None):
 
 
 def with_record(proposal, path, extended):
-    """Return the text of a file now (None if there is none), and with the record, unless it has that; see `write`."""
+    """Return the text of a file without (None for a new file) and with the record; see `write`."""
     before = path.read_text(encoding="utf-8") if path.is_file() else None
-    start = beginning(proposal, bool(extended)) if before is None else before
+    start = text_without_records(proposal, bool(extended)) if before is None else before
     if start and not start.endswith("\n"):
         start += "\n"
     if not re.search(r"^containers:\n(?:[ #].*\n|\n)*\Z", start, re.MULTILINE):
-        raise AddingError(f"{path} does not end with its containers: add this record by hand\n{proposal.text}")
+        raise AddingError(f"{path} does not end with its containers, so add this record by hand:\n{proposal.text}")
     text = start + proposal.text
-    *others, added = parsed(text, path, None, extended)
+    *others, added = parse(text, path, None, extended)
     same = [other for other in others if other.path == added.path and other.values == added.values]
     return before, before if same else text
 
 
-def parsed(text, path, site, extended):
-    """Return the containers of a site in a file with this text (list of Container), those it extends first."""
+def parse(text, path, site, extended):
+    """Return the containers in a file with this text (list of Container), beginning with those of extended files."""
     with tempfile.TemporaryDirectory() as folder:
         new = Path(folder) / path.name
         new.write_text(text, encoding="utf-8")
@@ -76,8 +76,8 @@ def parsed(text, path, site, extended):
     return containers
 
 
-def beginning(proposal, extends=False):
-    """Return the text of a new file without records."""
+def text_without_records(proposal, extends=False):
+    """Return the text of a new file without records (str)."""
     lines = [f"name: {proposal.name}"]
     if extends:
         lines.append("extends: true")

@@ -1,4 +1,4 @@
-"""What is wrong in a YAML file, in the words of a person, each with its line."""
+"""Turn the errors of the YAML parser and of pydantic into messages for users, each with its line."""
 
 import difflib
 import re
@@ -11,38 +11,37 @@ from pydantic_core import PydanticCustomError
 
 from ebsif.errors import EbsifError
 
-# What people call the values of a file.
+# Names for the types of values in a file.
 KINDS = {dict: "a table", list: "a list", type(None): "nothing"}
 
 # Report at most this many errors per file.
 ERRORS = 50
 
-# List all keys where there are no more than these.
+# List all known keys if there are at most this many.
 KEYS = 12
 
-# What the YAML parser says (the beginning of it), and what a person should look for.
+# Beginnings of the YAML parser's messages, and what they mean for users.
 SYNTAX = {
-    "mapping values are not allowed": "there is a ':' where no key can be: put a value that has ': ' in quotes, and "
-                                      "check that the line before is 'key: value'",
-    "found a tab character": "there is a tab: indent with blanks",
-    "found character that cannot start": "a value can't begin with this character: put it in quotes (a tab can't "
-                                         "indent: use blanks)",
-    "found unexpected end of stream": "a quote is opened and never closed",
+    "mapping values are not allowed": "unexpected ':': put a value that contains ': ' in quotes, and check that the "
+                                      "line before is 'key: value'",
+    "found a tab character": "there is a tab: indent with spaces",
+    "found character that cannot start": "a value can't begin with this character: put it in quotes (if it is a tab, "
+                                         "indent with spaces)",
+    "found unexpected end of stream": "a quote is opened but never closed",
     "found unknown escape character": "a backslash in double quotes begins an escape sequence: write it twice, or use "
                                       "single quotes",
     "did not find expected ',' or": "a list [...] or table {...} is not closed, or a comma is missing",
     "did not find expected node content": "a value is missing between two commas",
     "did not find expected '-'": "this line is not part of the list above: begin it with '- ', or indent it",
-    "did not find expected key": "this line does not fit what is above: check its indentation, and for text after "
-                                 "a closing quote or bracket",
+    "did not find expected key": "this line does not fit the lines above: check the indentation, and look for text "
+                                 "after a closing quote or bracket",
     "did not find expected comment": "text after '|' or '>' belongs on the lines below, indented",
     "could not determine a constructor": "a value can't begin with '!': put it in quotes",
     "found undefined alias": "a value can't begin with '*': put it in quotes",
     "found undefined tag": "a value can't begin with '!': put it in quotes",
-    "second occurrence": "anchors and aliases (&, *) can't be used here: write it out",
-    "but found another document": "'---' begins a second document, and a file has one",
-    "found unhashable key": "a key should be text, and this is a list or table: put a value that begins with [ or { "
-                            "in quotes",
+    "second occurrence": "anchors and aliases (&, *) can't be used here: repeat the value",
+    "but found another document": "'---' begins a second document, but a file should have only one",
+    "found unhashable key": "a key should be text, not a list or table: put a value that begins with [ or { in quotes",
     "found unknown directive": "a line can't begin with '%': put it in quotes",
     "unacceptable character": "there is a control character: remove it",
     "control characters are not allowed": "there is a control character: remove it",
@@ -50,51 +49,51 @@ SYNTAX = {
 
 
 class Problem(NamedTuple):
-    """Something that is wrong in a file, with its line where that is known."""
+    """A problem in a file, with its line if that is known."""
 
     path: Path
     line: Optional[int]
     text: str
 
     def __str__(self):
-        """A line for a person."""
+        """Return the message with its place."""
         return f"{self.path}:{f'{self.line}:' if self.line else ''} {self.text}"
 
 
 class DocumentError(EbsifError):
-    """A file is not what it should be; the message has a line for each Problem: file, line, field, remedy."""
+    """A file is invalid; the message has a line for each Problem: file, line, field, remedy."""
 
     def __init__(self, *problems):
-        """Keep the problems, for who shows them otherwise."""
+        """Keep the problems, for other formats of the output."""
         super().__init__("\n".join(map(str, problems)))
         self.problems = problems
 
 
 def syntax_problem(error, path, text):
-    """Return the Problem (Problem) that the YAML parser (yaml.YAMLError or ValueError) has with a text."""
+    """Return the Problem for an error of the YAML parser (yaml.YAMLError or ValueError)."""
     said = str(getattr(error, "problem", None) or error)
     mark = getattr(error, "problem_mark", None)
-    # where it is opened tells more than where it is missed
+    # the place where it is opened is more helpful than the end of the file
     if said.startswith(("found unexpected end of stream", "did not find expected ',' or")):
         mark = error.context_mark or mark
     position = getattr(error, "position", None)
     line = mark.line + 1 if mark else 1 if position is None else text.count("\n", 0, position) + 1
     known = next((words for begin, words in SYNTAX.items() if said.startswith(begin)), None)
-    # the end of the file is on a line that nobody sees
+    # the end of the file is after the last visible line
     line = min(line, max(1, len(text.splitlines())))
     return Problem(path, line, known or said.splitlines()[0])
 
 
 def invalid(*places, fields=None):
     """
-    Return what the check of a model raises (ValueError), with a line of its own for each thing that is wrong.
+    Return the error for the check of a model to raise (ValidationError), so that each problem gets its own line.
 
     Parameters
     ----------
     places : tuple
-        For each: the keys and indexes that lead to it from the model, and what is wrong.
+        For each problem, the keys and indexes that lead to it from the model, and the message.
     fields : ValidationError, optional
-        What is wrong with single fields, which is said as well.
+        Problems with single fields, which are included.
     """
     of_fields = fields.errors(include_url=False) if fields else []
     return ValidationError.from_exception_data("a file", [
@@ -105,18 +104,18 @@ def invalid(*places, fields=None):
 
 
 def problems_of(error, model, node, path, where=()):
-    """Return what pydantic found in a file (list of Problem), given its composed YAML."""
+    """Return pydantic's errors as problems (list of Problem), given the composed YAML of the file."""
     errors = error.errors(include_url=False)
     found = {}
     for item in errors[:ERRORS]:
         line, keys = place(node, [*where, *item["loc"]], item["type"] == "missing")
         found.setdefault(keys[len(where) :], {})[explain(model, item)] = line
-    # of the things that something could be, the one that fits best is meant
+    # of the alternatives of a union, keep the errors of the one that fits best
     best = [keys for keys in found if not any(len(other) > len(keys) and other[: len(keys)] == keys for other in found)]
     problems = []
     for keys in best:
-        field = short(".".join(map(str, keys))) or "the document"
-        text = short(", or ".join(found[keys]), 2000)
+        field = shorten(".".join(map(str, keys))) or "the document"
+        text = shorten(", or ".join(found[keys]), 2000)
         problems.append(Problem(path, next(iter(found[keys].values())), f"{field}: {text}"))
     if len(errors) > ERRORS:
         problems.append(Problem(path, None, f"and {len(errors) - ERRORS} more"))
@@ -124,7 +123,7 @@ def problems_of(error, model, node, path, where=()):
 
 
 def explain(model, error):
-    """Return what is wrong (str), for one error of pydantic."""
+    """Return the message for one of pydantic's errors (str)."""
     kind, value, context = error["type"], error["input"], error.get("ctx", {})
     if kind == "extra_forbidden":
         return unknown_key(str(error["loc"][-1]), fields_at(model, error["loc"][:-1]))
@@ -139,7 +138,7 @@ def explain(model, error):
 
 
 def unknown_key(key, known):
-    """Return what is wrong with a key (str): the known one that is meant, or else those there are."""
+    """Return the message for an unknown key (str), with the likely one or the known ones."""
     close = difflib.get_close_matches(key, known, n=1)
     if close:
         return f"unknown key, did you mean '{close[0]}'?"
@@ -149,20 +148,20 @@ def unknown_key(key, known):
     return f"unknown key (known: {', '.join(near)} and {len(known) - len(near)} more, see `ebsif schema`)"
 
 
-def short(text, length=200):
-    """Return a text, without its middle if it is long."""
+def shorten(text, length=200):
+    """Return a text (str), without its middle if it is long."""
     return text if len(text) <= length else f"{text[: length // 2]} ... {text[-length // 2 :]}"
 
 
 def place(node, keys, missing):
     """
-    Return where keys lead to in a composed document, of which the last one may be missing.
+    Return the place that keys lead to in a composed document; the last key may be missing.
 
     Returns
     -------
     tuple
-        The line (from 1) of that part, or of what holds it; the keys without those of pydantic's that only name one of
-        the things that a value can be.
+        The line (from 1) of that part, or of its parent if it is missing; the keys, without those by which pydantic
+        names the alternatives of a union.
     """
     if node is None:
         return 1, ()
@@ -182,7 +181,7 @@ def place(node, keys, missing):
 
 
 def fields_at(model, keys):
-    """Return the names of the fields (list of str) of the model that keys lead to from another one."""
+    """Return the field names (list of str) of the model that keys lead to, starting from another model."""
     models = [model]
     for key in keys:
         if isinstance(key, int):
@@ -195,7 +194,7 @@ def fields_at(model, keys):
 
 
 def models_in(annotation):
-    """Return the models (list of type) that a type annotation names, at any depth."""
+    """Return the models (list of type) in a type annotation, at any depth."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for part in get_args(annotation) for model in models_in(part)]

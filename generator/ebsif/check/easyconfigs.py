@@ -1,4 +1,4 @@
-"""What is wrong with easyconfigs: what EasyBuild reads otherwise or refuses, and their style."""
+"""Check easyconfigs with EasyBuild: whether it reads what was rendered, accepts the parameters, and likes the style."""
 
 import ast
 import contextlib
@@ -13,26 +13,26 @@ from ebsif import eb, output
 from ebsif.check.findings import ERROR, Finding
 from ebsif.render import easyconfig
 
-# Parameters of which EasyBuild and the easyblocks make nothing but texts in files and names, or that are looked at for
-# each record (check_requirements, the model).
+# Parameters that EasyBuild and the easyblocks only copy into files and names, or that are checked for each record
+# (check_requirements, the model).
 PASSED_ON = ("version", "versionsuffix", "homepage", "description", "usage", "sources", "checksums", "support_level",
              "requirements", "image_packages")
 
 
 class Reader:
     """
-    Reads easyconfigs back as EasyBuild does.
+    Reads easyconfigs back with EasyBuild.
 
-    EasyBuild takes a hundredth of a second for each. What it makes of one, it makes of others that differ only in what
-    it and the easyblock pass on as it is (PASSED_ON): for these it is enough that Python reads what was meant.
+    EasyBuild takes a hundredth of a second for each. Those that differ from a valid one only in parameters that are
+    passed on unchanged (PASSED_ON) are parsed with Python alone, which is enough to compare the values.
     """
 
     def __init__(self):
-        """Nothing is known yet."""
+        """Begin without known easyconfigs."""
         self.known = set()
 
     def problems(self, container, text):
-        """Yield what EasyBuild, or the easyblock, does not take as it was meant (str), in an easyconfig (str)."""
+        """Yield what EasyBuild or the easyblock misread or refuse (str) in the text of an easyconfig."""
         values = easyconfig.parameters(container)
         kind = {name: type(value).__name__ if name in PASSED_ON else value for name, value in values.items()}
         kind = hashlib.sha256(repr(kind).encode()).digest()
@@ -46,7 +46,7 @@ class Reader:
 
 
 def literals(text):
-    """Return the values in the text of an easyconfig (dict), as Python reads them; empty if it does not."""
+    """Return the values in the text of an easyconfig (dict), as parsed by Python; empty if that fails."""
     try:
         return {statement.targets[0].id: ast.literal_eval(statement.value) for statement in ast.parse(text).body
                 if not isinstance(statement.value, ast.Name)}
@@ -55,9 +55,9 @@ def literals(text):
 
 
 def differences(container, text):
-    """Yield how what EasyBuild reads from an easyconfig differs from what the catalogue says, or what is refused."""
+    """Yield the differences between what EasyBuild reads and what the catalogue says, and what EasyBuild refuses."""
     reading = "EasyBuild does not read what was rendered"
-    # a mistake in its configuration is none of the container's
+    # first, so that an error in EasyBuild's configuration is not reported for a container
     eb.session()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / container.easyconfig_name
@@ -65,10 +65,10 @@ def differences(container, text):
         try:
             read = eb.read(path)
             for name, value in easyconfig.parameters(container).items():
-                # those that are written as they are may hold templates, and EasyBuild has other types for some
+                # parameters that are written unchanged may hold templates, and EasyBuild converts the types of some
                 if name in container.parameters:
                     if name not in read:
-                        yield f"EasyBuild knows no parameter {name} (parameters)"
+                        yield f"EasyBuild has no parameter {name} (see 'parameters')"
                 elif read[name] != value:
                     yield f"{reading}: {name} is {read[name]!r}, and should be {value!r}"
         except eb.EasyBuildFailure as error:
@@ -81,11 +81,11 @@ def differences(container, text):
 
 
 def check_style(paths):
-    """Yield what the style check of EasyBuild says of easyconfigs."""
+    """Yield findings of EasyBuild's style check on easyconfigs."""
     if not importlib.util.find_spec("pycodestyle"):
-        output.note("the style of easyconfigs is not checked: pip install pycodestyle")
+        output.note("skipping the style check of easyconfigs: pip install pycodestyle")
         return
-    # what differs in words only has the same style, as long as lines don't become too long
+    # files that differ only in words have the same style, unless a line becomes too long
     alike = {}
     for path in paths:
         text = path.read_text(encoding="utf-8")
@@ -97,7 +97,7 @@ def check_style(paths):
 
 
 def style_problems(paths):
-    """Return what the style check of EasyBuild says of files (list of (path, line, text))."""
+    """Return the messages of EasyBuild's style check on files (list of (path, line, text))."""
     from easybuild.framework.easyconfig import style
 
     if not paths:

@@ -1,4 +1,4 @@
-"""What is wrong with single records: marks that are left, images, requirements, the ROCm of the site's driver."""
+"""Check single records: review marks, images, requirements, and ROCm versions against the site's driver."""
 
 import re
 
@@ -10,86 +10,86 @@ from ebsif.check.findings import ERROR, WARNING, Finding
 from ebsif.files import is_there
 from ebsif.render import easyconfig
 
-# Kinds of GPU by the labels of packages that were built for them: +rocm6.2, +cu124.
+# Kinds of GPUs by the labels of packages that are built for them: +rocm6.2, +cu124.
 GPU_LABELS = {"rocm": "rocm", "cu": "cuda"}
 
-# What people and `ebsif add` put beside something to be looked at.
+# The mark that users and `ebsif add` put beside something to be reviewed.
 REVIEW = re.compile(r"(?:^|(?<=\s))#\s*review\b:?\s*(.*)")
 
-# Stands for the homepage that `ebsif add` does not know.
+# The placeholder of `ebsif add` for an unknown homepage.
 NO_HOMEPAGE = "https://apptainer.org/"
 
 
 def check_reviews(path):
-    """Yield a finding for each guess that `ebsif add` has marked and nobody has looked at since."""
+    """Yield a finding for each guess of `ebsif add` that nobody has reviewed."""
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):  # told where records are read
+    except (OSError, UnicodeDecodeError):  # reported when the records are read
         return
     marks = [(number, match) for number, line in enumerate(text.split("\n")) if (match := REVIEW.search(line))]
     values = scalars(text) if marks else []
     for number, match in marks:
-        # not within a text
+        # not within a value
         if not any(begin <= (number, match.start()) < end for begin, end in values):
             what = f": {match.group(1)}" if match.group(1) else ""
             yield Finding(WARNING, str(path), number + 1, path.stem,
-                          f"not reviewed yet{what} (settle it, then remove the mark # review)")
+                          f"not reviewed yet{what} (check it, then remove the comment '# review')")
 
 
 def scalars(text):
-    """Return where the values of a YAML text begin and end (list of pairs of line and column), as far as it's YAML."""
+    """Return the ranges of all values in a YAML text (list of pairs of line and column), up to a syntax error."""
     found = []
     try:
         for token in yaml.scan(text, Loader):
             if isinstance(token, yaml.ScalarToken):
                 found.append(((token.start_mark.line, token.start_mark.column),
                               (token.end_mark.line, token.end_mark.column)))
-    except yaml.YAMLError:  # told where records are read
+    except yaml.YAMLError:  # reported when the records are read
         pass
     return found
 
 
 def check_record(container, finding, digest):
     """
-    Yield what is wrong with a record, as far as one can tell without its easyconfig.
+    Yield findings on a record that don't need its easyconfig.
 
     Parameters
     ----------
     container : Container
         The container.
     finding : callable
-        Makes a Finding of level and text.
+        Creates a Finding from level and text.
     digest : callable, optional
-        Returns the SHA256 of a file, where images are to be read.
+        Returns the SHA256 of a file; None if images should not be read.
     """
     if not container.file_name.endswith((".sif", ".simg")):
         yield finding(WARNING, f"the image {container.file_name} does not end in .sif")
     if container.homepage == NO_HOMEPAGE:
-        yield finding(WARNING, f"homepage: {NO_HOMEPAGE} only stands for one that is not known, and would be in the "
-                               "help of the module: name that of the software")
+        yield finding(WARNING, f"homepage: {NO_HOMEPAGE} is a placeholder that the help of the module would show: "
+                               "enter the homepage of the software")
     yield from check_image(container, finding, digest)
 
 
 def check_image(container, finding, digest):
     """
-    Yield findings on the image where it can be reached: it is there, a checksum, no moving link.
+    Yield findings on the image, where it is accessible: a missing file, a missing or wrong checksum, a moving link.
 
     Parameters
     ----------
     container : Container
         The container.
     finding : callable
-        Makes a Finding of level and text.
+        Creates a Finding from level and text.
     digest : callable, optional
-        Returns the SHA256 of a file, where images are to be read.
+        Returns the SHA256 of a file; None if images should not be read.
     """
     places = [path for _, path in container.image_places if is_there(path)]
     mounted = [path.parent for _, path in container.image_places if is_there(path.parent)]
     if mounted and not places and (digest or container.image == "central"):
         yield finding(ERROR if container.image == "central" else WARNING,
-                      f"the image {container.file_name} is not there, in {' or '.join(map(str, mounted))}")
+                      f"the image {container.file_name} is missing in {' and '.join(map(str, mounted))}")
     if places and not container.sha256:
-        yield finding(WARNING, f"{places[0]} can be reached, and the record has no sha256 of it")
+        yield finding(WARNING, f"{places[0]} is accessible, but the record has no sha256")
     for path in places if digest and container.sha256 else []:
         try:
             found = digest(path.resolve())
@@ -97,7 +97,7 @@ def check_image(container, finding, digest):
             yield finding(ERROR, f"{path} can't be read: {error}")
             continue
         if found != container.sha256:
-            yield finding(ERROR, f"{path} is another image than that of the record: its SHA256 is {found}")
+            yield finding(ERROR, f"{path} is not the image of the record: its SHA256 is {found}")
     if container.moving_image():
         yield finding(ERROR, easyconfig.moving_problem(container))
 
@@ -110,7 +110,7 @@ def check_rocm(container, finding):
 
 
 def check_requirements(container, finding):
-    """Yield findings on requirements: what the easyblock would warn of, wheels for another GPU, what is not pinned."""
+    """Yield findings on requirements: warnings of the easyblock, wheels for another GPU, unpinned versions."""
     if not container.requirements:
         return
     from easybuild.easyblocks.generic.container.lint import Lint
@@ -140,11 +140,12 @@ def check_line(container, stage, line, finding):
         built = GPU_LABELS[label]
         there = container.components.get(built)
         if built != kind:
-            yield finding(ERROR, f"stage '{stage}': {line} is for {built}, and this is a site with {kind}")
+            yield finding(ERROR, f"stage '{stage}': {line} is built for {built}, but the site has {kind}")
         elif there and version and easyconfig.in_numbers(there)[:2] != easyconfig.in_numbers(version)[:2]:
-            yield finding(WARNING, f"stage '{stage}': {line} is for {built} {version}, the image has {built} {there}")
+            yield finding(WARNING, f"stage '{stage}': {line} is built for {built} {version}, but the image has {built} "
+                                   f"{there}")
     rocm = container.components.get("rocm")
     if re.match(r"bitsandbytes\b", line) and rocm and easyconfig.in_numbers(rocm) < (6, 1):
-        yield finding(ERROR, f"stage '{stage}': bitsandbytes works from ROCm 6.1 on, and the image has {rocm}")
+        yield finding(ERROR, f"stage '{stage}': bitsandbytes needs ROCm 6.1 or newer, but the image has {rocm}")
     if not re.search(r"===?|@|\.whl\b|^-|^\.?/", line):
-        yield finding(WARNING, f"stage '{stage}': {line} is not pinned (==): another day brings another version")
+        yield finding(WARNING, f"stage '{stage}': {line} is not pinned (==), so the installed version may change")

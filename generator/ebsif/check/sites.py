@@ -1,4 +1,4 @@
-"""Checking the catalogue of sites and their easyconfigs: what is wrong is a finding, with file and line."""
+"""Check the catalogues of sites and their easyconfigs; each problem becomes a finding with file and line."""
 
 import re
 from functools import cache
@@ -13,30 +13,30 @@ from ebsif.errors import EbsifError
 from ebsif.image import inspection
 from ebsif.render import easyconfig, rendering
 
-# Lines of an easyconfig that a person likes to read; stages take what they take.
+# Easyconfigs with more lines than this are hard to read; those with stages may be longer.
 LONG = 80
 
-# How the easyblocks name a parameter, which has the name of a field of the record.
+# How messages of the easyblocks name a parameter; the field of the record has the same name.
 PARAMETER = re.compile(r"Easyconfig parameter '(\w+)'")
 
 
 def check_sites(settings, names, deep=True, images=False):
     """
-    Yield what is wrong with the catalogue of sites and their easyconfigs; see `check`.
+    Yield findings on the catalogues of sites and their easyconfigs; see `check`.
 
     Parameters
     ----------
     settings : Settings
-        Where catalogue and easyconfigs are.
+        The directories of the catalogues and easyconfigs.
     names : list of str
-        The sites; None is the chosen one.
+        The sites; None stands for the chosen one.
     deep, images : bool
-        As for `check`.
+        See `check`.
 
     Yields
     ------
     Container or Finding
-        Each container that is checked, and what is wrong.
+        Each container that is checked, and each finding.
     """
     for name in names:
         containers = []
@@ -59,22 +59,22 @@ def check_sites(settings, names, deep=True, images=False):
 
 def check(containers, output, profile, deep=True, images=False, complete=True):
     """
-    Yield what is wrong with the containers of a site and their easyconfigs.
+    Yield findings on the containers of a site and their easyconfigs.
 
     Parameters
     ----------
     containers : list of Container
-        All of them.
+        All containers of the site.
     output : Path
         Directory of the easyconfigs.
     profile : Site
         The site.
     deep : bool
-        Also what takes EasyBuild: reading easyconfigs back, their style.
+        Whether to include the checks that need EasyBuild: parameters, style.
     images : bool
-        Also what takes reading images: their checksums.
+        Whether to read the images and compare their checksums.
     complete : bool
-        Whether all records could be read, so that easyconfigs of none of them are left over.
+        Whether all records could be read, so that easyconfigs without a record are left over.
 
     Yields
     ------
@@ -83,39 +83,39 @@ def check(containers, output, profile, deep=True, images=False, complete=True):
     others = duplicates(containers)
     reader = Reader() if deep else None
     digest = cache(inspection.sha256) if images else None
-    wanted, right = [], []
+    wanted, valid = [], []
     for container in containers:
-        finding = about(container)
+        finding = finding_on(container)
         if container in others:
-            yield finding(ERROR, f"another container has this name and suffix ({others[container].place}): give one "
-                                 "a 'label' of its own, or installing one replaces the other")
+            yield finding(ERROR, f"another container has the same name and suffix ({others[container].place}): give "
+                                 "one of them a 'label', because installing one would replace the other")
         try:
             yield from check_record(container, finding, digest)
             text = easyconfig.render(container)
             path = rendering.place(container, output)
         except CatalogueError as error:
             yield finding(ERROR, error.text if isinstance(error, RecordError) else str(error))
-            # nobody knows which easyconfig it would be
+            # its easyconfig is unknown, so none can be called left over
             complete = False
             continue
         wanted.append(path)
-        wrong = [*check_requirements(container, finding), *check_rocm(container, finding)]
-        of_file = list(check_easyconfig(container, path, text, finding))
-        yield from wrong + of_file
-        if not any(one.level == ERROR for one in of_file):
-            right.append(path)
+        on_record = [*check_requirements(container, finding), *check_rocm(container, finding)]
+        on_file = list(check_easyconfig(container, path, text, finding))
+        yield from on_record + on_file
+        if not any(one.level == ERROR for one in on_file):
+            valid.append(path)
         if reader:
-            told = {one.text for one in wrong}
-            yield from (finding(ERROR, problem) for problem in reader.problems(container, text) if problem not in told)
+            known = {one.text for one in on_record}
+            yield from (finding(ERROR, problem) for problem in reader.problems(container, text) if problem not in known)
     if complete:
         for path in rendering.left_over(wanted, output, profile):
-            yield Finding(ERROR, str(path), 1, path.stem, "is in the catalogue no more: remove it")
-    if deep and right:
-        yield from check_style(right)
+            yield Finding(ERROR, str(path), 1, path.stem, "is no longer in the catalogue: remove it")
+    if deep and valid:
+        yield from check_style(valid)
 
 
-def about(container):
-    """Return what makes a Finding on a container, of level and text, with the line of the parameter it is about."""
+def finding_on(container):
+    """Return a function that creates a Finding on a container from level and text, with the line of its parameter."""
     def finding(level, text):
         parameter = PARAMETER.match(text)
         return Finding(level, str(container.path), container.line_of(parameter and parameter.group(1)),
@@ -125,7 +125,7 @@ def about(container):
 
 
 def check_easyconfig(container, path, text, finding):
-    """Yield findings on the easyconfig of a container at a path, which should be a text."""
+    """Yield findings on the easyconfig at a path, which should have a certain text."""
     command = f"ebsif render --site {container.site.name}"
     try:
         there = path.read_text(encoding="utf-8") if path.is_file() else None
@@ -133,8 +133,8 @@ def check_easyconfig(container, path, text, finding):
         yield finding(ERROR, f"{path} can't be read: {error}")
         return
     if there is None:
-        yield finding(ERROR, f"{path} is not there: {command}")
+        yield finding(ERROR, f"{path} does not exist: run {command}")
     elif there != text:
-        yield finding(ERROR, f"{path} is not what the catalogue says: {command}, or change the catalogue")
+        yield finding(ERROR, f"{path} differs from the catalogue: run {command}, or change the catalogue")
     if len(text.splitlines()) >= LONG and not container.stages:
-        yield finding(WARNING, f"{path} has {len(text.splitlines())} lines; a record says what differs only")
+        yield finding(WARNING, f"{path} has {len(text.splitlines())} lines, which is hard to read")

@@ -103,7 +103,7 @@ def place_of(proposal, own, profile, directories):
 def container_of(proposal, path, extended, profile):
     """Return the container of a proposed record (Container); nothing is written."""
     before, text = writing.with_record(proposal, path, extended)
-    return writing.parsed(text, path, profile, extended)[-1]
+    return writing.parse(text, path, profile, extended)[-1]
 
 
 def check_container(container, containers, proposal, path, file_name):

@@ -1,4 +1,4 @@
-"""The SHA256 of an image, which takes a while to read."""
+"""Compute the SHA256 of an image, with progress."""
 
 import hashlib
 import sys
@@ -8,7 +8,7 @@ BLOCK = 4 * 1024 * 1024  # bytes
 
 
 def sha256(path):
-    """Return the SHA256 of a file (str), with a progress bar at a terminal and lines in a log."""
+    """Return the SHA256 of a file (str); show a progress bar at a terminal, or print lines to a log."""
     digest = hashlib.sha256()
     with path.open("rb") as image, Progress(path.stat().st_size) as progress:
         for block in iter(lambda: image.read(BLOCK), b""):

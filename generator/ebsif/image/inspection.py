@@ -1,4 +1,4 @@
-"""Inspect an image: its file, its labels, and what is in it."""
+"""Inspect an image: its file, its labels, and its content."""
 
 import ast
 import importlib.util
@@ -19,13 +19,13 @@ from ebsif.image.checksum import sha256
 
 PROBES = Path(__file__).parent / "probes"
 
-# How images with Conda are activated: the value of WITH_CONDA.
+# The value of WITH_CONDA, the command that activates Conda in an image.
 CONDA = re.compile(r"(?:source|\.) (\S+)/bin/activate (\S+)\s*\Z")
 
-# Labels that every build of an image sets.
+# Labels that every build sets.
 UNIMPORTANT_LABELS = re.compile(r"org\.label-schema\.(?!version$)|org\.opencontainers\.image\.ref")
 
-# What an OCI image starts, in the runscript of an image that was made from it.
+# The entry point of an OCI image, in the runscript of a SIF file that was made from it.
 ENTRY_POINT = re.compile(r"^OCI_(ENTRYPOINT|CMD)='(.+)'$", re.MULTILINE)
 
 
@@ -35,7 +35,7 @@ class InspectionError(EbsifError):
 
 @dataclass
 class Inspection:
-    """What was found in an image."""
+    """The findings on an image."""
 
     path: str
     resolved: str
@@ -62,7 +62,7 @@ class Inspection:
 
     @property
     def file_name(self):
-        """File name of the image that was named (str)."""
+        """File name of the image as the user named it (str)."""
         return Path(self.path).name
 
     @property
@@ -89,7 +89,7 @@ def inspect(path, checksum=True):
     Raises
     ------
     InspectionError
-        If there is no runtime, or it can't start this file.
+        If there is no container runtime, or it can't start this image.
     """
     check_file(path)
     resolved = path.resolve()
@@ -104,16 +104,16 @@ def inspect(path, checksum=True):
 
 
 def check_file(path):
-    """Raise InspectionError for what can't be an image because it is not a file."""
+    """Raise InspectionError if the path is not a file."""
     if path.is_dir():
-        raise InspectionError(f"{path} is a directory: name an image, which is a SIF file; if this is a sandbox, make "
-                              f"one with: apptainer build image.sif {shlex.quote(str(path))}")
+        raise InspectionError(f"{path} is a directory, not an image (a SIF file); if it is a sandbox, convert it with: "
+                              f"apptainer build image.sif {shlex.quote(str(path))}")
     if not path.is_file():
-        raise InspectionError(f"{path} is no file" if path.exists() else f"there is no file {path}")
+        raise InspectionError(f"{path} is not a file" if path.exists() else f"the file {path} does not exist")
 
 
 def find_runtime():
-    """Return the path of the container runtime (str); raise InspectionError if there is none."""
+    """Return the path of the container runtime (str); raise InspectionError if none is found."""
     runtime = shutil.which("apptainer") or shutil.which("singularity")
     if not runtime:
         raise InspectionError("neither apptainer nor singularity is on PATH: run this where one of them is")
@@ -121,7 +121,7 @@ def find_runtime():
 
 
 def run_runtime(*arguments, text=""):
-    """Run the runtime with the environment that installations get, and a text as input; return CompletedProcess."""
+    """Run the container runtime in the environment of installations, with a text as input; return CompletedProcess."""
     from easybuild.easyblocks.generic.container.runtime import passed_variables
 
     words = [find_runtime(), *arguments]
@@ -131,12 +131,12 @@ def run_runtime(*arguments, text=""):
 
 
 def run_in_image(found, *command, text=""):
-    """Run a command in an image (Inspection), which gets no variables and no files; return CompletedProcess."""
+    """Run a command in an image (Inspection), without variables and files of the host; return CompletedProcess."""
     return run_runtime("--silent", "exec", "--cleanenv", "--no-home", "--pwd", "/", found.resolved, *command, text=text)
 
 
 def read_labels(found):
-    """Read what the image says about itself: labels, definition file, help, runscript, apps."""
+    """Read the metadata of the image: labels, definition file, help, runscript, apps."""
     result = run_runtime("inspect", "--json", "--all", found.resolved)
     try:
         attributes = json.loads(result.stdout)["data"]["attributes"]
@@ -152,18 +152,18 @@ def read_labels(found):
 
 
 def read_system(found):
-    """Read what is in the image without starting its Python."""
+    """Read the content of the image that can be found without its Python."""
     result = run_in_image(found, "sh", "-c", probe("image.sh"))
     lines = [line.split("\t", 1) for line in result.stdout.splitlines() if "\t" in line]
     if ["end", "yes"] not in lines:
-        reason = result.stderr.strip().splitlines()[-1:] or ["there is no message"]
+        reason = result.stderr.strip().splitlines()[-1:] or ["no message from the container runtime"]
         raise InspectionError(f"{found.path} can't be started as a container: {reason[0]}")
     for name, value in lines:
         read_line(found, name, value)
 
 
 def read_line(found, name, value):
-    """Take a line of the probe."""
+    """Add a line of the probe's output to the findings."""
     if name.startswith("environment."):
         found.environment[name[len("environment.") :]] = value
     elif name == "network-plugin":
@@ -180,7 +180,7 @@ def read_line(found, name, value):
 
 
 def read_python(found):
-    """Read which Python there is, and how it is activated."""
+    """Read which Python the image has, and how it is activated."""
     program, start = program_for_image("installed-packages.py"), probe("python.sh")
     own = python_in(run_in_image(found, "sh", "-c", start, text=program))
     activation = found.environment.get("WITH_CONDA", "")
@@ -201,30 +201,30 @@ def read_python(found):
 
 
 def programs(found, names):
-    """Return the names or paths (set of str) that are programs of an image (Inspection)."""
+    """Return those of the names or paths (set of str) that are programs in an image (Inspection)."""
     folder = f"{found.python['prefix']}/bin" if found.python else "/bin"
     result = run_in_image(found, "sh", "-c", probe("present-programs.sh"), "sh", folder, *names)
     return set(result.stdout.split("\n")) & set(names)
 
 
 def python_in(result):
-    """Return what the probe of Python printed (dict), with versions of packages by name; None if it did not run."""
+    """Return the output of the Python probe (dict), with package versions by name; None if it did not run."""
     try:
         python = ast.literal_eval(result.stdout)
     except (ValueError, SyntaxError):
         return None
-    # the first on sys.path is the one that is imported
+    # of duplicates, the first on sys.path is the one that is imported
     python["packages"] = {name: version for name, version, _ in reversed(python["packages"])}
     return python
 
 
 def program_for_image(name):
-    """Return a program of the easyblocks that runs in an image (str)."""
+    """Return the text of one of the easyblocks' programs that run in an image (str)."""
     wing = importlib.util.find_spec("easybuild.easyblocks.generic.container").origin
     folder = Path(wing).resolve().parent / "files" / "share" / "ebsif"
     return (folder / name).read_text(encoding="utf-8")
 
 
 def probe(name):
-    """Return one of our programs that run in an image (str)."""
+    """Return the text of one of the probes that run in an image (str)."""
     return (PROBES / name).read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 """Report what an image can use of a site's network: libfabric and its provider, the ABI of its MPI, the GPU plugin.
 
-It reports what is there and what is missing; only a measurement shows how fast that is (S001-14).
+It reports what is present and what is missing; only a benchmark shows how fast that is (S001-14).
 """
 
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ebsif.installed.doctor import Finding
 
-# Libraries with the ABI that MPICH and what comes from it share (MPICH ABI Compatibility Initiative), and those of
+# Libraries with the ABI that MPICH and its derivatives share (MPICH ABI Compatibility Initiative), and those of
 # Open MPI 1 to 5.
 MPICH_ABI = re.compile(r"libmpi\.so\.12(\..*)?")
 OPENMPI_ABI = re.compile(r"libmpi\.so\.(1|20|40)(\..*)?")
@@ -19,37 +19,37 @@ PLUGIN = {"rocm": "RCCL", "cuda": "NCCL"}
 
 def examine(found, site, containers):
     """
-    Return a Finding for each part that decides how ranks on several nodes communicate.
+    Return the findings (list of Finding) on each part of the communication between nodes.
 
     Parameters
     ----------
     found : Inspection
-        What is in the image.
+        The findings on the image.
     site : Site
-        Where the image will be used.
+        The site where the image will be used.
     containers : list of Container
-        Those of the site.
+        The containers of the site.
     """
     return [origin(found, site, containers), provider(found, site), mpi(found), *plugin(found, site)]
 
 
 def origin(found, site, containers):
-    """Return whether the image was made for the site."""
+    """Return a Finding on whether the image was made for the site."""
     modules = [one.module for one in containers if one.file_name == Path(found.resolved).name]
     if modules:
         return Finding("image", True, f"in the catalogue of {site.name}: {', '.join(modules)}")
-    return Finding("image", True, f"not in the catalogue of {site.name}: what is fast on one machine may be slow on "
-                   "another, so measure it on two nodes before you rely on it", note=True)
+    return Finding("image", True, f"not in the catalogue of {site.name}: an image that is fast on one machine may be "
+                   "slow on another, so run a benchmark on two nodes first", note=True)
 
 
 def provider(found, site):
-    """Return which provider libfabric has for the network."""
+    """Return a Finding on libfabric's provider for the network."""
     libraries = named(found, "libfabric.so")
     if not libraries:
         return Finding("libfabric", True, "none in the image: only what the site binds can use the fast network",
                        note=True)
     version = found.components.get("libfabric")
-    text = f"{version or 'version not known'}, {libraries[0]}"
+    text = f"{version or 'unknown version'}, {libraries[0]}"
     own = named(found, f"{PROVIDER}.so")
     bound = [bind for bind in (*site.binds.required, *site.binds.optional, *site.binds.libraries) if PROVIDER in bind]
     if own:
@@ -57,12 +57,12 @@ def provider(found, site):
     if bound:
         text += f"; for Slingshot {bound[0]} of {site.name}"
     if not (own or bound):
-        text += f"; no {PROVIDER}, so not with Slingshot"
+        text += f"; no {PROVIDER}, so it can't use Slingshot"
     return Finding("libfabric", True, text, note=not (own or bound))
 
 
 def mpi(found):
-    """Return the ABI of the image's MPI, which decides whether the machine's MPI can replace it."""
+    """Return a Finding on the ABI of the image's MPI, which decides whether the host's MPI can replace it."""
     libraries = {Path(path).name: path for path in named(found, "libmpi.so")}
     mpich = next((path for name, path in libraries.items() if MPICH_ABI.fullmatch(name)), None)
     openmpi = next((path for name, path in libraries.items() if OPENMPI_ABI.fullmatch(name)), None)
@@ -85,10 +85,10 @@ def plugin(found, site):
     if found.plugins:
         yield Finding(f"{library} plugin", True, found.plugins[0])
     else:
-        yield Finding(f"{library} plugin", True, f"none in the image: {library} uses TCP between nodes unless the site "
-                      "binds one", note=True)
+        yield Finding(f"{library} plugin", True, f"none in the image: {library} uses TCP between nodes, unless the "
+                      "site binds a plugin", note=True)
 
 
 def named(found, prefix):
-    """Return the libraries of an image whose file names have this prefix (list of str)."""
+    """Return the libraries in an image whose file names have this prefix (list of str)."""
     return [path for path in found.libraries if Path(path).name.startswith(prefix)]

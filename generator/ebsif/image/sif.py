@@ -12,9 +12,9 @@ MOST = 4096  # descriptors; runtimes make 48
 
 def signers(path):
     """
-    Return the fingerprints of the keys that an image is signed with (list of str); nothing is verified.
+    Return the fingerprints of the keys that signed an image (list of str), without verifying the signatures.
 
-    The string is empty for a signature that names no key. A file that is not a SIF file has no signatures.
+    The string is empty for a signature without a fingerprint. A file that is not a SIF file has no signatures.
     """
     with path.open("rb") as image:
         header = image.read(HEADER.size)

@@ -1,4 +1,4 @@
-"""Writing easyconfigs: only what changed."""
+"""Write easyconfigs, but only those that changed."""
 
 import re
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from ebsif.catalogue.container import CatalogueError
 from ebsif.catalogue.selection import duplicates
 from ebsif.render import easyconfig
 
-# The first line of a rendered easyconfig says for which site it was.
+# The first line of a rendered easyconfig, which names the site.
 RENDERED = re.compile(r"# Rendered by ebsif from the catalogue of the site (\S+):")
 
 
 @dataclass(frozen=True)
 class Rendered:
-    """An easyconfig as it should be: container, path, text, and the text that is there (None: not there)."""
+    """An easyconfig as it should be: container, path, text, and the current text of the file (None: no file)."""
 
     container: object
     path: Path
@@ -29,20 +29,20 @@ class Rendered:
 
 
 def place(container, output):
-    """Return the path of an easyconfig (Path) below a directory, where EasyBuild looks for it."""
+    """Return the path of an easyconfig (Path) below a directory in which EasyBuild searches."""
     name = container.easyconfig_name
-    # the catalogue has no such names; what is written must not depend on that
+    # the catalogue refuses such names already, but no file must ever be written outside the directory
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", name):
-        raise CatalogueError(f"'{name}' can't be the name of an easyconfig")
+        raise CatalogueError(f"'{name}' is not a valid name for an easyconfig")
     return output / container.name[0].lower() / container.name / name
 
 
 def render(containers, output):
-    """Yield what each easyconfig should be (Rendered), one at a time: a large catalogue needs no more memory."""
+    """Yield each easyconfig as it should be (Rendered); one at a time, which saves memory in large catalogues."""
     for container in containers:
         path = place(container, output)
         try:
-            # one that somebody has spoilt is not as it should be, nothing else
+            # a file with invalid bytes only counts as changed
             before = path.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             before = None
@@ -51,7 +51,7 @@ def render(containers, output):
 
 def render_all(containers, output, others):
     """
-    Render what can be rendered.
+    Render all containers that can be rendered.
 
     Parameters
     ----------
@@ -60,14 +60,14 @@ def render_all(containers, output, others):
     output : Path
         Directory of the easyconfigs.
     others : list of Container
-        All that there are: two of one module can't both be installed.
+        All containers of the site: two with the same module can't both be installed.
 
     Returns
     -------
     list of Rendered
-        In the same order, without those that can't be.
+        The easyconfigs, in the order of the containers.
     list of str
-        Why not, each with file and line.
+        Why the other containers can't be rendered, each with file and line.
     """
     later = duplicates(others)
     same = {**{first: one for one, first in later.items()}, **later}
@@ -75,8 +75,8 @@ def render_all(containers, output, others):
     for container in containers:
         try:
             if container in same:
-                raise CatalogueError(f"{container.module} is the module of {same[container].place} as well: "
-                                     "give one of them a 'label' of its own")
+                raise CatalogueError(f"{container.module} is also the module of {same[container].place}: give one of "
+                                     "them a 'label'")
             done += render([container], output)
         except CatalogueError as error:
             problems.append(f"{container.place}: {str(error).removeprefix(f'{container.place}: ')}")
@@ -84,14 +84,14 @@ def render_all(containers, output, others):
 
 
 def write(rendered):
-    """Write an easyconfig if it is not as it should be: a new file and a rename, because eb may be reading it."""
+    """Write an easyconfig if it changed; atomically, because eb may be reading it."""
     if rendered.state == "unchanged":
         return
     files.replace(rendered.path, rendered.text)
 
 
 def left_over(wanted, output, site):
-    """Return easyconfigs that were rendered for a site and are none of the wanted paths any more (list of Path)."""
+    """Return the easyconfigs that were rendered for a site but are not among the wanted paths (list of Path)."""
     wanted = set(wanted)
     found = []
     for folder in sorted({path.parent for path in wanted} | set(output.glob("?/*"))):

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Run in an image by `ebsif inspect`: one line for each thing found, a name, a tab, a value. Reads nothing but files.
+# Runs in an image for `ebsif inspect`. Prints one line for each finding: name, tab, value. Changes nothing.
 say() {
     [ -z "$2" ] || printf '%s\t%s\n' "$1" "$2"
 }
@@ -30,5 +30,5 @@ done | sort -u | while read -r folder; do
 done
 say bash "$(command -v bash)"
 say system "$(sed -n 's/^PRETTY_NAME="\{0,1\}\([^"]*\).*/\1/p' /etc/os-release 2>/dev/null)"
-# the last line, to tell a whole answer from a part of one
+# the last line, which shows that the output is complete
 say end yes

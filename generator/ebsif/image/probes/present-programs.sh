@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Print those of the names that are programs of the image, or beside its Python.
+# Print those of the names that are programs of the image, or in the directory of its Python.
 # Usage: DIRECTORY NAME...
 PATH=$1:$PATH
 shift

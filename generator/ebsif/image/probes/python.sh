@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Run the Python of the image, after the command that activates it; the program is standard input.
+# Run the Python of the image, after the command that activates it; the program comes from standard input.
 # Usage: [COMMAND]
-# the command's words are for the shell, as users of the image write them
+# eval: the command is shell code, as users of the image type it
 eval "${1:-:}" >&2 && exec "$(command -v python || command -v python3)" -
