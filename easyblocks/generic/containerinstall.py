@@ -24,19 +24,19 @@ from easybuild.easyblocks.generic.container.imagecopy import copy_image, is_veri
 from easybuild.easyblocks.generic.container.distributed import GPU_VISIBILITY, SETTINGS_FILE
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
+from easybuild.easyblocks.generic.container.hostlibraries import is_library_wanted
 from easybuild.easyblocks.generic.container.masks import MASKS
 from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, ModuleFile
 from easybuild.easyblocks.generic.container.modulesyntax import ModuleSyntax
 from easybuild.easyblocks.generic.container.parameters import exit_status
-from easybuild.easyblocks.generic.container.probe import ImageProbe
+from easybuild.easyblocks.generic.container.probe import ImageProbe, check_entry_point
 from easybuild.easyblocks.generic.container.record import InstallRecord
 from easybuild.easyblocks.generic.container.reinstall import Reinstall
-from easybuild.easyblocks.generic.container.runtime import Container, Runtime, bind_source, bind_target
-from easybuild.easyblocks.generic.container.runtime import named_variables, runtime_variables
+from easybuild.easyblocks.generic.container.runtime import Container, Runtime, named_variables, runtime_variables
 from easybuild.easyblocks.generic.container.sbom import BILL_OF_MATERIALS, bill_of_materials
-from easybuild.easyblocks.generic.container.scripts import FILES, ebsif_version, program_for_image, sh_command
+from easybuild.easyblocks.generic.container.scripts import FILES, ebsif_version, sh_command
 from easybuild.easyblocks.generic.container.credentials import Credentials
-from easybuild.easyblocks.generic.container.spec import IF_NEWER, IMAGE_KINDS, IMAGE_OWN, INIT_IMAGE
+from easybuild.easyblocks.generic.container.spec import IMAGE_KINDS, IMAGE_OWN, INIT_IMAGE
 from easybuild.easyblocks.generic.container.spec import INIT_KINDS, INIT_NONE, LISTED_PACKAGES, ONE_CONTAINER, REFUSE
 from easybuild.easyblocks.generic.container.spec import WRAPPERS_ALL, ContainerSpec, check_easyconfig
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
@@ -250,9 +250,10 @@ class ContainerInstall(Reinstall, EasyBlock):
             self.make_masks()
         # fails for truncated files and files of another type
         self.start_image()
-        self.check_entry_point()
-        self.record[lockfile.LIBRARY_BINDS] = [
-            bind for bind, kind in sorted(self.spec.library_binds.items()) if self.is_library_wanted(bind, kind)]
+        if self.spec.entry_point:
+            check_entry_point(self.container, self.spec.entry_point)
+        self.record[lockfile.LIBRARY_BINDS] = [bind for bind, kind in sorted(self.spec.library_binds.items())
+                                               if is_library_wanted(self.container, bind, kind)]
         self.container.optional_binds += self.record[lockfile.LIBRARY_BINDS]
 
     def make_masks(self):
@@ -266,47 +267,9 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     def start_image(self):
         """Inspect the image, and stop if it lacks something that is required."""
-        found = self.container.run(sh_command('probe-image.sh'),
-                                   stdin=program_for_image('installed-packages.py'), split_stderr=True, hidden=True)
-        self.probe = ImageProbe(self.spec.image_name, found.output, found.stderr)
+        self.probe = ImageProbe.of(self.container, self.spec.image_name)
         if self.spec.init != INIT_NONE:
             self.probe.check(self.HAS_USER_SOFTWARE)
-
-    def check_entry_point(self):
-        """
-        Check that the entry point runs a given program with unchanged arguments.
-
-        Raises
-        ------
-        EasyBuildError
-            If it doesn't.
-        """
-        entry_point = self.spec.entry_point
-        if not entry_point:
-            return
-        # the one that the runtime generates for OCI images passes its arguments through a shell
-        arguments = ['a  b', '$HOME', '"\'', '\\', '']
-        result = self.container.run([entry_point, 'printf', '[%s]'] + arguments, hidden=True, split_stderr=True,
-                                    fail_on_error=False)
-        if result.output != ''.join('[%s]' % argument for argument in arguments):
-            raise EasyBuildError("Easyconfig parameter 'entry_point': %s does not run a given program with the same "
-                                 "arguments. Use the program that it starts itself, or leave 'entry_point' out. "
-                                 "Its output: %s", entry_point, (result.output + result.stderr).strip() or 'none')
-
-    def is_library_wanted(self, bind, kind):
-        """Return whether to bind a host library: the image has none of that name or, with if_newer, an older one."""
-        source, target = bind_source(bind), bind_target(bind)
-        name = os.path.basename(target)
-        # what the image's loader would find, or a file at the target of the bind
-        found = self.container.run(sh_command('find-library.sh', name, target),
-                                   hidden=True, split_stderr=True).output.split('\n')[0]
-        wanted = not found
-        if found and kind == IF_NEWER:
-            host, image = (library_version(path, name) for path in (os.path.realpath(source), found))
-            wanted = bool(host and image and image < host)
-        trace_msg("%s of the host is %s: the image has %s" % (
-            source, 'bound' if wanted else 'not needed', found or 'none'))
-        return wanted
 
     def build_step(self):
         """Record what the installation consists of; there is nothing to build."""
@@ -527,9 +490,3 @@ class ContainerInstall(Reinstall, EasyBlock):
 def shown_size(size):
     """Return a human-readable size (str)."""
     return '%.1f GB' % (size / 1e9) if size >= 1e9 else '%.1f MB' % (size / 1e6)
-
-
-def library_version(path, name):
-    """Return the version in the file name of a library, libx.so.1.2.3 (tuple of int), None if there is none."""
-    found = re.search(r'\.so\.(\d+(?:\.\d+)*)$', path) or re.search(r'\.so\.(\d+(?:\.\d+)*)$', name)
-    return tuple(int(number) for number in found.group(1).split('.')) if found else None

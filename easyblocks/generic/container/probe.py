@@ -15,6 +15,7 @@ import sysconfig
 import zipfile
 
 from easybuild.easyblocks.generic.container.packages import Packages
+from easybuild.easyblocks.generic.container.scripts import program_for_image, sh_command
 from easybuild.tools.build_log import EasyBuildError
 
 # importlib.metadata, and what pip 22.2 needs
@@ -55,6 +56,13 @@ class ImageProbe:
         self.said = lines[-1] if lines and lines[-1].startswith('{') else ''
         self.python = Packages.read(self.said) if self.said else {}
         self.errors = errors.strip().splitlines()
+
+    @classmethod
+    def of(cls, container, image):
+        """Start an image (Container) once and return what it has (ImageProbe); its name is for messages."""
+        found = container.run(sh_command('probe-image.sh'), stdin=program_for_image('installed-packages.py'),
+                              split_stderr=True, hidden=True)
+        return cls(image, found.output, found.stderr)
 
     @property
     def packages(self):
@@ -146,6 +154,32 @@ class ImageProbe:
         wanted = re.search(r'^Requires-Python: *>= *(\d+)\.(\d+)', metadata.decode('utf-8', 'replace'), re.MULTILINE)
         return pip_version(wheel) >= oldest and bool(wanted) and \
             self.version >= tuple(int(number) for number in wanted.groups())
+
+
+def check_entry_point(container, entry_point):
+    """
+    Check that the entry point runs a given program with unchanged arguments.
+
+    Parameters
+    ----------
+    container : Container
+        The image, at install time.
+    entry_point : str
+        Its full path in the image.
+
+    Raises
+    ------
+    EasyBuildError
+        If it doesn't.
+    """
+    # the one that the runtime generates for OCI images passes its arguments through a shell
+    arguments = ['a  b', '$HOME', '"\'', '\\', '']
+    result = container.run([entry_point, 'printf', '[%s]'] + arguments, hidden=True, split_stderr=True,
+                           fail_on_error=False)
+    if result.output != ''.join('[%s]' % argument for argument in arguments):
+        raise EasyBuildError("Easyconfig parameter 'entry_point': %s does not run a given program with the same "
+                             "arguments. Use the program that it starts itself, or leave 'entry_point' out. "
+                             "Its output: %s", entry_point, (result.output + result.stderr).strip() or 'none')
 
 
 def why_no_venv(python):
