@@ -1,5 +1,5 @@
-# The main commands are `make demo` and `make test`. They create everything in .venv/ and .demo/, except for system packages
-# and the cached example image. (`make check` also creates build/.)
+# The main commands are `make demo` and `make test`. They create everything in .venv/ and .demo/, except for system
+# packages and the cached example image. (`make check` also creates build/.)
 .DEFAULT_GOAL := help
 .PHONY: help demo check test test-pythons test-faults faults-report bench image lint release clean
 
