@@ -275,7 +275,7 @@ def test_nothing_has_started_the_ranks(training):
     script = "salloc -Q -n4 singularity exec $SIF conda-python-distributed show.py"
     result = training.run(script, check=False)
     assert result.returncode == 1
-    assert "this job is for 4 tasks, and nothing has started them: put srun before singularity" in result.stderr
+    assert "this job has 4 tasks, but no launcher has started them: put srun before singularity" in result.stderr
     result = training.run(script.replace("singularity", "srun -n 1 singularity"))
     assert [one["WORLD_SIZE"] for one in shown(result.stdout)] == ["1"]
 
@@ -286,8 +286,8 @@ def test_a_failing_helper_stops_every_rank(training):
     result = training.run(script, check=False)
     assert result.returncode == 1
     assert not shown(result.stdout)
-    lines = re.findall(r"^conda-python-distributed: rank (\d): no first host for MASTER_ADDR: this is no list of nodes",
-                       result.stderr, re.MULTILINE)
+    lines = re.findall(r"^conda-python-distributed: rank (\d): can't determine the first host for MASTER_ADDR: this is "
+                       r"not a node list", result.stderr, re.MULTILINE)
     assert sorted(lines) == ["0", "1", "2"]
 
 
@@ -376,12 +376,12 @@ def test_get_master_reads_a_host_file(tmp_path):
     file = str(tmp_path / "hosts")
     assert get("# nodes\n\n  dec0001.hsn slots=4\ndec0002\n", "--hostfile", file) == "dec0001.hsn"
     assert get("dec0003", PBS_NODEFILE=file) == "dec0003"
-    assert "there is no host in the file" in get("\n# x\n", "--hostfile", file)
-    assert "can't be the name of a host" in get("a;b\n", "--hostfile", file)
-    assert "can't be read" in get("", "--hostfile", file + ".not")
+    assert f"the host file {file} has no hosts" in get("\n# x\n", "--hostfile", file)
+    assert "is not a valid host name" in get("a;b\n", "--hostfile", file)
+    assert "can't read the host file" in get("", "--hostfile", file + ".not")
     assert get("x", SLURM_STEP_NODELIST="n[7-9]", SLURM_JOB_NODELIST="n[1-9]") == "n7"
-    assert "no scheduler says which nodes" in get("x")
-    assert "wrong use" in get("x", "a", "b", "c")
+    assert "no scheduler tells which nodes" in get("x")
+    assert "usage: get-master" in get("x", "a", "b", "c")
 
 
 # --- mpiexec and nobody
@@ -595,7 +595,7 @@ def test_the_gpu_state_is_shown_once_per_node(rank, tmp_path):
     found, errors = rank("gpu rocm", binds=[bind], **slurm())
     assert found
     assert "GPU is fine" in errors
-    assert "rocm-smi failed, going on without" in errors
+    assert "rocm-smi failed, continuing without it" in errors
     found, errors = rank("gpu rocm", binds=[bind], **slurm(rank=1, local=1))
     assert found
     assert "GPU is fine" not in errors
@@ -630,7 +630,7 @@ def test_a_cache_of_somebody_else_is_not_used(rank, tmp_path):
     os.chown(place, 12345, 12345)
     found, errors = rank("gpu rocm", **slurm())
     assert found is None
-    assert "for MIOpen's cache, belongs to somebody else" in errors
+    assert "for MIOpen's cache, belongs to another user" in errors
     place.rmdir()
     place.symlink_to(tmp_path)
     assert rank("gpu rocm", **slurm())[0] is None
@@ -666,7 +666,7 @@ def test_the_port_follows_from_job_and_step(rank):
     assert all(10000 <= port < 32768 for port in ports)
     assert (mine["MASTER_ADDR"], mine["MASTER_PORT"]) == ("here", "12345")
     assert wrong is None
-    assert "MASTER_PORT is '70000', which is no port" in errors
+    assert "MASTER_PORT is '70000', which is not a port" in errors
 
 
 def test_the_port_does_not_depend_on_the_node(rank):
@@ -687,7 +687,7 @@ def test_a_port_in_use_is_not_taken_over(rank):
         found, errors = rank("", **slurm())
         server.stdin.close()
     assert found is None
-    assert f"port {port}, the one of job 100, step 0, is in use on this node: set MASTER_PORT" in errors
+    assert f"port {port}, derived from job 100, step 0, is in use on this node: set MASTER_PORT" in errors
 
 
 LAUNCHERS = [
@@ -720,10 +720,10 @@ def test_who_started_the_rank_decides(rank):
 
 
 LEFT_OUT = [
-    ({"SLURM_LOCALID": ""}, "started by Slurm, but SLURM_LOCALID says no local rank"),
-    ({"SLURM_LOCALID": "x[$(id)]"}, "started by Slurm, but SLURM_LOCALID says no local rank"),
-    ({"SLURM_STEP_TASKS_PER_NODE": ""}, "says no local size"),
-    ({"SLURM_PROCID": "4"}, "what Slurm says can't be: rank 4 of 4"),
+    ({"SLURM_LOCALID": ""}, "started by Slurm, but SLURM_LOCALID has no valid local rank"),
+    ({"SLURM_LOCALID": "x[$(id)]"}, "started by Slurm, but SLURM_LOCALID has no valid local rank"),
+    ({"SLURM_STEP_TASKS_PER_NODE": ""}, "has no valid local size"),
+    ({"SLURM_PROCID": "4"}, "the values of Slurm are inconsistent: rank 4 of 4"),
     ({"SLURM_STEP_NODELIST": ""}, "the list of nodes is empty"),
 ]
 
@@ -740,7 +740,7 @@ def test_outside_a_container(training):
     """The script says where it belongs."""
     result = training.run("$RUNSCRIPTS/conda-python-distributed train.py", check=False)
     assert result.returncode == 1
-    assert "this runs in the container: singularity exec $SIF conda-python-distributed" in result.stderr
+    assert "run this in the container: singularity exec $SIF conda-python-distributed" in result.stderr
 
 
 # --- what the module has

@@ -104,7 +104,7 @@ def test_the_ranks(job, tmp_path, base_image):
     # uneven, and without what only the batch script knows
     uneven = run("singularity exec x conda-python-distributed show.py", FLUX_TASK_RANK="0", FLUX_JOB_SIZE="3",
                  FLUX_JOB_NNODES="2", FLUX_TASK_LOCAL_ID="0")
-    assert "3 tasks on 2 nodes: start as many on each node" in uneven.stderr
+    assert "3 tasks on 2 nodes: start the same number on each" in uneven.stderr
     lost = run("singularity exec x conda-python-distributed show.py", FLUX_TASK_RANK="0", FLUX_JOB_SIZE="2",
                FLUX_JOB_NNODES="2", FLUX_TASK_LOCAL_ID="0", FLUX_JOB_ID="fA")
     assert "Flux does not tell its tasks the nodes: set MASTER_ADDR in the batch script" in lost.stderr

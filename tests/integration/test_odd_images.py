@@ -78,7 +78,7 @@ def test_a_python_that_is_not_whole(place, small_image):
     script = "module load Example/1.0\npython3 -c 'import sys; print(sys.prefix)'\nlist-packages; echo $?"
     result = site.bash(script)
     assert result.stdout == "/usr\n1\n"
-    assert "the Python of this container can't tell its packages" in result.stderr
+    assert "the Python of this container can't list its packages" in result.stderr
     assert "Traceback" not in result.stderr
 
     image = small_image("python-minimal")
@@ -109,7 +109,7 @@ def test_a_python_without_pip(place, wheels):
     assert [line.split() for line in listed] == [["Package", "Version"], ["-------", "-------"], ["shipped", "1.0"]]
     result = site.bash("module load Example/1.0 && list-packages --outdated", check=False)
     assert result.returncode == 1
-    assert "has no pip, whose options can't be used: leave out --outdated" in result.stderr
+    assert "has no pip, so its options can't be used: leave out --outdated" in result.stderr
 
 def test_an_image_as_cotainr_builds_it(place, wheels, small_image):
     """S001-09: Conda in /opt/conda, activated by the image itself, cotainr's labels: it works as any other image."""

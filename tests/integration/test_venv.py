@@ -371,7 +371,7 @@ def test_the_venv_to_activate(base_image, tmp_path):
     conda = "/opt/miniconda3/envs/pytorch"
     several = activated(VIRTUAL_ENV="")
     assert several.stdout.split() == ["none", conda, conda]
-    assert "there are several: export VIRTUAL_ENV with one of /user-software/venv/first" in several.stderr
+    assert "there are several: set VIRTUAL_ENV to one of /user-software/venv/first" in several.stderr
     second = "/user-software/venv/second"
     # as the module has it: active, but Conda is not
     path = f"{second}/bin:/usr/bin:/bin"

@@ -1,21 +1,21 @@
-"""Run in the container by list-packages: become `pip list`, or do without pip what can be done."""
+"""Run in the container by list-packages: run `pip list`, or list names and versions if there is no pip."""
 import importlib.util
 import runpy
 import sys
 
-# as `python -m` has it: nothing beside this file is a module
+# like `python -m`: don't import modules from this directory
 del sys.path[0]
 if importlib.util.find_spec('pip'):
     sys.argv = ['pip', 'list'] + sys.argv[1:]
     runpy.run_module('pip', run_name='__main__', alter_sys=True)
 elif sys.argv[1:]:
-    sys.exit("list-packages: the Python of this container has no pip, whose options can't be used: leave out %s"
+    sys.exit("list-packages: the Python of this container has no pip, so its options can't be used: leave out %s"
              % ' '.join(sys.argv[1:]))
 else:
     try:
         from importlib.metadata import distributions  # novermin: runs in the image, not with EasyBuild
     except ImportError as error:
-        sys.exit("list-packages: the Python of this container can't tell its packages: %s" % error)
+        sys.exit("list-packages: the Python of this container can't list its packages: %s" % error)
 
     found = {}
     for distribution in distributions():

@@ -1,7 +1,7 @@
-# PBS, for conda-python-distributed and get-master, which says what these functions are for.
-# shellcheck shell=bash disable=SC2034  # what is set here is used there
+# PBS, for conda-python-distributed and get-master, which documents these functions.
+# shellcheck shell=bash disable=SC2034  # variables are used there
 
-# mpiexec starts the ranks, and says which they are.
+# mpiexec starts the ranks, and sets their variables.
 pbs_rank() {
     return 2
 }
@@ -18,7 +18,7 @@ pbs_step() {
     if [[ $PBS_JOBID =~ ^([0-9]{1,10})(\.|$) ]]; then
         job=${BASH_REMATCH[1]}
     else
-        # of an array: 123[4].server
+        # an array job: 123[4].server
         number_of "$PBS_JOBID" job
     fi
     number_of "${PALS_APID:-${PMIX_NAMESPACE:-${PMI_JOBID:-}}}" step
@@ -27,7 +27,7 @@ pbs_step() {
 pbs_first_host() {
     [[ -n ${PBS_NODEFILE:-} ]] || return 2
     first_host_of_file "$PBS_NODEFILE" || {
-        problem+=". It is on the first node only: set MASTER_ADDR in the job script, with \$RUNSCRIPTS/get-master"
+        problem+=". It exists on the first node only: set MASTER_ADDR in the job script, with \$RUNSCRIPTS/get-master"
         return 1
     }
 }

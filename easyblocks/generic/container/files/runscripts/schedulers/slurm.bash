@@ -1,5 +1,5 @@
-# Slurm, for conda-python-distributed and get-master, which says what these functions are for.
-# shellcheck shell=bash disable=SC2034  # what is set here is used there
+# Slurm, for conda-python-distributed and get-master, which documents these functions.
+# shellcheck shell=bash disable=SC2034  # variables are used there
 
 slurm_rank() {
     [[ -n ${SLURM_STEP_ID:-} ]] || return 2
@@ -36,7 +36,7 @@ slurm_step() {
     [[ ! ${SLURM_STEP_ID:-} =~ ^[0-9]{1,10}$ ]] || step=$SLURM_STEP_ID
 }
 
-# The nodes of the step where there is one: the job may have others as well.
+# Prefer the nodes of the step: the job may have more.
 slurm_first_host() {
     if [[ -n ${SLURM_STEP_ID:-} && -n ${knows_hosts:-} ]]; then
         first_host "${SLURM_STEP_NODELIST:-}"
