@@ -1,5 +1,7 @@
 """The real parts: images, modules tools, and modules installed with them."""
 
+import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
@@ -112,9 +114,24 @@ class Installed:
     WRITABLE = "Example/1.0-writable"
     TEXT = "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\nvenv_name = 'pytorch'\n"
 
-    def __init__(self, site, base_image, wheels):
+    def __init__(self, site, base_image, wheels, shared=None):
+        """Install them; with a directory that processes of tests share, once for all of them."""
         self.site = site
         self.wheels = wheels
+        with contextlib.ExitStack() as stack:
+            if shared:
+                lock = stack.enter_context(shared.with_suffix(".lock").open("w"))
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if shared and shared.exists():
+                copy_site(shared, site.prefix)
+                return
+            self.install(base_image)
+            if shared:
+                share_site(site.prefix, shared)
+
+    def install(self, base_image):
+        """Install both with one eb."""
+        site, wheels = self.site, self.wheels
         (site.sources / "example.sif").symlink_to(base_image)
         squashed = site.easyconfig(self.TEXT + 'requirements = """\ngreeting\n"""\n', suffix="-squashed")
         writable = site.easyconfig(self.TEXT, suffix="-writable")
@@ -133,15 +150,42 @@ class Installed:
         return self.load(module, script, **environment).stdout.strip()
 
 
+def share_site(prefix, shared):
+    """Keep a copy of a site (Path) for other processes, with the directory that it was installed in."""
+    unfinished = shared.with_suffix(".unfinished")
+    unfinished.mkdir()
+    subprocess.run(["cp", "-a", prefix, unfinished / "site"], check=True)
+    (unfinished / "prefix").write_text(str(prefix.parent))
+    unfinished.rename(shared)
+
+
+def copy_site(shared, prefix):
+    """Make a site (Path) of what another process keeps: texts and links name the new directory, times stay."""
+    subprocess.run(["cp", "-a", f"{shared}/site/.", prefix], check=True)
+    before, now = (shared / "prefix").read_text(), str(prefix.parent)
+    for path in prefix.rglob("*"):
+        if path.is_symlink():
+            target = str(path.readlink())
+            if target.startswith(before):
+                path.unlink()
+                path.symlink_to(target.replace(before, now, 1))
+        elif path.is_file() and before.encode() in (content := path.read_bytes()):
+            status = path.stat()
+            path.write_bytes(content.replace(before.encode(), now.encode()))
+            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
 @pytest.fixture(scope="session")
-def installations(prefix, base_image, wheels):
-    """A function that installs the two modules for a modules tool and syntax, once."""
+def installations(prefix, base_image, wheels, tmp_path_factory):
+    """A function that installs the two modules for a modules tool and syntax, once, also for several processes."""
     made = {}
+    # of the run, with a folder for each process in it
+    shared = tmp_path_factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else None
 
     def get(name):
         if name not in made:
             site = Site(prefix / name, TOOLS[name](), Path(sys.prefix))
-            made[name] = Installed(site, base_image, wheels)
+            made[name] = Installed(site, base_image, wheels, shared and shared / name)
         return made[name]
 
     return get
