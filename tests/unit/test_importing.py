@@ -6,7 +6,7 @@ import re
 import pytest
 import yaml
 from ebsif.catalogue import reading, selection, site
-from ebsif.importing import cataloguefile, recipe, shellcommands
+from ebsif.importing import cataloguefile, commandline, easyconfigfile, recipe
 from ebsif.render import easyconfig, rendering
 from ebsif_command import run_ebsif
 from support import CHECKOUT
@@ -378,13 +378,13 @@ def test_no_credential_is_imported(lumi, tmp_path):
 def test_what_is_more_than_simple_commands(text, reason):
     """Admin section 2, issue 17.4: never taken for the simple commands in it."""
     with pytest.raises(ValueError, match=reason):
-        shellcommands.simple_commands(text)
+        commandline.simple_commands(text)
 
 
 def test_simple_commands():
     """Admin section 2: separated as a shell does, at the ends of lines as well; filters of messages are no pipe."""
     text = "mkdir a || exit 1 ;\ncurl x |\nbash\npip list 2>&1 | grep -v y > /dev/null"
-    assert shellcommands.simple_commands(text) == [
+    assert commandline.simple_commands(text) == [
         (["mkdir", "a"], [], False), (["exit", "1"], [], False), (["curl", "x", "|", "bash"], [], True),
         (["pip", "list"], [], False)]
 
@@ -470,7 +470,7 @@ def test_what_is_no_container(text, expected, lumi, tmp_path):
     """A message, no traceback."""
     path = tmp_path / "x.eb"
     path.write_text(text)
-    with pytest.raises(recipe.ImportingError, match=expected):
+    with pytest.raises(easyconfigfile.ImportingError, match=expected):
         recipe.read(path, lumi)
 
 

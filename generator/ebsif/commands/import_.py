@@ -13,6 +13,7 @@ from ebsif import files, output
 from ebsif.catalogue import reading, site
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.importing import cataloguefile, recipe
+from ebsif.importing.easyconfigfile import ImportingError
 
 LEFT, TROUBLE = 1, 2
 
@@ -39,7 +40,7 @@ def run(options):
     for path in dict.fromkeys(options.easyconfigs):
         try:
             imported.append(recipe.read(path, profile))
-        except recipe.ImportingError as error:
+        except ImportingError as error:
             print(f"ebsif: {error}", file=sys.stderr)
             trouble = True
     recipe.report_same_module(imported)
@@ -47,7 +48,7 @@ def run(options):
     if options.output:
         write(made, options.output)
     elif len(made) > 1:
-        raise recipe.ImportingError("these are easyconfigs of several names, and the catalogue has a file for each "
+        raise ImportingError("these are easyconfigs of several names, and the catalogue has a file for each "
                                     f"({', '.join(one.name for one in made)}): name a directory, -o DIRECTORY")
     for one in made:
         if not options.output:
@@ -70,7 +71,7 @@ def write(made, directory):
     paths = {directory / f"{one.name}.yaml": one.text for one in made}
     there = [str(path) for path, text in paths.items() if path.exists() and path.read_text(encoding="utf-8") != text]
     if there:
-        raise recipe.ImportingError(f"{', '.join(there)} exists, so nothing was written: name another directory")
+        raise ImportingError(f"{', '.join(there)} exists, so nothing was written: name another directory")
     for path, text in paths.items():
         files.replace(path, text)
         output.hint(f"{path}")

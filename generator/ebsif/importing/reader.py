@@ -47,3 +47,26 @@ def same_path_twice(bind):
     """Return a bind without a target that repeats its source (str)."""
     source, _, target = bind.partition(":")
     return source if target in ("", source) else bind
+
+
+def is_empty(value):
+    """Return whether a parameter is not set, or is set to nothing; False and 0 are something."""
+    return value is None or value in ("", [], {}, ())
+
+
+def is_data(value):
+    """Return whether YAML can hold a value."""
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and is_data(item) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return all(map(is_data, value))
+    return isinstance(value, (str, bool, int))
+
+
+def as_strings(value):
+    """Return a value with its numbers as strings, as in the catalogue."""
+    if isinstance(value, dict):
+        return {key: as_strings(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_strings(item) for item in value]
+    return value if isinstance(value, bool) else str(value)

@@ -1,24 +1,15 @@
 """Read the shell commands of an easyconfig, and the scripts that they write."""
 
 import re
-import shlex
 
+from ebsif.importing.commandline import PASSING, has_substitution, inside, plain, simple_commands
 from ebsif.importing.modulesettings import take_activation
-from ebsif.importing.reader import INSTALLATION, OWN_BINDS, Reader, same_path_twice, shortened
+from ebsif.importing.pipinstall import UnknownFile, stage_of
+from ebsif.importing.reader import OWN_BINDS, Reader, same_path_twice, shortened
 from ebsif.importing.scripts import KINDS, in_place_of, strange_lines
-
-# In place of INSTALLATION, whose parentheses a shell would read.
-STAND_IN = "@installdir@"
 
 # Directories that our easyblocks make.
 DIRECTORIES = ("", "bin", "runscripts", "share", "share/docker-defs", "user-software", "user-software/venv")
-
-# Commands that leave nothing behind.
-PASSING = ("true", ":", "set", "cd", "pwd", "echo", "printf", "exit")
-
-# Words that begin more than a simple command (bash(1), "Compound Commands" and "Reserved Words").
-COMPOUND = ("if", "then", "elif", "else", "for", "while", "until", "do", "case", "select", "function", "{", "[[", "((",
-            "!", "time", "coproc", "eval")
 
 # Commands that activate what is active already where a stage runs.
 ACTIVATING = r"\$WITH_CONDA|(source|\.) /\S+/(init-conda-venv|bin/activate)( [\w.+-]+)?"
@@ -28,15 +19,6 @@ HERE = re.compile(
     r"cat\s*(?:(?P<mode>>{1,2})\s*(?P<file>[^\s<>]+)\s*)?<<-?\s*(?P<quote>[\"']?)(?P<end>\w+)(?P=quote)[ \t]*"
     r"(?:(?P<mode2>>{1,2})[ \t]*(?P<file2>\S+)[ \t]*)?\n(?P<text>.*?)^(?P=end)[ \t]*(?=\n|\Z)",
     re.DOTALL | re.MULTILINE)
-
-# Options of pip: keys of a stage that are lists, strings and switches; those that stay options; those without effect.
-PIP_LISTS = {"--extra-index-url": "extra_index_url", "-f": "find_links", "--find-links": "find_links",
-             "--no-binary": "no_binary"}
-PIP_VALUES = {"-i": "index_url", "--index-url": "index_url"}
-PIP_SWITCHES = {"--no-build-isolation": "no_build_isolation", "--no-deps": "no_deps"}
-PIP_OTHERS = ("--no-cache-dir", "--pre", "-U", "--upgrade", "-v", "--verbose", "--prefer-binary", "--use-pep517")
-PIP_IGNORED = ("--disable-pip-version-check", "-q", "--quiet", "--no-input")
-
 
 class ShellCommands(Reader):
     """Reads the commands that run after the installation, and those of the sanity check."""
@@ -215,7 +197,13 @@ class ShellCommands(Reader):
             arguments = arguments[2:]
         if arguments[:1] in (["list"], ["freeze"], ["check"], ["--version"]):
             return self.recognise(["pip", *arguments])
-        stage = self.stage_of(arguments[1:], environment) if arguments[:1] == ["install"] else None
+        if arguments[:1] != ["install"]:
+            return False
+        try:
+            stage = stage_of(arguments[1:], environment, self.lines_of)
+        except UnknownFile as name:
+            self.leave(f"requirements of {shortened(str(name))}")
+            return True
         if stage:
             self.stages.append(stage)
         return stage is not None
@@ -229,30 +217,6 @@ class ShellCommands(Reader):
         self.record.update(venv=True, venv_name=names[0].rsplit("/", 1)[-1])
         self.found.recognised.append("the venv")
         return True
-
-    def stage_of(self, words, environment):
-        """Return the stage of requirements (dict) for the arguments of `pip install`, None if a stage can't say it."""
-        stage, lines, words = {}, [], list(words)
-        while words:
-            option, equals, value = words.pop(0).partition("=")
-            if not option.startswith("-"):
-                lines.append(f"{option}{equals}{value}")
-                continue
-            if option in ("-r", "--requirement", *PIP_LISTS, *PIP_VALUES) and not equals:
-                if not words:
-                    return None
-                value = words.pop(0)
-            if option in ("-r", "--requirement"):
-                of_file = self.lines_of(value)
-                if of_file is None:
-                    self.leave(f"requirements of {shortened(value)}")
-                    return {}
-                lines += of_file
-            elif not add_pip_option(stage, option, value):
-                return None
-        if not lines or depends_on_place(lines, environment):
-            return None
-        return {"requirements": lines, **stage, **({"env": dict(environment)} if environment else {})}
 
     def lines_of(self, name):
         """Return the requirements in a file that a command has written (list of str), None if they are not known."""
@@ -336,108 +300,3 @@ class ShellCommands(Reader):
                 kept.append(text)
         if kept:
             self.found.put("parameters", "sanity_check_commands", kept, f"{len(kept)} sanity_check_commands")
-
-
-def plain(words):
-    """Return the words of a command that are not options (list of str)."""
-    return [word for word in words if not word.startswith("-")]
-
-
-def has_substitution(words):
-    """Return whether a shell would run a command to fill in one of these words."""
-    return any("`" in word or "$(" in word for word in words)
-
-
-def add_pip_option(stage, option, value):
-    """Add an option of pip to a stage (dict); return False if a stage can't say it."""
-    if option in PIP_LISTS:
-        stage.setdefault(PIP_LISTS[option], []).append(value)
-    elif option in PIP_VALUES:
-        stage[PIP_VALUES[option]] = value
-    elif option in PIP_SWITCHES:
-        stage[PIP_SWITCHES[option]] = True
-    elif option in PIP_OTHERS:
-        stage.setdefault("options", []).append(option)
-    else:
-        return option in PIP_IGNORED
-    return True
-
-
-def depends_on_place(lines, environment):
-    """Return whether requirements depend on variables of the shell, or on the directory that pip runs in."""
-    variable = any("$" in text or "`" in text for text in (*lines, *environment.values()))
-    return variable or any(re.match(r"\.{1,2}(/|\[|$)", line) for line in lines)
-
-
-def simple_commands(text):
-    """
-    Return the simple commands of a command line.
-
-    Returns
-    -------
-    list of tuple
-        Words (list of str), files that it writes (list of str), whether it is part of a pipe (bool).
-
-    Raises
-    ------
-    ValueError
-        If there is more than simple commands, with the reason: loops, subshells, files that are read.
-    """
-    found, words, targets, alternative = [], [], [], False
-    tokens = tokens_of(text)
-    while tokens:
-        # the lexer joins an operator and the end of its line
-        token = tokens.pop(0)
-        operator = token.strip("\n")
-        if operator in ("|", "|&"):
-            words.append("|")
-        elif token and not token.strip("\n;&|"):
-            if words:
-                words = without_filter(words)
-                check_simple(words, operator, alternative)
-                found.append((words, targets, "|" in words))
-                alternative = operator == "||"
-            words, targets = [], []
-        elif token in (">", ">>", ">&", "&>"):
-            take_target(words, targets, tokens.pop(0))
-        elif token and not token.strip(";<>|&()\n"):
-            raise ValueError(f"it has {token}")
-        else:
-            words.append(token)
-    return found
-
-
-def without_filter(words):
-    """Return the words of a command without a pipe to grep, which filters messages and changes nothing."""
-    pipe = words.index("|") if "|" in words else len(words)
-    return words[:pipe] if words[pipe + 1 : pipe + 2] == ["grep"] else words
-
-
-def take_target(words, targets, target):
-    """Add the file that output goes to, which is none for /dev/null and the other output; remove its number."""
-    if words and words[-1] in ("1", "2"):
-        words.pop()
-    if target not in ("/dev/null", "1", "2"):
-        targets.append(target)
-
-
-def tokens_of(text):
-    """Return words and operators of a command line (list of str), with an operator at the end."""
-    lexer = shlex.shlex(text.replace(INSTALLATION, STAND_IN), posix=True, punctuation_chars=";<>|&()\n")
-    lexer.commenters, lexer.whitespace, lexer.whitespace_split = "", " \t\r", True
-    return [*(token.replace(STAND_IN, INSTALLATION) for token in lexer), ";"]
-
-
-def check_simple(words, operator, alternative):
-    """Raise ValueError for a compound command, one in the background, or one that runs only if another one fails."""
-    if words[0] in COMPOUND:
-        raise ValueError(f"a compound command, {words[0]}")
-    if operator == "&":
-        raise ValueError("a command in the background")
-    if alternative and words[0] not in PASSING:
-        raise ValueError("a command that runs only if another one fails")
-
-
-def inside(path):
-    """Return a path relative to the installation directory."""
-    return path.replace(INSTALLATION, "", 1).strip("/").removeprefix("./").strip("/")

@@ -1,0 +1,99 @@
+"""Read a command line of a shell: which simple commands it has, and what they write."""
+
+import shlex
+
+from ebsif.importing.reader import INSTALLATION
+
+# In place of INSTALLATION, whose parentheses a shell would read.
+STAND_IN = "@installdir@"
+
+# Commands that leave nothing behind.
+PASSING = ("true", ":", "set", "cd", "pwd", "echo", "printf", "exit")
+
+# Words that begin more than a simple command (bash(1), "Compound Commands" and "Reserved Words").
+COMPOUND = ("if", "then", "elif", "else", "for", "while", "until", "do", "case", "select", "function", "{", "[[", "((",
+            "!", "time", "coproc", "eval")
+
+
+def plain(words):
+    """Return the words of a command that are not options (list of str)."""
+    return [word for word in words if not word.startswith("-")]
+
+
+def has_substitution(words):
+    """Return whether a shell would run a command to fill in one of these words."""
+    return any("`" in word or "$(" in word for word in words)
+
+
+def simple_commands(text):
+    """
+    Return the simple commands of a command line.
+
+    Returns
+    -------
+    list of tuple
+        Words (list of str), files that it writes (list of str), whether it is part of a pipe (bool).
+
+    Raises
+    ------
+    ValueError
+        If there is more than simple commands, with the reason: loops, subshells, files that are read.
+    """
+    found, words, targets, alternative = [], [], [], False
+    tokens = tokens_of(text)
+    while tokens:
+        # the lexer joins an operator and the end of its line
+        token = tokens.pop(0)
+        operator = token.strip("\n")
+        if operator in ("|", "|&"):
+            words.append("|")
+        elif token and not token.strip("\n;&|"):
+            if words:
+                words = without_filter(words)
+                check_simple(words, operator, alternative)
+                found.append((words, targets, "|" in words))
+                alternative = operator == "||"
+            words, targets = [], []
+        elif token in (">", ">>", ">&", "&>"):
+            take_target(words, targets, tokens.pop(0))
+        elif token and not token.strip(";<>|&()\n"):
+            raise ValueError(f"it has {token}")
+        else:
+            words.append(token)
+    return found
+
+
+def without_filter(words):
+    """Return the words of a command without a pipe to grep, which filters messages and changes nothing."""
+    pipe = words.index("|") if "|" in words else len(words)
+    return words[:pipe] if words[pipe + 1 : pipe + 2] == ["grep"] else words
+
+
+def take_target(words, targets, target):
+    """Add the file that output goes to, which is none for /dev/null and the other output; remove its number."""
+    if words and words[-1] in ("1", "2"):
+        words.pop()
+    if target not in ("/dev/null", "1", "2"):
+        targets.append(target)
+
+
+def tokens_of(text):
+    """Return words and operators of a command line (list of str), with an operator at the end."""
+    lexer = shlex.shlex(text.replace(INSTALLATION, STAND_IN), posix=True, punctuation_chars=";<>|&()\n")
+    lexer.commenters, lexer.whitespace, lexer.whitespace_split = "", " \t\r", True
+    return [*(token.replace(STAND_IN, INSTALLATION) for token in lexer), ";"]
+
+
+def check_simple(words, operator, alternative):
+    """Raise ValueError for a compound command, one in the background, or one that runs only if another one fails."""
+    if words[0] in COMPOUND:
+        raise ValueError(f"a compound command, {words[0]}")
+    if operator == "&":
+        raise ValueError("a command in the background")
+    if alternative and words[0] not in PASSING:
+        raise ValueError("a command that runs only if another one fails")
+
+
+def inside(path):
+    """Return a path relative to the installation directory."""
+    return path.replace(INSTALLATION, "", 1).strip("/").removeprefix("./").strip("/")

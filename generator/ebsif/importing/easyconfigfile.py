@@ -1,0 +1,121 @@
+"""The file of an easyconfig: its parameters, as EasyBuild's parser reads them, and their lines."""
+
+import ast
+import warnings
+
+from ebsif import eb
+from ebsif.catalogue.fieldtypes import is_version_part
+from ebsif.errors import EbsifError
+from ebsif.importing.reader import shortened
+
+# Types of parameters, and of their items.
+TYPES = {
+    **dict.fromkeys(("modluafooter", "homepage", "description", "versionsuffix", "name", "version", "moduleclass",
+                     "usage"), (str, str)),
+    **dict.fromkeys(("modextravars", "container_env"), (dict, str)), "files_to_copy": (list, (str, list, tuple)),
+    **dict.fromkeys(("postinstallcmds", "binds", "optional_binds", "image_dirs"), (list, str)),
+    "sanity_check_paths": (dict, str), "sanity_check_commands": (list, object)}
+
+
+class ImportingError(EbsifError):
+    """An easyconfig can't be imported; the message says why."""
+
+
+class Source:
+    """
+    The text of an easyconfig, for line numbers.
+
+    Parameters
+    ----------
+    path : Path
+        The easyconfig.
+    """
+
+    def __init__(self, path):
+        """Parse it; EasyBuild has run it before, so it is valid Python."""
+        text = path.read_text(encoding="utf-8")
+        self.lines = text.splitlines()
+        with warnings.catch_warnings():
+            # many easyconfigs have backslashes that Python warns about
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+        self.assigned = {target.id: node for node in tree.body if isinstance(node, ast.Assign)
+                         for target in node.targets if isinstance(target, ast.Name)}
+        names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+        self.used = {node.id for node in names if isinstance(node.ctx, ast.Load)}
+
+    def of(self, name, index=None):
+        """Return the line of a parameter or variable, or of one item if it is a list (int, from 1)."""
+        node = self.assigned.get(name)
+        if node is None:
+            return 1
+        items = getattr(node.value, "elts", [])
+        return items[index].lineno if index is not None and index < len(items) else node.lineno
+
+    def having(self, text, otherwise):
+        """Return the first line with a text, comments and escapes aside (int), or another line if there is none."""
+        wanted = bare(text)
+        found = [number for number, line in enumerate(self.lines, 1)
+                 if wanted and wanted in bare(line) and not line.lstrip().startswith("#")]
+        return found[0] if found else otherwise
+
+
+def bare(text):
+    """Return a text without backslashes, doubled braces and blanks around it, for comparison."""
+    return text.strip().replace("\\", "").replace("{{", "{").replace("}}", "}")
+
+
+def parsed(path):
+    """Return parameters and variables of an easyconfig (dict); of templates only names and versions are filled in."""
+    values = run_parser(path)
+    missing = [name for name in ("name", "version", "sources") if not values.get(name)]
+    if missing:
+        raise ImportingError(f"{path}: {', '.join(missing)} is missing: this is not the easyconfig of a container")
+    if not isinstance(values["sources"], (list, tuple)):
+        values["sources"] = [values["sources"]]
+    check_types(path, values)
+    return {name: templates_filled(value, values) for name, value in values.items()}
+
+
+def run_parser(path):
+    """Return what EasyBuild's parser makes of an easyconfig (dict)."""
+    from easybuild.framework.easyconfig.parser import EasyConfigParser
+    from easybuild.tools.build_log import EasyBuildError
+
+    if not path.is_file():
+        raise ImportingError(f"there is no file {path}")
+    eb.session()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return EasyConfigParser(str(path)).get_config_dict()
+    except EasyBuildError as error:
+        raise ImportingError(f"{path}: {str(error).strip(chr(39))}") from None
+
+
+def check_types(path, values):
+    """Raise ImportingError for values of other types than EasyBuild's, and for a name that the catalogue can't have."""
+    try:
+        is_version_part(values["name"])
+        is_version_part(values["version"])
+    except ValueError as error:
+        raise ImportingError(f"{path}: the catalogue can't have this name or version: {error}") from None
+    for name, (kind, items) in TYPES.items():
+        value = values.get(name) or kind()
+        if not isinstance(value, kind) or not all(isinstance(item, items) for item in value):
+            raise ImportingError(f"{path}: {name} is not what EasyBuild expects: {shortened(value)}")
+
+
+def templates_filled(value, values):
+    """Return a value with EasyBuild's templates for name and version filled in; %(installdir)s stays."""
+    if isinstance(value, str):
+        known = {name: str(values.get(name) or "") for name in ("name", "version", "versionsuffix")}
+        known["namelower"] = known["name"].lower()
+        for name, text in known.items():
+            value = value.replace(f"%({name})s", text)
+        return value
+    if isinstance(value, (list, tuple)):
+        return [templates_filled(item, values) for item in value]
+    if isinstance(value, dict):
+        return {key: templates_filled(item, values) for key, item in value.items()}
+    return value

@@ -1,0 +1,75 @@
+"""Read the parameters of our own easyblocks."""
+
+import re
+
+from ebsif.importing.reader import as_strings, is_empty, shortened
+from ebsif.render import easyconfig
+
+# Our own easyblocks; parameters that are fields of a record, and those that the module's reader takes.
+OWN = ("ContainerInstall", "ContainerVenv")
+FIELDS = ("init", "conda_root", "conda_env", "entry_point", "venv_name", "image", "image_packages", "gpu", "gpu_option",
+          "gpu_visibility", "masked_paths", "wrappers", "script_names", "definition_files", "requirements", "warnings")
+BY_MODULE = ("binds", "optional_binds", "container_env", "conflicts")
+
+# Easyconfigs with none of these get those of the site.
+GAINED = ("library_binds", "bind_file")
+
+
+def read_own(values, found, source, site):
+    """Read parameters of our own easyblocks; what follows from the site's profile is compared, not repeated."""
+    record, found.ours = found.record, True
+    record.update(venv=values["easyblock"] == "ContainerVenv", init="image")
+    record.update({name: as_strings(values[name]) for name in FIELDS if not is_empty(values.get(name))})
+    record["gpu"] = values.get("gpu") or "none"
+    if record["gpu"] != "none":
+        record["gpu_option"] = values.get("gpu_option", True)
+    if values.get("support_level") not in (None, site.support):
+        record["support"] = values["support_level"]
+    found.recognised.append(f"easyblock {values['easyblock']}")
+    read_rendered_description(values, record)
+    if str(values.get("download_instructions")).startswith(easyconfig.WHERE.format(site.description) + "\n"):
+        del values["download_instructions"]
+    read_image_places(values, record, site)
+    compare_with_site(values, found, source, site)
+
+
+def read_rendered_description(values, record):
+    """Take the components that a rendered description ends with."""
+    inside = re.search(r"(?:\A|\n)In the image: ([^:]*)\.\s*\Z", values.get("description") or "")
+    if inside:
+        values["description"] = values["description"][: inside.start()]
+        pairs = [part.rpartition(" ") for part in " ".join(inside.group(1).split()).split(", ")]
+        record["components"] = {name: version for name, _, version in pairs}
+
+
+def read_image_places(values, record, site):
+    """Take the directories of images, unless they are the site's."""
+    if not values.get("image_dirs"):
+        return
+    own = {name: values.pop(f"image_{name}", None) for name in ("root", "root_variable", "dirs")}
+    theirs = {"root": site.images.root, "root_variable": site.images.root_variable,
+              "dirs": [one.path for one in site.images.directories]}
+    if own != theirs:
+        directories = [{"path": path} for path in own.pop("dirs")]
+        record["images"] = {**{name: value for name, value in own.items() if value}, "directories": directories}
+
+
+def compare_with_site(values, found, source, site):
+    """Leave parameters that differ from the site's profile to the user; remove those that are read now."""
+    theirs = {
+        "gpu_mpi_library": site.gpu_mpi_library, "network_env": site.network_env, "one_container": site.one_container,
+        "listed_packages": site.listed_packages, "scheduler": site.scheduler.kind,
+        "image_root": site.images.root, "image_root_variable": site.images.root_variable,
+        "library_binds": site.binds.libraries, "bind_file": site.binds.file}
+    for name, wanted in theirs.items():
+        value = values.get(name)
+        if is_empty(value) and (name not in GAINED or is_empty(wanted)) or value == wanted:
+            continue
+        found.leave(source.of(name), f"parameter {name} = {of_value(value)}, and the site has {of_value(wanted)}")
+    for name in (*FIELDS, *theirs, "support_level"):
+        values.pop(name, None)
+
+
+def of_value(value):
+    """Return a value for a message (str)."""
+    return "none" if is_empty(value) else shortened(value)

@@ -1,0 +1,81 @@
+"""Read a call of `pip install` as a stage of requirements."""
+
+import re
+
+# Options of pip: keys of a stage that are lists, strings and switches; those that stay options; those without effect.
+PIP_LISTS = {"--extra-index-url": "extra_index_url", "-f": "find_links", "--find-links": "find_links",
+             "--no-binary": "no_binary"}
+PIP_VALUES = {"-i": "index_url", "--index-url": "index_url"}
+PIP_SWITCHES = {"--no-build-isolation": "no_build_isolation", "--no-deps": "no_deps"}
+PIP_OTHERS = ("--no-cache-dir", "--pre", "-U", "--upgrade", "-v", "--verbose", "--prefer-binary", "--use-pep517")
+PIP_IGNORED = ("--disable-pip-version-check", "-q", "--quiet", "--no-input")
+
+
+class UnknownFile(Exception):
+    """The requirements are in a file that no command of the easyconfig writes."""
+
+
+def stage_of(words, environment, lines_of):
+    """
+    Return the stage of requirements for the arguments of `pip install`.
+
+    Parameters
+    ----------
+    words : list of str
+        The arguments.
+    environment : dict
+        Variables of the command.
+    lines_of : function
+        Returns the requirements in a file of a name (list of str), None if they are not known.
+
+    Returns
+    -------
+    dict
+        None if a stage can't say it.
+
+    Raises
+    ------
+    UnknownFile
+        If the requirements are in a file that is not known.
+    """
+    stage, lines, words = {}, [], list(words)
+    while words:
+        option, equals, value = words.pop(0).partition("=")
+        if not option.startswith("-"):
+            lines.append(f"{option}{equals}{value}")
+            continue
+        if option in ("-r", "--requirement", *PIP_LISTS, *PIP_VALUES) and not equals:
+            if not words:
+                return None
+            value = words.pop(0)
+        if option in ("-r", "--requirement"):
+            of_file = lines_of(value)
+            if of_file is None:
+                raise UnknownFile(value)
+            lines += of_file
+        elif not add_pip_option(stage, option, value):
+            return None
+    if not lines or depends_on_place(lines, environment):
+        return None
+    return {"requirements": lines, **stage, **({"env": dict(environment)} if environment else {})}
+
+
+def add_pip_option(stage, option, value):
+    """Add an option of pip to a stage (dict); return False if a stage can't say it."""
+    if option in PIP_LISTS:
+        stage.setdefault(PIP_LISTS[option], []).append(value)
+    elif option in PIP_VALUES:
+        stage[PIP_VALUES[option]] = value
+    elif option in PIP_SWITCHES:
+        stage[PIP_SWITCHES[option]] = True
+    elif option in PIP_OTHERS:
+        stage.setdefault("options", []).append(option)
+    else:
+        return option in PIP_IGNORED
+    return True
+
+
+def depends_on_place(lines, environment):
+    """Return whether requirements depend on variables of the shell, or on the directory that pip runs in."""
+    variable = any("$" in text or "`" in text for text in (*lines, *environment.values()))
+    return variable or any(re.match(r"\.{1,2}(/|\[|$)", line) for line in lines)
