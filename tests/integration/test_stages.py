@@ -556,7 +556,7 @@ def test_an_index_that_refuses(site, install, refusing_index):
     """An index answers 403: the error says that it refuses, and what to check."""
     settings = {"PIP_NO_INDEX": "0", "PIP_FIND_LINKS": "/nowhere", "PIP_INDEX_URL": refusing_index}
     text = failed(install([{"requirements": "nothing"}], check=False, **settings), site)
-    assert "the index refuses (HTTP 403)" in text
+    assert "the index denies access (HTTP 403)" in text
 
 
 @pytest.fixture
@@ -678,7 +678,7 @@ def test_packages_are_added_later(installed_once):
                                      **wheel_settings(installed_once.wheels), APPTAINER_BIND=installed_once.wheels)
         assert result.returncode != 0
         assert "Read-only file system" in result.stderr
-        assert "hint:   unmake-squashfs       unpacks it, and says what to do next\n" in result.stderr
+        assert "hint:   unmake-squashfs       unpacks it, and tells you what to do next\n" in result.stderr
     for command in ("pip list", "pip install --help", "python -c 'import sys; sys.exit(0)'"):
         result = installed_once.load(installed_once.SQUASHED, f"singularity exec $SIF {command}")
         assert "unmake-squashfs" not in result.stderr

@@ -223,7 +223,8 @@ def test_packages_of_the_image_are_kept_by_hand(installed_once, tmp_path, folder
     answers = dict(part.split("\n", 1) for part in result.stdout.split("== ")[1:])
     for name, answer in answers.items():
         upgrade = name == "-U numpy"
-        assert "of the image and stays" in answer if upgrade else "of the image, made for this machine" in answer, name
+        expected = "of the image and is kept" if upgrade else "of the image, built for this machine"
+        assert expected in answer, name
         command = "PIP_CONSTRAINT= pip install " + options + " " + name
         assert command in answer, (name, answer)
         assert "Successfully installed" not in answer

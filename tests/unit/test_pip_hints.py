@@ -55,7 +55,7 @@ def test_constraints_of_a_person(hints, monkeypatch, capsys):
     """G-03: with constraints of one's own the image's are no reason."""
     monkeypatch.setattr(sys, "argv", ["pip", "install", "-U", "numpy"])
     said(hints, status=0)
-    assert "numpy 2.4.6 is a package of the image and stays" in capsys.readouterr().err
+    assert "numpy 2.4.6 is a package of the image and is kept" in capsys.readouterr().err
     monkeypatch.setenv("PIP_CONSTRAINT", "/mine")
     said(hints, ["conflicting dependencies", "(constraint) numpy==2.4.6"])
     assert capsys.readouterr().err == ""
@@ -66,8 +66,9 @@ def test_constraints_of_a_person(hints, monkeypatch, capsys):
     [
         ("/user-software/venv/x", True, True, ["packed in a SquashFS file", "unpacks it"], ["EBSIF_USER_SOFTWARE"]),
         ("/user-software/venv/x", True, False, ["packed", "EBSIF_USER_SOFTWARE=$(realpath DIRECTORY)"], ["unpacks"]),
-        ("/user-software/venv/x", False, False, ["venv/x can't be changed by you", "a copy of your own"], ["packed"]),
-        ("/project/env", True, True, ["/project/env can't be changed by you"], ["unmake", "packed"]),
+        ("/user-software/venv/x", False, False, ["you can't change /user-software/venv/x",
+                                                       "creates your own copy"], ["packed"]),
+        ("/project/env", True, True, ["you can't change /project/env"], ["unmake", "packed"]),
     ],
 )
 def test_what_can_not_be_written(hints, monkeypatch, capsys, prefix, packed, own, expected, unexpected):

@@ -215,19 +215,19 @@ def test_the_pip_of_another_place_is_refused():
     [
         ("ERROR: Cannot find command 'git' - do you have 'git' installed and in your PATH?", "git is missing"),
         ("WARNING: Retrying ... NewConnectionError: Failed to establish a new connection: [Errno 111]", "no network"),
-        ("ERROR: HTTP error 403 while getting https://x\nERROR: 403 Client Error: Forbidden", "refuses (HTTP 403)"),
-        ("2026-11-21T11:20:15,401 Could not fetch URL http://x/: 403 Client Error: Forbidden", "refuses (HTTP 403)"),
+        ("ERROR: HTTP error 403 while getting https://x\nERROR: 403 Client Error: Forbidden", "access (HTTP 403)"),
+        ("2026-11-21T11:20:15,401 Could not fetch URL http://x/: 403 Client Error: Forbidden", "access (HTTP 403)"),
         ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device", "the disk is full"),
-        ("OSError: [Errno 122] Disk quota exceeded", "quota is used up"),
+        ("OSError: [Errno 122] Disk quota exceeded", "quota is exceeded"),
         ("ERROR: x-1.0-cp39-win32.whl is not a supported wheel on this platform.", "wheel x-1.0-cp39-win32.whl"),
-        ("ERROR: No matching distribution found for nothing==1", "no index or folder"),
+        ("ERROR: No matching distribution found for nothing==1", "none of the searched indexes and directories"),
         ("SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate", "EBSIF_INSTALL_BIND"),
         ("ERROR: Could not install packages due to an OSError: Could not find a suitable TLS CA certificate bundle, "
          "invalid path: /etc/ssl/ca-bundle.pem", "/etc/ssl/ca-bundle.pem is not in the container: REQUESTS_CA_BUNDLE"),
         (
             "ERROR: Could not find a version that satisfies the requirement torchvision==0.22.1+rocm6.2\n"
             "ERROR: No matching distribution found for torchvision==0.22.1+rocm6.2",
-            "a build for one kind of GPU software",
+            "a build for specific GPU software",
         ),
         ("something nobody has seen before", ""),
     ],
@@ -249,7 +249,7 @@ def test_a_library_of_other_gpu_software_is_explained(library, kind):
     """A wheel for another ROCm or CUDA: what its import says is put into words."""
     output = f"ImportError: {library}: cannot open shared object file: No such file or directory"
     text = Diagnosis(output).library
-    assert (f"a {kind} that the image does not have (it wants {library})" in text) if kind else text == ""
+    assert (f"a version of {kind} that the image doesn't have (it needs {library})" in text) if kind else text == ""
 
 
 @pytest.mark.parametrize(
