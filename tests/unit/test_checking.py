@@ -9,9 +9,9 @@ from ebsif.catalogue import reading, site
 from ebsif.catalogue.settings import Settings
 from ebsif.catalogue.yamlerrors import DocumentError
 from ebsif.check import easyconfigs
-from ebsif.check.findings import ERROR, Finding
 from ebsif.check.records import NO_HOMEPAGE
 from ebsif.check.sites import check_sites
+from ebsif.findings import ERROR, Finding
 from ebsif.render import easyconfig, rendering
 from support import CHECKOUT
 
@@ -245,7 +245,7 @@ def test_every_kind_of_error_in_every_format(place, tmp_path, monkeypatch, capsy
     assert text.err.endswith(": 1 error, 0 warnings\n")
     assert cli.main(["check", *arguments, "--format", "json"]) == 1
     (one,) = json.loads(capsys.readouterr().out)
-    assert text.out == str(Finding(**one)) + "\n"
+    assert text.out == str(Finding(subject=one.pop("container"), **one)) + "\n"
     assert one["level"] == "error"
     assert bool(one["path"]) == (break_it not in ("site", "directory"))
     assert cli.main(["check", *arguments, "--format", "github"]) == 1
@@ -255,9 +255,9 @@ def test_every_kind_of_error_in_every_format(place, tmp_path, monkeypatch, capsy
 
 def test_annotations_are_one_line_each():
     """What means something to GitHub's workflow commands is escaped."""
-    one = Finding("error", "a:b,c", 3, "x", "50%\nmore: a, b")
+    one = Finding("error", "x", "50%\nmore: a, b", "a:b,c", 3)
     assert one.github == "::error file=a%3Ab%2Cc,line=3::x: 50%25%0Amore: a, b"
-    assert str(Finding("error", "", 1, "", "x\ny")) == "error: x\\ny"
+    assert str(Finding("error", "", "x\ny")) == "error: x\\ny"
 
 
 def test_the_sites_of_ones_own(place, tmp_path, capsys, monkeypatch):

@@ -2,6 +2,7 @@
 
 import pytest
 from ebsif.catalogue import reading, site
+from ebsif.findings import NOTE
 from ebsif.image import inspection, network
 
 LUMI = site.read("lumi")
@@ -11,7 +12,7 @@ CONTAINERS = reading.read(LUMI, site.SITES / "lumi")
 def said(name="image.sif", profile=LUMI, **values):
     """What is told about an image, by part."""
     found = inspection.Inspection(path=f"/images/{name}", resolved=f"/images/{name}", size=1, **values)
-    return {finding.part: finding for finding in network.examine(found, profile, CONTAINERS)}
+    return {finding.subject: finding for finding in network.examine(found, profile, CONTAINERS)}
 
 
 @pytest.mark.parametrize(("libraries", "text", "note"), [
@@ -26,7 +27,7 @@ def test_the_abi_of_mpi(libraries, text, note):
     """S001-14 (in part): by the name of the library."""
     finding = said(libraries=libraries)["MPI"]
     assert text in finding.text
-    assert finding.note == note
+    assert (finding.level == NOTE) == note
 
 
 def test_provider_and_plugin():
@@ -47,5 +48,5 @@ def test_an_image_of_the_site():
     one = CONTAINERS[-1]
     assert one.module in said(one.file_name)["image"].text
     other = said("julia.sif")["image"]
-    assert other.note
+    assert other.level == NOTE
     assert "not in the catalogue of lumi" in other.text

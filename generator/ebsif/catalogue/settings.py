@@ -46,7 +46,15 @@ class Settings:
 
     def containers(self, profile):
         """Return all containers of a site (list of Container)."""
-        return reading.read(profile, *site.directories_of(profile.name, self.directories))
+        return reading.read(profile, *self.directories_of(profile))
+
+    def documents(self, profile):
+        """Return the files of a site's catalogue (list of CatalogueFile), each with what it extends."""
+        return reading.documents(*self.directories_of(profile))
+
+    def directories_of(self, profile):
+        """Return the directories of a site (list of Path) in all catalogues, with ``containers/``."""
+        return site.directories_of(profile.name, self.directories)
 
     def containers_of(self, names):
         """

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from ebsif import eb, output
-from ebsif.check.findings import ERROR, Finding
+from ebsif.findings import ERROR, Finding
 from ebsif.render import easyconfig
 
 # Parameters that EasyBuild and the easyblocks only copy into files and names, or that are checked for each record
@@ -93,7 +93,7 @@ def check_style(paths):
         alike.setdefault(shape, []).append(path)
     suspicious = {path for path, _, _ in style_problems([some[0] for some in alike.values()])}
     for path, line, text in style_problems([path for some in alike.values() if some[0] in suspicious for path in some]):
-        yield Finding(ERROR, str(path), line, path.stem, f"style: {text}")
+        yield Finding(ERROR, path.stem, f"style: {text}", str(path), line)
 
 
 def style_problems(paths):

@@ -6,8 +6,8 @@ import yaml
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.yamlfile import Loader
-from ebsif.check.findings import ERROR, WARNING, Finding
 from ebsif.files import is_there
+from ebsif.findings import ERROR, WARNING, Finding
 from ebsif.render import easyconfig
 
 # Kinds of GPUs by the labels of packages that are built for them: +rocm6.2, +cu124.
@@ -32,8 +32,8 @@ def check_reviews(path):
         # not within a value
         if not any(begin <= (number, match.start()) < end for begin, end in values):
             what = f": {match.group(1)}" if match.group(1) else ""
-            yield Finding(WARNING, str(path), number + 1, path.stem,
-                          f"not reviewed yet{what} (check it, then remove the comment '# review')")
+            yield Finding(WARNING, path.stem, f"not reviewed yet{what} (check it, then remove the comment '# review')",
+                          str(path), number + 1)
 
 
 def scalars(text):

@@ -3,13 +3,13 @@
 import re
 from functools import cache
 
-from ebsif.catalogue import reading, site
+from ebsif.catalogue import reading
 from ebsif.catalogue.container import CatalogueError, RecordError
 from ebsif.catalogue.selection import duplicates
 from ebsif.check.easyconfigs import Reader, check_style
-from ebsif.check.findings import ERROR, WARNING, Finding, findings_of
 from ebsif.check.records import check_record, check_requirements, check_reviews, check_rocm
 from ebsif.errors import EbsifError
+from ebsif.findings import ERROR, WARNING, Finding, findings_of
 from ebsif.image import inspection
 from ebsif.render import easyconfig, rendering
 
@@ -42,7 +42,7 @@ def check_sites(settings, names, deep=True, images=False):
         containers = []
         try:
             profile = settings.site(name)
-            chains = reading.chains(*site.directories_of(profile.name, settings.directories))
+            chains = reading.chains(*settings.directories_of(profile))
         except EbsifError as error:
             yield from findings_of(error)
             continue
@@ -52,7 +52,7 @@ def check_sites(settings, names, deep=True, images=False):
             for path in chain:
                 yield from check_reviews(path)
         for path, line, text in problems:
-            yield Finding(ERROR, str(path), line or 1, "", text)
+            yield Finding(ERROR, "", text, str(path), line or 1)
         yield from containers
         yield from check(containers, settings.output_of(profile.name), profile, deep, images, not problems)
 
@@ -109,7 +109,7 @@ def check(containers, output, profile, deep=True, images=False, complete=True):
             yield from (finding(ERROR, problem) for problem in reader.problems(container, text) if problem not in known)
     if complete:
         for path in rendering.left_over(wanted, output, profile):
-            yield Finding(ERROR, str(path), 1, path.stem, "is no longer in the catalogue: remove it")
+            yield Finding(ERROR, path.stem, "is no longer in the catalogue: remove it", str(path))
     if deep and valid:
         yield from check_style(valid)
 
@@ -118,8 +118,8 @@ def finding_on(container):
     """Return a function that creates a Finding on a container from level and text, with the line of its parameter."""
     def finding(level, text):
         parameter = PARAMETER.match(text)
-        return Finding(level, str(container.path), container.line_of(parameter and parameter.group(1)),
-                       container.module_or_version, text)
+        return Finding(level, container.module_or_version, text, str(container.path),
+                       container.line_of(parameter and parameter.group(1)))
 
     return finding
 

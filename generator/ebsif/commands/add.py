@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from ebsif import output
-from ebsif.catalogue import adding, reading, site, writing
+from ebsif.catalogue import adding, reading, writing
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.image import inspection
 from ebsif.image.checksum import sha256 as sha256_of
@@ -38,7 +38,7 @@ def run(options):
     """Add an image; return the exit status."""
     settings = read_settings(options)
     profile = settings.site()
-    directories = site.directories_of(profile.name, settings.directories)
+    directories = settings.directories_of(profile)
     check_place(options.image, profile, options.moving)
     file_name = options.image.resolve().name
     containers = settings.containers(profile)
@@ -47,7 +47,7 @@ def run(options):
         return check_known(known, options, settings)
     found = inspection.inspect(options.image)
     programs = lambda names: inspection.programs(found, names)  # noqa: E731
-    proposal = adding.propose(found, reading.documents(*directories), options.name, options.family, options.version,
+    proposal = adding.propose(found, settings.documents(profile), options.name, options.family, options.version,
                               programs, ask)
     if options.moving:
         proposal.values["moving"] = True

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from ebsif import output
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.check.findings import ERROR, Finding, findings_of
 from ebsif.check.sites import check_sites
 from ebsif.errors import EbsifError
+from ebsif.findings import ERROR, Finding, findings_of
 
 EXAMPLES = """\
   ebsif check --site lumi

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ebsif import output
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.findings import ERROR
 from ebsif.installed import doctor
 
 EXAMPLES = """\
@@ -26,11 +27,11 @@ def configure(parser):
 def run(options):
     """Print the findings; return 1 if something is missing, else 0."""
     findings = examine_image(options) if options.image else [*doctor.examine(), *examine_site(options)]
-    width = max(len(finding.part) for finding in findings)
+    width = max(len(finding.subject) for finding in findings)
     for finding in findings:
-        status = "note" if finding.note else "ok" if finding.ok else "MISSING"
-        print(f"{status:8} {finding.part:{width}}  {output.plain(finding.text)}")
-    return 0 if all(finding.ok for finding in findings) else 1
+        status = "MISSING" if finding.level == ERROR else finding.level
+        print(f"{status:8} {finding.subject:{width}}  {output.plain(finding.text)}")
+    return 0 if all(finding.level != ERROR for finding in findings) else 1
 
 
 def examine_site(options):

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 from ebsif import files, output
-from ebsif.catalogue import reading, site
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.importing import cataloguefile, recipe
 from ebsif.importing.easyconfigfile import ImportingError
@@ -60,8 +59,7 @@ def run(options):
 
 def by_name(imported, settings, profile):
     """Yield each name with its easyconfigs (list of Imported) and the file of the catalogue (CatalogueFile or None)."""
-    directories = site.directories_of(profile.name, settings.directories)
-    known = {document.name: document for document in reading.documents(*directories)}
+    known = {document.name: document for document in settings.documents(profile)}
     for name in sorted({one.name for one in imported}):
         yield name, [one for one in imported if one.name == name], known.get(name)
 

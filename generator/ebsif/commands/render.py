@@ -7,7 +7,7 @@ others are still written, and the exit status is 1.
 import sys
 
 from ebsif import output
-from ebsif.catalogue import reading, selection, site
+from ebsif.catalogue import reading, selection
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.render import easyconfig, rendering
 
@@ -32,7 +32,7 @@ def run(options):
     """Render the easyconfigs; return the exit status."""
     settings = read_settings(options)
     profile = settings.site()
-    directories = site.directories_of(profile.name, settings.directories)
+    directories = settings.directories_of(profile)
     everything = not (options.names or options.diff or options.stdout)
     problems = []
     containers = reading.read(profile, *directories, problems=problems)

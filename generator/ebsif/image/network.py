@@ -6,7 +6,7 @@ It reports what is present and what is missing; only a benchmark shows how fast 
 import re
 from pathlib import Path
 
-from ebsif.installed.doctor import Finding
+from ebsif.findings import NOTE, OK, Finding
 
 # Libraries with the ABI that MPICH and its derivatives share (MPICH ABI Compatibility Initiative), and those of
 # Open MPI 1 to 5.
@@ -37,17 +37,16 @@ def origin(found, site, containers):
     """Return a Finding on whether the image was made for the site."""
     modules = [one.module for one in containers if one.file_name == Path(found.resolved).name]
     if modules:
-        return Finding("image", True, f"in the catalogue of {site.name}: {', '.join(modules)}")
-    return Finding("image", True, f"not in the catalogue of {site.name}: an image that is fast on one machine may be "
-                   "slow on another, so run a benchmark on two nodes first", note=True)
+        return Finding(OK, "image", f"in the catalogue of {site.name}: {', '.join(modules)}")
+    return Finding(NOTE, "image", f"not in the catalogue of {site.name}: an image that is fast on one machine may be "
+                   "slow on another, so run a benchmark on two nodes first")
 
 
 def provider(found, site):
     """Return a Finding on libfabric's provider for the network."""
     libraries = named(found, "libfabric.so")
     if not libraries:
-        return Finding("libfabric", True, "none in the image: only what the site binds can use the fast network",
-                       note=True)
+        return Finding(NOTE, "libfabric", "none in the image: only what the site binds can use the fast network")
     version = found.components.get("libfabric")
     text = f"{version or 'unknown version'}, {libraries[0]}"
     own = named(found, f"{PROVIDER}.so")
@@ -58,7 +57,7 @@ def provider(found, site):
         text += f"; for Slingshot {bound[0]} of {site.name}"
     if not (own or bound):
         text += f"; no {PROVIDER}, so it can't use Slingshot"
-    return Finding("libfabric", True, text, note=not (own or bound))
+    return Finding(OK if own or bound else NOTE, "libfabric", text)
 
 
 def mpi(found):
@@ -67,14 +66,14 @@ def mpi(found):
     mpich = next((path for name, path in libraries.items() if MPICH_ABI.fullmatch(name)), None)
     openmpi = next((path for name, path in libraries.items() if OPENMPI_ABI.fullmatch(name)), None)
     if mpich and openmpi:
-        return Finding("MPI", True, f"two in the image, {mpich} (ABI of MPICH) and {openmpi} (Open MPI): make sure "
-                       "that programs use one of them", note=True)
+        return Finding(NOTE, "MPI", f"two in the image, {mpich} (ABI of MPICH) and {openmpi} (Open MPI): make sure "
+                       "that programs use one of them")
     if mpich:
-        return Finding("MPI", True, f"ABI of MPICH, {mpich}: Cray MPICH and others with that ABI can replace it")
+        return Finding(OK, "MPI", f"ABI of MPICH, {mpich}: Cray MPICH and others with that ABI can replace it")
     if openmpi:
-        return Finding("MPI", True, f"Open MPI, {openmpi}: an MPI with the ABI of MPICH can't replace it, and it needs "
-                       "a launcher with PMIx", note=True)
-    return Finding("MPI", True, "none in the image", note=True)
+        return Finding(NOTE, "MPI", f"Open MPI, {openmpi}: an MPI with the ABI of MPICH can't replace it, and it needs "
+                       "a launcher with PMIx")
+    return Finding(NOTE, "MPI", "none in the image")
 
 
 def plugin(found, site):
@@ -83,10 +82,10 @@ def plugin(found, site):
     if not library:
         return
     if found.plugins:
-        yield Finding(f"{library} plugin", True, found.plugins[0])
+        yield Finding(OK, f"{library} plugin", found.plugins[0])
     else:
-        yield Finding(f"{library} plugin", True, f"none in the image: {library} uses TCP between nodes, unless the "
-                      "site binds a plugin", note=True)
+        yield Finding(NOTE, f"{library} plugin", f"none in the image: {library} uses TCP between nodes, unless the "
+                      "site binds a plugin")
 
 
 def named(found, prefix):

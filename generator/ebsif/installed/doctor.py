@@ -11,20 +11,11 @@ from easybuild.easyblocks.generic.container import lockfile
 
 from ebsif import eb, output
 from ebsif.files import home, is_there
+from ebsif.findings import ERROR, NOTE, OK, Finding
 from ebsif.installed import lock
 
 # one that is installed with this project
 EXAMPLE = "PyTorch-2.13.0-cpu-python-3.11-singularity-20261121.eb"
-
-
-@dataclasses.dataclass(frozen=True)
-class Finding:
-    """One part that was looked for: its name, whether it is fine, and what was found or what to do."""
-
-    part: str
-    ok: bool
-    text: str
-    note: bool = False  # nothing is wrong, but a person may want to know
 
 
 def examine():
@@ -33,7 +24,7 @@ def examine():
     return [
         easybuild,
         # without these two eb does not look for anything
-        *([find_easyconfigs()] if easybuild.ok and modules_tool.ok else []),
+        *([find_easyconfigs()] if ERROR not in (easybuild.level, modules_tool.level) else []),
         find_program("container runtime", ["apptainer", "singularity"], "load the site's module, or use another node"),
         find_program("mksquashfs", ["mksquashfs"], "install squashfs-tools", version_option="-version"),
         find_program("unsquashfs", ["unsquashfs"], "install squashfs-tools", version_option="-version",
@@ -47,13 +38,13 @@ def examine_site(profile, containers):
     """Return a Finding for the catalogue of a site, and one for each of its directories with images."""
     images = profile.images
     root = Path(os.environ.get(images.root_variable or "") or images.root or "/")
-    findings = [Finding("site", True, f"{profile.name}: {output.counted(len(containers), 'container')}")]
+    findings = [Finding(OK, "site", f"{profile.name}: {output.counted(len(containers), 'container')}")]
     for directory in images.directories:
         place = root / directory.path
         there = "" if is_there(place) else ": not on this machine"
         # of a path with placeholders there are as many as containers
         if "{" not in directory.path:
-            findings.append(Finding("images", True, f"{place}, {directory.stability}{there}", note=bool(there)))
+            findings.append(Finding(NOTE if there else OK, "images", f"{place}, {directory.stability}{there}"))
     return findings
 
 
@@ -61,7 +52,7 @@ def find_easybuild():
     """Look for eb, and whether it runs here: commands of a loaded container may hide the Python it needs."""
     found = find_program("EasyBuild", ["eb"], "install it with pip, or load the site's EasyBuild module")
     loaded = eb.container_modules(os.environ)
-    if found.ok or not loaded:
+    if found.level == OK or not loaded:
         return found
     return dataclasses.replace(found, text=f"{found.text}; {', '.join(loaded)} is loaded, and its commands hide those "
                                "of this machine: unload it before you run eb yourself")
@@ -77,10 +68,10 @@ def find_program(part, names, remedy, version_option="--version", statuses=(0,))
             )
             said = (answer.stdout + answer.stderr).strip().splitlines()[:1]
             if said and answer.returncode in statuses:
-                return Finding(part, True, f"{said[0]}, {path}")
+                return Finding(OK, part, f"{said[0]}, {path}")
             told = "".join(f": {line}" for line in said)
-            return Finding(part, False, f"{path} does not run (exit status {answer.returncode}){told}")
-    return Finding(part, False, f"{' or '.join(names)} not on PATH: {remedy}")
+            return Finding(ERROR, part, f"{path} does not run (exit status {answer.returncode}){told}")
+    return Finding(ERROR, part, f"{' or '.join(names)} not on PATH: {remedy}")
 
 
 def find_easyconfigs():
@@ -92,12 +83,12 @@ def find_easyconfigs():
     part = "easyblocks, easyconfigs"
     answer = eb.run([EXAMPLE, "--dry-run"], capture=True)
     if answer.returncode == 0:
-        return Finding(part, True, f"found without an option: eb {EXAMPLE} --dry-run")
+        return Finding(OK, part, f"found without an option: eb {EXAMPLE} --dry-run")
     said = [line for line in answer.stdout.splitlines() if line.startswith("ERROR")] or [answer.stdout.strip()]
     # EasyBuild refuses root before it looks for anything
     remedy = ("Run this as the user who installs software" if "root privileges" in answer.stdout else
               "Install ebsif with pip beside EasyBuild, so that both are on the path of one Python")
-    return Finding(part, False, f"eb {EXAMPLE} --dry-run says: {' '.join(said)} {remedy}")
+    return Finding(ERROR, part, f"eb {EXAMPLE} --dry-run says: {' '.join(said)} {remedy}")
 
 
 def find_modules_tool():
@@ -105,8 +96,8 @@ def find_modules_tool():
     for part, variable in (("Lmod", "LMOD_CMD"), ("Environment Modules", "MODULES_CMD")):
         path = os.environ.get(variable)
         if path and Path(path).exists():
-            return Finding("modules tool", True, f"{part}, {path}")
-    return Finding("modules tool", False, "neither LMOD_CMD nor MODULES_CMD is set: start a login shell, or source "
+            return Finding(OK, "modules tool", f"{part}, {path}")
+    return Finding(ERROR, "modules tool", "neither LMOD_CMD nor MODULES_CMD is set: start a login shell, or source "
                    "the init script of Lmod or Environment Modules")
 
 
@@ -129,5 +120,5 @@ def find_user_packages():
             shadows = sorted(name for name in packages if name.lower() in {other.lower() for other in image})
             if shadows:
                 text += f"; would shadow the image's {', '.join(shadows)}"
-            findings.append(Finding("user packages", True, text + "; modules leave them out", note=True))
+            findings.append(Finding(NOTE, "user packages", text + "; modules leave them out"))
     return findings

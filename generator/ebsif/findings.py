@@ -1,22 +1,37 @@
-"""What a check finds: an error or a warning, with its place."""
+"""Findings of checks, on catalogues, easyconfigs, images and machines: how serious, on what, where."""
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from ebsif import output
 
-ERROR, WARNING = "error", "warning"
+ERROR, WARNING, NOTE, OK = "error", "warning", "note", "ok"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is wrong (error) or may be (warning)."""
+    """
+    One result of a check.
+
+    Attributes
+    ----------
+    level : str
+        ERROR, WARNING, NOTE (nothing is wrong, but worth knowing) or OK.
+    subject : str
+        The container or the part of the machine or image; empty for a whole file.
+    text : str
+        What was found, and what to do.
+    path : str
+        The file; empty if there is none.
+    line : int
+        The line in the file.
+    """
 
     level: str
-    path: str
-    line: int
-    container: str
+    subject: str
     text: str
+    path: str = ""
+    line: int = 1
 
     def __str__(self):
         """A line for a person."""
@@ -26,7 +41,7 @@ class Finding:
     @property
     def message(self):
         """What is wrong with what (str)."""
-        return f"{self.container}: {self.text}" if self.container else self.text
+        return f"{self.subject}: {self.text}" if self.subject else self.text
 
     @property
     def github(self):
@@ -37,7 +52,7 @@ class Finding:
     @property
     def data(self):
         """For a program (dict)."""
-        return asdict(self)
+        return {"level": self.level, "path": self.path, "line": self.line, "container": self.subject, "text": self.text}
 
 
 def escaped(text, more=""):
@@ -48,4 +63,4 @@ def escaped(text, more=""):
 def findings_of(error):
     """Yield a Finding for each thing that an error says."""
     for path, line, text in getattr(error, "problems", None) or [("", 1, str(error))]:
-        yield Finding(ERROR, str(path), line or 1, "", text)
+        yield Finding(ERROR, "", text, str(path), line or 1)
