@@ -91,16 +91,16 @@ def test_choosing_by_component_and_version(browser, pages):
     Select(browser.find_element(By.ID, "site")).select_by_visible_text("mine")
     browser.find_element(By.ID, "archived").click()
     assert {module for _, module in shown(browser)} == {"Odd/1.10-20250101", "Odd/1.9-20240101"}
-    wish = browser.find_element(By.CLASS_NAME, "wish")
-    Select(wish.find_element(By.CLASS_NAME, "component")).select_by_visible_text("thing")
-    offered = [option.text for option in Select(wish.find_element(By.CLASS_NAME, "least")).options]
+    condition = browser.find_element(By.CLASS_NAME, "condition")
+    Select(condition.find_element(By.CLASS_NAME, "component")).select_by_visible_text("thing")
+    offered = [option.text for option in Select(condition.find_element(By.CLASS_NAME, "least")).options]
     # as versions are, not as text
     assert offered == ["any", "1.9", "1.10"]
-    Select(wish.find_element(By.CLASS_NAME, "least")).select_by_visible_text("1.10")
+    Select(condition.find_element(By.CLASS_NAME, "least")).select_by_visible_text("1.10")
     assert shown(browser) == {("mine", "Odd/1.10-20250101")}
     assert browser.find_element(By.ID, "number").text.startswith("1 of ")
     browser.find_element(By.ID, "more").click()
-    second = browser.find_elements(By.CLASS_NAME, "wish")[1]
+    second = browser.find_elements(By.CLASS_NAME, "condition")[1]
     Select(second.find_element(By.CLASS_NAME, "component")).select_by_visible_text("rocm")
     assert shown(browser) == set()
     choice = browser.current_url.split("#")[1]
@@ -115,11 +115,11 @@ def test_the_table_agrees_with_list(browser, pages):
     profiles = [site.read(name) for name in site.names()]
     containers = [one for profile in profiles for one in reading.read(profile, site.SITES / profile.name)]
     # local parts of versions (+rocm624) are versions of their own in the table, which offers what there is
-    wishes = {(name, version) for one in containers for name, version in selection.components_of(one).items()
+    conditions = {(name, version) for one in containers for name, version in selection.components_of(one).items()
               if version[0].isdigit() and "+" not in version}
-    assert len(wishes) > 60
+    assert len(conditions) > 60
     open_index(browser, pages)
-    for name, version in sorted(wishes):
+    for name, version in sorted(conditions):
         browser.execute_script("location.hash = arguments[0]", f"archived=yes&has={name}+{version}+")
         WebDriverWait(browser, 10).until(lambda it, name=name, version=version: it.execute_script(
             "return [document.querySelector('.component').value, document.querySelector('.least').value]")
@@ -142,7 +142,7 @@ def test_a_page_has_everything(browser, pages):
     for part in (module, "Support:\nbest effort, by the LUMI User Support Team", "vllm\n0.8.5+rocm624",
                  "eb PyTorch-2.7.0-rocm-6.2.4-python-3.12-singularity-20250527.eb", f"module load {module}",
                  f"ebsif extend --site lumi {module} -r requirements.txt", "#SBATCH --partition=standard-g",
-                 "#SBATCH --account=your_account", "What changed", "transformers\n4.51.1\n4.52.3"):
+                 "#SBATCH --account=your_account", "Changes", "transformers\n4.51.1\n4.52.3"):
         assert part in text, part
     assert "whoever_makes_them" not in text
     # one version back
