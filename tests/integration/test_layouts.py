@@ -133,6 +133,47 @@ def test_through_pythonpath(tmp_path, wheel, easybuild_wheels):
     assert f"/{EXAMPLE} (module: PyTorch/" in found(modules[0])
 
 
+def test_what_is_in_the_editor_is_what_runs(tmp_path, release, easybuild_wheels):
+    """Issue of the house: after `make check` eb uses the sources themselves, after `make test` what is installed."""
+    checkout, tools = tmp_path / "checkout", tmp_path / "tools"
+    shutil.copytree(release / "sources", checkout)
+    venv = checkout / ".venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    pip("install", "--no-compile", *easybuild_wheels(version("easybuild-framework")), python=venv / "bin/python")
+    packages, own = (next(Path(place).glob("lib/python3*/site-packages")) for place in (sys.prefix, venv))
+    tools.mkdir()
+    for name in ("pip", "setuptools", "setuptools-*", "_distutils_hack", "pkg_resources", "wheel", "wheel-*"):
+        for path in packages.glob(name):
+            (tools / path.name).symlink_to(path)
+    (own / "tools.pth").write_text(f"{tools}\n")
+    site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), venv)
+    # all is there besides the project itself
+    site.run(["bash", "-c", """touch .venv/dependencies-$(
+        { "$(scripts/find-python)" -VV; cat setup.cfg; } | sha256sum | cut -c1-16)"""], cwd=checkout)
+    source = checkout / "easyblocks/generic/containerinstall.py"
+
+    def set_up(*options):
+        site.run(["scripts/setup-venv", *options], cwd=checkout, PIP_NO_BUILD_ISOLATION=0, PIP_NO_INDEX=1)
+
+    def edited(word):
+        with source.open("a") as file:
+            file.write(f"\nprint('{word} in the editor')\n")
+        return site.eb(EXAMPLE, "--dry-run").stdout
+
+    set_up("--editable")
+    said = edited("first")
+    assert "first in the editor" in said
+    assert f"/{EXAMPLE} (module: PyTorch/" in said
+    set_up()
+    said = edited("second")
+    assert "first in the editor" in said
+    assert "second in the editor" not in said
+    assert f"/{EXAMPLE} (module: PyTorch/" in said
+    # nothing of the links is left
+    assert not (checkout / "build").exists()
+    assert not list(own.glob("__editable__*"))
+
+
 def own_easyconfig(release, folder):
     """Return the easyconfig of this project as `make release` writes it, for one Python; wheels are fetched once."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ebsif/dependencies"
