@@ -24,6 +24,11 @@ def tracked(*patterns):
     return [CHECKOUT / name for name in output.split("\0") if name and (CHECKOUT / name).is_file()]
 
 
+def examples(number):
+    """How many examples of a property to try: in `make check`, which is for after each change, only some."""
+    return min(number, int(os.environ.get("EBSIF_TEST_EXAMPLES", number)))
+
+
 @dataclasses.dataclass(frozen=True)
 class ModulesTool:
     """A modules tool and the syntax of its module files."""

@@ -17,7 +17,7 @@ from ebsif.pages import build
 from ebsif.render import easyconfig, rendering
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import CHECKOUT
+from support import CHECKOUT, examples
 
 HEAD = """\
 name: PyTorch
@@ -201,7 +201,7 @@ NASTY = ['"""', "'''", "\\", "%(name)s", "%%(version)s", "%", "100% of %(x)s", "
          "\t", "]]", "a\n\n  b", "long words " * 30, "x" * 300, "\\" * 200]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.one_of(HOSTILE, st.sampled_from(NASTY)), min_size=1, max_size=3))
 def test_every_string_survives(read, texts):
     """What a record says is what EasyBuild reads: quotes, newlines, %, backslash, Unicode; none is executed."""

@@ -9,6 +9,7 @@ from ebsif.jobs import job
 from ebsif_command import run_ebsif
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import examples
 
 ACCOUNTS = {"SBATCH_ACCOUNT": "project_465000001", "PBS_ACCOUNT": "NCAR0001"}
 
@@ -130,7 +131,7 @@ def test_nccl_debug():
     assert "NCCL" not in script("archer2", "--nccl-debug")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), min_size=1), min_size=1))
 def test_the_program_is_what_was_typed(words):
     """Whatever its arguments hold, each reaches the program as it is, and nothing of it is run by the shell."""

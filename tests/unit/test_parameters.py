@@ -20,6 +20,7 @@ from easybuild.tools.modules import Lmod
 from easybuild.tools.options import set_up_configuration
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import examples
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -72,7 +73,7 @@ def test_the_name_is_spelt_as_easybuild_does(easyblock):
     assert easyblock("", name="lumi-multitorch").spec.variable_suffix == "LUMIMINMULTITORCH"
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), min_size=1), min_size=1))
 def test_requirement_lines_are_kept_byte_for_byte(easyblock, lines):
     """S000-06: whatever a line holds, it stands in the requirements file."""
