@@ -11,7 +11,8 @@ import contextlib
 import os
 import stat
 from easybuild.easyblocks import generic
-# Where --include-easyblocks links this file, what it needs is beside the file itself; an installed copy comes after it.
+# --include-easyblocks links this file elsewhere: the modules that it needs are next to its real path, and come before
+# an installed copy.
 if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]:
     generic.__path__ = [os.path.dirname(__file__), os.path.dirname(os.path.realpath(__file__))] + list(generic.__path__)
 

@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Copying an image of tens of gigabytes, and taking its SHA256, with one read of it.
+Copy an image of tens of gigabytes and compute its SHA256, reading it only once.
 """
 import errno
 import fcntl
@@ -18,15 +18,15 @@ from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_FUNCTIONS, CHECKSUM_TYPE_MD5, CHECKSUM_TYPE_SHA256
 
 BLOCK = 8 * 1024 * 1024  # bytes
-FICLONE = 0x40049409  # of ioctl_ficlonerange(2): _IOW(0x94, 9, int), the number of all but a few old architectures
+FICLONE = 0x40049409  # ioctl_ficlonerange(2): _IOW(0x94, 9, int), the same on all but a few old architectures
 
 
 def copy_image(source, target):
     """
-    Copy an image and take its SHA256 meanwhile.
+    Copy an image and compute its SHA256.
 
-    The target appears whole or not at all: a new file is written beside it, then renamed. Where the file system can
-    share the blocks of both (Btrfs, XFS), nothing is copied.
+    The target appears complete or not at all: the copy is written to a temporary file, then renamed. If the file system
+    can share blocks between files (Btrfs, XFS), no data is copied.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def copy_image(source, target):
     Returns
     -------
     str
-        The SHA256 of what was read, in hexadecimal.
+        The SHA256 of the data, in hexadecimal.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def copy_image(source, target):
             wanted = os.fstat(image.fileno()).st_size
             if size != wanted or os.fstat(copy.fileno()).st_size != wanted:
                 raise OSError(errno.EIO, "%d of %d bytes could be copied" % (size, wanted))
-            # as private, and as executable, as the source is; nobody else may write it
+            # the permissions of the source, without write permission for others
             os.fchmod(copy.fileno(), stat.S_IMODE(os.fstat(image.fileno()).st_mode) & 0o775 | 0o600)
             os.fsync(copy.fileno())
         os.rename(partial, target)
@@ -65,13 +65,13 @@ def transfer(image, copy):
     """Hash an image and write the copy, unless that is None (a clone); return (sha256, bytes read)."""
     digest, size = hashlib.sha256(), 0
     memory = memoryview(bytearray(BLOCK))
-    # taking the SHA256 is as long as writing, and needs another processor
+    # hashing takes as long as writing, so do it in parallel
     with ThreadPoolExecutor(1) as beside:
         for number in iter(lambda: image.readinto(memory), 0):
             hashed = beside.submit(digest.update, memory[:number])
             if copy:
                 write(copy, memory[:number])
-                # Linux begins to write it out now, not all of it at the end (fs/fadvise.c)
+                # makes Linux start writing to disk now, instead of everything at the end (fs/fadvise.c)
                 os.posix_fadvise(copy.fileno(), size, number, os.POSIX_FADV_DONTNEED)
             hashed.result()
             size += number
@@ -79,18 +79,18 @@ def transfer(image, copy):
 
 
 def write(copy, block):
-    """Write all of a block: a file that is not buffered may take less at a time."""
+    """Write a whole block: an unbuffered file may accept only part of it at a time."""
     while block:
         block = block[copy.write(block):]
 
 
 def private(path, flags):
-    """Open a new file that only its owner may read: it may be the copy of an image that not everybody may."""
+    """Open a new file that only its owner can read, because the image may have restricted access."""
     return os.open(path, flags, 0o600)
 
 
 def is_cloned(image, copy):
-    """Let a new file share the blocks of another; return whether these file systems can."""
+    """Clone a file by sharing its blocks; return whether the file system supports that."""
     try:
         fcntl.ioctl(copy.fileno(), FICLONE, image.fileno())
     except OSError:
@@ -100,13 +100,13 @@ def is_cloned(image, copy):
 
 def is_verified(checksum, name, compute):
     """
-    Tell whether a file has the checksum of an easyconfig, in each form that EasyBuild allows (verify_checksum).
+    Return whether a file matches the checksum in an easyconfig, in any form that EasyBuild supports (verify_checksum).
 
     Parameters
     ----------
     checksum : str, tuple, list, dict or None
-        Value (its length says which type); type and value; alternatives (tuple); several, all of which have to be right
-        (list); by file name (dict); none.
+        A value (its length determines the type); type and value; alternatives (tuple); several that must all match
+        (list); by file name (dict); None.
     name : str
         Name of the file.
     compute : callable

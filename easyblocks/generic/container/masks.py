@@ -5,10 +5,11 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Masks: files of an image that are hidden or replaced in the container, while the image stays as it is.
+Masks: hide or replace files of an image in the container, without changing the image.
 
-The means is an overlay, a small SquashFS file that the runtime mounts over the image. In it a character device 0,0
-hides what has its name (a whiteout, see overlayfs in the documentation of Linux), and a symbolic link replaces it.
+They are implemented as an overlay, a small SquashFS file that the runtime mounts over the image. In it, a character
+device 0,0 hides the file of the same name (a whiteout, see overlayfs in the documentation of Linux), and a symbolic
+link replaces it.
 """
 import os
 
@@ -20,13 +21,13 @@ from easybuild.tools.filetools import mkdir
 # The overlay with the masks, in an installation.
 MASKS = os.path.join('share', 'ebsif', 'masks.squashfs')
 
-# what is there is none of the image's, or the container can't start without it
+# directories that don't belong to the image, or that the container needs to start
 REFUSED = ('/dev', '/proc', '/sys', '/user-software', '/runscripts', '/.singularity.d')
 
 
 class Masks:
     """
-    The masks of an image: patterns of paths, each with nothing (hidden) or the path of what replaces the matches.
+    The masks of an image: path patterns, each with the path of a replacement, or None to hide the matches.
 
     Attributes
     ----------
@@ -38,7 +39,7 @@ class Masks:
 
     def __init__(self, value):
         """
-        Keep the value of the easyconfig parameter 'masked_paths'.
+        Take the value of the easyconfig parameter 'masked_paths'.
 
         Parameters
         ----------
@@ -50,7 +51,7 @@ class Masks:
 
     def check(self):
         """
-        Check the patterns and what replaces them.
+        Check the patterns and the replacements.
 
         Raises
         ------
@@ -62,25 +63,25 @@ class Masks:
 
     @staticmethod
     def check_path(path):
-        """Stop for a path that can't be masked or can't replace one."""
+        """Refuse a path that can't be masked or used as a replacement."""
         problem = None
         if not path.startswith('/') or os.path.normpath(path) != path or path == '/':
-            problem = "it should be a full path, without '..' and without a slash at the end"
+            problem = "it should be a full path, without '..' and without a trailing slash"
         elif any(ord(char) < 32 or char == '\x7f' for char in path):
-            problem = "it has a control character"
+            problem = "it contains a control character"
         elif any(path == top or path.startswith(top + '/') for top in REFUSED):
-            problem = "there is nothing of the image there; files in /user-software can be removed by a command in " \
-                      "'post' of a stage"
+            problem = "that directory doesn't belong to the image; to remove files in /user-software, use a command " \
+                      "in 'post' of a stage"
         if problem:
             raise EasyBuildError("Easyconfig parameter 'masked_paths': '%s' can't be used: %s", path, problem)
 
     def __bool__(self):
-        """Whether there are any."""
+        """Return whether there are any masks."""
         return bool(self.patterns)
 
     @property
     def record(self):
-        """What is masked, for the lock file: by pattern the paths and, if there is one, the replacement."""
+        """The masks for the record: paths and replacement (if any) by pattern (dict)."""
         record = {}
         for pattern, paths in self.found.items():
             record[pattern] = {'paths': paths}
@@ -90,13 +91,13 @@ class Masks:
 
     @property
     def lines(self):
-        """A line of text for each pattern, for people."""
+        """A description of each pattern (list of str)."""
         return [pattern + (' (replaced by %s)' % replacement if replacement else ' (hidden)')
                 for pattern, replacement in sorted(self.patterns.items())]
 
     def find(self, container):
         """
-        Find what the patterns match in the image.
+        Find the files in the image that match the patterns.
 
         Parameters
         ----------
@@ -105,7 +106,7 @@ class Masks:
         Raises
         ------
         EasyBuildError
-            If a pattern matches nothing: a mask that does nothing is a mistake.
+            If a pattern matches nothing, because a mask without effect is a mistake.
         """
         patterns = list(self.patterns)
         self.found = {pattern: [] for pattern in patterns}
@@ -138,32 +139,32 @@ class Masks:
         run_program(command, hidden=True)
 
     def definitions(self, container):
-        """Return what the overlay holds, as pseudo file definitions of mksquashfs (list of str)."""
+        """Return the contents of the overlay as pseudo file definitions for mksquashfs (list of str)."""
         masked = {path: self.patterns[pattern] for pattern, paths in self.found.items() for path in paths}
-        # the directories show through the overlay, so they keep the modes they have in the image
+        # directories of the overlay hide those of the image, so give them the same modes
         folders = sorted({folder for path in masked for folder in parents(path)})
         lines = output(container, sh_command('directory-modes.sh', *folders)).splitlines()
         modes = [line.split(' ', 1) for line in lines]
-        definitions = ['%s d %s 0 0' % (quoted(folder), mode) for mode, folder in modes]
+        definitions = ['%s d %s 0 0' % (quote(folder), mode) for mode, folder in modes]
         for path, replacement in sorted(masked.items()):
             if replacement:
-                definitions.append('%s s 777 0 0 %s' % (quoted(path), replacement))
+                definitions.append('%s s 777 0 0 %s' % (quote(path), replacement))
             else:
-                definitions.append('%s c 000 0 0 0 0' % quoted(path))
+                definitions.append('%s c 000 0 0 0 0' % quote(path))
         return definitions
 
 
 def output(container, command):
-    """Return what a command in the container prints (str)."""
+    """Return the output of a command in the container (str)."""
     return container.run(command, hidden=True, split_stderr=True).output
 
 
 def parents(path):
-    """Return the directories above a path, without the root, the uppermost first."""
+    """Return the parent directories of a path except the root, topmost first."""
     parts = path.strip('/').split('/')
     return ['/' + '/'.join(parts[:count]) for count in range(1, len(parts))]
 
 
-def quoted(path):
-    """Return a path as a name in a pseudo file definition."""
+def quote(path):
+    """Return a path quoted for a pseudo file definition."""
     return '"%s"' % path.strip('/').replace('\\', '\\\\').replace('"', '\\"')

@@ -15,8 +15,8 @@ from easybuild.tools.build_log import EasyBuildError
 
 USER_SOFTWARE = '/user-software'
 
-# What is installed need not be what pip can read: distributions give their own packages versions like '2.22.1ubuntu1'.
-# Names are those of PEP 508, versions those of the public and local identifiers in appendix B of PEP 440.
+# Names (PEP 508) and versions (PEP 440, appendix B) that pip can parse. Linux distributions give some of their Python
+# packages other versions, like '2.22.1ubuntu1'.
 NAME = re.compile(r'[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?\Z', re.IGNORECASE)
 VERSION = re.compile(r"""
     v?(?:[0-9]+!)?[0-9]+(?:\.[0-9]+)*                              # epoch, release
@@ -34,9 +34,9 @@ class Packages(dict):
     Attributes
     ----------
     python_path : str
-        PYTHONPATH as the interpreter had it.
+        PYTHONPATH of the interpreter.
     purelib : str
-        The directory in the container where pip would put packages for the interpreter.
+        The directory in the container where pip installs packages for the interpreter.
     """
 
     python_path = ''
@@ -44,18 +44,18 @@ class Packages(dict):
 
     @staticmethod
     def read(text):
-        """Return what share/ebsif/installed-packages.py printed (dict)."""
+        """Parse the output of share/ebsif/installed-packages.py (dict)."""
         return ast.literal_eval(text)
 
     @classmethod
     def from_output(cls, text):
-        """Return the packages that share/ebsif/installed-packages.py printed."""
+        """Return the packages listed by share/ebsif/installed-packages.py."""
         packages = cls()
         seen = cls.read(text)
         packages.python_path = seen['environment']['PYTHONPATH']
         packages.purelib = seen['purelib']
         for name, version, directory in seen['packages']:
-            # the first on sys.path is the one that is imported
+            # Python imports the first one on sys.path
             packages.setdefault(normal_name(name), (name, version, directory))
         return packages
 
@@ -64,28 +64,28 @@ class Packages(dict):
         return Packages((name, self[name]) for name in self if wanted(name))
 
     def in_user_software(self, name):
-        """Tell whether a package is one of user software, not of the image."""
+        """Return whether a package belongs to user software, not to the image."""
         return self[name][2].startswith(USER_SOFTWARE + '/')
 
     def added_since(self, before):
-        """Return the packages of user software that were not there before, or not like this."""
+        """Return the packages of user software that are new or have changed."""
         return self.select(lambda name: self.in_user_software(name) and self[name] != before.get(name))
 
     def for_other_gpu(self, image):
         """
-        Tell which of these packages are for other GPU software than PyTorch in the image.
+        Return which of these packages are built for other GPU software than torch.
 
-        The kind and version are in the local label (torch 2.7.1+rocm6.2.4) and, for CUDA, in the names of NVIDIA's.
+        Kind and version are in the local label (torch 2.7.1+rocm6.2.4) and, for CUDA, in names of NVIDIA's packages.
 
         Parameters
         ----------
         image : Packages
-            All packages that are seen.
+            All packages that the interpreter sees.
 
         Returns
         -------
         list of str
-            One text for each.
+            One clause for each package.
         """
         torch = image.get('torch')
         kind, version = gpu_label(torch[1]) if torch else (None, None)
@@ -114,10 +114,10 @@ class Packages(dict):
 
 def constraint_lines(packages):
     """
-    Return packages as lines for a constraints file, without those that pip could not read.
+    Return packages as lines for a constraints file, without those that pip can't parse.
 
-    One such line makes pip refuse the whole file (from pip 24.1 on). What is left out can be replaced as far as pip is
-    concerned; what is installed is looked at afterwards (Pip.check_nothing_replaced).
+    A single such line makes pip refuse the whole file (since pip 24.1). pip could replace the packages left out;
+    Pip.check_nothing_replaced checks for that afterwards.
 
     Parameters
     ----------

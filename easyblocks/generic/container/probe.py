@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-What an image has of what an installation needs, and what is refused where it lacks something.
+Inspect an image, and refuse it if it lacks something that the installation needs.
 """
 import glob
 import importlib.util
@@ -20,27 +20,27 @@ from easybuild.tools.build_log import EasyBuildError
 
 # importlib.metadata, and what pip 22.2 needs
 OLDEST_PYTHON = (3, 8)
-# pip knows --report from the first on; from Python 3.12 on it needs another one
+# the first pip with --report; Python 3.12 needs a newer one
 OLDEST_PIP, OLDEST_PIP_312 = (22, 2), (23, 1, 2)
-# where distributions have the wheels that their ensurepip installs
+# where Linux distributions keep the wheels for ensurepip
 WHEEL_FOLDER = '/usr/share/python-wheels'
 
 
 class ImageProbe:
     """
-    What sh/probe-image.sh found in an image.
+    The output of sh/probe-image.sh for an image.
 
     Attributes
     ----------
     bash, python3 : str
-        Path in the image, empty where it has none.
+        Path in the image; empty if it has none.
     python : dict
-        What installed-packages.py printed; empty if it didn't run.
+        Output of installed-packages.py; empty if it didn't run.
     """
 
     def __init__(self, image, output, errors=''):
         """
-        Read what the program printed.
+        Parse the output of the script.
 
         Parameters
         ----------
@@ -59,14 +59,14 @@ class ImageProbe:
 
     @classmethod
     def of(cls, container, image):
-        """Start an image (Container) once and return what it has (ImageProbe); its name is for messages."""
+        """Start a container and inspect its image (ImageProbe); the name of the image is for messages."""
         found = container.run(sh_command('probe-image.sh'), stdin=program_for_image('installed-packages.py'),
                               split_stderr=True, hidden=True)
         return cls(image, found.output, found.stderr)
 
     @property
     def packages(self):
-        """The packages that the image's Python sees (Packages); none if it has no Python that works."""
+        """The packages that the image's Python sees (Packages); none if it has no working Python."""
         return Packages.from_output(self.said) if self.said else Packages()
 
     @property
@@ -76,17 +76,17 @@ class ImageProbe:
 
     def lacks(self, venv):
         """
-        Tell what is missing in the image.
+        Return what the image lacks.
 
         Parameters
         ----------
         venv : bool
-            Whether a venv is to be made, besides what runs Python.
+            Whether it also needs to support a venv.
 
         Returns
         -------
         list of str
-            One text for each.
+            One clause for each missing part.
         """
         texts = [] if self.bash else ["it has no bash, which all scripts that run in it need"]
         if not self.python3:
@@ -104,12 +104,12 @@ class ImageProbe:
 
     def check(self, venv):
         """
-        Stop if the image lacks what is needed; see ``lacks``.
+        Refuse the image if it lacks something; see ``lacks``.
 
         Raises
         ------
         EasyBuildError
-            Saying what, and what to do.
+            The message says what is missing and what to do.
         """
         lacks = self.lacks(venv)
         if not lacks:
@@ -126,7 +126,7 @@ class ImageProbe:
 
     @property
     def no_pip(self):
-        """What is missing where a venv can't have a pip."""
+        """Explanation why a venv can't get a pip (str)."""
         return ("its Python has no pip that can be copied and no ensurepip (Debian has it in the package "
                 "python3-venv), and there is no wheel of pip for Python %s on this machine (in ensurepip of "
                 "EasyBuild's Python, or in %s)" % (self.python['version'], WHEEL_FOLDER))
@@ -144,7 +144,7 @@ class ImageProbe:
         return max(usable)[1] if usable else ''
 
     def is_usable(self, wheel):
-        """Tell whether a wheel of pip is for the image's Python, as far as it says."""
+        """Return whether a wheel of pip supports the image's Python, according to its metadata."""
         oldest = OLDEST_PIP_312 if self.version >= (3, 12) else OLDEST_PIP
         try:
             with zipfile.ZipFile(wheel) as archive:

@@ -61,7 +61,7 @@ class Venv:
         self.environment = {}
 
     def run(self, command, user_software=None, binds=(), environment=None, **kwargs):
-        """Run a command in the image with user software bound; by default the directory that is being made."""
+        """Run a command in the container with user software bound; by default the directory that is being built."""
         bind = escape_bind(user_software or self.folder) + ':' + USER_SOFTWARE
         if user_software and os.path.isfile(user_software):
             bind += ':image-src=/,ro'
@@ -69,7 +69,7 @@ class Venv:
         return self.container.run(command, binds=[bind] + list(binds), environment=variables, **kwargs)
 
     def activated(self, environment):
-        """Return variables of a command (dict) and those that make the venv active, as when the module is loaded."""
+        """Return variables for a command (dict) with those that activate the venv, as the module would."""
         variables = dict(environment)
         for prefix in RUNTIME_PREFIXES:
             path = environment.get(prefix + 'ENV_PREPEND_PATH') or escape_value(':'.join(self.container.search_path))
@@ -96,11 +96,11 @@ class Venv:
 
     def make(self, probe):
         """
-        Make the venv in the container, and make sure that it sees every package of the image.
+        Create the venv in the container, and make sure that it sees every package of the image.
 
-        Otherwise pip would fetch gigabytes of what the image has, built for other hardware, and call it a success.
-        A venv made from a Python that is in a venv itself does not see that one's packages; a .pth file shows them,
-        after the venv's own (PYTHONPATH would put them before).
+        Otherwise pip would download gigabytes of packages that the image already has, built for other hardware.
+        A venv created with the Python of another venv doesn't see that one's packages; a .pth file adds them, after the
+        venv's own (PYTHONPATH would put them before).
 
         Parameters
         ----------
@@ -115,17 +115,17 @@ class Venv:
         Raises
         ------
         EasyBuildError
-            If it still does not see all.
+            If it still doesn't see all of them.
         """
         image_packages = probe.packages
         self.make_empty(probe)
         packages = self.packages()
-        # where this Python looks, whatever it is called there (lib64, python3.14t)
+        # the path that this Python uses (lib64, python3.14t ...)
         folder = os.path.join(self.folder, os.path.relpath(packages.purelib, USER_SOFTWARE))
         for path in sorted(glob.glob(os.path.join(glob.escape(FILES), 'site-packages', 'ebsif_*'))):
             copy_file(path, os.path.join(folder, os.path.basename(path)))
         if image_packages.python_path:
-            # Python looks there before it looks into the venv; an upgrade in the venv would not be used
+            # PYTHONPATH comes before the venv, so upgrades in the venv would have no effect
             self.environment = {'PYTHONPATH': ':'.join([packages.purelib, image_packages.python_path])}
             packages = self.packages()
 
@@ -147,14 +147,14 @@ class Venv:
 
     def make_empty(self, probe):
         """
-        Make it with the image's pip, or another one where that can't be copied.
+        Create it with the image's pip, or with another one if that can't be copied.
 
         Raises
         ------
         EasyBuildError
             If that fails; the message says what to do.
         """
-        trace_msg("making the venv %s in the container" % self.path)
+        trace_msg("creating the venv %s in the container" % self.path)
         result = self.run(sh_command('make-venv.sh', self.path, str(FILE_TIME)),
                           stdin=program_for_image('copy-pip.py'), fail_on_error=False, hidden=True)
         if result.exit_code == NO_PIP_TO_COPY:
@@ -169,15 +169,14 @@ class Venv:
                     backup=False, on_missing_match=ERROR)
         if result.exit_code:
             diagnosis = Diagnosis(result.output, '')
-            raise EasyBuildError("The venv can't be made in the container%s. It said: %s",
+            raise EasyBuildError("The venv can't be created in the container%s. Its output: %s",
                                  ': ' + diagnosis.text if diagnosis.text else '', result.output[-1000:])
 
     def ways_to_pip(self, probe):
         """
-        Return how a venv can get a pip other than the image's: arguments for its Python, the best first.
+        Return the ways to give a venv a pip other than the image's, as arguments for its Python, best first.
 
-        The image's ensurepip; or, where a distribution has that in a package of its own, or a Python was made without,
-        a wheel of pip that is on this machine.
+        These are the image's ensurepip and, if the image's Python comes without it, a wheel of pip on this machine.
 
         Returns
         -------
@@ -199,26 +198,26 @@ class Venv:
 
     def programs(self):
         """
-        The programs of the venv, with those of the image that run in it (list of str).
+        The programs of the venv, including programs of the image that run in it (list of str).
 
-        Those for activating it by hand are left out. The container tells which files are programs: on the host the
-        links to the image's Python lead nowhere.
+        Activation scripts are left out. They are listed in the container, because on the host the links to the image's
+        Python are broken.
         """
         names = self.run(sh_command('list-programs.sh', os.path.join(self.path, 'bin')),
                          hidden=True, split_stderr=True).output.splitlines()
         return [name for name in names if not name.lower().startswith('activate')]
 
     def fix_times(self):
-        """Give all files one time, so that a later change shows; bytecode that was made for another time goes."""
+        """Set a fixed mtime on all files, so that later changes show, and remove bytecode for other mtimes."""
         remove_bytecode(self.folder)
         set_file_times(self.folder)
 
     def compile_bytecode(self, processes):
         """
-        Compile the venv's Python files, with the same result for the same files.
+        Compile the venv's Python files reproducibly.
 
-        Bytecode names the time of its source file, so that is fixed first. What was compiled meanwhile goes; that of
-        the image's pip came with it and stays.
+        Bytecode contains the mtime of its source file, so that is fixed first. Bytecode that was compiled in the
+        meantime is removed; that of the image's pip was copied with it and is kept.
         """
         self.fix_times()
         self.run([self.python, '-', str(processes), os.path.join(self.path, 'lib')],
@@ -227,12 +226,12 @@ class Venv:
 
     def squash(self, command, squashfs, packages):
         """
-        Pack user software, then check that the container sees in the SquashFS file what it saw in the directory.
+        Pack user software, then check that the container sees the same packages in the SquashFS file.
 
         Parameters
         ----------
         command : list of str
-            make-squashfs, and its options besides the directory.
+            make-squashfs with its options, except for the directory.
         squashfs : str
             The file that it makes.
         packages : Packages
@@ -241,9 +240,9 @@ class Venv:
         Raises
         ------
         EasyBuildError
-            If the container sees something else.
+            If the container sees other packages.
         """
-        # the image: to try whether the runtime here can mount what is made
+        # SIF: to test whether the runtime can mount the result
         environment = dict(self.container.environment, SOURCE_DATE_EPOCH=str(FILE_TIME), SIF=self.container.image)
         environment.pop(USER_SOFTWARE_VARIABLE, None)
         result = run_program(command, env=environment)
@@ -252,6 +251,6 @@ class Venv:
                 trace_msg(line.replace(os.path.dirname(squashfs) + os.sep, '').split(': ', 1)[1])
         packed = self.packages(user_software=squashfs)
         if packed != packages:
-            raise EasyBuildError("The container does not see in %s what was installed: %d packages instead of %d",
+            raise EasyBuildError("The container doesn't see all installed packages in %s: %d instead of %d",
                                  squashfs, len(packed), len(packages))
         trace_msg("user software is %.1f MB in one file" % (os.path.getsize(squashfs) / 1e6))
