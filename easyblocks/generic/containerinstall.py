@@ -26,8 +26,7 @@ from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.hostlibraries import is_library_wanted
 from easybuild.easyblocks.generic.container.masks import MASKS
-from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, ModuleFile
-from easybuild.easyblocks.generic.container.modulesyntax import ModuleSyntax
+from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, SYNTAXES, ModuleFile
 from easybuild.easyblocks.generic.container.parameters import exit_status
 from easybuild.easyblocks.generic.container.probe import ImageProbe, check_entry_point
 from easybuild.easyblocks.generic.container.record import InstallRecord
@@ -445,7 +444,7 @@ class ContainerInstall(Reinstall, EasyBlock):
     @property
     def module_file(self):
         """The container-specific part of the module file (ModuleFile)."""
-        syntax = ModuleSyntax.for_syntax(self.module_generator.SYNTAX, self.installdir)
+        syntax = SYNTAXES[self.module_generator.SYNTAX](self.installdir)
         return self.MODULE_FILE(self.spec, self.known_record, syntax, self.short_mod_name)
 
     def make_module_description(self):

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from easybuild.easyblocks.generic.container.modulesyntax import ModuleSyntax
+from easybuild.easyblocks.generic.container.modulefile import SYNTAXES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from parts import TOOLS, Installed, wheel_settings
@@ -433,7 +433,7 @@ def test_a_name_is_set_once(prefix, tool):
     """G-07: the first statement in force counts; a second one takes nothing of the first one for a person's."""
     site = Site(prefix / f"once-{tool}", TOOLS[tool](), Path(sys.prefix))
     lua = site.tool.syntax == "Lua"
-    module = ModuleSyntax.for_syntax(site.tool.syntax, "/r")
+    module = SYNTAXES[site.tool.syntax]("/r")
     never, always = ("false", "true") if lua else ("0", "1")
     text = 'local root = "/r"\n' if lua else "#%Module\nset root /r\n"
     text += module.functions

@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from easybuild.easyblocks.generic.container.modulesyntax import ModuleSyntax
+from easybuild.easyblocks.generic.container.modulefile import SYNTAXES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +28,7 @@ INTERPRETERS = {
 
 def run(syntax, text):
     """Run statements of a module file in the real interpreter; setenv prints the value."""
-    functions = ModuleSyntax.for_syntax(syntax, ROOT).functions
+    functions = SYNTAXES[syntax](ROOT).functions
     command, prelude = INTERPRETERS[syntax]
     if syntax == "Tcl":  # tclsh reads a program from standard input in the encoding of the locale
         command = ["tclsh", "-encoding", "utf-8", "/dev/stdin"]
@@ -42,7 +42,7 @@ def run(syntax, text):
 @given(texts=st.lists(TEXTS | st.from_regex(r"(0\$|[\$0.\"{}\\ ])+", fullmatch=True), min_size=1, max_size=20))
 def test_every_text_survives_the_module_syntax(syntax, texts):
     """Quotes, backslashes, newlines, brackets, dollars and braces are the value's, not the syntax's."""
-    module = ModuleSyntax.for_syntax(syntax, ROOT)
+    module = SYNTAXES[syntax](ROOT)
     # a marker between them, in a condition, because the bodies of Tcl's `if` are read twice
     program = "".join(
         module.when(
@@ -56,7 +56,7 @@ def test_every_text_survives_the_module_syntax(syntax, texts):
 @pytest.mark.parametrize("syntax", INTERPRETERS)
 def test_a_variable_collects_what_was_decided(syntax):
     """declare, assign, and add build one value without repetitions; conditions choose."""
-    module = ModuleSyntax.for_syntax(syntax, ROOT)
+    module = SYNTAXES[syntax](ROOT)
     program = (
         module.comment("a comment")
         + module.declare("binds", "a:b")
@@ -72,16 +72,10 @@ def test_a_variable_collects_what_was_decided(syntax):
 @pytest.mark.parametrize("syntax", INTERPRETERS)
 def test_messages_name_what_was_found(syntax):
     """Texts and variables make one message."""
-    module = ModuleSyntax.for_syntax(syntax, ROOT)
+    module = SYNTAXES[syntax](ROOT)
     program = module.declare("found", "a $ [b]") + module.fail_on_load("one ", "found", " and " + ROOT)
     said = {
         "Lua": "function LmodError(text) io.write(text) end\n",
         "Tcl": "proc error {text args} { puts -nonewline $text }\n",
     }
     assert run(syntax, said[syntax] + program) == "one a $ [b] and " + ROOT
-
-
-def test_an_unknown_syntax_is_an_error():
-    """There are two."""
-    with pytest.raises(KeyError):
-        ModuleSyntax.for_syntax("JSON", ROOT)

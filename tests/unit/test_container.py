@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from easybuild.easyblocks.generic.container.masks import Masks
-from easybuild.easyblocks.generic.container.modulefile import ModuleFile, VenvModuleFile
-from easybuild.easyblocks.generic.container.modulesyntax import ModuleSyntax
+from easybuild.easyblocks.generic.container.modulefile import SYNTAXES, ModuleFile, VenvModuleFile
 from easybuild.easyblocks.generic.container.packages import Packages
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.runtime import Container
@@ -87,7 +86,7 @@ def test_a_module_from_values(syntax):
               "venv_packages": ["hello==1.0"], "venv_environment": {"PYTHONPATH": "/p"}}
     values = {"binds": ["/scratch"], "gpu": "rocm", "network_env": {"NET": "hsn"}, "conflicts": ["other"],
               "masked_paths": ["/usr/lib/a"], "image_dirs": ["/central"], "container_env": {"A": 5}}
-    writer = ModuleSyntax.for_syntax(syntax, "/software/Example/1.0")
+    writer = SYNTAXES[syntax]("/software/Example/1.0")
     made = ModuleFile(spec(**values), record, writer, "Example/1.0")
     for part in ("/central/example.sif", "/scratch", "/usr/lib/libx.so", "ebsif/masks.squashfs", "/dev/kfd", "hsn"):
         assert part in made.text

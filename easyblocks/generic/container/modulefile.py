@@ -13,12 +13,17 @@ from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.distributed import GPU_AWARE_VARIABLE, UNSET_SCRIPT
 from easybuild.easyblocks.generic.container.distributed import UNSET_SCRIPT_INSIDE
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
+from easybuild.easyblocks.generic.container.luamodule import LuaModule
 from easybuild.easyblocks.generic.container.masks import MASKS
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
 from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, bind_source, escape_bind
 from easybuild.easyblocks.generic.container.spec import IMAGE_OWN, INIT_CONDA_MANUAL, LISTED_PACKAGES
 from easybuild.easyblocks.generic.container.spec import REPLACE
+from easybuild.easyblocks.generic.container.tclmodule import TclModule
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, USER_SOFTWARE_VARIABLE
+
+# the syntaxes that EasyBuild's module generators have
+SYNTAXES = {'Lua': LuaModule, 'Tcl': TclModule}
 
 # Variables that modules set or read; unset for the sanity check, so that another loaded module doesn't affect it.
 MODULE_VARIABLES = ('CONTAINERROOT', 'EBSIF_ENTRY_POINT', 'EBSIF_LOADED_MODULE', USER_SOFTWARE_VARIABLE)
