@@ -23,6 +23,7 @@ from easybuild.easyblocks.generic.container.modulefile import CONSTRAINTS, VenvM
 from easybuild.easyblocks.generic.container.packages import pip_version
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.record import InstallRecord
+from easybuild.easyblocks.generic.container.requirements import lock_of
 from easybuild.easyblocks.generic.container.runtime import host_variables
 from easybuild.easyblocks.generic.container.spec import NEEDED_ON_HOST, PROTECT_ALL, VenvSpec
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
@@ -88,10 +89,10 @@ class ContainerVenv(ContainerInstall):
     @property
     def repeated(self):
         """The record of the installation to repeat (InstallRecord), None if there is none."""
-        requirements = self.spec.requirements
-        if isinstance(requirements, dict) and self.record_to_repeat is None:
+        lock = lock_of(self.spec.requirements)
+        if lock and self.record_to_repeat is None:
             # looked for next to the easyconfig first; with --try-* that is in a temporary directory
-            self.record_to_repeat = InstallRecord.to_repeat(self.obtain_file(requirements['lock'], no_download=True))
+            self.record_to_repeat = InstallRecord.to_repeat(self.obtain_file(lock, no_download=True))
         return self.record_to_repeat
 
     @property

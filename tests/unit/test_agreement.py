@@ -6,7 +6,8 @@ import typing
 from pathlib import Path
 
 import pytest
-from easybuild.easyblocks.generic.container import distributed, gpus, lockfile, sbom, scripts, texts
+from easybuild.easyblocks.generic.container import distributed, gpus, lockfile, requirements, sbom, scripts, texts
+from easybuild.easyblocks.generic.container.stages import Stage
 from ebsif.catalogue import fieldtypes, site
 from ebsif.cli import COMMANDS
 from packaging.utils import canonicalize_name
@@ -136,10 +137,30 @@ def test_rules_for_texts_have_one_home(rule):
     assert [path.name for path in found if CONTAINER_FILES not in path.parents] == ["texts.py"]
 
 
-@pytest.mark.parametrize("module", [texts, lockfile, sbom, gpus])
+@pytest.mark.parametrize("module", [texts, lockfile, sbom, gpus, requirements])
 def test_what_commands_need_loads_nothing_of_easybuild(module):
     """It takes longer to load than `ebsif list` to run."""
     assert not re.search(r"easybuild\.(?!easyblocks\.generic\.container)", Path(module.__file__).read_text())
+
+
+@pytest.mark.parametrize("value", [
+    None, "", [], "a\nb==1", "a\n\n  b==1\n", ["a", "b==1"], ["a", "# why", "b==1"], [{"requirements": "a\nb==1"}],
+    [{"name": "one", "requirements": ["a"]}, {"requirements": ["b==1"], "no_deps": True}], [{"post": ["true"]}],
+    {"lock": "/x/lock.json"}])
+def test_shapes_of_requirements(value):
+    """House 2.4: the commands see in every shape of the parameter the lines that the easyblock installs."""
+    parameter = None if requirements.lock_of(value) else value
+    installed = "".join(stage.requirements for stage in Stage.from_parameter(parameter)).split("\n")
+    assert requirements.lines_of(value) == [line.strip() for line in installed if line.strip()]
+    assert len(requirements.stages_of(value)) == len(Stage.from_parameter(parameter))
+    again = requirements.stages_or_lines(value)
+    assert requirements.lines_of(again) == requirements.lines_of(value)
+
+
+@pytest.mark.parametrize("value", [5, [1, 2], {"lok": "a"}, [{"requirements": None}], [{}]])
+def test_requirements_that_the_easyblock_refuses(value):
+    """Commands that only read an easyconfig leave the complaint to the easyblock."""
+    assert isinstance(requirements.lines_of(value), list)
 
 
 def test_the_lock_file_has_one_home():

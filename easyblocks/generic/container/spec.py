@@ -17,6 +17,7 @@ from easybuild.easyblocks.generic.container.gpus import GPU_KINDS, GPUS_FILE
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
 from easybuild.easyblocks.generic.container.parameters import TEXTS, Parameters, is_of_kind
+from easybuild.easyblocks.generic.container.requirements import lock_of
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.texts import bind_problem, value_problem, variable_problem
@@ -357,7 +358,7 @@ class VenvSpec(ContainerSpec):
                                  "the easyblock ContainerInstall for it.", INIT_NONE)
         if not isinstance(self.requirements, dict):
             Stage.from_parameter(self.requirements)
-        elif set(self.requirements) != {'lock'} or not isinstance(self.requirements['lock'], str):
+        elif not lock_of(self.requirements):
             raise EasyBuildError("Easyconfig parameter 'requirements': a dictionary should be {'lock': FILE}, the "
                                  "record of the installation to repeat, found: %s",
                                  Credentials.masked(self.requirements))

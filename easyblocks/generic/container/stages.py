@@ -19,6 +19,7 @@ from urllib.parse import unquote
 
 from easybuild.easyblocks.generic.container.parameters import COMMANDS, FLAG, LINES, TEXT, TEXTS, VARIABLES, is_of_kind
 from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
+from easybuild.easyblocks.generic.container.requirements import are_stages, requirement_text, stages_of
 from easybuild.easyblocks.generic.container.texts import variable_problem
 from easybuild.tools.build_log import EasyBuildError
 
@@ -90,7 +91,7 @@ class Stage:
                 raise EasyBuildError("Easyconfig parameter 'requirements', %s: property '%s' should be %s, found: %s",
                                      self.name, key, kind, Credentials.masked(value))
             setattr(self, key, value)
-        self.requirements = requirement_lines(self.requirements)
+        self.requirements = requirement_text(self.requirements)
         if self.patches and len(self.requirement_list) != 1:
             raise EasyBuildError("Easyconfig parameter 'requirements', %s: 'patches' are for the source of one "
                                  "package, but there are %d requirements. Make a stage of its own for it.", self.name,
@@ -130,14 +131,10 @@ class Stage:
         EasyBuildError
             If it is none of these.
         """
-        if value is None or is_of_kind(value, LINES):
-            properties = [{'name': 'requirements', 'requirements': value}] if requirement_lines(value) else []
-        elif isinstance(value, (list, tuple)) and all(isinstance(item, dict) for item in value):
-            properties = value
-        else:
+        if not (value is None or is_of_kind(value, LINES) or are_stages(value)):
             raise EasyBuildError("Easyconfig parameter 'requirements' should be a string or a list of strings (one "
                                  "stage), or a list of dictionaries (stages), found: %s", Credentials.masked(value))
-        stages = [cls(item, number) for number, item in enumerate(properties, 1)]
+        stages = [cls(item, number) for number, item in enumerate(stages_of(value), 1)]
         names = [stage.name for stage in stages]
         for name in names:
             if names.count(name) > 1:
@@ -250,14 +247,3 @@ def path_of(place):
         # the last @ is that of a branch or a commit
         path = path.rsplit('@', 1)[0]
     return path
-
-
-def requirement_lines(value):
-    """Return requirements as the text of a requirements.txt: every line ends in a newline; empty if there are none."""
-    value = value or ''
-    if not isinstance(value, str):
-        value = ''.join(line + '\n' for line in value)
-    if not value.strip():
-        return ''
-    # the file pip reads ends in a newline whether or not the block did
-    return value if value.endswith('\n') else value + '\n'

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from ebsif.catalogue.families import EMPTY, is_stages
+from ebsif.catalogue.families import EMPTY, as_parameter, is_stages
 from ebsif.catalogue.fieldtypes import PLACEHOLDER
 from ebsif.catalogue.site import Binds
 from ebsif.catalogue.yamlfile import Loader
@@ -184,9 +184,7 @@ class Container:
     @property
     def stages(self):
         """The stages of the requirements, as in the easyconfig parameter (list of dict); empty without stages."""
-        if is_stages(self.requirements):
-            return [stage.model_dump(exclude_defaults=True) for stage in self.requirements]
-        return []
+        return as_parameter(self.requirements) if is_stages(self.requirements) else []
 
 
 @lru_cache(maxsize=4)

@@ -52,6 +52,13 @@ def is_stages(requirements):
     return isinstance(requirements, list) and bool(requirements) and isinstance(requirements[0], Stage)
 
 
+def as_parameter(requirements):
+    """Return requirements as the easyconfig parameter has them: text, lines, or stages (list of dict)."""
+    if is_stages(requirements):
+        return [stage.model_dump(exclude_defaults=True) for stage in requirements]
+    return requirements
+
+
 def join_stages(stages, more):
     """Return joined stages (list of Stage): a stage updates the one of the same name, others are appended."""
     joined = {stage.name or number: stage for number, stage in enumerate(stages)}

@@ -5,6 +5,7 @@ import re
 import yaml
 from easybuild.easyblocks.generic.container.texts import normal_name
 
+from ebsif.catalogue.families import as_parameter
 from ebsif.catalogue.yamlfile import Loader
 from ebsif.files import is_there
 from ebsif.findings import ERROR, WARNING, Finding
@@ -118,7 +119,7 @@ def check_requirements(container, finding):
     from easybuild.tools.build_log import EasyBuildError
 
     try:
-        stages = Stage.from_parameter(easyconfig.requirements(container))
+        stages = Stage.from_parameter(as_parameter(container.requirements))
     except EasyBuildError as error:
         yield finding(ERROR, str(error).strip("'\""))
         return

@@ -5,7 +5,7 @@ import re
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.families import ADDED, EMPTY, is_stages, join_fields
+from ebsif.catalogue.families import ADDED, EMPTY, as_parameter, join_fields
 from ebsif.catalogue.fieldtypes import PLACEHOLDER
 from ebsif.catalogue.records import Record
 from ebsif.catalogue.site import Binds
@@ -142,7 +142,7 @@ class Comparison:
         for key in SINGLE:
             value, default = self.own.get(key), self.defaults.get(key) or known.get(key)
             if key == "requirements":
-                default = as_lines(default)
+                default = as_parameter(default)
             if value is not None and value != default:
                 self.record[key] = value
             elif value is None and default and key not in (*known, *ALWAYS_THERE):
@@ -213,13 +213,6 @@ def naming(found, record, defaults, name):
 def of_gpu(site):
     """Return the fields of a site about GPUs (dict)."""
     return {"gpu": site.gpu, "gpu_option": site.gpu_option, "gpu_visibility": site.gpu_visibility}
-
-
-def as_lines(requirements):
-    """Return the requirements of a family as an easyconfig has them."""
-    if is_stages(requirements):
-        return [stage.model_dump(exclude_defaults=True) for stage in requirements]
-    return requirements
 
 
 def is_same(template, text, container):

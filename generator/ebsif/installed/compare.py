@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container import lockfile, requirements
 
 from ebsif import eb
 from ebsif.catalogue import selection
@@ -75,21 +75,11 @@ def of_parameters(values):
     known["variable"] = {name: "unset" if value is None else str(value) for parameter in VARIABLE_PARAMETERS
                          for name, value in (values.get(parameter) or {}).items()}
     known["wrapper"] = dict.fromkeys(values["wrappers"], "yes") if isinstance(values.get("wrappers"), list) else {}
-    known["requirement"] = dict.fromkeys(lines_of(values.get("requirements")), "yes")
+    known["requirement"] = dict.fromkeys(requirements.lines_of(values.get("requirements")), "yes")
     for name in ("init", "gpu", "conda_env"):
         if values.get(name):
             known.setdefault("setting", {})[name] = values[name]
     return known
-
-
-def lines_of(requirements):
-    """Return the lines of the parameter ``requirements`` in any of its forms (list of str)."""
-    if isinstance(requirements, str):
-        return [line.strip() for line in requirements.splitlines() if line.strip()]
-    lines = []
-    for part in requirements if isinstance(requirements, (list, tuple)) else []:
-        lines += lines_of(part.get("requirements")) if isinstance(part, dict) else [part]
-    return lines
 
 
 def parameters_of(path):
@@ -120,13 +110,10 @@ def extension_of(path):
     values = parameters_of(path)
     if not values.get("requirements"):
         raise ComparingError(f"{path} has no requirements: there is nothing to move")
-    if isinstance(values["requirements"], dict):
+    if requirements.lock_of(values["requirements"]):
         raise ComparingError(f"{path} repeats an installation exactly, by its lock, which is for its own image only")
     named = re.search(r"-([A-Za-z0-9_.]+)-([A-Za-z0-9_.]+)\Z", values["versionsuffix"])
     if not named:
         raise ComparingError(f"{path}: the version suffix {values['versionsuffix']} does not end in a name and a date: "
                              "use `ebsif extend` on the newer container")
-    requirements = values["requirements"]
-    if isinstance(requirements, str):
-        requirements = lines_of(requirements)
-    return [dict(part) if isinstance(part, dict) else part for part in requirements], *named.groups()
+    return requirements.stages_or_lines(values["requirements"]), *named.groups()

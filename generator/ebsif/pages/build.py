@@ -7,8 +7,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from easybuild.easyblocks.generic.container.requirements import requirement_text, stages_of
+
 from ebsif import version
 from ebsif.catalogue import selection
+from ebsif.catalogue.families import as_parameter
 from ebsif.catalogue.site import Account
 from ebsif.errors import EbsifError
 from ebsif.installed import lock
@@ -167,14 +170,12 @@ def requirements(container):
     """Return the requirements of a container as a person reads them (str), a heading for each stage."""
     if not container.venv or not container.requirements:
         return ""
-    if isinstance(container.requirements, str):
-        return container.requirements.strip()
-    blocks = []
-    for number, stage in enumerate(container.stages, 1):
-        lines = stage.get("requirements", "")
-        lines = lines.strip() if isinstance(lines, str) else "\n".join(lines)
-        blocks.append(f"# stage {stage.get('name', number)}\n{lines}".rstrip())
-    return "\n\n".join(blocks) or "\n".join(container.requirements)
+    stages = stages_of(as_parameter(container.requirements))
+    texts = [requirement_text(stage.get("requirements")).strip() for stage in stages]
+    if not container.stages:
+        return "\n".join(texts)
+    return "\n\n".join(f"# stage {stage.get('name', number)}\n{text}".rstrip()
+                       for number, (stage, text) in enumerate(zip(stages, texts), 1))
 
 
 def job_script(container):

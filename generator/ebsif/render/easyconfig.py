@@ -5,6 +5,7 @@ import re
 import textwrap
 
 from ebsif.catalogue.container import CatalogueError, RecordError
+from ebsif.catalogue.families import as_parameter
 from ebsif.templating import environment
 
 # EasyBuild's line length.
@@ -88,7 +89,7 @@ def parameter_groups(container):
          "one_container": site.one_container if site.one_container != "refuse" else None,
          "listed_packages": site.listed_packages if site.listed_packages != "all" else None},
         {"wrappers": wrappers(container), "script_names": container.script_names},
-        {"requirements": requirements(container) if venv else None},
+        {"requirements": as_parameter(container.requirements) if venv else None},
         {"support_level": container.support or site.support,
          "warnings": [*container.warnings, *([problem] if problem else [])]},
         as_it_is(container.parameters),
@@ -152,12 +153,6 @@ def in_numbers(version, missing=0):
     """Return a version as three numbers that can be compared (tuple of int)."""
     numbers = [int(number) for number in re.findall(r"\d+", version)][:3]
     return tuple(numbers + [missing] * (3 - len(numbers)))
-
-
-def requirements(container):
-    """Return requirements as the easyconfig parameter has them: a block, a list of lines, or a list of stages."""
-    value = container.requirements
-    return container.stages or value
 
 
 def render(container, header=None):

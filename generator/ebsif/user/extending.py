@@ -8,11 +8,13 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from easybuild.easyblocks.generic.container.requirements import stages_of
 from easybuild.easyblocks.generic.container.texts import normal_name
 from pydantic import ValidationError
 
 from ebsif import eb, output
 from ebsif.catalogue import selection
+from ebsif.catalogue.families import as_parameter
 from ebsif.catalogue.records import Stage
 from ebsif.errors import EbsifError
 from ebsif.installed import lock
@@ -106,8 +108,7 @@ def check(container, options=(), image=None):
     ExtendingError
         If the installation would fail: a package of the image would have to be replaced, for instance.
     """
-    stages = [dict(stage) for stage in container.stages] or [{"name": "requirements",
-                                                              "requirements": container.requirements}]
+    stages = stages_of(as_parameter(container.requirements))
     for stage in stages:
         if stage is stages[-1] or stage.get("heavy"):
             stage["options"] = [*stage.get("options", []), "--dry-run"]

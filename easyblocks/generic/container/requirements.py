@@ -1,0 +1,65 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+The easyconfig parameter 'requirements' in all its shapes: a text, a list of lines, a list of stages, or a lock file.
+
+This module imports nothing of EasyBuild, so that commands can use it as well.
+"""
+
+
+def requirement_text(value):
+    """Return requirements as the text of a requirements.txt: every line ends in a newline; empty if there are none."""
+    value = value or ''
+    if not isinstance(value, str):
+        value = ''.join('%s\n' % line for line in value)
+    if not value.strip():
+        return ''
+    # the file pip reads ends in a newline whether or not the block did
+    return value if value.endswith('\n') else value + '\n'
+
+
+def are_stages(value):
+    """Return whether a value is a list of stages."""
+    return isinstance(value, (list, tuple)) and bool(value) and all(isinstance(item, dict) for item in value)
+
+
+def lock_of(value):
+    """Return the lock file of the installation to repeat (str), None if the value is of another shape."""
+    is_lock = isinstance(value, dict) and set(value) == {'lock'} and isinstance(value['lock'], str)
+    return value['lock'] if is_lock else None
+
+
+def stages_of(value):
+    """
+    Return the stages that a value describes; their properties are not checked.
+
+    Parameters
+    ----------
+    value : None, str, list of str, list of dict, or dict
+        The easyconfig parameter; a lock file has its stages in the file.
+
+    Returns
+    -------
+    list of dict
+        The properties of each stage. A text or lines are one stage; there is none if nothing is required.
+    """
+    if are_stages(value):
+        return [dict(stage) for stage in value]
+    if not isinstance(value, (str, list, tuple)) or not requirement_text(value):
+        return []
+    return [{'name': 'requirements', 'requirements': value}]
+
+
+def stages_or_lines(value):
+    """Return the stages of a value with stages (list of dict), else its lines (list of str)."""
+    return stages_of(value) if are_stages(value) else lines_of(value)
+
+
+def lines_of(value):
+    """Return the requirement lines of all stages (list of str), without blank lines."""
+    text = ''.join(requirement_text(stage.get('requirements')) for stage in stages_of(value))
+    return [line.strip() for line in text.splitlines() if line.strip()]
