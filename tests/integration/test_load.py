@@ -506,7 +506,7 @@ def test_a_bind_whose_source_is_missing(pair):
     assert f"{needed}:/media" in binds
     assert "/does/not/exist" not in binds
     said = " ".join(result.stderr.split())
-    assert said.count(f"This container needs {needed}, which does not exist on this node.") == 1
+    assert said.count(f"This container needs {needed}, which doesn't exist on this node.") == 1
 
 
 def test_values_for_a_runtime_that_evaluates_nothing(pair):
