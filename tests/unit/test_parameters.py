@@ -111,7 +111,7 @@ def test_paths_in_binds(path, bind):
 
 def test_a_path_the_runtime_can_not_bind_is_refused():
     """The runtime would silently bind another path."""
-    with pytest.raises(EasyBuildError, match="loses the blank"):
+    with pytest.raises(EasyBuildError, match="loses the space"):
         escape_bind("/a, b")
 
 

@@ -50,7 +50,7 @@ def stage(**properties):
 def test_properties_become_options_of_pip(properties, options):
     """Each property is one option, its value one word."""
     made = stage(**properties)
-    assert made.pip_options + made.pip_places == options
+    assert made.pip_options + made.pip_index_options == options
 
 
 class FakeContainer:

@@ -99,11 +99,11 @@ end
         return words[len('"" .. '):] if words.startswith('"" .. ') else words
 
     def comment(self, text):
-        """A line for the reader of the module file."""
+        """A comment in the module file."""
         return '-- %s\n' % text
 
     def declare(self, variable, text):
-        """Introduce a variable of the module file with a first value."""
+        """Declare a variable of the module file with an initial value."""
         return 'local %s = %s\n' % (variable, self.quote(text))
 
     def assign(self, variable, text):
@@ -119,11 +119,11 @@ end
         return 'put("%s", %s)\n' % (name, variable)
 
     def put_both_from(self, name, variable):
-        """Set the variables that both runtimes know by a name with their prefixes."""
+        """Set the variables of both runtimes with this name after their prefixes."""
         return 'put_both("%s", %s)\n' % (name, variable)
 
     def declare_list(self, variable, name, separator):
-        """Introduce a variable of the module file with what a person has in a list that both runtimes know."""
+        """Declare a variable of the module file with the user's items of a list for both runtimes."""
         return 'local %s = of_both("%s", "%s")\n' % (variable, name, separator)
 
     def add(self, variable, text):
@@ -131,11 +131,11 @@ end
         return '%s = with(%s, %s, ",")\n' % (variable, variable, self.quote(text))
 
     def conflict(self, name):
-        """Don't be loaded beside another module."""
+        """Declare a conflict with another module."""
         return 'conflict(%s)\n' % self.quote(name)
 
     def declare_from_environment(self, variable, name, default):
-        """Introduce a variable of the module file with the value of an environment variable, if it has one."""
+        """Declare a variable of the module file with the value of an environment variable, or a default."""
         return 'local %s = os.getenv("%s") or ""\n' % (variable, name) + \
             (self.when('%s == ""' % variable, self.assign(variable, default)) if default else '')
 
@@ -186,7 +186,7 @@ end
         return '%s ~= "" and not isDir(%s)' % (variable, variable)
 
     def is_relative(self, variable):
-        """Condition: a variable is set, to what is no full path."""
+        """Condition: a variable is set to a relative path."""
         return '%s:find("^[^/]")' % variable
 
     def loses_blank(self, variable):

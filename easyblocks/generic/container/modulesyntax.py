@@ -13,21 +13,21 @@ unloading right: a decision changes a variable's *value*; the statements that to
 whatever was decided (``where``), because the modules tools evaluate the file again to unload it, and by then the node
 may look different.
 
-What a person had in a variable before is there again after unloading. A module file begins with functions for that
-(``functions``); the statements call them. If a variable had a value, ``put`` notes in ``__EBSIF_EARLIER_<NAME>``
-that it was left as it is (``same``), or the value, after a colon (a plus: in Lmod, another module has pushed it).
+Unloading restores the user's earlier value of each variable. A module file starts with functions for that
+(``functions``), which the statements call. If a variable had a value, ``put`` records in ``__EBSIF_EARLIER_<NAME>``
+either that it was kept (``same``), or the value after a colon (a plus if, in Lmod, another module has pushed it).
 
-Environment Modules brings it back with ``unsetenv NAME VALUE``: before 5.1 it has no pushenv, and later it can't push
-a value with a colon. In Lmod nothing but pushenv sets a variable on unload, and that takes the value from a stack, in
-``__LMOD_STACK_<NAME>``. We write it ourselves, because Lmod 8.6 leaves a value behind when it takes one off, which it
-would bring back the next time, and in Tcl pushes the new value for the old one. The value is on the stack twice (or
-once, above those of other modules): on unload Lmod 8.6 drops the first and restores the second, Lmod 8.7.60 restores
-the first. An empty value is unset there. Tried with Lmod 8.6.19 and 8.7.60, and Environment Modules 5.2.
+Environment Modules restores it with ``unsetenv NAME VALUE``: before 5.1 it has no pushenv, and later versions can't
+push a value with a colon. In Lmod only pushenv sets a variable on unload, with a value from the stack in
+``__LMOD_STACK_<NAME>``. We write that stack ourselves, because Lmod 8.6 leaves a value behind when it pops one, which
+it would restore the next time, and in Tcl it pushes the new value instead of the old one. The value is on the stack
+twice (or once, above those of other modules): on unload Lmod 8.6 drops the first and restores the second, Lmod 8.7.60
+restores the first. There, empty values are unset. Tested with Lmod 8.6.19 and 8.7.60, and Environment Modules 5.2.
 
-Where a container module is loaded in place of another one, or the modules tool has lost sight of that (its file was
-removed, a profile was sourced again), its values are no person's: what it has noted counts. For the same reason
-the first statement that is in force for a name is the last one: another would take its value for a person's, and leave
-it behind.
+If a container module replaces another one, or the modules tool has lost track of that one (its file was removed, a
+profile was sourced again), the values in the environment are the module's, not the user's, so the recorded ones
+count. For the same reason only the first effective statement for a name is executed: another would take its value for
+the user's, and leave it behind.
 """
 
 from easybuild.easyblocks.generic.container.runtime import escape_value
@@ -46,7 +46,7 @@ class ModuleSyntax:
     INDENT = '    '
 
     def __init__(self, root):
-        """Keep the installation directory, which EasyBuild's part of the module file has in its variable root."""
+        """Take the installation directory, which EasyBuild's part of the module file has in its variable root."""
         self.root = root
 
     def quote(self, text):
@@ -56,16 +56,16 @@ class ModuleSyntax:
 
     @property
     def functions(self):
-        """The functions that statements call. What is in the environment before them is a person's."""
+        """The functions that statements call. The environment before them is the user's."""
         return self.FUNCTIONS.lstrip('\n')
 
     def container_env(self, name, value):
-        """Set a variable in the container, unless a person has set it there."""
+        """Set a variable in the container, unless the user has set it."""
         escaped = escape_value(value)
         return self.call('put_in_container', name, escaped, *([value] if escaped != value else []))
 
     def default_env(self, name, value):
-        """Set an environment variable, unless a person has set it."""
+        """Set an environment variable, unless the user has set it."""
         return self.call('put_default', name, value)
 
     def setenv(self, name, text):
@@ -73,7 +73,7 @@ class ModuleSyntax:
         return self.call('put', name, text)
 
     def put_list(self, name, separator, text):
-        """Set a list that both runtimes know, by a name with their prefixes; what a person has in it comes first."""
+        """Set a list for both runtimes, with their prefixes before its name; the user's items come first."""
         return self.call('put_list', name, separator, text)
 
     def indent(self, text):

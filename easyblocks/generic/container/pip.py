@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-pip in the container: how a stage of user software is installed.
+Install a stage of user software with pip in the container.
 """
 import json
 import os
@@ -51,7 +51,7 @@ PLACE = re.compile(r'^\s*(?:(?:-e|--editable)[\s=]+)?(?:(?P<name>[\w.-]+)(?P<ext
 
 class Pip:
     """
-    Installs stages into a venv in a container, and keeps the packages of the image.
+    Installs stages into a venv in a container, and protects the packages of the image.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Pip:
 
     def __init__(self, venv, work_dir, protected, pins, wheelhouse):
         """
-        Keep what all stages share.
+        Take what all stages share.
 
         Parameters
         ----------
@@ -70,11 +70,11 @@ class Pip:
         work_dir : str
             Directory for what pip reads and writes, visible under the same path in the container.
         protected : Packages
-            Packages of the image that may not be replaced; a stage takes out what it was allowed to replace.
+            Packages of the image that can't be replaced; those that a stage is allowed to replace are removed from it.
         pins : dict of str
-            Versions that are wanted, by name; empty to take what fits.
+            Exact versions to install, by name; empty to let pip choose.
         wheelhouse : str or None
-            Folder to install from, without an index.
+            Directory to install from, without an index.
         """
         self.venv = venv
         self.work_dir = work_dir
@@ -87,22 +87,22 @@ class Pip:
 
     def install(self, stage, before, variables=None, patches=()):
         """
-        Install one stage: its commands before, pip, its commands after, its checks.
+        Install one stage: its 'pre' commands, pip, its 'post' commands, its checks.
 
         Parameters
         ----------
         stage : Stage
         before : Packages
-            The packages there are.
+            The packages installed before.
         variables : dict, optional
-            What modules of the host have set, for the commands of this stage.
+            Variables set by modules of the host, for the commands of this stage.
         patches : sequence of str
             Paths of the patches of the stage.
 
         Returns
         -------
         Packages
-            The packages there are now.
+            The packages installed now.
 
         Raises
         ------
@@ -113,7 +113,7 @@ class Pip:
         self.run_commands(stage, 'pre', **where)
         if stage.upgrade_pip:
             arguments = ['install', '--upgrade', 'pip', '-c', self.write_constraints(stage)]
-            self.run(stage, arguments + self.places(stage), **where)
+            self.run(stage, arguments + self.index_options(stage), **where)
         if stage.requirements:
             upgraded = self.venv.packages() if stage.pre or stage.upgrade_pip else before
             self.install_requirements(stage, patches, pip_version(upgraded), **where)
@@ -126,7 +126,7 @@ class Pip:
         return packages
 
     def install_requirements(self, stage, patches, version, **where):
-        """Let pip install the requirements of a stage; version is that of pip."""
+        """Install the requirements of a stage with pip, which has the given version."""
         if re.search(r'\bgit\+', stage.requirements) and not self.wheelhouse:
             self.check_git(stage, **where)
         if patches and not self.wheelhouse:
@@ -139,23 +139,23 @@ class Pip:
         write_file(os.path.join(folder, 'requirements.txt'), requirements)
         number = len(requirements.strip().splitlines())
         trace_msg("installing %d requirement line%s with pip %s" % (number, '' if number == 1 else 's', version))
-        # bytecode is made once, for all stages, when it's known what is there
+        # bytecode is compiled once, after all stages
         arguments = ['install', '--no-compile', '-r', os.path.join(folder, 'requirements.txt'),
-                     '-c', self.write_constraints(stage)] + self.options(stage) + self.places(stage)
+                     '-c', self.write_constraints(stage)] + self.options(stage) + self.index_options(stage)
         report = os.path.join(folder, 'report.json')
-        if numbers(version) >= (22, 2):
+        if version_tuple(version) >= (22, 2):
             arguments += ['--report', report]
         self.run(stage, arguments, **where)
         self.read_report(report)
 
     def folder(self, stage):
-        """Return the directory of a stage for what pip reads and writes."""
+        """Return the directory for the files that pip reads and writes in a stage."""
         path = os.path.join(self.work_dir, 'stages', re.sub(r'[^A-Za-z0-9_.-]', '_', stage.name))
         mkdir(path, parents=True)
         return path
 
     def write_constraints(self, stage):
-        """Write what keeps the packages of the image, and the versions of a lock; return the path."""
+        """Write the constraints that protect the packages of the image, and the pinned versions; return the path."""
         replaced = [normal_name(name) for name in stage.allow_replace]
         wanted = {normal_name(name): (name, version) for name, version in self.pins.items()}
         lines = self.protected.select(lambda name: name not in replaced and name not in wanted).constraints
@@ -164,28 +164,28 @@ class Pip:
         return path
 
     def options(self, stage):
-        """Return the options of pip install; what is to be built from source was built for a wheelhouse already."""
+        """Return the options for pip install; a wheelhouse already has wheels of packages to build from source."""
         return without_options(stage.pip_options, {'--no-binary': 1}) if self.wheelhouse else stage.pip_options
 
     @property
     def kept(self):
-        """What keeps the packages of the image when pip or uv is run by hand: lines of constraints (list of str)."""
+        """Constraints that protect the packages of the image when users run pip or uv (list of str)."""
         return self.protected.select(lambda name: name not in BUILD_TOOLS).constraints
 
-    def places(self, stage):
-        """Return the options of pip for where packages come from (list of str)."""
+    def index_options(self, stage):
+        """Return pip's options for indexes and other package sources (list of str)."""
         if self.wheelhouse:
             return ['--no-index', '--find-links', self.wheelhouse]
         if not stage.variables:
-            return stage.pip_places
-        # pip puts variables into files only, and not into its log
+            return stage.pip_index_options
+        # pip only expands variables in files, and keeps their values out of its log
         path = os.path.join(self.folder(stage), 'places.txt')
-        options = ['%s %s' % (option, shlex.quote(place)) for option, place in zip(*[iter(stage.pip_places)] * 2)]
-        write_file(path, ''.join(line + '\n' for line in options))
+        pairs = zip(*[iter(stage.pip_index_options)] * 2)
+        write_file(path, ''.join('%s %s\n' % (option, shlex.quote(place)) for option, place in pairs))
         return ['-r', path]
 
     def environment(self, stage, variables):
-        """Variables of a stage, which reach the container only: the runtime itself must not see them."""
+        """Variables of a stage for the container; the runtime itself must not see them."""
         environment = dict(QUIET, **variables)
         environment['PIP_CACHE_DIR'] = os.environ.get('PIP_CACHE_DIR') or os.path.join(self.work_dir, 'pip-cache')
         environment.update({name: os.environ[name] for name in stage.variables if name in os.environ})
@@ -193,24 +193,24 @@ class Pip:
         return environment
 
     def binds(self, stage):
-        """Binds of a stage: pip's cache and configuration, and what of this machine its requirements name."""
+        """Binds of a stage: pip's cache and configuration, and the local paths in its requirements."""
         paths = list(stage.local_paths)
         cache = os.environ.get('PIP_CACHE_DIR')
         if cache:
-            # pip would make it, but in the container it could not be seen from outside
+            # otherwise pip would create it inside the container, and it would be lost
             mkdir(cache, parents=True)
         paths += [path for path in (self.wheelhouse, self.fill, cache) if path]
         folders = []
         for path in paths:
             folder = path if os.path.isdir(path) else os.path.dirname(path)
-            # a path that is not here is one in the image, or pip will say that it is missing
+            # a path that doesn't exist here may be in the image; if not, pip reports it
             if os.path.exists(path) and folder not in folders:
                 folders.append(folder)
         own = [os.environ[name] for name in OWN_FILES if os.path.isfile(os.environ.get(name, ''))]
         return [escape_bind(path) for path in folders + own]
 
     def run(self, stage, arguments, **where):
-        """Run pip for a stage; when it fails, say what went wrong and what to do."""
+        """Run pip for a stage; if it fails, explain why and what to do."""
         log = os.path.join(self.folder(stage), 'pip.log')
         try:
             return self.venv.run(self.command + arguments + ['--log', log], **where)
@@ -220,12 +220,12 @@ class Pip:
                 with open(log, errors='replace') as text:
                     logged = text.read()
             diagnosis = Diagnosis((err.output or '') + (err.stderr or ''), logged)
-            package = " (while it was busy with %s)" % diagnosis.package if diagnosis.package else ''
-            raise EasyBuildError("pip failed in stage '%s'%s%s. The output of pip is above and in the log.",
+            package = " (while processing %s)" % diagnosis.package if diagnosis.package else ''
+            raise EasyBuildError("pip failed in stage '%s'%s%s. See its output above or in the log.",
                                  stage.name, package, ': ' + diagnosis.text if diagnosis.text else '')
 
     def run_commands(self, stage, step, environment, binds):
-        """Run the commands of a stage in the container, with the venv active; a text is a program for bash."""
+        """Run the commands of a stage in the container, with the venv active; bash runs strings."""
         environment = self.venv.activated(environment)
         for command in getattr(stage, step):
             arguments = BASH + [command] if isinstance(command, str) else list(command)
@@ -233,11 +233,11 @@ class Pip:
                 self.venv.run(arguments, environment=environment, binds=binds)
             except RunShellCmdError as err:
                 meaning = Diagnosis((err.output or '') + (err.stderr or '')).library
-                raise EasyBuildError("Stage '%s': the command of '%s' failed with exit status %s: %s. %sIts output is "
-                                     "above and in the log.", stage.name, step, err.exit_code, command, meaning)
+                raise EasyBuildError("Stage '%s': the command of '%s' failed with exit status %s: %s. %sSee its "
+                                     "output above or in the log.", stage.name, step, err.exit_code, command, meaning)
 
     def check_git(self, stage, **where):
-        """Stop before pip starts if a requirement needs git and the image has none."""
+        """Stop before starting pip if a requirement needs git, but the image has none."""
         git = self.venv.run(['git', '--version'], fail_on_error=False, hidden=True, **where)
         if git.exit_code != 0:
             raise EasyBuildError("Stage '%s' has a requirement from a git repository, but git is missing in the image. "
@@ -265,7 +265,7 @@ class Pip:
         else:
             options = [] if place else ['--no-binary', name]
             arguments = ['download', '--no-deps', '--dest', source, '-c', self.write_constraints(stage)]
-            self.run(stage, arguments + options + stage.build_options + self.places(stage) + [line], **where)
+            self.run(stage, arguments + options + stage.build_options + self.index_options(stage) + [line], **where)
             (archive,) = os.listdir(source)
             extract_file(os.path.join(source, archive), source, forced=True, trace=False)
             remove_file(os.path.join(source, archive))
@@ -276,7 +276,7 @@ class Pip:
         return directory + (extras or '')
 
     def read_report(self, path):
-        """Remember what pip says it installed: which files, and their SHA256."""
+        """Record the files that pip reports as installed, with their SHA256."""
         if not os.path.exists(path):
             return
         with open(path) as report:
@@ -292,9 +292,9 @@ class Pip:
 
     def fill_wheelhouse(self, stage, new, **where):
         """
-        Put a wheel of everything that this stage installed into the folder of `ebsif wheelhouse`.
+        Put a wheel of every package that this stage installed into the directory of `ebsif wheelhouse`.
 
-        It's built as the stage did it: from the same lines, which may have options of their own, with the same options.
+        Wheels are built as in the stage: from the same lines, which may have their own options, with the same options.
         What the lines do not name is asked for as it was installed.
         """
         if not new:
@@ -318,13 +318,13 @@ class Pip:
         arguments = ['wheel', '--no-deps', '--wheel-dir', self.fill, '-r', os.path.join(folder, 'wheelhouse.txt'),
                      '-c', os.path.join(folder, 'wheelhouse-pins.txt')]
         options = without_options(stage.pip_options, INSTALL_OPTIONS)
-        self.run(stage, arguments + options + self.places(stage), **where)
+        self.run(stage, arguments + options + self.index_options(stage), **where)
 
     def check_nothing_replaced(self, stage, packages):
         """
-        Stop if a protected package of the image is hidden by one in user software, and remember what was allowed.
+        Stop if a protected package of the image is hidden by one in user software, unless the stage allows it.
 
-        Constraints keep pip from another version; they do not keep it from installing the same one again.
+        Constraints keep pip from installing another version, but not from installing the same version again.
         """
         for name in sorted(self.protected):
             if not packages.in_user_software(name):
@@ -340,7 +340,7 @@ class Pip:
 
 
 def without_options(words, unwanted):
-    """Return options of pip without some, named with how many values they have: '--name value' or '--name=value'."""
+    """Return options without the unwanted ones, which are given with their number of values (dict)."""
     kept, left_out = [], 0
     for word in words:
         name = word.split('=', 1)[0]
@@ -355,14 +355,14 @@ def without_options(words, unwanted):
 
 def by_name(line, stage):
     """
-    Return a requirement line that leaves the place of the package to pip, and what it is built from.
+    Return a requirement line with only the name of the package, so that pip finds it in a wheelhouse.
 
-    A wheelhouse has wheels of all, also of what came from a repository or a local file.
+    A wheelhouse has wheels of all packages, including those from repositories and local files.
 
     Raises
     ------
     EasyBuildError
-        If the line does not say what is there.
+        If the line doesn't name the package.
     """
     if line.strip().startswith('--no-binary'):
         return ''
@@ -375,13 +375,13 @@ def by_name(line, stage):
         wheel = re.search(r'/([\w.]+)-[^/]*\.whl$', place.group('place'))
         found = egg or wheel
         if not found:
-            raise EasyBuildError("Stage '%s': the requirement '%s' can't be installed from a wheelhouse, it does not "
-                                 "say which package it is. Write 'name @ %s'.", stage.name, line.strip(),
+            raise EasyBuildError("Stage '%s': the requirement '%s' can't be installed from a wheelhouse, because it "
+                                 "doesn't name the package. Write 'name @ %s'.", stage.name, line.strip(),
                                  place.group('place'))
         name = found.group(1)
     return name + (place.group('extras') or '') + (' ' + place.group('marker') if place.group('marker') else '')
 
 
-def numbers(version):
-    """Return the numbers a version starts with, for comparing (tuple of int)."""
+def version_tuple(version):
+    """Return the leading numbers of a version, for comparisons (tuple of int)."""
     return tuple(int(number) for number in re.match(r'\d+(?:\.\d+)*', version).group().split('.'))

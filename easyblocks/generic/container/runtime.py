@@ -21,7 +21,7 @@ _log = fancylogger.getLogger('containerruntime', fname=False)
 # Both runtimes read both spellings; with different values Apptainer warns, so each is set in both, alike.
 RUNTIME_PREFIXES = ('SINGULARITY', 'APPTAINER')
 
-# All of the caller's environment that a command of an installation gets: what the runtime needs, the person's name and
+# All of the caller's environment that a command of an installation gets: what the runtime needs, the user's name and
 # language, proxies, certificates, credentials, settings of pip, the batch job and its devices. It's a list of what is
 # passed and not of what is kept away, because any package may read a variable of its own (CFLAGS, CPATH, MAX_JOBS,
 # USE_CUDA ...), and EasyBuild sets those of its toolchain (CC, CXX); so the same comes out whoever installs.
@@ -327,7 +327,7 @@ def escape_bind(path):
         If the runtime can't bind such a path.
     """
     if re.search(r'[,:]\s|\s[,:]', path):
-        raise EasyBuildError("The container runtime can't bind the path '%s': it loses the blank beside the comma or "
+        raise EasyBuildError("The container runtime can't bind the path '%s': it loses the space next to the comma or "
                              "colon. Use another directory.", path)
     return path.replace(',', '\\,').replace(':', '\\:')
 

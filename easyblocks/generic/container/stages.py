@@ -172,8 +172,8 @@ class Stage:
         return options + list(self.options)
 
     @property
-    def pip_places(self):
-        """Options of pip that say where packages are (list of str)."""
+    def pip_index_options(self):
+        """Options of pip for indexes and other package sources (list of str)."""
         options = ['--index-url', self.index_url] if self.index_url else []
         for url in self.extra_index_url:
             options += ['--extra-index-url', url]
@@ -184,7 +184,7 @@ class Stage:
     @property
     def variables(self):
         """Variables of the environment that pip puts into lines and addresses, where ${NAME} is (list of str)."""
-        return re.findall(r'\$\{([A-Z0-9_]+)\}', self.requirements + ' '.join(self.pip_places))
+        return re.findall(r'\$\{([A-Z0-9_]+)\}', self.requirements + ' '.join(self.pip_index_options))
 
     @property
     def local_paths(self):

@@ -139,11 +139,11 @@ proc put_list {name separator items} {
         return '"%s"' % '${root}'.join(parts)
 
     def comment(self, text):
-        """A line for the reader of the module file."""
+        """A comment in the module file."""
         return '# %s\n' % text
 
     def declare(self, variable, text):
-        """Introduce a variable of the module file with a first value."""
+        """Declare a variable of the module file with an initial value."""
         return self.assign(variable, text)
 
     def assign(self, variable, text):
@@ -159,11 +159,11 @@ proc put_list {name separator items} {
         return 'put %s $%s\n' % (name, variable)
 
     def put_both_from(self, name, variable):
-        """Set the variables that both runtimes know by a name with their prefixes."""
+        """Set the variables of both runtimes with this name after their prefixes."""
         return 'put_both %s $%s\n' % (name, variable)
 
     def declare_list(self, variable, name, separator):
-        """Introduce a variable of the module file with what a person has in a list that both runtimes know."""
+        """Declare a variable of the module file with the user's items of a list for both runtimes."""
         return 'set %s [of_both %s %s]\n' % (variable, name, separator)
 
     def add(self, variable, text):
@@ -171,11 +171,11 @@ proc put_list {name separator items} {
         return 'set %s [with $%s %s ,]\n' % (variable, variable, self.quote(text))
 
     def conflict(self, name):
-        """Don't be loaded beside another module."""
+        """Declare a conflict with another module."""
         return 'conflict %s\n' % self.quote(name)
 
     def declare_from_environment(self, variable, name, default):
-        """Introduce a variable of the module file with the value of an environment variable, if it has one."""
+        """Declare a variable of the module file with the value of an environment variable, or a default."""
         return self.declare(variable, default) + self.when(
             '[info exists env(%s)] && $env(%s) ne ""' % (name, name), 'set %s $env(%s)\n' % (variable, name))
 
@@ -228,7 +228,7 @@ proc put_list {name separator items} {
         return '$%s ne "" && ![file isdirectory $%s]' % (variable, variable)
 
     def is_relative(self, variable):
-        """Condition: a variable is set, to what is no full path."""
+        """Condition: a variable is set to a relative path."""
         return '[regexp {^[^/]} $%s]' % variable
 
     def loses_blank(self, variable):
