@@ -9,7 +9,7 @@ help: ## show this list
 demo: ## set everything up, install the example container module and use it
 	@scripts/demo
 
-check: ## run style checks and unit tests; needs only .venv and one or two minutes
+check: ## run style checks and unit tests; needs only .venv and about a minute
 	@scripts/check
 
 test: ## set everything up and run all tests
