@@ -27,10 +27,11 @@ from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.hostlibraries import is_library_wanted
 from easybuild.easyblocks.generic.container.masks import MASKS
 from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, SYNTAXES, ModuleFile
+from easybuild.easyblocks.generic.container.modulerc import add_symbolic_versions
 from easybuild.easyblocks.generic.container.parameters import exit_status
 from easybuild.easyblocks.generic.container.probe import ImageProbe, check_entry_point
 from easybuild.easyblocks.generic.container.record import InstallRecord
-from easybuild.easyblocks.generic.container.reinstall import Reinstall
+from easybuild.easyblocks.generic.container.reinstall import Reinstall, write_whole
 from easybuild.easyblocks.generic.container.runtime import Container, Runtime, named_variables, runtime_variables
 from easybuild.easyblocks.generic.container.sbom import BILL_OF_MATERIALS, bill_of_materials
 from easybuild.easyblocks.generic.container.scripts import FILES, ebsif_version, sh_command
@@ -70,6 +71,8 @@ class ContainerInstall(Reinstall, EasyBlock):
         """Easyconfig parameters specific to container images."""
         extra_vars = EasyBlock.extra_options(extra_vars)
         extra_vars.update({
+            'aliases': [[], "Additional versions under which the module can be loaded; a hidden module can always be "
+                            "loaded without the dot", CUSTOM],
             'bind_file': [None, "File with more bind mounts, one per line, read when the module is loaded ('?' marks "
                                 "optional ones)", CUSTOM],
             'binds': [[], "Bind mounts, source[:target[:options]]; loading fails if a source doesn't exist", CUSTOM],
@@ -475,6 +478,14 @@ class ContainerInstall(Reinstall, EasyBlock):
         # with 'extension_name' EasyBuild writes them itself, from make_extension_list
         listed = self.make_extension_list() and not self.cfg.get('extension_name')
         return '\n' + self.make_module_extra_extensions() if listed else ''
+
+    def make_module_step(self, fake=False):
+        """Write the module, and what lets it be loaded under more versions."""
+        modules_path = super().make_module_step(fake=fake)
+        if not (fake or self.dry_run):
+            add_symbolic_versions(self.module_generator, self.mod_filepath, self.short_mod_name, self.spec.aliases,
+                                  write_whole)
+        return modules_path
 
     def permissions_step(self, *args, **kwargs):
         """Set permissions as EasyBuild does, but don't extend read access to a restricted (licensed) image."""

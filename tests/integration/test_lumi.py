@@ -50,8 +50,9 @@ class Modules:
         return self.site.prefix / "eb/software" / container.module
 
     def text(self, container):
-        """The module file."""
-        return (self.site.modules / f"{container.module}.lua").read_text()
+        """The module file; hidden if the container is archived."""
+        hidden = "." if container.archived else ""
+        return (self.site.modules / container.name / f"{hidden}{container.full_version}.lua").read_text()
 
     def environments(self, containers):
         """The environment after loading the module of each container, with its image and user software in place."""
@@ -78,8 +79,8 @@ def by_name(fact):
 
 
 def test_all_containers_of_lumi_are_there(containers):
-    """S002-51: 58 containers, and the images of the AI Factory: another framework is data only."""
-    assert len(FACTS) == 58
+    """S002-51: 70 containers, and the images of the AI Factory: another framework is data only."""
+    assert len(FACTS) == 70
     assert {fact["easyconfig"] for fact in FACTS} <= set(containers)
     assert {one.name for one in containers.values()} - {fact["name"] for fact in FACTS} == {"lumi-multitorch"}
 
@@ -113,6 +114,31 @@ def test_the_modules(containers, modules):
             except AssertionError as error:
                 wrong.append(f"{by_name(fact)}, {check.__name__}: {error}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_every_name_of_lumi_can_be_loaded(containers, modules):
+    """
+    L-11: the names of LUMI's 70 modules, by an alias where ours differs; `module avail` does not show what is archived,
+    and loading it says since when, why, and what to use instead.
+    """
+    names = {f"{fact['name']}/{fact['version']}{fact['versionsuffix']}" for fact in FACTS}
+    # two pairs of LUMI's easyconfigs make the same module
+    assert len(names) == 68
+    ours = {one.module for one in containers.values() if one.name != "lumi-multitorch"}
+    script = "".join(f"(module load {name} && test -n \"$SIF\") || echo {name}\n" for name in sorted(names | ours))
+    result = modules.site.bash(script, LUMI_CONTAINER_REPOSITORY_ROOT=modules.images)
+    assert result.stdout == ""
+    listed = set(modules.site.bash("module -t avail 2>&1").stdout.split())
+    archived = [one for one in containers.values() if one.archived]
+    assert len(archived) == 43
+    assert not listed & {one.module for one in archived}
+    assert {one.module for one in containers.values()
+            if not one.archived and one.name != "lumi-multitorch"} <= listed
+    for one in archived:
+        assert " ".join(one.archive_message.split()) in " ".join(result.stderr.split())
+        # what is recommended is there, and is not archived itself
+        replacement = one.archived.replacement
+        assert not replacement or not selection.find_one(list(containers.values()), replacement).archived
 
 
 def check_variables(fact, container, environment, root):

@@ -224,6 +224,7 @@ class ContainerSpec:
             raise EasyBuildError("Easyconfig parameter 'entry_point' should be the full path of a program of the image "
                                  "(letters, digits and _ . + - only), found: %s", self.entry_point)
         self.distributed.check()
+        self.check_aliases()
         self.check_script_names()
         self.check_wrappers()
         self.check_definition_files()
@@ -285,6 +286,13 @@ class ContainerSpec:
             if not path.startswith('/') and not self.image_root:
                 raise EasyBuildError("Easyconfig parameter 'image_dirs': '%s' is not a full path, and 'image_root' is "
                                      "not set", path)
+
+    def check_aliases(self):
+        """More versions of the module are names of module files, as its own is."""
+        wrong = [alias for alias in self.aliases if not re.match(r'[A-Za-z0-9][A-Za-z0-9_.+-]*\Z', alias)]
+        if wrong:
+            raise EasyBuildError("Easyconfig parameter 'aliases': '%s' can't be the version of a module (letters, "
+                                 "digits and _ . + - only)", wrong[0])
 
     def check_script_names(self):
         """Check that additional script names refer to existing scripts in the same directory."""

@@ -225,6 +225,8 @@ def of_family(image, candidate):
     values.update({key: fields.pop(key) for key in ("hash", "variant", "label") if key in fields})
     take_python(image, candidate, fields, values, reviews)
     components, differing = components_of(image.found, candidate.document, fields)
+    of_the_family = candidate.defaults["components"]
+    components = {key: version for key, version in components.items() if of_the_family.get(key) != version}
     if components:
         values["components"] = components
     if differing:
@@ -254,7 +256,12 @@ def take_version(image, candidate, fields, values, reviews):
 def version_of_component(document, fields):
     """Return the component of a file name that is the version in all records of a file (str), None if there is none."""
     return next((value for name, value in fields.items() if document.containers and all(
-        record.components.get(name) == record.version for record in document.containers)), None)
+        all_components(document, record).get(name) == record.version for record in document.containers)), None)
+
+
+def all_components(document, record):
+    """Return the components of a record, those of its family included (dict)."""
+    return {**family_values(document, record.family)["components"], **record.components}
 
 
 def take_date(image, candidate, fields, values, reviews):
@@ -287,7 +294,7 @@ def components_of(found, document, fields):
         components.setdefault(key, version)
     # packages that other records of this name have as components
     packages = packages_of(found)
-    for key in sorted({key for record in document.containers for key in record.components}):
+    for key in sorted({key for record in document.containers for key in all_components(document, record)}):
         version = packages.get(normal_name(key))
         if version and key not in components:
             components[key] = version

@@ -1,5 +1,6 @@
 """A container in the catalogue: its record, completed by its family and its site."""
 
+import re
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from ebsif.catalogue.site import Binds
 from ebsif.catalogue.yamlfile import Loader
 from ebsif.errors import EbsifError
 from ebsif.files import is_there
+
+# What Container.archive_message says, to read it back.
+ARCHIVE_MESSAGE = re.compile(
+    r"\S+ has been archived(?: since (?P<since>\S+): (?P<reason>.*?)(?:\. Use (?P<replacement>\S+) instead)?)?\.")
 
 
 class CatalogueError(EbsifError):
@@ -170,6 +175,17 @@ class Container:
         places = [(stability, path) for stability, path in self.image_places if is_there(path)]
         only = places and not self.moving and all(stability == "moving" for stability, _ in places)
         return places[0][1] if only else None
+
+    @property
+    def archive_message(self):
+        """What is said where an archived container is loaded, listed in full or documented; None for others."""
+        if not self.archived:
+            return None
+        text = f"{self.module} has been archived"
+        if self.archived is not True:
+            text += f" since {self.archived.since}: {self.archived.reason}"
+            text += f". Use {self.archived.replacement} instead" if self.archived.replacement else ""
+        return text + "."
 
     @property
     def gpu_kind(self):

@@ -28,6 +28,15 @@ def is_parameter(name):
     return name
 
 
+class Archive(Model):
+    """Why a container is no longer recommended."""
+
+    since: Annotated[str, Field(pattern=r"^\d{4}(-\d{2}(-\d{2})?)?$")] = Field(
+        description="2026, 2026-01 or 2026-01-31")
+    reason: SingleLine = Field(description="why, as a part of a sentence: 'it does not work since the system update'")
+    replacement: Optional[SingleLine] = Field(None, description="module to use instead")
+
+
 Command = Union[str, list[str]]
 
 
@@ -107,6 +116,9 @@ class ContainerFields(Model):
     parameters: dict[Annotated[str, AfterValidator(is_parameter)], Any] = Field(
         {}, description="easyconfig parameters that have no field here, written unchanged: whatis, hidden ...")
     doc: Optional[SingleLine] = Field(None, description="text for the site's list of software")
+    archived: Union[bool, Archive, None] = Field(
+        None, description="no longer recommended: the module is hidden, and loading it shows a message")
+    aliases: list[VersionPart] = Field([], description="additional versions under which the module can be loaded")
 
 
 class Family(ContainerFields):
@@ -126,7 +138,6 @@ class Record(ContainerFields):
     label: Optional[VersionPart] = Field(
         None, description="part of the version suffix that distinguishes modules with the same image")
     sha256: Optional[Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = None
-    archived: bool = Field(False, description="no longer recommended")
     moving: bool = Field(False, description="whether the image may come from a directory whose links move")
     history: Optional[Text] = Field(None, description="what has changed, and when")
 

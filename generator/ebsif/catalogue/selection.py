@@ -124,6 +124,7 @@ def find(containers, wanted):
         return named
     version = version.removeprefix("v")
     found = ([one for one in named if one.module_or_version == f"{one.name}/{version}"]
+             or [one for one in named if version in one.aliases]
              or [one for one in named if one.version == version])
     if not found:
         known = "\n  ".join(one.module_or_version.split("/", 1)[1] for one in named)

@@ -13,4 +13,4 @@ def as_data(container):
     """Return the summary of a container for programs (dict)."""
     return {"name": container.name, "version": container.version, "versionsuffix": container.versionsuffix,
             "module": container.module, "easyconfig": container.easyconfig_name, "file": container.file_name,
-            "site": container.site.name, "components": components_of(container), "archived": container.archived}
+            "site": container.site.name, "components": components_of(container), "archived": bool(container.archived)}

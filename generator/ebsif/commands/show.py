@@ -64,6 +64,6 @@ def lines(container):
     if container.history:
         yield "history", container.history
     if container.archived:
-        yield "archived", "no longer recommended"
+        yield "archived", container.archive_message
     yield "install", f"eb {container.easyconfig_name}"
     yield "load", f"module load {container.module}"

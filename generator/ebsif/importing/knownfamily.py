@@ -7,7 +7,7 @@ from easybuild.easyblocks.generic.container.texts import normal_name
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.families import ADDED, EMPTY, as_parameter, join_fields
 from ebsif.catalogue.fieldtypes import PLACEHOLDER
-from ebsif.catalogue.records import Record
+from ebsif.catalogue.records import Archive, Record
 from ebsif.catalogue.site import Binds
 from ebsif.catalogue.template import read_fields
 from ebsif.errors import EbsifError
@@ -107,10 +107,17 @@ class Comparison:
         self.compare_binds()
         for key in ADDED:
             self.compare_list(key)
-        if self.own.get("archived"):
-            self.record["archived"] = True
+        self.compare_archive()
         self.record = {key: value for key, value in self.record.items() if value is not None and value != {}}
         self.record = ordered({**self.record, **naming(found, self.record, defaults, name)})
+
+    def compare_archive(self):
+        """Keep why it was archived, if the family has another reason or none; a family's reason is better than none."""
+        own, theirs = self.own.get("archived"), self.defaults["archived"]
+        if isinstance(theirs, Archive):
+            theirs = theirs.model_dump(exclude_none=True)
+        if own and own != theirs and not (own is True and theirs):
+            self.record["archived"] = own
 
     def gain(self, *names):
         """Report what the family would add."""

@@ -2,13 +2,15 @@
 
 import re
 
+from ebsif.catalogue.container import ARCHIVE_MESSAGE
 from ebsif.importing.reader import as_strings, is_empty, shortened
 from ebsif.render import easyconfig
 
 # Our own easyblocks; parameters that are fields of a record, and those that the module's reader takes.
 OWN = ("ContainerInstall", "ContainerVenv")
 FIELDS = ("init", "conda_root", "conda_env", "entry_point", "venv_name", "image", "image_packages", "gpu", "gpu_option",
-          "gpu_visibility", "masked_paths", "wrappers", "script_names", "definition_files", "requirements", "warnings")
+          "gpu_visibility", "masked_paths", "wrappers", "script_names", "definition_files", "requirements", "warnings",
+          "aliases")
 BY_MODULE = ("binds", "optional_binds", "container_env", "conflicts")
 
 # Easyconfigs with none of these get those of the site.
@@ -18,6 +20,7 @@ GAINED = ("library_binds", "bind_file")
 def read_own(values, found, source, site):
     """Read parameters of our own easyblocks; what follows from the site's profile is compared, not repeated."""
     record, found.ours = found.record, True
+    read_archive(values, record)
     record.update(venv=values["easyblock"] == "ContainerVenv", init="image")
     record.update({name: as_strings(values[name]) for name in FIELDS if not is_empty(values.get(name))})
     record["gpu"] = values.get("gpu") or "none"
@@ -30,7 +33,18 @@ def read_own(values, found, source, site):
     if str(values.get("download_instructions")).startswith(easyconfig.WHERE.format(site.description) + "\n"):
         del values["download_instructions"]
     read_image_places(values, record, site)
+    read_network(values, record, site)
     compare_with_site(values, found, source, site)
+
+
+def read_archive(values, record):
+    """Take since when, why and for what a container was archived from the message that is shown at load."""
+    message = values.get("modloadmsg") or ""
+    archive = ARCHIVE_MESSAGE.fullmatch(message)
+    if archive and values.get("hidden"):
+        record["archived"] = {key: value for key, value in archive.groupdict().items() if value} or True
+        values["warnings"] = [text for text in values.get("warnings") or [] if text != message]
+        del values["modloadmsg"], values["hidden"]
 
 
 def read_rendered_description(values, record):
@@ -54,10 +68,21 @@ def read_image_places(values, record, site):
         record["images"] = {**{name: value for name, value in own.items() if value}, "directories": directories}
 
 
+def read_network(values, record, site):
+    """Take the variables of the network that differ from the site's."""
+    network = values.get("network_env") or {}
+    if all(name in network for name in site.network_env):
+        own = {name: value for name, value in as_strings(values.pop("network_env", {})).items()
+               if name not in site.network_env or site.network_env[name] != value}
+        if own:
+            record["network_env"] = own
+
+
 def compare_with_site(values, found, source, site):
     """Leave parameters that differ from the site's profile to the user; remove those that are read now."""
     theirs = {
-        "gpu_mpi_library": site.gpu_mpi_library, "network_env": site.network_env, "one_container": site.one_container,
+        "gpu_mpi_library": site.gpu_mpi_library, "network_env": site.network_env,
+        "one_container": site.one_container,
         "listed_packages": site.listed_packages, "scheduler": site.scheduler.kind,
         "image_root": site.images.root, "image_root_variable": site.images.root_variable,
         "library_binds": site.binds.libraries, "bind_file": site.binds.file}

@@ -69,4 +69,4 @@ def as_strings(value):
         return {key: as_strings(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [as_strings(item) for item in value]
-    return value if isinstance(value, bool) else str(value)
+    return value if value is None or isinstance(value, bool) else str(value)

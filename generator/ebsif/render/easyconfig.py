@@ -91,8 +91,9 @@ def parameter_groups(container):
         {"wrappers": wrappers(container), "script_names": container.script_names},
         {"requirements": as_parameter(container.requirements) if venv else None},
         {"support_level": container.support or site.support,
-         "warnings": [*container.warnings, *([problem] if problem else [])]},
-        as_it_is(container.parameters),
+         "warnings": list(filter(None, dict.fromkeys([*container.warnings, problem, container.archive_message])))},
+        {**archive(container), **as_it_is(container.parameters)},
+        {"aliases": container.aliases},
         {"moduleclass": container.moduleclass or site.moduleclass},
     ]
     groups = [{key: value for key, value in group.items() if value not in (None, "", [], {})} for group in groups]
@@ -129,6 +130,11 @@ def wrappers(container):
     if not isinstance(container.wrappers, list):
         return container.wrappers
     return [container.fill(name) for name in container.wrappers]
+
+
+def archive(container):
+    """Return the parameters of EasyBuild that hide the module of an archived container, and say so when it's loaded."""
+    return {"hidden": True, "modloadmsg": container.archive_message} if container.archived else {}
 
 
 def driver_problem(container):
