@@ -1,4 +1,4 @@
-"""EasyBuild: run as a program, in clean surroundings, and asked in this process what it is configured to do."""
+"""Run EasyBuild as a program in a clean environment, and use it as a library to read easyconfigs and settings."""
 
 import contextlib
 import io
@@ -17,12 +17,12 @@ from ebsif.errors import EbsifError
 
 
 class EasyBuildFailure(EbsifError):
-    """EasyBuild can't be used as it is configured; the message says what it said."""
+    """EasyBuild is missing or failed; the message includes its own."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where EasyBuild puts a module: what `module use` and `module load` want, module file, installation."""
+    """Where EasyBuild puts a module: arguments of `module use` and `module load`, module file, installation."""
 
     use: Path
     module: str
@@ -31,7 +31,7 @@ class Place:
 
     @property
     def load(self):
-        """The line by which a person loads it (str)."""
+        """The command that loads the module (str)."""
         known = {os.path.realpath(part) for part in os.environ.get("MODULEPATH", "").split(":") if part}
         use = "" if os.path.realpath(self.use) in known else f"module use {shlex.quote(str(self.use))} && "
         return f"{use}module load {self.module}"
@@ -39,28 +39,28 @@ class Place:
 
 def run(arguments, capture=False, **variables):
     """
-    Run eb, and wait for it also when it is interrupted: it takes away what it has begun.
+    Run eb. When interrupted, wait for it, because it cleans up.
 
-    It looks into the directory it runs in, which may hold a lot, so that is an empty one (S002-52).
+    It runs in an empty directory, because eb searches the current one, which may be large (S002-52).
 
     Parameters
     ----------
     arguments : sequence
-        Arguments of eb; paths are full ones.
+        Arguments of eb, with full paths.
     capture : bool
-        Whether its output is kept instead of shown.
+        Whether to capture the output instead of printing it.
     variables : str
-        Environment variables in addition.
+        Additional environment variables.
 
     Returns
     -------
     subprocess.CompletedProcess
-        Its exit status and, where it was kept, its output.
+        The exit status and, if captured, the output.
 
     Raises
     ------
     EasyBuildFailure
-        If there is no eb.
+        If eb is not found.
     """
     environment = clean_environment()
     command = [program(environment), *map(str, arguments)]
@@ -79,37 +79,37 @@ def run(arguments, capture=False, **variables):
 
 def program(environment):
     """
-    Return the path of eb (str): that of PATH, else the one that was installed with this command.
+    Return the path of eb (str): the one on PATH, else the one that was installed with this command.
 
     Raises
     ------
     EasyBuildFailure
-        If there is none.
+        If eb is not found.
     """
     found = shutil.which("eb", path=environment.get("PATH")) or shutil.which("eb", path=Path(sys.executable).parent)
     if not found:
-        raise EasyBuildFailure("eb is not on PATH: load the site's module of EasyBuild, or install easybuild with pip")
+        raise EasyBuildFailure("eb is not on PATH: load the site's EasyBuild module, or install easybuild with pip")
     return found
 
 
 def clean_environment():
     """
-    Return the environment (dict) without the modules of containers that are loaded.
+    Return the environment (dict) without loaded container modules.
 
-    EasyBuild installs nothing whose module is loaded, and their wrappers named python are not what it can run with.
+    EasyBuild refuses to install a module that is loaded, and it can't run with their wrapper `python`.
     """
     environment = dict(os.environ)
     loaded = container_modules(environment)
     if loaded:
         environment = unloaded(loaded, environment)
-    # the Python that has EasyBuild; others on PATH may be those of containers
+    # the Python that has EasyBuild; those on PATH may be wrappers of a container
     if Path(program(environment)).parent == Path(sys.executable).parent and not environment.get("EB_INSTALLPYTHON"):
         environment.setdefault("EB_PYTHON", sys.executable)
     return environment
 
 
 def container_modules(environment):
-    """Return the names of loaded modules of containers (list of str), as their files tell."""
+    """Return the names of the loaded container modules (list of str), recognised by their module files."""
     names, files = (environment.get(name, "").split(":") for name in ("LOADEDMODULES", "_LMFILES_"))
     found = []
     for name, file in zip(names, files):
@@ -120,11 +120,11 @@ def container_modules(environment):
 
 
 def unloaded(modules, environment):
-    """Return an environment (dict) after unloading modules; as it is if the modules tool can't do that."""
+    """Return an environment (dict) after unloading modules; unchanged if the modules tool can't unload them."""
     command = environment.get("LMOD_CMD") or environment.get("MODULES_CMD")
     if not command:
         return environment
-    # what the modules tool prints is for a shell to evaluate; names reach it as arguments
+    # the modules tool prints shell code; the names of the modules are passed as arguments
     script = 'tool=$1; shift; code=$("$tool" bash unload "$@") || exit; eval "$code" >&2; env -0'
     result = subprocess.run(  # noqa: S603
         ["/bin/bash", "--noprofile", "--norc", "-c", script, "bash", command, *modules], env=environment,
@@ -136,9 +136,9 @@ def unloaded(modules, environment):
 @lru_cache(maxsize=1)
 def session(arguments=()):
     """
-    Configure EasyBuild in this process, for reading easyconfigs: without a modules tool. The first call counts.
+    Configure EasyBuild in this process to read easyconfigs, without a modules tool. Only the first call counts.
 
-    It would make a private directory that of all temporary files of the process; that is undone.
+    EasyBuild changes the directory for temporary files of the whole process; this is undone.
 
     Parameters
     ----------
@@ -148,20 +148,20 @@ def session(arguments=()):
     Raises
     ------
     EasyBuildFailure
-        If it does not like its options, environment variables or configuration files.
+        If EasyBuild refuses its options, environment variables or configuration files.
     """
     from easybuild.tools import config, options
 
-    # somebody else has, which can't be repeated
+    # configured already by other code, which can't be repeated
     if config.BuildOptions in type(config.BuildOptions)._instances:
         return
     environment, folder = dict(os.environ), tempfile.gettempdir()
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            # it misses its own command on PATH, which is not needed
+            # --ignore-osdeps: otherwise EasyBuild complains if eb is not on PATH
             parsed = options.parse_options(args=["--ignore-osdeps", *arguments], with_include=False)
-    except (Exception, SystemExit) as error:  # for a file that is no configuration it fails with a TypeError
+    except (Exception, SystemExit) as error:  # TypeError for a file that is not a configuration file, for example
         text = said.getvalue().strip() if isinstance(error, SystemExit) else str(error).strip("'\"")
         raise EasyBuildFailure(f"EasyBuild refuses its configuration: {text}") from None
     finally:
@@ -171,7 +171,7 @@ def session(arguments=()):
         os.environ.clear()
         os.environ.update(environment)
     values = parsed.get_options_by_section("config")
-    # eb would refuse to go on without the program of a modules tool; no module is loaded here
+    # eb would refuse to run without a modules tool, but no module is loaded here
     values["modules_tool"] = None
     config.init(parsed.options, values)
     config.init_build_options(cmdline_options=parsed.options)
@@ -184,7 +184,7 @@ def read(path):
     Raises
     ------
     EasyBuildFailure
-        If it can't be read.
+        If EasyBuild can't read it.
     """
     from easybuild.framework.easyconfig.easyconfig import EasyConfig
     from easybuild.tools.build_log import EasyBuildError
@@ -198,19 +198,19 @@ def read(path):
 
 def check_parameters(easyconfig):
     """
-    Let the easyblock of an easyconfig (EasyConfig) look at its parameters, as it does before it installs anything.
+    Let the easyblock of an easyconfig (EasyConfig) check its parameters, as it does before an installation.
 
     Raises
     ------
     EasyBuildFailure
-        If it refuses one.
+        If the easyblock refuses a parameter.
     """
     from easybuild.framework.easyconfig.easyconfig import get_easyblock_class
     from easybuild.tools.build_log import EasyBuildError
 
     before = tempfile.tempdir
     with tempfile.TemporaryDirectory() as folder:
-        # an easyblock begins a log, and makes a directory for module files
+        # an easyblock opens a log and creates a directory for module files
         tempfile.tempdir = folder
         try:
             get_easyblock_class(easyconfig["easyblock"])(easyconfig, logfile=os.devnull)
@@ -221,7 +221,7 @@ def check_parameters(easyconfig):
 
 
 def source_paths():
-    """Return where EasyBuild looks for images (list of str)."""
+    """Return EasyBuild's source paths, where it searches images (list of str)."""
     from easybuild.tools.config import source_paths
 
     session()
@@ -229,7 +229,7 @@ def source_paths():
 
 
 def installations(name):
-    """Return the directory (Path) below which containers of a name are installed."""
+    """Return the directory (Path) of all installations of a software."""
     from easybuild.tools.config import install_path
 
     session()
@@ -237,13 +237,13 @@ def installations(name):
 
 
 def source_names(sources):
-    """Return the names of sources (list of str), each a text or, as EasyBuild has it as well, a table."""
+    """Return the file names of sources (list of str), each of which is a string or a dict for EasyBuild."""
     names = [source.get("filename") if isinstance(source, dict) else source for source in sources]
     return [name for name in names if isinstance(name, str)]
 
 
 def place_of(path):
-    """Return where the module of an easyconfig is, or would be (Place)."""
+    """Return the place where the module of an easyconfig is or would be installed (Place)."""
     from easybuild.framework.easyconfig.easyconfig import ActiveMNS
     from easybuild.tools.config import build_option, get_module_syntax, install_path
 

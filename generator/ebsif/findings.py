@@ -1,4 +1,4 @@
-"""Findings of checks, on catalogues, easyconfigs, images and machines: how serious, on what, where."""
+"""Findings of checks on catalogues, easyconfigs, images and machines: level, subject and place."""
 
 import re
 from dataclasses import dataclass
@@ -34,33 +34,33 @@ class Finding:
     line: int = 1
 
     def __str__(self):
-        """A line for a person."""
+        """Return the finding as a line of text."""
         place = f"{self.path}:{self.line}: " if self.path else ""
         return output.plain(f"{place}{self.level}: {self.message}")
 
     @property
     def message(self):
-        """What is wrong with what (str)."""
+        """The text with its subject (str)."""
         return f"{self.subject}: {self.text}" if self.subject else self.text
 
     @property
     def github(self):
-        """The line by which a workflow of GitHub annotates the file."""
-        place = f" file={escaped(self.path, ':,')},line={self.line}" if self.path else ""
-        return f"::{self.level}{place}::{escaped(self.message)}"
+        """The workflow command by which GitHub annotates the file (str)."""
+        place = f" file={escape(self.path, ':,')},line={self.line}" if self.path else ""
+        return f"::{self.level}{place}::{escape(self.message)}"
 
     @property
     def data(self):
-        """For a program (dict)."""
+        """The fields, for JSON (dict)."""
         return {"level": self.level, "path": self.path, "line": self.line, "container": self.subject, "text": self.text}
 
 
-def escaped(text, more=""):
-    """Return a text as GitHub's workflow commands have it (str), with more characters escaped in a property."""
+def escape(text, more=""):
+    """Return a text escaped for GitHub's workflow commands (str); `more` characters are escaped in properties."""
     return re.sub(f"[%\r\n{more}]", lambda match: f"%{ord(match.group()):02X}", text)
 
 
 def findings_of(error):
-    """Yield a Finding for each thing that an error says."""
+    """Yield a Finding for each problem of an error."""
     for path, line, text in getattr(error, "problems", None) or [("", 1, str(error))]:
         yield Finding(ERROR, "", text, str(path), line or 1)

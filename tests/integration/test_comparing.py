@@ -45,7 +45,7 @@ def test_two_installations(installed_once):
     assert "+ package greeting 1.0" in lines
     assert not [line for line in lines if " image " in line]
     assert run("diff", squashed, squashed).stdout == "no differences\n"
-    assert "no installation of a container module" in run("diff", squashed, CHECKOUT, status=2).stderr
+    assert "not an installation of a container module" in run("diff", squashed, CHECKOUT, status=2).stderr
 
 
 CATALOGUE = """\
@@ -82,7 +82,7 @@ def test_an_extension_is_moved(stages, tmp_path, wheels, base_image):
     locked.write_text(f"{other}{{'lock': 'lock.json'}}\n")
     odd.write_text(f"{other}[{{'requirement': ['a']}}]\n")
     for file, expected in (
-            (locked, "repeats an installation exactly"), (odd, "a stage is not as it should be"),
+            (locked, "repeats an installation from its lock file"), (odd, "invalid stage: "),
             (plain, "does not end in a name and a date"), ("none.eb", "the file none.eb does not exist")):
         assert expected in run("upgrade", file, "Base/2.0", *common, cwd=tmp_path, status=1).stderr
 

@@ -204,9 +204,9 @@ def test_what_is_there_is_not_lost(tmp_path, pages):
     other = tmp_path / "web"
     other.mkdir()
     (other / "index.html").write_text("ours")
-    assert "has files that are not pages of this command" in docs(other, status=1).stderr
+    assert "contains files that `ebsif docs` did not make" in docs(other, status=1).stderr
     assert (other / "index.html").read_text() == "ours"
-    assert "is no directory" in docs(other / "index.html", status=1).stderr
+    assert "is not a directory" in docs(other / "index.html", status=1).stderr
     public = tmp_path / "public"
     docs(public, "--site", "local")
     (public / "local/gone.html").write_text("")

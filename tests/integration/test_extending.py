@@ -74,7 +74,7 @@ def test_from_requirements_to_a_module_in_two_commands(place, site, wheels):
 
     found = site.bash(f"module load {MODULE}\nebsif doctor | grep EasyBuild").stdout
     assert found.startswith("MISSING  EasyBuild ")
-    assert f"{MODULE} is loaded, and its commands hide those of this machine: unload it" in found
+    assert f"the commands of {MODULE} hide those of this machine: unload the module" in found
     result = again(status=1)
     path = site.work / f"{MODULE.replace('/', '-')}.eb"
     assert (f"{path.name} exists already, with different content: use --rebuild to replace and install it"
@@ -96,7 +96,7 @@ def test_from_requirements_to_a_module_in_two_commands(place, site, wheels):
     # looking ahead says what an installation would do, also where there is one of that name
     arguments = (*arguments[:-1], "--check")
     assert again(status=0).stdout.splitlines()[-2:] == [
-        "+ hello 1.0", "to install: 1, already in the image: 0, download: not said by the index"]
+        "+ hello 1.0", "to install: 1, already in the image: 0, download: unknown"]
     # with the module loaded, eb by hand would refuse
     arguments = arguments[:-1]
     assert f"\ninstall it with: module unload {MODULE}; eb {path.name}\n" in again(status=0).stdout
@@ -137,7 +137,7 @@ def test_looking_ahead(place, site, wheels, base_image):
     assert not list(site.work.glob("*.eb"))
     (site.sources / "example.sif").unlink()
     error = place("-r", "requirements.txt", "--check", *more, status=1).stderr
-    assert error.startswith("ebsif: the image of Base/1.0-20250101-mine-20260101 is not here (example.sif is neither")
+    assert error.startswith("ebsif: the image of Base/1.0-20250101-mine-20260101 is not found (example.sif is neither")
     assert list(site.temporary.glob("ebsif-*")) == []
 
 
@@ -164,7 +164,7 @@ def test_looking_ahead_takes_stages_as_an_installation_does(site, tmp_path):
                        "--catalogue", tmp_path / "sites", "--", *site.eb_options], PIP_NO_INDEX="1", check=False)
     assert result.stdout.splitlines() == [
         "+ built 1.0", "+ first 1.0", "+ last 2.0", "+ numpy 1.0",
-        "to install: 4, already in the image: 0, download: not said by the index"], result.stdout + result.stderr
+        "to install: 4, already in the image: 0, download: unknown"], result.stdout + result.stderr
 
 
 def test_stages_of_one_s_own(place, site):
@@ -179,7 +179,7 @@ def test_stages_of_one_s_own(place, site):
 @pytest.mark.parametrize(("arguments", "status", "expected"), [
     (["-r", "none.txt"], 1, "the file none.txt does not exist"),
     (["--stage", "a"], 1, "--stage a: should be NAME=FILE"),
-    (["-r", "requirements.txt", "--name", "a/b"], 1, "'a/b' can't be part of a version suffix"),
+    (["-r", "requirements.txt", "--name", "a/b"], 1, "'a/b' is not valid in a version suffix"),
     ([], 2, "one of the arguments -r/--requirements --stage is required"),
 ])
 def test_what_is_wrong_is_named(place, arguments, status, expected):

@@ -68,8 +68,8 @@ MISTAKES = [
     ("binds: {libraries: {libx.so: if_missing}}", 12, "binds.libraries.libx.so: should be source[:target[:options]]"),
     ("binds: [/a]", 12, "binds: should be a table, found a list"),
     ("init: none\n    venv: true", 12, "an image without Python can't have a venv"),
-    ("requirements: [a==1]", 12, "requirements are installed into a venv: 'venv: true', or no requirements"),
-    ("init: none\n    requirements: [a==1]", 13, "requirements are installed into a venv"),
+    ("requirements: [a==1]", 12, "requirements need a venv: add 'venv: true', or remove the requirements"),
+    ("init: none\n    requirements: [a==1]", 13, "requirements need a venv"),
     ("venv: true\n    requirements: [-e /x]", 13, "the module would depend on a directory elsewhere: -e /x"),
     ("requirements: [{reqirements: a}]", 12, "requirements.0.reqirements: unknown key, did you mean 'requirements'?"),
     ("requirements: {a: b}", 12, "requirements: should be a string, found a table, or should be a list"),
@@ -99,7 +99,7 @@ MISTAKES = [
 MISTAKES_OF_FILES = [
     ("family: tool", "family: tol", 9, "containers.0.family: unknown family 'tol' (known: tool)"),
     ("    init: image", "    extends: base", 7, "the family 'tool' extends the unknown family 'base'"),
-    ("    homepage: https://example.org/\n", "", 8, "homepage is missing, in record and family"),
+    ("    homepage: https://example.org/\n", "", 8, "neither the record nor its family has a homepage"),
     ("  - family: tool\n    version: 1.0", "  - family: tool", 9, "containers.0.version: is missing"),
     ("name: Tool", "name: Toll", 1, "name: 'Toll' should be the name of the file, Tool"),
     ("families:", "extends: true\nfamilies:", 1, "extends: no other catalogue has a file Tool.yaml for this site"),
@@ -134,7 +134,7 @@ def test_mistakes_in_a_record(place, lines, line, expected):
     found = findings(place(f"{HEAD}    {lines}\n"))
     assert found and found[0].path.endswith("sites/mine/containers/Tool.yaml")
     # that nothing stands for a placeholder, and what needs a venv, is a matter of the record as a whole
-    whole = expected.startswith(("there is no value for", "requirements are"))
+    whole = expected.startswith(("there is no value for", "requirements need"))
     assert one_error(found, expected) == (9 if whole else line)
 
 

@@ -79,7 +79,7 @@ def test_doctor_lists_packages_that_would_shadow(tmp_path):
     (root / "share/ebsif/lock.json").write_text(json.dumps(record))
     result = run("doctor", env={"PATH": str(tmp_path), "HOME": str(tmp_path), "CONTAINERROOT": str(root)})
     (line,) = [line for line in result.stdout.splitlines() if line.startswith("note")]
-    assert "mine 2.0, numpy 1.0; would shadow the image's numpy; modules leave them out" in line
+    assert "mine 2.0, numpy 1.0; would shadow the image's numpy; modules ignore them" in line
 
 
 def test_a_python_that_is_too_old_is_named(monkeypatch):

@@ -114,7 +114,7 @@ def test_package_urls(name, version):
 
 @pytest.mark.parametrize(
     ("content", "expected"),
-    [(None, "no installation of a container module"), ("{", "can't be read"), ("[]", "has no 'image'")],
+    [(None, "not an installation of a container module"), ("{", "can't be read"), ("[]", "has no 'image'")],
 )
 def test_what_is_no_record_is_named(places, tmp_path, capsys, content, expected):
     """An error names the file and the reason; nothing on standard output, status 2 (use D12.7)."""

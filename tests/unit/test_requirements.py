@@ -96,8 +96,8 @@ def test_paths_beside_the_file(tmp_path, monkeypatch):
 
 def test_what_needs_torch_gets_a_stage_of_its_own():
     """S000-02, S000-22: after what it needs, without isolation, with the tools that builds want."""
-    assert requirements.stages(["a", "b"]) == ["a", "b"]
-    first, second, third = requirements.stages(["--pre", "flash_attn==2", "a", "ninja==1"])
+    assert requirements.split_into_stages(["a", "b"]) == ["a", "b"]
+    first, second, third = requirements.split_into_stages(["--pre", "flash_attn==2", "a", "ninja==1"])
     assert first == {"name": "build tools", "requirements": ["packaging", "setuptools", "wheel"]}
     assert second == {"name": "requirements", "requirements": ["--pre", "a", "ninja==1"]}
     assert third == {"name": "built against torch", "requirements": ["--pre", "flash_attn==2"],

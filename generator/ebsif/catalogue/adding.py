@@ -161,7 +161,7 @@ def propose(found, documents, name=None, family=None, version=None, programs=set
     candidates = [candidate for document in documents if name in (None, document.name)
                   for candidate in candidates_in(document, image, family)]
     if candidates:
-        return of_family(image, choose(candidates, ask))
+        return propose_for_family(image, choose(candidates, ask))
     if family:
         raise AddingError(f"no family '{family}' has images named like {image.file_name}: name another one, or leave "
                           "it out and give a --name")
@@ -170,7 +170,7 @@ def propose(found, documents, name=None, family=None, version=None, programs=set
         raise AddingError(f"no family of the catalogue has images named like {image.file_name}: give a --name, and a "
                           "family is begun for it")
     same_name = next((document for document in documents if document.name == name and document.containers), None)
-    return of_other_name(image, same_name) if same_name else of_new_family(image, name)
+    return propose_for_software(image, same_name) if same_name else propose_new_software(image, name)
 
 
 def check_file_name(file_name):
@@ -215,7 +215,7 @@ def choose(candidates, ask):
     return best
 
 
-def of_family(image, candidate):
+def propose_for_family(image, candidate):
     """Return the proposal for an image of a known family."""
     values = {"family": candidate.family}
     reviews = {"family": candidate.doubt} if candidate.doubt else {}
@@ -316,7 +316,7 @@ def file_template(file_name, version):
     return template if template != file_name else insert_placeholders(file_name, {"version": version}, glued=True)
 
 
-def of_other_name(image, document):
+def propose_for_software(image, document):
     """Return the proposal for a known software with another kind of file name: its family is the one used last."""
     families = list(dict.fromkeys(record.family for record in document.containers))
     family = document.containers[-1].family
@@ -326,7 +326,7 @@ def of_other_name(image, document):
     defaults = family_values(document, family)
     image.version, review = image.version_of(document.name, defaults["package"])
     candidate = Candidate(document, family, defaults, {}, doubt_about(image, defaults), 0)
-    proposal = of_family(image, candidate)
+    proposal = propose_for_family(image, candidate)
     doubts = ["its other images are named differently", *([candidate.doubt] if candidate.doubt else [])]
     proposal.reviews["family"] = ", ".join(doubts)
     if review:
@@ -336,7 +336,7 @@ def of_other_name(image, document):
     return proposal
 
 
-def of_new_family(image, name):
+def propose_new_software(image, name):
     """Return the proposal for the first image of a software, with a family for it."""
     found, reviews = image.found, {}
     version, review = image.version_of(name)

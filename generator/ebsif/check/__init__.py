@@ -1,1 +1,1 @@
-"""What is wrong with a catalogue and its easyconfigs."""
+"""Check a catalogue and its easyconfigs."""

@@ -1,8 +1,8 @@
-"""Add an image to the catalogue of a site: look into it, write its record, render its easyconfig.
+"""Add an image to the catalogue of a site: inspect it, write its record, render its easyconfig.
 
-Its family is the one whose images have such names. At a terminal you are asked for what neither the name nor the image
-tells; guesses are marked with 'review' in the record. If anything is wrong, nothing is written. If the image is in the
-catalogue already, nothing is changed; the exit status is 1 if its SHA256 is not that of the record.
+The file name determines the family. At a terminal, you are asked for whatever neither the name nor the image tells;
+guesses are marked with 'review' in the record. If there is an error, nothing is written. If the image is in the
+catalogue already, nothing changes; the exit status is 1 if its SHA256 differs from the record.
 """
 
 import os
@@ -18,7 +18,8 @@ from ebsif.image.checksum import sha256 as sha256_of
 from ebsif.render import rendering
 
 EXAMPLES = """\
-  ebsif add /appl/images/lumi-pytorch-rocm-6.4.4-....sif --site lumi --catalogue ~/our-containers
+  ebsif add /appl/images/lumi-pytorch-rocm-6.4.4-....sif --site lumi \\
+      --catalogue ~/our-containers
   ebsif add julia.sif --name Julia --dry-run
 """
 
@@ -28,10 +29,10 @@ def configure(parser):
     add_settings_arguments(parser, output=True)
     parser.add_argument("image", metavar="IMAGE", type=Path, help="a SIF file")
     parser.add_argument("--name", help="name of the software, for its first image")
-    parser.add_argument("--family", help="family of the catalogue")
-    parser.add_argument("--version", help="version of the software, if neither name nor image tells it")
+    parser.add_argument("--family", help="name of a family in the catalogue")
+    parser.add_argument("--version", help="version of the software, if neither the file name nor the image tells it")
     parser.add_argument("--moving", action="store_true", help="accept an image in a directory whose links move")
-    parser.add_argument("--dry-run", action="store_true", help="show what would be written, write nothing")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be written")
 
 
 def run(options):

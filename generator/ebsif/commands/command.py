@@ -15,5 +15,5 @@ def configure(parser):
 
 def run(options):
     """Print the command line that is equivalent to a module; return 0."""
-    print(runtimecommand.of_module(options.module))
+    print(runtimecommand.command_line(options.module))
     return 0

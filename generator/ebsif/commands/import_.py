@@ -1,9 +1,9 @@
-"""Import easyconfigs of today's style, which install containers with shell commands, into the catalogue.
+"""Import easyconfigs that install containers with shell commands into the catalogue.
 
-The result is a file of the catalogue with records and families, on standard output; with --output a file for each name.
-The report on standard error says what the family and the easyblock do anyway, what became data, and what is left to
-you, with its line. EasyBuild's parser runs the easyconfigs, as eb does. Exit status: 0 if everything was understood, 1
-if something is left to you, 2 if one of the files is not the easyconfig of a container.
+Prints a file for the catalogue, with families and records, or writes a file for each software with --output. The report
+on standard error lists what the family or the easyblock does anyway, what became data, and what is left to you, with
+line numbers. EasyBuild's parser executes the easyconfigs, as eb does. The exit status is 0 if everything was imported,
+1 if something is left to you, 2 if one of the files is not the easyconfig of a container.
 """
 
 import sys
@@ -17,8 +17,9 @@ from ebsif.importing.easyconfigfile import ImportingError
 LEFT, TROUBLE = 1, 2
 
 EXAMPLES = """\
-  ebsif import --site lumi PyTorch-*.eb > PyTorch.yaml       the file on standard output, the report on standard error
-  ebsif import --site lumi -o containers *.eb 2> report.txt  a file for each name
+  ebsif import --site lumi PyTorch-*.eb > PyTorch.yaml
+  # a file for each software
+  ebsif import --site lumi -o containers *.eb 2> report.txt
 """
 
 
@@ -26,7 +27,7 @@ def configure(parser):
     """Add the arguments."""
     add_settings_arguments(parser)
     parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path,
-                        help="write DIRECTORY/<Name>.yaml for each name")
+                        help="write DIRECTORY/<Name>.yaml for each software")
     parser.add_argument("easyconfigs", metavar="FILE", nargs="+", type=Path, help="an easyconfig")
     parser.set_defaults(trouble=TROUBLE)
 

@@ -53,9 +53,9 @@ def lines(container):
     yield "python", container.python or "none"
     yield "image", container.file_name
     for stability, path in container.image_places:
-        yield "  looked for in", f"{path.parent} ({stability}): {'found' if is_there(path) else 'not found'}"
+        yield "  searched in", f"{path.parent} ({stability}): {'found' if is_there(path) else 'not found'}"
     if not container.image_places:
-        yield "  looked for in", "EasyBuild's source paths (the site has no image directories)"
+        yield "  searched in", "EasyBuild's source paths (the site has no image directories)"
     yield "binds", ", ".join([*binds.required, *(f"{bind} (optional)" for bind in binds.optional)]) or "none"
     yield "user software", "yes, in a venv" if container.venv else "no"
     if container.wrappers:

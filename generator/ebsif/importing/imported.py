@@ -1,4 +1,4 @@
-"""What was read of an easyconfig."""
+"""The result of reading an easyconfig."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What all that read a part of an easyconfig share."""
+"""The base class of everything that reads a part of an easyconfig."""
 
 import re
 

@@ -1,1 +1,1 @@
-"""Installations: their records, compared and looked at."""
+"""Examine installations, compare them, and check the machine for them."""

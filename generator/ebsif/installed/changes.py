@@ -1,4 +1,4 @@
-"""How two containers or installations differ, for a person or a program."""
+"""Print the differences between two containers or installations, as text or JSON."""
 
 import dataclasses
 import json
@@ -17,14 +17,14 @@ def print_changes(changes, as_json):
 
 
 def describe(change):
-    """Return a line that tells a person what changed."""
+    """Return a difference as a line of text (str)."""
     if change.before is None:
-        return f"+ {change.kind} {change.name} {shown(change.after)}"
+        return f"+ {change.kind} {change.name} {as_text(change.after)}"
     if change.after is None:
-        return f"- {change.kind} {change.name} {shown(change.before)}"
-    return f"~ {change.kind} {change.name} {shown(change.before)} -> {shown(change.after)}"
+        return f"- {change.kind} {change.name} {as_text(change.before)}"
+    return f"~ {change.kind} {change.name} {as_text(change.before)} -> {as_text(change.after)}"
 
 
-def shown(value):
-    """Return a value of a record as text for a person."""
+def as_text(value):
+    """Return a value of a lock file as text (str)."""
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)

@@ -1,4 +1,4 @@
-"""Comparing two containers, installed or in the catalogue: what is in them, and what their modules do."""
+"""Compare two containers, installed or in the catalogue: their content, and what their modules do."""
 
 import re
 from pathlib import Path
@@ -16,19 +16,19 @@ VARIABLE_PARAMETERS = ("container_env", "network_env", "modextravars")
 
 
 class ComparingError(EbsifError):
-    """Something can't be compared; the message says why and what to do."""
+    """Containers can't be compared; the message says why and what to do."""
 
 
 def facts(text, containers):
     """
-    Return what is known of a container (dict of dict): by kind, then by name.
+    Return the facts about a container (dict of dict): by kind, then by name.
 
     Parameters
     ----------
     text : str
-        An installation directory, its lock file, an easyconfig, or the name of a container of the catalogue.
+        An installation directory, its lock file, an easyconfig, or the name of a container in the catalogue.
     containers : list of Container
-        The catalogue.
+        The containers in the catalogue.
 
     Raises
     ------
@@ -37,35 +37,35 @@ def facts(text, containers):
     """
     path = Path(text)
     if path.suffix == ".eb" and path.is_file():
-        return of_parameters(parameters_of(path))
+        return facts_of_parameters(parameters_of(path))
     if path.exists():
-        return of_installation(path)
+        return facts_of_installation(path)
     found = selection.find_one(containers, text)
-    known = of_parameters(easyconfig.parameters(found))
+    known = facts_of_parameters(easyconfig.parameters(found))
     known["component"] = dict(found.components)
     if found.python:
         known["component"]["python"] = found.python
     return known
 
 
-def of_installation(path):
-    """Return what is known of an installation: its lock has image and packages, its easyconfig the rest."""
+def facts_of_installation(path):
+    """Return the facts about an installation: image and packages from its lock file, the rest from its easyconfig."""
     record = lock.read(path)
     root = path if path.is_dir() else path.parent.parent.parent
     copies = sorted((root / "easybuild").glob("*.eb"))
-    known = of_parameters(parameters_of(copies[0])) if copies else {}
+    known = facts_of_parameters(parameters_of(copies[0])) if copies else {}
     known["image"] = {key: record[lockfile.IMAGE][key] for key in ("file", "sha256") if key in record[lockfile.IMAGE]}
-    # without a venv, earlier versions did not record them
+    # earlier versions did not record them for installations without a venv
     if lockfile.IMAGE_PACKAGES in record:
         known["image package"] = lock.pins(record[lockfile.IMAGE_PACKAGES])
     known["package"] = lock.pins(record.get(lockfile.VENV_PACKAGES, []))
-    # the lock has what they became
+    # the lock file has the packages that were installed for them
     known.pop("requirement", None)
     return known
 
 
-def of_parameters(values):
-    """Return what the parameters of an easyconfig say (dict of dict)."""
+def facts_of_parameters(values):
+    """Return the facts in the parameters of an easyconfig (dict of dict)."""
     names = eb.source_names(values.get("sources") or [])
     known = {"image": {"file": Path(names[0]).name} if names else {}}
     known["bind"] = {}
@@ -83,7 +83,7 @@ def of_parameters(values):
 
 
 def parameters_of(path):
-    """Return the parameters of an easyconfig (dict), read by EasyBuild."""
+    """Return the parameters of an easyconfig (dict), as read by EasyBuild."""
     read = eb.read(path)
     names = ("name", "version", "versionsuffix", "sources", "wrappers", "requirements", "init", "gpu", "conda_env",
              *BIND_PARAMETERS, *VARIABLE_PARAMETERS)
@@ -91,7 +91,7 @@ def parameters_of(path):
 
 
 def compare(before, after):
-    """Return how two containers differ (list of lock.Change); kinds that only one is known for are left out."""
+    """Return the differences between two containers (list of lock.Change), of the kinds that are known for both."""
     changes = []
     for kind in sorted(before.keys() & after.keys()):
         changes += lock.differences(kind, before[kind], after[kind])
@@ -100,18 +100,18 @@ def compare(before, after):
 
 def extension_of(path):
     """
-    Return what `ebsif extend` made an easyconfig of: (requirements, name, date).
+    Return the arguments of `ebsif extend` for an easyconfig that it wrote: (requirements, name, date).
 
     Raises
     ------
     ComparingError
-        If it has no requirements, or no name in its suffix.
+        If the easyconfig has no requirements, or no name in its suffix.
     """
     values = parameters_of(path)
     if not values.get("requirements"):
-        raise ComparingError(f"{path} has no requirements: there is nothing to move")
+        raise ComparingError(f"{path} has no requirements, so there is nothing to upgrade")
     if requirements.lock_of(values["requirements"]):
-        raise ComparingError(f"{path} repeats an installation exactly, by its lock, which is for its own image only")
+        raise ComparingError(f"{path} repeats an installation from its lock file, which works only with the same image")
     named = re.search(r"-([A-Za-z0-9_.]+)-([A-Za-z0-9_.]+)\Z", values["versionsuffix"])
     if not named:
         raise ComparingError(f"{path}: the version suffix {values['versionsuffix']} does not end in a name and a date: "

@@ -1,4 +1,4 @@
-"""Is everything on this machine that installing a container module needs?"""
+"""Check that this machine has everything that is needed to install container modules."""
 
 import dataclasses
 import os
@@ -14,16 +14,16 @@ from ebsif.files import home, is_there
 from ebsif.findings import ERROR, NOTE, OK, Finding
 from ebsif.installed import lock
 
-# one that is installed with this project
+# An easyconfig that is installed with this project.
 EXAMPLE = "PyTorch-2.13.0-cpu-python-3.11-singularity-20261121.eb"
 
 
 def examine():
-    """Return a Finding for each part, in the order in which an installation needs them."""
+    """Return the findings (list of Finding) on each part, in the order in which an installation needs them."""
     easybuild, modules_tool = find_easybuild(), find_modules_tool()
     return [
         easybuild,
-        # without these two eb does not look for anything
+        # without these two, eb stops before it searches
         *([find_easyconfigs()] if ERROR not in (easybuild.level, modules_tool.level) else []),
         find_program("container runtime", ["apptainer", "singularity"], "load the site's module, or use another node"),
         find_program("mksquashfs", ["mksquashfs"], "install squashfs-tools", version_option="-version"),
@@ -35,31 +35,31 @@ def examine():
 
 
 def examine_site(profile, containers):
-    """Return a Finding for the catalogue of a site, and one for each of its directories with images."""
+    """Return the findings (list of Finding) on the catalogue of a site and on each of its image directories."""
     images = profile.images
     root = Path(os.environ.get(images.root_variable or "") or images.root or "/")
     findings = [Finding(OK, "site", f"{profile.name}: {output.counted(len(containers), 'container')}")]
     for directory in images.directories:
         place = root / directory.path
         there = "" if is_there(place) else ": not on this machine"
-        # of a path with placeholders there are as many as containers
+        # a path with placeholders is different for each container
         if "{" not in directory.path:
             findings.append(Finding(NOTE if there else OK, "images", f"{place}, {directory.stability}{there}"))
     return findings
 
 
 def find_easybuild():
-    """Look for eb, and whether it runs here: commands of a loaded container may hide the Python it needs."""
+    """Return a Finding on eb: is it installed, and does it run? Wrappers of a loaded module may hide its Python."""
     found = find_program("EasyBuild", ["eb"], "install it with pip, or load the site's EasyBuild module")
     loaded = eb.container_modules(os.environ)
     if found.level == OK or not loaded:
         return found
-    return dataclasses.replace(found, text=f"{found.text}; {', '.join(loaded)} is loaded, and its commands hide those "
-                               "of this machine: unload it before you run eb yourself")
+    return dataclasses.replace(found, text=f"{found.text}; the commands of {', '.join(loaded)} hide those of this "
+                               "machine: unload the module before you run eb yourself")
 
 
 def find_program(part, names, remedy, version_option="--version", statuses=(0,)):
-    """Look for the first of some programs on PATH, and ask it for its version: statuses are those of success."""
+    """Return a Finding on the first of some programs on PATH: does it print its version, with one of the statuses?"""
     for name in names:
         path = shutil.which(name)
         if path:
@@ -76,23 +76,23 @@ def find_program(part, names, remedy, version_option="--version", statuses=(0,))
 
 def find_easyconfigs():
     """
-    Ask eb whether it finds one of our easyconfigs, and the easyblock that this one is for.
+    Return a Finding on whether eb finds one of our easyconfigs and its easyblock.
 
-    What this Python finds is no answer: eb may have another one, and settings of its own.
+    Only eb itself can answer that: it may run with another Python and other settings.
     """
     part = "easyblocks, easyconfigs"
     answer = eb.run([EXAMPLE, "--dry-run"], capture=True)
     if answer.returncode == 0:
         return Finding(OK, part, f"found without an option: eb {EXAMPLE} --dry-run")
     said = [line for line in answer.stdout.splitlines() if line.startswith("ERROR")] or [answer.stdout.strip()]
-    # EasyBuild refuses root before it looks for anything
+    # EasyBuild refuses root before it searches
     remedy = ("Run this as the user who installs software" if "root privileges" in answer.stdout else
               "Install ebsif with pip beside EasyBuild, so that both are on the path of one Python")
     return Finding(ERROR, part, f"eb {EXAMPLE} --dry-run says: {' '.join(said)} {remedy}")
 
 
 def find_modules_tool():
-    """Look for Lmod or Environment Modules, by the variables they set and that EasyBuild reads."""
+    """Return a Finding on Lmod or Environment Modules, from the variables that they set and EasyBuild reads."""
     for part, variable in (("Lmod", "LMOD_CMD"), ("Environment Modules", "MODULES_CMD")):
         path = os.environ.get(variable)
         if path and Path(path).exists():
@@ -103,16 +103,16 @@ def find_modules_tool():
 
 def find_user_packages():
     """
-    Look for Python packages in ~/.local: a container's Python of that version would take them first.
+    Return the findings on Python packages in ~/.local, which a container's Python of that version would prefer.
 
-    The modules keep that from happening (PYTHONNOUSERSITE); a plain `singularity exec` without a module does not.
-    With a module loaded (CONTAINERROOT) those are named that the image has as well.
+    The modules prevent that (PYTHONNOUSERSITE), but `singularity exec` without a module does not. With a module loaded
+    (CONTAINERROOT), the packages that the image also has are named.
     """
     findings = []
     root = os.environ.get("CONTAINERROOT")
     image = lock.pins(lock.read(root).get(lockfile.IMAGE_PACKAGES, [])) if root else {}
     for folder in sorted(home().glob(".local/lib/python3*/site-packages")):
-        # what pip has begun to remove (~umpy) has no metadata, for Python 3.14 None
+        # leftovers of an interrupted pip (~umpy) have no metadata; Python 3.14 returns None for that
         known = [found for found in distributions(path=[str(folder)]) if found.metadata and found.metadata["Name"]]
         packages = {found.metadata["Name"]: found.version for found in known}
         if packages:
@@ -120,5 +120,5 @@ def find_user_packages():
             shadows = sorted(name for name in packages if name.lower() in {other.lower() for other in image})
             if shadows:
                 text += f"; would shadow the image's {', '.join(shadows)}"
-            findings.append(Finding(NOTE, "user packages", text + "; modules leave them out"))
+            findings.append(Finding(NOTE, "user packages", text + "; modules ignore them"))
     return findings

@@ -1,4 +1,4 @@
-"""The record of an installation, share/ebsif/lock.json: reading it, and comparing two."""
+"""Read and compare the lock files of installations, share/ebsif/lock.json."""
 
 import dataclasses
 import json
@@ -10,12 +10,12 @@ from ebsif.errors import EbsifError
 
 
 class LockError(EbsifError):
-    """A record can't be read; the message says which, why, and what to do."""
+    """A lock file can't be read; the message says which one, why, and what to do."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """One difference: of what (``image``, ``image package`` ...), its name, and its values; None where it is absent."""
+    """A difference: its kind (``image``, ``image package`` ...), the name, and both values (None: absent)."""
 
     kind: str
     name: str
@@ -25,7 +25,7 @@ class Change:
 
 def read(place):
     """
-    Read the record of an installation.
+    Read the lock file of an installation.
 
     Parameters
     ----------
@@ -35,12 +35,12 @@ def read(place):
     Returns
     -------
     dict
-        The record.
+        The content of the lock file.
 
     Raises
     ------
     LockError
-        If there is no such file, or it is none of ours.
+        If the file is missing or is not a lock file.
     """
     path = Path(place)
     if path.is_dir():
@@ -48,27 +48,27 @@ def read(place):
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise LockError(f"{place}: no installation of a container module (no file {path})") from None
+        raise LockError(f"{place}: not an installation of a container module ({path} does not exist)") from None
     except (OSError, ValueError, RecursionError) as error:
         raise LockError(f"{path}: can't be read: {error}") from error
     if not isinstance(content, dict) or not isinstance(content.get(lockfile.IMAGE), dict):
-        raise LockError(f"{path}: not the record of an installation (it has no 'image')")
+        raise LockError(f"{path}: not the lock file of an installation (it has no 'image')")
     return content
 
 
 def compare(before, after):
     """
-    Compare two records.
+    Compare two lock files.
 
     Parameters
     ----------
     before, after : dict
-        Records, as `read` returns them.
+        Lock files, as `read` returns them.
 
     Returns
     -------
     list of Change
-        The differences, ordered by kind and name; none if the installations are alike.
+        The differences, ordered by kind and name; empty if the installations are the same.
     """
     changes = [
         Change("image", key, before[lockfile.IMAGE].get(key), after[lockfile.IMAGE].get(key))
@@ -77,7 +77,7 @@ def compare(before, after):
     ]
     for kind, key in (("image package", lockfile.IMAGE_PACKAGES), ("package", lockfile.VENV_PACKAGES)):
         if key == lockfile.IMAGE_PACKAGES and not (key in before and key in after):
-            continue  # installed without a venv by an earlier version, which did not record them
+            continue  # earlier versions did not record them for installations without a venv
         changes += differences(kind, pins(before.get(key, [])), pins(after.get(key, [])))
     changes += differences("stage", stages(before), stages(after))
     changes += differences("mask", before.get(lockfile.MASKS, {}), after.get(lockfile.MASKS, {}))
@@ -86,7 +86,7 @@ def compare(before, after):
 
 
 def differences(kind, before, after):
-    """Return a Change for each name whose value is not the same in two dictionaries."""
+    """Return the differences (list of Change) between two dictionaries."""
     return [
         Change(kind, name, before.get(name), after.get(name))
         for name in sorted(before.keys() | after.keys())
@@ -95,10 +95,10 @@ def differences(kind, before, after):
 
 
 def pins(lines):
-    """Return the versions of lines like ``name==version``, by name."""
+    """Return the versions in lines like ``name==version`` by name (dict)."""
     return dict(line.split("==", 1) for line in lines)
 
 
 def stages(record):
-    """Return the stages of a record by name."""
+    """Return the stages in a lock file by name (dict)."""
     return {stage["name"]: stage for stage in record.get(lockfile.STAGES, [])}

@@ -1,4 +1,4 @@
-"""The command line of the runtime that does what a container module does, for those who do without the module."""
+"""Build the command line of the container runtime that is equivalent to a module, for use without the module."""
 
 import os
 import shlex
@@ -14,12 +14,12 @@ UNSET_OWN = "unset SIF " + " ".join(
 
 
 class ModuleError(EbsifError):
-    """A module can't be looked at; the message says why and what to do."""
+    """A module can't be examined; the message says why and what to do."""
 
 
-def of_module(module):
+def command_line(module):
     """
-    Return the command line.
+    Return the command line that is equivalent to a module.
 
     Parameters
     ----------
@@ -29,12 +29,12 @@ def of_module(module):
     Returns
     -------
     str
-        ``singularity exec`` with options and image, quoted for a shell; the command to run goes behind it.
+        ``singularity exec`` with options and image, quoted for a shell; append the command to run.
 
     Raises
     ------
     ModuleError
-        If there is no modules tool, no such module, or it is none of a container.
+        If there is no modules tool, no such module, or it is not a container module.
     """
     before, after = environments(module)
     changed = {name: value for name, value in after.items() if before.get(name) != value}
@@ -58,12 +58,12 @@ def of_module(module):
     words.append(changed["SIF"])
     if "EBSIF_ENTRY_POINT" in changed:
         words.append(changed["EBSIF_ENTRY_POINT"])
-    # variables as a prefix: the runtimes read them the same way there as from the module
+    # variables as a prefix: this way, the runtimes read them as from the module
     return " ".join(["env", *variables, *map(shlex.quote, words)])
 
 
 def modules_command():
-    """Return how bash runs the modules tool (str), empty if there is none."""
+    """Return the modules tool as a command in bash (str), or '' if there is none."""
     for variable in ("LMOD_CMD", "MODULES_CMD"):
         if os.environ.get(variable):
             return f'"${variable}" bash'
@@ -71,7 +71,7 @@ def modules_command():
 
 
 def run_bash(script, module):
-    """Run a script of bash; the name of the module reaches it as an argument."""
+    """Run a bash script with the name of the module as its argument; return CompletedProcess."""
     return subprocess.run(  # noqa: S603
         ["/bin/bash", "--noprofile", "--norc", "-c", script, "bash", module], capture_output=True, text=True,
         errors="surrogateescape", check=False, stdin=subprocess.DEVNULL,
@@ -79,7 +79,7 @@ def run_bash(script, module):
 
 
 def is_available(module):
-    """Tell whether the modules tool here finds a module (bool), None if there is no modules tool."""
+    """Return whether the modules tool finds a module (bool), or None without a modules tool."""
     tool = modules_command()
     if not tool:
         return None
@@ -88,15 +88,15 @@ def is_available(module):
 
 def environments(module):
     """
-    Return the environments (two dicts) that a shell has without a module, also if it is loaded here, and with it.
+    Return the environments of a shell without (even if it is loaded here) and with a module (two dicts).
 
-    Nothing is set there that a person has set for the runtime: modules merge it with their own.
+    The user's own settings for the runtime are unset first, because modules merge these with their own.
     """
     tool = modules_command()
     if not tool:
         raise ModuleError("no modules tool found (neither LMOD_CMD nor MODULES_CMD is set): start a login shell, or "
                           "source the init script of Lmod or Environment Modules")
-    # what the modules tool prints is for a shell to evaluate; an empty entry is between the two environments
+    # the modules tool prints shell code; an empty entry separates the two environments
     result = run_bash(
         f'code=$({tool} unload "$1" ${{EBSIF_LOADED_MODULE:+"$EBSIF_LOADED_MODULE"}}) || exit; eval "$code"; '
         f'{UNSET_OWN}; env -0; printf "\\0"; '

@@ -1,4 +1,4 @@
-"""Pages about the containers of sites, for people who choose one: from the catalogue, made into HTML by Sphinx."""
+"""Build web pages about the containers of sites, from the catalogue, with Sphinx."""
 
 import io
 import json
@@ -19,28 +19,28 @@ from ebsif.jobs import job
 from ebsif.render import easyconfig
 from ebsif.templating import environment
 
-# Says that a directory holds nothing but pages of ours, so that a next run may replace it.
+# A file that marks a directory with nothing but our pages, so that the next run may replace it.
 MARKER = ".ebsif-docs"
 
 STATIC = ("containers.js", "containers.css")
 
-# What Sphinx is told; it needs no conf.py.
+# Sphinx's configuration, instead of a conf.py.
 CONFIGURATION = {
     "html_theme": "furo", "html_title": "Containers", "project": "ebsif", "release": version(),
     "html_static_path": ["_static"], "html_css_files": ["containers.css"], "html_js_files": ["containers.js"],
     "html_use_index": False, "html_show_sphinx": False, "html_copy_source": False, "html_show_copyright": False,
-    # what is shown are names and commands: quotes and hyphens stay as they are
+    # the pages show names and commands, in which quotes and hyphens must not change
     "smartquotes": False, "highlight_language": "none", "exclude_patterns": ["_static"],
 }
 
 
 class DocumentingError(EbsifError):
-    """The pages can't be made; the message says why and what to do."""
+    """The pages can't be built; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """A container and what only its neighbours in the catalogue tell: the one before it, and how it differs."""
+    """A container, the previous one in the catalogue, and the differences between both."""
 
     container: object
     before: object
@@ -48,18 +48,18 @@ class Page:
 
     @property
     def address(self):
-        """Place of the page (str), relative and without suffix."""
+        """Path of the page (str), relative and without suffix."""
         return f"{self.container.site.name}/{self.container.module}"
 
 
 def pages(containers):
     """
-    Return a page (list of Page) for each container.
+    Return the pages of all containers (list of Page).
 
     Parameters
     ----------
     containers : list of Container
-        All of a site.
+        All containers of a site.
     """
     earlier, named = {}, {}
     for container in sorted(containers, key=selection.date_key):
@@ -70,30 +70,30 @@ def pages(containers):
 
 
 def changes(earlier, container):
-    """Return what is in a container and not in the one before it, or in another version (list of lock.Change)."""
+    """Return the differences between the components of two containers (list of lock.Change)."""
     return lock.differences("", selection.components_of(earlier), selection.components_of(container)) if earlier else []
 
 
 def build(sites, directory):
     """
-    Make the pages of sites in a directory, which is replaced as a whole when they are complete.
+    Build the pages of sites in a directory, which is replaced as a whole when they are complete.
 
     Parameters
     ----------
     sites : list of (Site, list of Container)
-        What they are about.
+        The sites and their containers.
     directory : Path
-        Where the HTML goes: not there, empty, or made by this function.
+        Directory for the HTML: missing, empty, or created by this function.
 
     Returns
     -------
     int
-        How many containers there are pages for.
+        The number of containers.
 
     Raises
     ------
     DocumentingError
-        If Sphinx is missing or can't make them, or the directory has something else.
+        If Sphinx is missing or fails, or the directory contains other files.
     """
     directory = directory.resolve()
     check_place(directory)
@@ -116,16 +116,16 @@ def build(sites, directory):
 
 
 def check_place(directory):
-    """Raise DocumentingError if a directory has something that would be lost."""
+    """Raise DocumentingError if files in the directory would be lost."""
     if directory.exists() and not directory.is_dir():
-        raise DocumentingError(f"{directory} is no directory")
+        raise DocumentingError(f"{directory} is not a directory")
     if directory.is_dir() and any(directory.iterdir()) and not (directory / MARKER).is_file():
-        raise DocumentingError(f"{directory} has files that are not pages of this command, and it is replaced as a "
-                               "whole: name a new directory")
+        raise DocumentingError(f"{directory} contains files that `ebsif docs` did not make and would delete: name a "
+                               "new directory")
 
 
 def write_sources(sites, source):
-    """Write what Sphinx reads below a directory; return the number of containers."""
+    """Write the sources for Sphinx below a directory; return the number of containers."""
     static = source / "_static"
     static.mkdir(parents=True)
     for name in STATIC:
@@ -138,7 +138,7 @@ def write_sources(sites, source):
         write(source / site.name / "index.rst", "site.rst", site=site, pages=some)
         for page in some:
             same_name = [other for other in some if other.container.name == page.container.name]
-            write(source / f"{page.address}.rst", "container.rst", **about(page, same_name))
+            write(source / f"{page.address}.rst", "container.rst", **values_of(page, same_name))
     return len(everything)
 
 
@@ -148,13 +148,13 @@ def template(name):
 
 
 def write(path, name, **values):
-    """Write a page of Sphinx's from its template."""
+    """Write a source for Sphinx from its template."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(template(name).render(rst=escaped, literal=indented, **values), encoding="utf-8")
+    path.write_text(template(name).render(rst=escape, literal=indent, **values), encoding="utf-8")
 
 
-def about(page, others):
-    """Return what the page of a container shows (dict), beside what the container knows itself."""
+def values_of(page, others):
+    """Return the values for the template of a container's page (dict)."""
     container = page.container
     return {
         "page": page, "container": container, "parameters": easyconfig.parameters(container),
@@ -167,7 +167,7 @@ def about(page, others):
 
 
 def requirements(container):
-    """Return the requirements of a container as a person reads them (str), a heading for each stage."""
+    """Return the requirements of a container as text (str), with a heading for each stage."""
     if not container.venv or not container.requirements:
         return ""
     stages = stages_of(as_parameter(container.requirements))
@@ -179,17 +179,17 @@ def requirements(container):
 
 
 def job_script(container):
-    """Return an example of a batch script (str): a training on two nodes, paid for by an account to be named."""
+    """Return an example of a batch script (str): a training on two nodes, with a placeholder for the account."""
     site = container.site
     account = "your_account" if site.scheduler.account.required else None
-    # the account of whoever makes the pages is nobody's business
+    # don't publish the account of the user who builds the pages
     anybody = site.model_copy(update={"scheduler": site.scheduler.model_copy(update={"account": Account()})})
     request = job.Request(module=container.module, command=("train.py",), nodes=2, account=account)
     return job.script(request, anybody)
 
 
 def table(some, site_names):
-    """Return the table of all containers with its filter (str), HTML."""
+    """Return the table of all containers with its filter, in HTML (str)."""
     versions = {}
     for page in some:
         for name, found in selection.components_of(page.container).items():
@@ -201,26 +201,26 @@ def table(some, site_names):
     return template("table.html").render(rows=rows, versions=json.dumps(versions), sites=site_names)
 
 
-def escaped(text):
-    """Return a text in one line, in which nothing is markup of reStructuredText."""
+def escape(text):
+    """Return a text in one line (str), escaped for reStructuredText."""
     return re.sub(r"([^A-Za-z0-9 ])", r"\\\1", " ".join(str(text).split()))
 
 
-def indented(text):
-    """Return a text as the contents of a literal block."""
-    # Sphinx begins a new line at each of these characters
+def indent(text):
+    """Return a text (str) as the content of a literal block."""
+    # splitlines: Sphinx begins a new line at the same characters
     return "\n".join(f"   {line}".rstrip() for line in text.splitlines())
 
 
 def run_sphinx(source, made, doctrees):
-    """Make HTML; a warning means that a page is not what it should be."""
+    """Build the HTML; a warning is an error, because it means that a page is wrong."""
     try:
         from sphinx.application import Sphinx
         from sphinx.errors import SphinxError
         from sphinx.util.docutils import docutils_namespace
     except ImportError:
         raise DocumentingError(
-            "the pages are made by Sphinx, which is not installed: pip install 'ebsif[docs]'") from None
+            "building the pages needs Sphinx, which is not installed: pip install 'ebsif[docs]'") from None
     problems = io.StringIO()
     try:
         with docutils_namespace():
@@ -228,6 +228,6 @@ def run_sphinx(source, made, doctrees):
                                  warning=problems)
             application.build()
     except (SphinxError, OSError) as error:
-        raise DocumentingError(f"Sphinx can't make the pages: {error}") from None
+        raise DocumentingError(f"Sphinx can't build the pages: {error}") from None
     if problems.getvalue():
-        raise DocumentingError(f"Sphinx can't make the pages as they should be:\n{problems.getvalue().strip()}")
+        raise DocumentingError(f"Sphinx can't build the pages without warnings:\n{problems.getvalue().strip()}")

@@ -1,4 +1,4 @@
-"""Easyconfigs: a container of the catalogue as the text that EasyBuild reads."""
+"""Render a container in the catalogue as an easyconfig."""
 
 import os
 import re
@@ -8,25 +8,25 @@ from ebsif.catalogue.container import CatalogueError, RecordError
 from ebsif.catalogue.families import as_parameter
 from ebsif.templating import environment
 
-# EasyBuild's line length.
+# EasyBuild's maximal line length.
 WIDTH = 120
 
 
 HEADER = "# Rendered by ebsif from the catalogue of the site {site}: change it there, or copy it (eb --copy-ec)."
 
 
-# Begins the instructions for who has no image; then its directories on the site follow.
+# The beginning of the download instructions, before the list of directories.
 WHERE = "The image is on {}, in one of"
 
 
 class AsItIs(str):
-    """A text in which EasyBuild's templates are in force."""
+    """A text in which EasyBuild resolves templates."""
 
     __slots__ = ()
 
 
 def as_it_is(value):
-    """Return a value whose texts, at any depth, are written as they are."""
+    """Return a value whose texts, at any depth, are written unchanged (AsItIs)."""
     if isinstance(value, dict):
         return {key: as_it_is(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -35,13 +35,13 @@ def as_it_is(value):
 
 
 def parameters(container):
-    """Return the parameters of an easyconfig that say something (dict)."""
+    """Return the parameters of an easyconfig that differ from their defaults (dict)."""
     return {name: value for group in parameter_groups(container) for name, value in group.items()}
 
 
 def parameter_groups(container):
     """
-    Return the parameters of an easyconfig that say something: {name: value}, in groups that belong together.
+    Return the parameters of an easyconfig that differ from their defaults, in groups that belong together.
 
     Parameters
     ----------
@@ -51,14 +51,14 @@ def parameter_groups(container):
     Returns
     -------
     list of dict
-        Groups, in the order in which a person likes to read them.
+        The groups, {name: value}, in reading order.
     """
     site, binds = container.site, container.all_binds
     venv = bool(container.venv)
     images = container.images or site.images
     gpu = container.gpu_kind
     if container.requirements and not venv:
-        raise RecordError(container, "requirements are installed into a venv: 'venv: true', or no requirements")
+        raise RecordError(container, "requirements need a venv: add 'venv: true', or remove the requirements")
     problem = driver_problem(container)
     groups = [
         {"easyblock": "ContainerVenv" if venv else "ContainerInstall"},
@@ -101,9 +101,9 @@ def parameter_groups(container):
 
 
 def description(container):
-    """Return what a container is, with its components (str)."""
+    """Return the description of a container, with its components (str)."""
     text = container.fill(container.description or f"{container.name} in a container.").strip()
-    # what placeholders stand for may be longer than these
+    # the values of placeholders may make lines too long
     first, *others = text.splitlines()
     if len(f'description = """{first}') >= WIDTH or max(map(len, others), default=0) > WIDTH:
         text = textwrap.fill(text, WIDTH - 20, break_long_words=False, break_on_hyphens=False)
@@ -115,9 +115,9 @@ def description(container):
 
 def instructions(container):
     """
-    Return what EasyBuild says where it does not find the image (str), which is where the site has it.
+    Return the instructions that EasyBuild prints if it does not find the image (str): where the site has it.
 
-    None if that is not known, or the record has instructions or addresses of its own.
+    None if that is not known, or if the record has its own instructions or URLs.
     """
     paths = [str(path.parent) for _, path in container.image_places]
     if not paths or {"download_instructions", "source_urls"} & container.parameters.keys():
@@ -126,7 +126,7 @@ def instructions(container):
 
 
 def wrappers(container):
-    """Return the programs that become commands: 'all', or a list of names, with placeholders filled."""
+    """Return the programs that become commands: 'all' or a list of names, with placeholders replaced."""
     if not isinstance(container.wrappers, list):
         return container.wrappers
     return [container.fill(name) for name in container.wrappers]
@@ -138,25 +138,25 @@ def archive(container):
 
 
 def driver_problem(container):
-    """Return what is wrong with the ROCm of an image on a site, None if nothing is (S001-17)."""
+    """Return why the site's driver does not support the ROCm version of an image (str), or None (S001-17)."""
     supported, rocm = container.site.driver_rocm, container.components.get("rocm")
     if not (supported and rocm) or container.gpu_kind != "rocm":
         return None
     if in_numbers(supported[0]) <= in_numbers(rocm) <= in_numbers(supported[1], 10**6):
         return None
-    return (f"ROCm {rocm} of this image is outside the range that the driver of {container.site.name} supports "
-            f"({supported[0]} to {supported[1]}): it may fail or give wrong results")
+    return (f"the driver of {container.site.name} supports ROCm {supported[0]} to {supported[1]}, but this image has "
+            f"ROCm {rocm}: it may fail or give wrong results")
 
 
 def moving_problem(container):
-    """Return what is wrong with where the image of a container is (str), None if nothing is (S001-02)."""
+    """Return a message if the image of a container is only in a directory whose links move, else None (S001-02)."""
     image = container.moving_image()
     return image and (f"the image is only in a directory whose links move, {image} (now {os.path.realpath(image)}): "
-                      "name the file in a stable one, or say 'moving: true'")
+                      "name the file in a stable directory, or set 'moving: true'")
 
 
 def in_numbers(version, missing=0):
-    """Return a version as three numbers that can be compared (tuple of int)."""
+    """Return the first three numbers of a version, for comparisons (tuple of int)."""
     numbers = [int(number) for number in re.findall(r"\d+", version)][:3]
     return tuple(numbers + [missing] * (3 - len(numbers)))
 
@@ -170,23 +170,23 @@ def render(container, header=None):
     container : Container
         What to install.
     header : str, optional
-        The first line, a comment; by default it says where the text comes from.
+        The first line, a comment (default: it says where the text comes from).
 
     Returns
     -------
     str
-        Ends in one newline. The same container gives the same text.
+        The text, which ends with one newline. It is always the same for the same container.
 
     Raises
     ------
     CatalogueError
-        If it would hold a credential (G-09).
+        If the easyconfig would contain a credential (G-09).
     """
     from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
 
     groups = parameter_groups(container)
     if not container.homepage:
-        raise RecordError(container, "homepage is missing, in record and family: EasyBuild wants one")
+        raise RecordError(container, "neither the record nor its family has a homepage, which EasyBuild requires")
     secrets = [text for group in groups for text in Credentials.found(group)]
     if secrets:
         raise CatalogueError(f"{container.module}: a credential is written out ({', '.join(secrets)}). {REMEDY}")
@@ -198,27 +198,27 @@ def render(container, header=None):
 
 
 def comment(text):
-    """Return a text as a comment of Python: one line, whatever is in it."""
+    """Return any text as a one-line comment in Python (str)."""
     line = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", text).split())
     return line if line.startswith("#") else f"# {line}"
 
 
 def literal(value, indent=0, used=0):
     """
-    Return a value as Python that EasyBuild reads back as the same value, in lines that are not too long.
+    Return a value as Python code that EasyBuild reads back as the same value, in lines that are not too long.
 
     Parameters
     ----------
     value : str, bool, None, list or dict
         The value.
     indent : int
-        Columns of the line it is in.
+        Indentation of its line.
     used : int
-        Columns that the line has before it.
+        Columns of the line before the value.
     """
     flat = literal_in_a_line(value)
     if isinstance(value, str) and "\n" in value and is_plain(value):
-        # a block may begin with a newline of its own; the first line stays beside the quotes otherwise
+        # the first line follows the quotes, unless the text begins with a newline
         return f'"""{template_safe(value)}"""'
     if "\n" not in flat and used + len(flat) < WIDTH - 1:
         return flat
@@ -238,12 +238,12 @@ def literal(value, indent=0, used=0):
 
 
 def in_parts(text, indent):
-    """Return a long text as Python in several lines, cut after blanks and colons where there are any."""
+    """Return a long text as Python code in several lines, which break after blanks and colons if possible."""
     inner = " " * (indent + 4)
     parts, width = [], WIDTH - indent - 12
     while text:
         part = text[:width]
-        # what is written with backslashes takes more columns
+        # escape sequences take more columns
         while len(repr(part)) > width + 4:
             part = part[:-1]
         if len(part) < len(text):
@@ -257,7 +257,7 @@ def in_parts(text, indent):
 
 
 def literal_in_a_line(value):
-    """Return a value as Python in one line."""
+    """Return a value as Python code in one line."""
     if isinstance(value, str):
         return quoted(template_safe(value))
     if isinstance(value, dict):
@@ -269,15 +269,15 @@ def literal_in_a_line(value):
 
 
 def quoted(text):
-    """Return a text as Python in single quotes, unless it holds some and no double quotes."""
+    """Return a text as a Python string, in single quotes if possible."""
     return repr(text)
 
 
 def template_safe(text):
-    """Return a text with what EasyBuild would take for one of its templates escaped; a lone % stays as it is."""
+    """Return a text in which everything that looks like a template of EasyBuild is escaped; other % are kept."""
     return str(text) if isinstance(text, AsItIs) else re.sub(r"%(?=%*\()", "%%", text)
 
 
 def is_plain(text):
-    """Tell whether a text can stand between triple quotes as it is."""
+    """Return whether a text can be put between triple quotes unchanged."""
     return not re.search(r'[\\]|"""|"\Z|[^\n\x20-\x7e\u00a1-\u2027\u202a-\ud7ff]|[ ]\n', text)

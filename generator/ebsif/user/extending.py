@@ -1,4 +1,4 @@
-"""Extending a container with packages of one's own: an easyconfig with a suffix of its own, and looking ahead."""
+"""Extend a container with the user's own packages: a container with its own version suffix, and a check with pip."""
 
 import glob
 import json
@@ -28,7 +28,7 @@ class ExtendingError(EbsifError):
 
 @dataclass
 class Plan:
-    """What pip would do in the image: (name, version) of each package, bytes as far as indexes tell them."""
+    """What pip would do: packages to add and present in the image (name, version), and bytes to download if known."""
 
     added: list
     there: list
@@ -37,47 +37,47 @@ class Plan:
 
 def extend(container, wanted, name, date):
     """
-    Return a container (Container) with packages on top, whose module can't replace that of the plain one.
+    Return a container (Container) with packages on top, whose module can't replace that of the plain container.
 
     Parameters
     ----------
     container : Container
-        What is extended.
+        The container to extend.
     wanted : list of dict or of str
         Stages, or lines of a requirements.txt.
     name, date : str
-        For the version suffix.
+        Parts of the version suffix.
 
     Raises
     ------
     ExtendingError
-        If the container can't have packages on top, or the name can't be part of a suffix.
+        If the container can't have packages on top, or the name is not valid in a suffix.
     """
     if not container.venv:
-        raise ExtendingError(f"{container.module} has no user software (no 'venv' in the catalogue), so nothing can be "
-                             "put on top of it")
+        raise ExtendingError(f"{container.module} can't be extended: it has no user software (no 'venv' in the "
+                             "catalogue)")
     for text in (name, date):
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.]*", text):
-            raise ExtendingError(f"'{text}' can't be part of a version suffix (letters, digits, _ and . only)")
+            raise ExtendingError(f"'{text}' is not valid in a version suffix (letters, digits, _ and . only)")
     lines = list(wanted)
     if wanted and isinstance(wanted[0], dict):
         try:
             lines = [Stage.model_validate(stage) for stage in wanted]
         except ValidationError as error:
             first = error.errors()[0]
-            raise ExtendingError(f"a stage is not as it should be: {'.'.join(map(str, first['loc']))}: {first['msg']} "
-                                 "(docs/easyconfigs.md lists its properties)") from None
+            raise ExtendingError(f"invalid stage: {'.'.join(map(str, first['loc']))}: {first['msg']} "
+                                 "(docs/easyconfigs.md lists the properties of stages)") from None
     description = container.fill(container.description or container.name).strip()
-    # what the image is called does not change with the module
+    # the name of the image does not change with that of the module
     return container.replace(
         file=container.file_name, suffix=f"{container.versionsuffix}-{name}-{date}", requirements=lines,
-        description=f"{description}\nWith packages of one's own.")
+        description=f"{description}\nWith additional packages of the user's choice.")
 
 
 def sources(container):
     """
-    Return the option of eb (str) that says where images are: where EasyBuild looks, where the catalogue has them, and
-    where that of a container is installed.
+    Return the option of eb (str) with the directories that may contain the image: EasyBuild's source paths, those of
+    the catalogue, and installations with that image.
     """
     stable = [path for stability, path in container.image_places if container.moving or stability != "moving"]
     loaded = [Path(os.environ["SIF"])] if os.environ.get("SIF") else []
@@ -89,24 +89,24 @@ def sources(container):
 
 def check(container, options=(), image=None):
     """
-    Return what pip would do (Plan): let eb install in a temporary place, but for the last stage, which pip only plans.
+    Return what pip would do (Plan): eb installs in a temporary directory, but pip only plans the last stage.
 
-    The image is found, and stages are taken, as in an installation. Earlier stages are really made, because later
-    ones may be built with what they bring; those that are too much work for a login node are planned as well.
+    This works as in an installation. Earlier stages are really installed, because later ones may need their packages
+    to build; those that are too heavy for a login node are only planned as well.
 
     Parameters
     ----------
     container : Container
-        With requirements.
+        A container with requirements.
     options : sequence of str
         More options for eb.
     image : Path, optional
-        The image, where it is not where eb would find it.
+        The image, if eb does not find it.
 
     Raises
     ------
     ExtendingError
-        If the installation would fail: a package of the image would have to be replaced, for instance.
+        If the installation would fail, for example because pip would have to replace a package of the image.
     """
     stages = stages_of(as_parameter(container.requirements))
     for stage in stages:
@@ -120,7 +120,7 @@ def check(container, options=(), image=None):
     with tempfile.TemporaryDirectory(prefix="ebsif-check-") as folder:
         path = Path(folder) / container.easyconfig_name
         path.write_text(easyconfig.render(planned), encoding="utf-8")
-        # a module of that name, which is to be made again, would have eb do nothing
+        # --rebuild: eb would skip the easyconfig if its module exists already
         done = eb.run([path, *options, f"--buildpath={folder}/build", f"--installpath={folder}/install", "--stop=build",
                        "--rebuild", "--disable-enforce-checksums", sources(container)], capture=True)
         if done.returncode:
@@ -137,7 +137,7 @@ def check(container, options=(), image=None):
 
 
 def names_of(stages):
-    """Return the normal names of the packages that stages ask for (list of str)."""
+    """Return the normalized names of the packages in stages (list of str)."""
     from easybuild.easyblocks.generic.container.lint import package_name
     from easybuild.easyblocks.generic.container.stages import Stage
 
@@ -145,13 +145,13 @@ def names_of(stages):
 
 
 def explain(said, container):
-    """Return what a failure of eb means (str)."""
+    """Return the message for a failure of eb (str), from its output."""
     if "no such option: --dry-run" in said:
-        return "the pip of the image is too old to look ahead (22.2 is needed): leave out --check"
+        return "--check needs pip 22.2 or newer in the image: leave it out"
     if "Couldn't find file" in said:
         places = [str(path.parent) for _, path in container.image_places]
-        return (f"the image of {container.module} is not here ({container.file_name} is neither where EasyBuild looks "
-                f"nor in {', '.join(places) or 'a directory of the site'}): name it with --image FILE")
+        return (f"the image of {container.module} is not found ({container.file_name} is neither in EasyBuild's source "
+                f"paths nor in {', '.join(places) or 'a directory of the site'}): name it with --image FILE")
     error = re.search(r"^ERROR: (?:Installation of \S+ failed: )?(.*?)(?: The output of pip is above.*)?$", said,
                       re.MULTILINE)
     of_pip = [line.strip() for line in said.splitlines() if line.startswith("  ERROR: ")]
@@ -159,22 +159,22 @@ def explain(said, container):
 
 
 def size_of_download(plan):
-    """Return the size of what would be downloaded, as far as the index says it (str)."""
-    return output.size(plan.size) if plan.size else "not said by the index"
+    """Return the size of the download, if the index provides it (str)."""
+    return output.size(plan.size) if plan.size else "unknown"
 
 
 def stages_from(path, per_stage, container):
-    """Return the stages (list) of one file, or of several with names, [(name, path)], for a container."""
+    """Return the stages (list) in one file, or in several files with names, [(name, path)]; and messages (list)."""
     inside = selection.components_of(container)
     if path:
         wanted = requirements.read(requirements.path_of(path), inside)
-        return requirements.stages(wanted.lines), wanted.impossible
+        return requirements.split_into_stages(wanted.lines), wanted.impossible
     stages, impossible = [], []
     for name, file in per_stage:
         wanted = requirements.read(requirements.path_of(file), inside)
         impossible += wanted.impossible
         stage = {"name": name, "requirements": wanted.lines}
-        made = requirements.stages(wanted.lines)
+        made = requirements.split_into_stages(wanted.lines)
         if isinstance(made[0], dict):
             stage["no_build_isolation"] = True
         stages.append(stage)

@@ -60,9 +60,9 @@ def read(path, inside=None):
     """
     try:
         if path.suffix == ".toml":
-            wanted = of_project(path)
+            wanted = read_pyproject(path)
         elif path.suffix in (".yml", ".yaml"):
-            wanted = of_conda(path, inside or {})
+            wanted = read_environment(path, inside or {})
         else:
             wanted = Wanted(lines_of(path, ()))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, DocumentError) as error:
@@ -147,7 +147,7 @@ def resolve(path, where):
     return path.resolve()
 
 
-def of_project(path):
+def read_pyproject(path):
     """Return the requirements in a pyproject.toml (Wanted)."""
     project = tomllib.loads(path.read_text(encoding="utf-8")).get("project", {})
     if not isinstance(project, dict):
@@ -158,7 +158,7 @@ def of_project(path):
     return Wanted(texts(project.get("dependencies", []), path, "dependencies"))
 
 
-def of_conda(path, inside):
+def read_environment(path, inside):
     """Return the pip part of an environment.yml (Wanted), with a message on each Conda package that is left out."""
     content = load(path)
     wanted = Wanted()
@@ -229,7 +229,7 @@ def texts(value, path, name, more=str):
     return value
 
 
-def stages(lines):
+def split_into_stages(lines):
     """
     Return requirements as stages (list of dict), or unchanged (list of str) if one stage is enough.
 
