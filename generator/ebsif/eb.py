@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from ebsif import output
+from ebsif import modulestool, output
 from ebsif.errors import EbsifError
 
 
@@ -120,6 +120,7 @@ def container_modules(environment):
 
 
 def unloaded(modules, environment):
+<<<<<<< HEAD
     """Return an environment (dict) after unloading modules; unchanged if the modules tool can't unload them."""
     command = environment.get("LMOD_CMD") or environment.get("MODULES_CMD")
     if not command:
@@ -131,6 +132,25 @@ def unloaded(modules, environment):
         capture_output=True, check=False, stdin=subprocess.DEVNULL)
     entries = [entry.split("=", 1) for entry in os.fsdecode(result.stdout).split("\0") if "=" in entry]
     return dict(entries) if result.returncode == 0 and entries else environment
+=======
+    """Return an environment (dict) after unloading modules; as it is if the modules tool can't do that."""
+    if not modulestool.command(environment):
+        return environment
+    result = modulestool.run("without-modules.bash", *modules, environment=environment)
+    entries = modulestool.entries(result.stdout)
+    return entries if result.returncode == 0 and entries else environment
+
+
+def is_configured():
+    """
+    Return whether EasyBuild is configured in this process, as in its own test suite: that can't be repeated.
+
+    EasyBuild has no function for that; its ``set_up_configuration`` looks in the same place (5.1 to 5.3).
+    """
+    from easybuild.tools.config import BuildOptions
+
+    return BuildOptions in type(BuildOptions)._instances
+>>>>>>> b10f0d8 (Run the modules tool through scripts in files, from one module, and look into EasyBuild's singletons in one place)
 
 
 @lru_cache(maxsize=1)
@@ -152,8 +172,12 @@ def session(arguments=()):
     """
     from easybuild.tools import config, options
 
+<<<<<<< HEAD
     # configured already by other code, which can't be repeated
     if config.BuildOptions in type(config.BuildOptions)._instances:
+=======
+    if is_configured():
+>>>>>>> b10f0d8 (Run the modules tool through scripts in files, from one module, and look into EasyBuild's singletons in one place)
         return
     environment, folder = dict(os.environ), tempfile.gettempdir()
     said = io.StringIO()

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from ebsif import eb, modulestool
 
 # takes away what it has begun, which needs longer than Python's subprocess would wait
 SLOW = """\
@@ -67,3 +68,21 @@ def test_a_configuration_file_that_is_none(tmp_path):
     assert result.returncode == 2
     assert result.stderr.startswith("ebsif: EasyBuild refuses its configuration: ")
     assert "Traceback" not in result.stderr
+
+
+def test_the_scripts_for_the_modules_tool(tmp_path):
+    """House 2.9: what the tool prints is evaluated by bash; its arguments stay as they are; its failure is seen."""
+    tool = tmp_path / "a tool"
+    tool.write_text("#!/bin/sh\nshift\n[ \"$2\" != none ] || exit 1\n"
+                    "echo \"export DONE='$*' SIF=/a.sif; unset GONE; echo said\"\n")
+    tool.chmod(0o755)
+    environment = {"LMOD_CMD": str(tool), "PATH": "/usr/bin:/bin", "GONE": "1", "APPTAINERENV_X": "1"}
+    result = eb.unloaded(["A/1", "b c"], environment)
+    assert (result["DONE"], "GONE" in result) == ("unload A/1 b c", False)
+    assert eb.unloaded(["none"], environment) == environment
+    for name, status in (("A/1", 0), ("none", 1)):
+        assert modulestool.run("is-available.bash", name, environment=environment).returncode == status
+    before, _, after = modulestool.run("environments.bash", "A/1", environment=environment).stdout.partition(b"\0\0")
+    before, after = modulestool.entries(before), modulestool.entries(after)
+    assert not {"SIF", "APPTAINERENV_X"} & set(before)
+    assert (after["DONE"], after["SIF"]) == ("load A/1", "/a.sif")

@@ -2,15 +2,12 @@
 
 import os
 import shlex
-import subprocess
 
+from ebsif import modulestool
 from ebsif.errors import EbsifError
 
 # variables of the module that change what the runtime does, by the option that says the same
 PREFIXES = ("APPTAINER", "SINGULARITY")
-UNSET_OWN = "unset SIF " + " ".join(
-    f"${{!{prefix}ENV_@}} {prefix}_BINDPATH {prefix}_OVERLAY {prefix}_NV {prefix}_ROCM" for prefix in PREFIXES
-)
 
 
 class ModuleError(EbsifError):
@@ -62,6 +59,7 @@ def command_line(module):
     return " ".join(["env", *variables, *map(shlex.quote, words)])
 
 
+<<<<<<< HEAD
 def modules_command():
     """Return the modules tool as a command in bash (str), or '' if there is none."""
     for variable in ("LMOD_CMD", "MODULES_CMD"):
@@ -84,6 +82,11 @@ def is_available(module):
     if not tool:
         return None
     return run_bash(f'code=$({tool} is-avail "$1") || exit; eval "$code"', module).returncode == 0
+=======
+def is_available(module):
+    """Return whether the modules tool here finds a module (bool), None if there is no modules tool."""
+    return modulestool.run("is-available.bash", module).returncode == 0 if modulestool.command() else None
+>>>>>>> b10f0d8 (Run the modules tool through scripts in files, from one module, and look into EasyBuild's singletons in one place)
 
 
 def environments(module):
@@ -92,10 +95,10 @@ def environments(module):
 
     The user's own settings for the runtime are unset first, because modules merge these with their own.
     """
-    tool = modules_command()
-    if not tool:
+    if not modulestool.command():
         raise ModuleError("no modules tool found (neither LMOD_CMD nor MODULES_CMD is set): start a login shell, or "
                           "source the init script of Lmod or Environment Modules")
+<<<<<<< HEAD
     # the modules tool prints shell code; an empty entry separates the two environments
     result = run_bash(
         f'code=$({tool} unload "$1" ${{EBSIF_LOADED_MODULE:+"$EBSIF_LOADED_MODULE"}}) || exit; eval "$code"; '
@@ -104,7 +107,12 @@ def environments(module):
     without, _, after = result.stdout.partition("\0\0")
     before, environment = (
         dict(entry.split("=", 1) for entry in text.split("\0") if "=" in entry) for text in (without, after))
+=======
+    result = modulestool.run("environments.bash", module)
+    without, _, after = result.stdout.partition(b"\0\0")
+    before, environment = modulestool.entries(without), modulestool.entries(after)
+>>>>>>> b10f0d8 (Run the modules tool through scripts in files, from one module, and look into EasyBuild's singletons in one place)
     if result.returncode or "SIF" not in environment:
-        said = result.stderr.strip() or "it sets no SIF"
+        said = os.fsdecode(result.stderr).strip() or "it sets no SIF"
         raise ModuleError(f"the module {module} can't be loaded: {said}")
     return before, environment
