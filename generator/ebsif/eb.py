@@ -120,20 +120,7 @@ def container_modules(environment):
 
 
 def unloaded(modules, environment):
-<<<<<<< HEAD
     """Return an environment (dict) after unloading modules; unchanged if the modules tool can't unload them."""
-    command = environment.get("LMOD_CMD") or environment.get("MODULES_CMD")
-    if not command:
-        return environment
-    # the modules tool prints shell code; the names of the modules are passed as arguments
-    script = 'tool=$1; shift; code=$("$tool" bash unload "$@") || exit; eval "$code" >&2; env -0'
-    result = subprocess.run(  # noqa: S603
-        ["/bin/bash", "--noprofile", "--norc", "-c", script, "bash", command, *modules], env=environment,
-        capture_output=True, check=False, stdin=subprocess.DEVNULL)
-    entries = [entry.split("=", 1) for entry in os.fsdecode(result.stdout).split("\0") if "=" in entry]
-    return dict(entries) if result.returncode == 0 and entries else environment
-=======
-    """Return an environment (dict) after unloading modules; as it is if the modules tool can't do that."""
     if not modulestool.command(environment):
         return environment
     result = modulestool.run("without-modules.bash", *modules, environment=environment)
@@ -150,7 +137,6 @@ def is_configured():
     from easybuild.tools.config import BuildOptions
 
     return BuildOptions in type(BuildOptions)._instances
->>>>>>> b10f0d8 (Run the modules tool through scripts in files, from one module, and look into EasyBuild's singletons in one place)
 
 
 @lru_cache(maxsize=1)
@@ -172,12 +158,7 @@ def session(arguments=()):
     """
     from easybuild.tools import config, options
 
-<<<<<<< HEAD
-    # configured already by other code, which can't be repeated
-    if config.BuildOptions in type(config.BuildOptions)._instances:
-=======
     if is_configured():
->>>>>>> b10f0d8 (Run the modules tool through scripts in files, from one module, and look into EasyBuild's singletons in one place)
         return
     environment, folder = dict(os.environ), tempfile.gettempdir()
     said = io.StringIO()

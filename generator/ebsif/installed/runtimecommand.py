@@ -59,34 +59,9 @@ def command_line(module):
     return " ".join(["env", *variables, *map(shlex.quote, words)])
 
 
-<<<<<<< HEAD
-def modules_command():
-    """Return the modules tool as a command in bash (str), or '' if there is none."""
-    for variable in ("LMOD_CMD", "MODULES_CMD"):
-        if os.environ.get(variable):
-            return f'"${variable}" bash'
-    return ""
-
-
-def run_bash(script, module):
-    """Run a bash script with the name of the module as its argument; return CompletedProcess."""
-    return subprocess.run(  # noqa: S603
-        ["/bin/bash", "--noprofile", "--norc", "-c", script, "bash", module], capture_output=True, text=True,
-        errors="surrogateescape", check=False, stdin=subprocess.DEVNULL,
-    )
-
-
 def is_available(module):
     """Return whether the modules tool finds a module (bool), or None without a modules tool."""
-    tool = modules_command()
-    if not tool:
-        return None
-    return run_bash(f'code=$({tool} is-avail "$1") || exit; eval "$code"', module).returncode == 0
-=======
-def is_available(module):
-    """Return whether the modules tool here finds a module (bool), None if there is no modules tool."""
     return modulestool.run("is-available.bash", module).returncode == 0 if modulestool.command() else None
->>>>>>> b10f0d8 (Run the modules tool through scripts in files, from one module, and look into EasyBuild's singletons in one place)
 
 
 def environments(module):
@@ -98,20 +73,9 @@ def environments(module):
     if not modulestool.command():
         raise ModuleError("no modules tool found (neither LMOD_CMD nor MODULES_CMD is set): start a login shell, or "
                           "source the init script of Lmod or Environment Modules")
-<<<<<<< HEAD
-    # the modules tool prints shell code; an empty entry separates the two environments
-    result = run_bash(
-        f'code=$({tool} unload "$1" ${{EBSIF_LOADED_MODULE:+"$EBSIF_LOADED_MODULE"}}) || exit; eval "$code"; '
-        f'{UNSET_OWN}; env -0; printf "\\0"; '
-        f'code=$({tool} load "$1") || exit; eval "$code" || exit; env -0', module)
-    without, _, after = result.stdout.partition("\0\0")
-    before, environment = (
-        dict(entry.split("=", 1) for entry in text.split("\0") if "=" in entry) for text in (without, after))
-=======
     result = modulestool.run("environments.bash", module)
     without, _, after = result.stdout.partition(b"\0\0")
     before, environment = modulestool.entries(without), modulestool.entries(after)
->>>>>>> b10f0d8 (Run the modules tool through scripts in files, from one module, and look into EasyBuild's singletons in one place)
     if result.returncode or "SIF" not in environment:
         said = os.fsdecode(result.stderr).strip() or "it sets no SIF"
         raise ModuleError(f"the module {module} can't be loaded: {said}")
