@@ -333,9 +333,15 @@ def test_wrong_use_is_named(command, status, expected):
 
 
 def test_an_environment_that_is_there_already(installed_once, tmp_path):
-    """S004-09: it exists: nothing to do; it does not: it's made; the place is not writable: that is said."""
+    """
+    S004-09: it exists: nothing to do; it does not: it's made; the place is not writable: that is said.
+
+    Modules that others have put into the working directory are not imported.
+    """
+    for name in ("glob", "re", "subprocess", "venv"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('not mine')\n")
     for expected in ("created", "already exists"):
-        result = installed_once.load(installed_once.WRITABLE, f"make-venv {tmp_path}/env")
+        result = installed_once.load(installed_once.WRITABLE, f"cd {tmp_path} && make-venv {tmp_path}/env")
         assert f"{expected}" in result.stderr
     result = installed_once.load(installed_once.WRITABLE, "make-venv /sys/env", check=False)
     assert result.returncode == 1

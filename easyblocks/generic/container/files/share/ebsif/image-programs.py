@@ -9,12 +9,17 @@ Left alone: what the venv has itself, what is no Python program, and what is for
 
 Usage: python - , with PATH as it is before the venv is activated. The same bytes for the same image.
 """
+# ruff: noqa: E402
+import sys
+
+# read from standard input, Python searches the working directory first, where others may have put modules
+sys.path[:] = [path for path in sys.path if path]
+
 import os
 import re
 import shlex
 import shutil
 import subprocess
-import sys
 from importlib.metadata import distributions  # novermin: runs in the image, not with EasyBuild
 
 BIN = os.path.join(sys.prefix, "bin")
