@@ -204,8 +204,8 @@ def test_pip_that_does_not_list_its_list(tmp_path):
     (image / "setuptools-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: setuptools\nVersion: 1.0\n")
     lines = [line for line in (info / "RECORD").read_text().splitlines(keepends=True) if "/RECORD," not in line]
 
-    def copy():
-        command = [venv / "bin/python", "-I", "-", "315532800"]
+    def copy(venv=venv, *places):
+        command = [venv / "bin/python", "-I", "-", "315532800", *places]
         return subprocess.run(command, input=COPY_PIP.read_text(), text=True, check=False).returncode
 
     (info / "RECORD").write_text("".join(line for line in lines if "/METADATA," not in line))
@@ -215,3 +215,8 @@ def test_pip_that_does_not_list_its_list(tmp_path):
     assert f"{info.name}/RECORD,,\n" in (packages / info.name / "RECORD").read_text()
     version = subprocess.run([venv / "bin/pip", "--version"], capture_output=True, text=True, check=True).stdout
     assert str(packages) in version
+    # an image's pip in a venv, where the Python of a new one does not look
+    other = make_venv(tmp_path / "other")
+    assert copy(tmp_path / "other") == 3
+    assert copy(tmp_path / "other", image) == 0
+    assert (other / info.name / "RECORD").exists()

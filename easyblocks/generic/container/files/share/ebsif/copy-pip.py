@@ -4,8 +4,9 @@ What ensurepip does, but without starting a pip from an archive to install anoth
 was made with instead of the one its Python was released with. Ends with status 3 where that can't be done: no pip that
 is complete and new enough, or no setuptools where ensurepip would install one.
 
-Usage: python3 -I - TIME. The bytecode comes along: compiling pip is half of what compiling a venv with some packages
-takes. Bytecode names the time of its source file (TIME, in seconds since 1970), so both get that.
+Usage: python3 -I - TIME [DIRECTORY]. The bytecode comes along: compiling pip is half of what compiling a venv with some
+packages takes. Bytecode names the time of its source file (TIME, in seconds since 1970), so both get that. DIRECTORY is
+where the image has its pip: the Python of a new venv does not look into another venv.
 """
 import importlib.util
 import os
@@ -48,6 +49,7 @@ def copy(source, target, time):
 
 def main():
     """Copy pip and write its scripts."""
+    sys.path.extend(sys.argv[2:])
     try:
         from importlib.metadata import PackageNotFoundError, distribution  # novermin: runs in the image
     except ImportError:
