@@ -6,9 +6,10 @@ The new module has its own name, so it never replaces the module of the plain co
 
 import sys
 import time
+from pathlib import Path
 
 from ebsif.catalogue.settings import add_settings_arguments
-from ebsif.user import extending
+from ebsif.user import environments, extending, requirements
 from ebsif.user.outcome import add_outcome, chosen, write
 
 EXAMPLES = """\
@@ -19,6 +20,8 @@ EXAMPLES = """\
   # write the easyconfig only
   ebsif extend PyTorch/2.7.0 -r environment.yml --name mine
   ebsif extend PyTorch/2.7.0 --stage one=a.txt --stage two=b.txt --name mine
+  # what was installed by hand in a virtual environment
+  ebsif extend PyTorch/2.7.0 --from-venv optuna-env.sqsh --name optuna
 """
 
 MORE = "OPTION_OF_eb"
@@ -34,6 +37,9 @@ def configure(parser):
     what.add_argument("--stage", metavar="NAME=FILE", action="append", default=[],
                       help="install the requirements in FILE with a separate call of pip, in the given order "
                            "(repeatable)")
+    what.add_argument("--from-venv", metavar="PATH", type=Path,
+                      help="the packages of an environment that was made by hand, with their exact versions: a "
+                           "directory, or a SquashFS file")
     parser.add_argument("--name", required=True, help="name of the extension, part of the version suffix")
     parser.add_argument("--date", default=time.strftime("%Y%m%d"),
                         help="date at the end of the version suffix (default: today)")
@@ -43,8 +49,12 @@ def configure(parser):
 def run(options):
     """Write an easyconfig; return the exit status."""
     container = chosen(options)
-    stages, impossible = extending.stages_from(
-        options.requirements, [parse_stage(text) for text in options.stage], container)
+    if options.from_venv:
+        wanted = environments.read(options.from_venv)
+        stages, impossible = requirements.stages(wanted.lines), wanted.impossible
+    else:
+        stages, impossible = extending.stages_from(
+            options.requirements, [parse_stage(text) for text in options.stage], container)
     for text in impossible:
         print(f"ebsif: {text}", file=sys.stderr)
     return write(options, container, stages, options.name)

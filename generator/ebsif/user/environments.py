@@ -1,0 +1,203 @@
+"""What is in an environment that was made by hand, as a directory or packed in a SquashFS file: exact requirements."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote, urlsplit
+
+from easybuild.easyblocks.generic.container.texts import normal_name
+
+from ebsif.user.requirements import RequirementsError, Wanted
+
+# A new environment has its own.
+TOOLS = {"pip"}
+# These, too, up to Python 3.11.
+OLD_TOOLS = {"setuptools", "wheel"}
+# What `python -m venv` puts into bin/, besides the programs of packages.
+OF_VENV = re.compile(r"(python|pip)[0-9.]*|[Aa]ctivate.*")
+PACKAGES = re.compile(r"(?:(?P<root>.+)/)?lib/python3\.(?P<minor>\d+)/site-packages")
+METADATA = (".dist-info", ".egg-info")
+
+
+@dataclass
+class Tree:
+    """
+    The files of an environment.
+
+    Attributes
+    ----------
+    paths : set of PurePosixPath
+        All of them, relative.
+    folder : Path
+        Where their metadata can be read.
+    """
+
+    paths: set
+    folder: Path
+
+
+def read(path):
+    """
+    Return what an environment has (Wanted): its packages with their exact versions, and what can't be had that way.
+
+    Parameters
+    ----------
+    path : Path
+        A directory, or a SquashFS file.
+
+    Raises
+    ------
+    RequirementsError
+        If it can't be read, or has no environment or no packages.
+    """
+    with opened(path) as tree:
+        root, packages, minor = find(tree, path)
+        wanted, owned = Wanted(), set()
+        for info in sorted(children(tree, packages)):
+            if info.suffix in METADATA:
+                add_package(tree, info, minor, wanted, owned)
+        others = sorted(map(str, not_of_packages(tree, root, packages, owned)))
+        if others:
+            wanted.impossible.append(f"of no package, so not taken over: {', '.join(others)}")
+    if not wanted.lines:
+        raise RequirementsError(f"{path} has no package that pip could install"
+                                + "".join(f"\n  {text}" for text in wanted.impossible))
+    return wanted
+
+
+@contextmanager
+def opened(path):
+    """Yield the files of a directory or SquashFS file (Tree)."""
+    if path.is_dir():
+        yield Tree({PurePosixPath(folder).relative_to(path) / name
+                    for folder, folders, files in os.walk(path) for name in [*folders, *files]}, path)
+        return
+    if not path.is_file():
+        raise RequirementsError(f"there is no {path}: name a directory or a SquashFS file")
+    lines = unsquash(path, "-l").splitlines()
+    paths = {PurePosixPath(line).relative_to("squashfs-root") for line in lines if line.startswith("squashfs-root/")}
+    with tempfile.TemporaryDirectory(prefix="ebsif-environment-") as folder:
+        place = Path(folder) / "environment"
+        wanted = [str(one) for one in paths if one.suffix in METADATA]
+        if wanted:
+            unsquash(path, "-no-xattrs", "-no-progress", "-d", place, *wanted)
+        yield Tree(paths, place)
+
+
+def unsquash(path, *arguments):
+    """Run unsquashfs on a file: options, then names in it; return what it prints."""
+    options = [word for word in arguments if not isinstance(word, str) or word.startswith("-")]
+    names = [re.sub(r"([\\*?\[\]])", r"\\\1", word) for word in arguments if word not in options]
+    program = shutil.which("unsquashfs")
+    if not program:
+        raise RequirementsError(f"{path} can't be read: unsquashfs is not on PATH (install squashfs-tools)")
+    done = subprocess.run([program, *options, path, *names], capture_output=True, text=True, errors="replace",
+                          stdin=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines() or [f"status {done.returncode}"]
+        raise RequirementsError(f"{path} can't be read as a SquashFS file: {said[-1]}")
+    return done.stdout
+
+
+def find(tree, path):
+    """Return where an environment and its packages are (PurePosixPath, both), and the minor version of its Python."""
+    found = {PurePosixPath(match.group("root") or "."): (one, int(match.group("minor")))
+             for one in tree.paths for match in [PACKAGES.fullmatch(str(one))] if match}
+    # one that is within another is part of a package
+    outer = [root for root in found if not any(other in root.parents for other in found)]
+    if not outer:
+        raise RequirementsError(f"{path} has no Python environment: no lib/python3.*/site-packages")
+    if len(outer) > 1:
+        raise RequirementsError(f"{path} has several environments ({', '.join(sorted(map(str, outer)))}): name the "
+                                "directory of one (unpack a SquashFS file with unsquashfs)")
+    return (outer[0], *found[outer[0]])
+
+
+def children(tree, folder):
+    """Return what is in a folder (set of PurePosixPath)."""
+    return {path for path in tree.paths if path.parent == folder}
+
+
+def add_package(tree, info, minor, wanted, owned):
+    """Add the line of a package, or what is to be said of it, to `wanted`, and its files to `owned`."""
+    folder = tree.folder / info
+    owned |= files_of(folder, info)
+    metadata = HeaderParser().parsestr(text_of(folder / "METADATA") or text_of(folder / "PKG-INFO") or text_of(folder))
+    name, version = metadata["Name"], metadata["Version"]
+    if not name or not version:
+        wanted.impossible.append(f"{info.name}: says no name and version, so it is not taken over")
+        return
+    if normal_name(name) in TOOLS | (OLD_TOOLS if minor < 12 else set()):
+        return
+    line, said = requirement(name, version, text_of(folder / "direct_url.json"))
+    if line:
+        wanted.lines.append(line)
+    if said:
+        wanted.impossible.append(f"{name} {version}: {said}")
+
+
+def text_of(path):
+    """Return what is in a file (str), nothing if it's not there."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):
+        return ""
+
+
+def files_of(folder, info):
+    """Return the files of a package as pip recorded them, and the folders they are in (set of PurePosixPath)."""
+    paths = {info}
+    for line in text_of(folder / "RECORD").splitlines():
+        # a name with a comma is in quotes
+        name = line[1:].partition('"')[0] if line.startswith('"') else line.partition(",")[0]
+        paths.add(PurePosixPath(os.path.normpath(info.parent / name)))
+    for name in text_of(folder / "top_level.txt").split():
+        paths |= {info.parent / name, info.parent / f"{name}.py"}
+    return paths | {parent for path in paths for parent in path.parents}
+
+
+def requirement(name, version, direct_url):
+    """
+    Return the line that installs a package again, None if there can't be one, and what is to be said (str or None).
+
+    Parameters
+    ----------
+    name, version : str
+    direct_url : str
+        How pip was told to get it, if not by its name (PEP 610).
+    """
+    exact = f"{name}=={version}"
+    if not direct_url:
+        return exact, None
+    try:
+        origin = json.loads(direct_url)
+        url, source = origin["url"], origin.get("vcs_info")
+        editable = origin.get("dir_info", {}).get("editable")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return exact, "its direct_url.json can't be read: installed by its version"
+    if source:
+        return f"{name} @ {source['vcs']}+{url}@{source['commit_id']}", None
+    if editable:
+        return None, f"not taken over, because it is developed in place (pip install -e): add it from {url}"
+    if not url.startswith("file:"):
+        return f"{name} @ {url}", None
+    path = Path(unquote(urlsplit(url).path))
+    if path.exists():
+        return (path.as_uri() if " " in str(path) else str(path)), None
+    return exact, f"{path}, from which it was installed, is gone: installed by its version"
+
+
+def not_of_packages(tree, root, packages, owned):
+    """Return what pip has not put there: in the folder of packages, in bin/, and beside them (set of PurePosixPath)."""
+    own = {root / name for name in ("bin", "include", "lib", "lib64", "pyvenv.cfg")} | {root, *root.parents}
+    places = children(tree, packages) | children(tree, root) | children(tree, root / "bin") | \
+        {path for parent in root.parents for path in children(tree, parent)}
+    return {path for path in places - owned - own
+            if path.name != "__pycache__" and not (path.parent == root / "bin" and OF_VENV.fullmatch(path.name))}

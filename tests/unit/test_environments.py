@@ -1,0 +1,99 @@
+"""Environments that were made by hand, as the requirements that make them again."""
+
+import json
+import subprocess
+
+import pytest
+from ebsif.user import environments, requirements
+
+
+def package(packages, name, version="1.0", files=(), direct_url=None):
+    """Put a package into a folder of packages, as pip leaves it."""
+    info = packages / f"{name}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nName: none\n")
+    (info / "RECORD").write_text("".join(f"{file},sha256=x,1\n" for file in [f"{name}.py", *files]))
+    (packages / f"{name}.py").touch()
+    if direct_url:
+        (info / "direct_url.json").write_text(json.dumps(direct_url))
+    return info
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """An environment with what there can be in one."""
+    root = tmp_path / "environment"
+    packages = root / "lib/python3.12/site-packages"
+    package(packages, "optuna", "4.5.0", ["../../../bin/optuna", '"a,b.py"'])
+    package(packages, "pip", "24.0", ["../../../bin/pip"])
+    package(packages, "setuptools", "80.0")
+    package(packages, "labelled", "2.0+lumi_aif_gfx90a_1234")
+    package(packages, "cloned", direct_url={"url": "https://example.org/c.git",
+                                            "vcs_info": {"vcs": "git", "commit_id": "abc"}})
+    package(packages, "fetched", direct_url={"url": "https://example.org/fetched.tar.gz", "archive_info": {}})
+    wheel = tmp_path / "built wheel-1.0-py3-none-any.whl"
+    wheel.touch()
+    package(packages, "built", direct_url={"url": wheel.as_uri(), "archive_info": {}})
+    package(packages, "gone", direct_url={"url": "file:///none/gone-1.0.whl", "archive_info": {}})
+    package(packages, "mine", direct_url={"url": "file:///home/me/mine", "dir_info": {"editable": True}})
+    (packages / "broken-1.0.dist-info").mkdir()
+    (packages / "byhand.py").touch()
+    (packages / "a,b.py").touch()
+    (packages / "__pycache__").mkdir()
+    (packages / "old-3.0.egg-info").write_text("Name: old\nVersion: 3.0\n")
+    (root / "bin").mkdir()
+    for name in ("python3", "activate.fish", "optuna", "myscript"):
+        (root / "bin" / name).touch()
+    (root / "lib64").symlink_to("lib")
+    (root / "pyvenv.cfg").touch()
+    (root / "data").mkdir()
+    return root
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_is_in_it(environment, packed):
+    """Issue 19, point 6, L-08: every package with version and origin, in a SquashFS file as well; the rest is named."""
+    path, built = environment, environment.parent / "built wheel-1.0-py3-none-any.whl"
+    if packed:
+        path = environment.parent / "environment.sqsh"
+        subprocess.run(["mksquashfs", environment, path, "-processors", "1", "-no-xattrs", "-quiet", "-no-progress"],
+                       check=True)
+    wanted = environments.read(path)
+    assert wanted.lines == [
+        built.as_uri(), "cloned @ git+https://example.org/c.git@abc", "fetched @ https://example.org/fetched.tar.gz",
+        "gone==1.0", "labelled==2.0+lumi_aif_gfx90a_1234", "old==3.0", "optuna==4.5.0", "setuptools==80.0"]
+    broken, gone, mine, others = wanted.impossible
+    assert broken == "broken-1.0.dist-info: says no name and version, so it is not taken over"
+    assert gone.startswith("gone 1.0: /none/gone-1.0.whl, from which it was installed, is gone")
+    assert mine.startswith("mine 1.0: not taken over, because it is developed in place")
+    assert others == ("of no package, so not taken over: bin/myscript, data, "
+                      "lib/python3.12/site-packages/byhand.py")
+
+
+def test_an_environment_within(environment, tmp_path):
+    """L-08: user software of a module: the environment is deeper, what is beside it is named."""
+    outer = tmp_path / "user-software"
+    (outer / "venv").mkdir(parents=True)
+    environment.rename(outer / "venv/pytorch")
+    (outer / "notes").touch()
+    wanted = environments.read(outer)
+    assert "optuna==4.5.0" in wanted.lines
+    assert wanted.impossible[-1].startswith("of no package, so not taken over: notes, venv/pytorch/bin/myscript, ")
+    package(outer / "venv/other/lib/python3.12/site-packages", "x")
+    with pytest.raises(requirements.RequirementsError, match="several environments.*venv/other, venv/pytorch"):
+        environments.read(outer)
+
+
+@pytest.mark.parametrize(("name", "expected"), [
+    ("none", "there is no .*none: name a directory or a SquashFS file"),
+    ("text", "text can't be read as a SquashFS file: "),
+    ("empty", "empty has no Python environment"),
+    ("bare", "bare has no package that pip could install"),
+])
+def test_what_is_no_environment(tmp_path, name, expected):
+    """Issue 19, point 6: which path, and what is wrong with it."""
+    (tmp_path / "text").write_text("no SquashFS file\n")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bare/lib/python3.12/site-packages").mkdir(parents=True)
+    with pytest.raises(requirements.RequirementsError, match=expected):
+        environments.read(tmp_path / name)
