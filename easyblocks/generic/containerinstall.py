@@ -29,7 +29,7 @@ from easybuild.easyblocks.generic.container.masks import MASKS
 from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, SYNTAXES, ModuleFile
 from easybuild.easyblocks.generic.container.modulerc import add_symbolic_versions
 from easybuild.easyblocks.generic.container.parameters import exit_status
-from easybuild.easyblocks.generic.container.probe import ImageProbe, check_entry_point
+from easybuild.easyblocks.generic.container.probe import ImageProbe, check_entry_point, entry_point_environment
 from easybuild.easyblocks.generic.container.record import InstallRecord
 from easybuild.easyblocks.generic.container.reinstall import Reinstall, write_whole
 from easybuild.easyblocks.generic.container.runtime import Container, Runtime, named_variables, runtime_variables
@@ -40,6 +40,7 @@ from easybuild.easyblocks.generic.container.spec import IMAGE_KINDS, IMAGE_OWN, 
 from easybuild.easyblocks.generic.container.spec import INIT_KINDS, INIT_NONE, LISTED_PACKAGES, ONE_CONTAINER, REFUSE
 from easybuild.easyblocks.generic.container.spec import WRAPPERS_ALL, ContainerSpec, check_easyconfig
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
+from easybuild.easyblocks.generic.container.texts import value_problem
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from easybuild.framework.easyblock import POSTPROC_STEP, EasyBlock
 from easybuild.framework.easyconfig.default import CUSTOM
@@ -142,7 +143,12 @@ class ContainerInstall(Reinstall, EasyBlock):
         check_easyconfig(self.cfg)
         with self.cfg.allow_unresolved_templates():
             spec = self.spec
-        spec.check(tcl_in_lmod=self.module_generator.SYNTAX == 'Tcl' and isinstance(self.modules_tool, Lmod))
+        spec.check(tcl_in_lmod=self.tcl_in_lmod)
+
+    @property
+    def tcl_in_lmod(self):
+        """Whether the module file is in Tcl, and read by Lmod."""
+        return self.module_generator.SYNTAX == 'Tcl' and isinstance(self.modules_tool, Lmod)
 
     @property
     def spec(self):
@@ -254,6 +260,9 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.start_image()
         if self.spec.entry_point:
             check_entry_point(self.container, self.spec.entry_point)
+            variables = entry_point_environment(self.container, self.spec.entry_point)
+            self.record[lockfile.ENTRY_POINT_ENVIRONMENT] = {
+                name: value for name, value in variables.items() if not value_problem(value, self.tcl_in_lmod)}
         self.record[lockfile.LIBRARY_BINDS] = [bind for bind, kind in sorted(self.spec.library_binds.items())
                                                if is_library_wanted(self.container, bind, kind)]
         self.container.optional_binds += self.record[lockfile.LIBRARY_BINDS]

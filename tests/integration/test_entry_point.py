@@ -21,6 +21,9 @@ fi
 if [ "$MAP_HIP_TO_ROCR_VISIBLE_DEVICES" = 1 ]; then
     export HIP_VISIBLE_DEVICES=$ROCR_VISIBLE_DEVICES
 fi
+echo 'loading SAID=1' >&2
+export QUIET=yes PATH=$PATH:/extra PLACE="$HOME/x" PROCESS=$$ TEXT='1
+2'
 exec "$@"
 """
 RUNSCRIPT = '#!/bin/sh\nexec /opt/oci-entrypoint.sh "$@"\n'
@@ -107,6 +110,18 @@ def test_ranks_have_one_device_or_a_local_rank(entered, cluster):
     assert ranks("srun -N1 -n2 python show.py", **chosen) == ranks(
         "srun -N1 -n2 singularity run $SIF python show.py", **chosen)
     assert ranks("srun -N2 -n2 python show.py", **chosen) == [{"ROCR_VISIBLE_DEVICES": "0"}] * 2
+
+
+@pytest.mark.parametrize("suffix", ["-oci", "-run"])
+def test_exec_has_what_does_not_depend_on_the_job(entered, suffix):
+    """L-03: what the entry point sets always is set by the module; not what is of one process or installation."""
+    names = "QUIET SAID PLACE PROCESS TEXT"
+    output = entered.bash(f"""
+        module load Example/1.0{suffix} && singularity exec $SIF sh -c '
+            for name in {names}; do echo "$name=$(printenv $name)"; done; echo $PATH'
+    """).stdout.splitlines()
+    assert output[:5] == ["QUIET=yes", "SAID=", "PLACE=", "PROCESS=", "TEXT="]
+    assert not output[5].endswith("/extra")
 
 
 def test_arguments_pass_through_the_entry_point(entered):

@@ -20,6 +20,7 @@ IMAGE = 'image'  # file, source, resolved, size, sha256
 IMAGE_PACKAGES = 'image_packages'  # name==version of each Python package
 MASKS = 'masks'
 LIBRARY_BINDS = 'library_binds'
+ENTRY_POINT_ENVIRONMENT = 'entry_point_environment'  # value by name of variable
 WRAPPERS = 'wrappers'
 SCRIPTS = 'scripts'  # fingerprints
 USER_SOFTWARE = 'user_software'  # fingerprints

@@ -51,7 +51,8 @@ class ModuleFile:
         ----------
         spec : ContainerSpec
         record : dict
-            The record of the installation: 'wrappers', 'library_binds', 'venv_environment', lists of packages.
+            The record of the installation: 'wrappers', 'library_binds', 'entry_point_environment',
+            'venv_environment', lists of packages.
         module : ModuleSyntax
             Provides the syntax of the module file and the installation directory.
         full_name : str
@@ -208,6 +209,9 @@ class ModuleFile:
             text += module.container_env(name, value)
         if spec.entry_point:
             text += module.setenv('EBSIF_ENTRY_POINT', spec.entry_point)
+            for name, value in sorted(self.record.get(lockfile.ENTRY_POINT_ENVIRONMENT, {}).items()):
+                if name not in spec.unset_variables:
+                    text += module.container_env(name, value)
         return text + module.put_list('ENV_PREPEND_PATH', ':', ':'.join(spec.container_search_path))
 
     def gpu(self):

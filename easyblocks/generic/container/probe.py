@@ -16,6 +16,7 @@ import zipfile
 
 from easybuild.easyblocks.generic.container.packages import Packages
 from easybuild.easyblocks.generic.container.scripts import program_for_image, sh_command
+from easybuild.easyblocks.generic.container.texts import variable_problem
 from easybuild.tools.build_log import EasyBuildError
 
 # importlib.metadata, and what pip 22.2 needs
@@ -24,6 +25,8 @@ OLDEST_PYTHON = (3, 8)
 OLDEST_PIP, OLDEST_PIP_312 = (22, 2), (23, 1, 2)
 # where Linux distributions keep the wheels for ensurepip
 WHEEL_FOLDER = '/usr/share/python-wheels'
+# variables that every program or shell sets by itself, and PATH, which the module composes
+SHELL_VARIABLES = ('_', 'OLDPWD', 'PATH', 'PWD', 'SHLVL')
 
 
 class ImageProbe:
@@ -180,6 +183,24 @@ def check_entry_point(container, entry_point):
         raise EasyBuildError("Easyconfig parameter 'entry_point': %s does not run a given program with the same "
                              "arguments. Use the program that it starts itself, or leave 'entry_point' out. "
                              "Its output: %s", entry_point, (result.output + result.stderr).strip() or 'none')
+
+
+def entry_point_environment(container, entry_point):
+    """
+    Return the variables that the entry point sets in every job and rank (dict).
+
+    Set by the module, they are also there for programs that the runtime starts without the entry point.
+
+    Parameters
+    ----------
+    container, entry_point
+        As for check_entry_point.
+    """
+    result = container.run(sh_command('entry-environment.sh', entry_point), hidden=True, split_stderr=True)
+    variables = dict(line.split('=', 1) for line in result.output.split('\n') if '=' in line)
+    # without directories of this installation
+    return {name: value for name, value in variables.items()
+            if not variable_problem(name) and name not in SHELL_VARIABLES and container.work_dir not in value}
 
 
 def why_no_venv(python):
