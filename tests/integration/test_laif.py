@@ -1,0 +1,237 @@
+"""Images like those of the LUMI AI Factory: Python of a venv in the image, a PYTHONPATH and an entry point."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from parts import TOOLS, wheel_settings
+from support import Site, make_wheel
+
+# The modules, and their torch. `ebsif extend` makes the first, whose runscript is that of an OCI image.
+OCI, TORCH = "Laif/3.13-mine-20260101", "Laif/3.11"
+VERSIONS = {OCI: "2.10.0+rocm7.0", TORCH: "2.13.0+cpu"}
+VENV = "/user-software/venv/laif"
+CATALOGUE = """\
+name: Laif
+families:
+  multitorch:
+    homepage: https://example.org/
+    file: "{flavour}.sif"
+    init: venv-in-image
+    image: central
+    venv: true
+    entry_point: /opt/oci-entrypoint.sh
+    gpu_visibility: all
+    wrappers: [python, pip, torchrun]
+    container_env: {MAP_HIP_TO_ROCR_VISIBLE_DEVICES: 0}
+containers:
+  - {family: multitorch, version: 3.13, components: {flavour: laif}}
+  - {family: multitorch, version: 3.11, components: {flavour: laif-torch}, entry_point: /.singularity.d/runscript}
+"""
+TUNING = """
+import sys, torch
+def main():
+    sys.stdout.write(" ".join([sys.prefix, torch.__version__, torch.__file__, __file__]) + "\\n")
+"""
+# Everything that a program has, but what shells and the runtime say of themselves.
+SHOW = """
+import json, os, re, sys
+own = re.compile(r"(_|SHELL|SHLVL|PWD|OLDPWD|HOSTNAME|PS1|LINES|COLUMNS|(APPTAINER|SINGULARITY)_COMMAND|BASH_.*)$")
+found = {name: value for name, value in os.environ.items() if not own.match(name)}
+sys.stdout.write(json.dumps(found, sort_keys=True) + "\\n")
+"""
+# A line that several ranks can print at once.
+RANK = """
+import json, os, sys
+names = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "LOCAL_RANK", "FI_HMEM_DISABLE_P2P", "SLURM_PROCID")
+sys.stdout.write(json.dumps({name: os.environ[name] for name in names if name in os.environ}) + "\\n")
+"""
+# Each starts show.py in the container.
+WAYS = {
+    "singularity exec": "singularity exec $SIF python show.py",
+    "singularity run": "singularity run $SIF python show.py",
+    "singularity shell": "singularity shell $SIF <<<'python show.py'",
+    "wrapper": "python show.py",
+    "start-shell": "start-shell -c 'python show.py'",
+    "conda-python-simple": "singularity exec $SIF conda-python-simple show.py",
+}
+
+
+class Place:
+    """A site with both modules: user software of the first is a SquashFS file, that of the second a directory."""
+
+    def __init__(self, folder, small_image):
+        self.site = Site(folder / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
+        self.wheels = folder / "wheels"
+        self.wheels.mkdir()
+        make_wheel(self.wheels, "tuning", requires=["torch"], module_text=TUNING, scripts={"tune": "tuning:main"})
+        make_wheel(self.wheels, "byhand")
+        sites = folder / "sites"
+        (sites / "local/containers").mkdir(parents=True)
+        (sites / "local/site.yaml").write_text(
+            f"name: local\ndescription: a machine of the tests.\ngpu: rocm\n"
+            f"images:\n  directories: [{{path: {self.site.sources}}}]\n")
+        (sites / "local/containers/Laif.yaml").write_text(CATALOGUE)
+        for variant in ("laif", "laif-torch"):
+            (self.site.sources / f"{variant}.sif").symlink_to(small_image(variant))
+        self.make_by_hand()
+        self.site.run(["ebsif", "extend", "Laif/3.13", "--from-venv", "tuning-env.sqsh", "--catalogue", sites, "--name",
+                       "mine", "--date", "20260101"], **wheel_settings(self.wheels))
+        self.site.run(["ebsif", "render", "--catalogue", sites, "--output", "."])
+        self.site.eb(f"{OCI.replace('/', '-')}.eb", "l/Laif/Laif-3.11.eb", **wheel_settings(self.wheels))
+        (self.site.work / "show.py").write_text(SHOW)
+        (self.site.work / "rank.py").write_text(RANK)
+
+    def make_by_hand(self):
+        """Make an environment without a module, as the LUMI AI Guide does, for the first module."""
+        self.site.run(["bash", "-euc", f"""
+            mkdir env
+            image={self.site.sources}/laif.sif
+            in_container() {{ singularity exec -B env:/user-software -B {self.wheels} $image "$@"; }}
+            in_container python -m venv --system-site-packages --without-pip /user-software
+            in_container python -m pip --python /user-software/bin/python install --no-deps tuning
+            mksquashfs env tuning-env.sqsh -processors 1 -no-xattrs -quiet -no-progress
+        """], **wheel_settings(self.wheels))
+
+    def output(self, module, script, check=True, **environment):
+        """Run a script with a module loaded; return what it printed."""
+        return self.site.bash(f"module load {module} || exit 99\n{script}", check, **wheel_settings(self.wheels),
+                              APPTAINER_BIND=self.wheels, **environment).stdout.strip()
+
+    def shown(self, module, script, **environment):
+        """What show.py printed, for each line."""
+        lines = self.output(module, script, **environment).splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, small_image):
+    """Both modules, installed with one eb."""
+    return Place(tmp_path_factory.mktemp("laif"), small_image)
+
+
+@pytest.mark.parametrize("module", VERSIONS)
+def test_the_image_is_one_of_the_ai_factory(place, module):
+    """Issue 19, point 3: what the tests with these images rest on."""
+    version = module.split("/")[1][:4]
+    text = place.output(module, f"""
+        singularity exec $SIF cat /.sbom.json
+        echo /// && singularity exec $SIF ls /usr/lib/python{version}/EXTERNALLY-MANAGED
+        unset ${{!APPTAINER*}} ${{!SINGULARITY*}}
+        singularity exec $SIF sh -c 'echo $PATH; echo $PYTHONPATH; echo $VIRTUAL_ENV; echo $MPIR_CVAR_ENABLE_GPU'
+    """)
+    bill, rest = text.split("///\n")
+    bill = json.loads(bill)
+    assert {"name": "torch", "version": VERSIONS[module]} in bill["pip"]
+    assert any(package["name"].startswith("libpython3") for package in bill["apt"])
+    managed, path, python_path, venv, gpu = rest.splitlines()
+    assert managed.endswith("EXTERNALLY-MANAGED")
+    assert path.startswith("/opt/venv/bin:")
+    assert (python_path, venv, gpu) == (f"/opt/venv/lib/python{version}/site-packages:", "", "1")
+
+
+@pytest.mark.parametrize("module", VERSIONS)
+def test_every_way_has_the_same_environment(place, module):
+    """L-03, lumi B11: run, exec, shell, wrapper, start-shell, run script; in a job but for exec, shell."""
+    script = "\n".join(WAYS.values())
+    found = dict(zip(WAYS, place.shown(module, script)))
+    wanted = found["singularity exec"]
+    assert wanted["VIRTUAL_ENV"] == VENV
+    assert {way: different(wanted, one) for way, one in found.items()} == {way: {} for way in WAYS}
+    job = {"SLURM_NNODES": "1", "ROCR_USE_SLURM_LOCALID": "1", "SLURM_LOCALID": "5",
+           "MAP_HIP_TO_ROCR_VISIBLE_DEVICES": "1"}
+    for way, one in zip(WAYS, place.shown(module, script, **job)):
+        by_rank = [one.get(name) for name in ("FI_HMEM_DISABLE_P2P", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")]
+        # these two can't know of the rank
+        assert by_rank == ([None] * 3 if way in ("singularity exec", "singularity shell") else ["1", "5", None]), way
+
+
+def different(one, other):
+    """What is not the same in two environments."""
+    return {name: (one.get(name), other.get(name)) for name in {*one, *other} if one.get(name) != other.get(name)}
+
+
+def test_programs_see_additions_and_the_image(place):
+    """Issue 19, point 3, G-01: user software comes before the image's PYTHONPATH; programs of both run the venv."""
+    wanted = f"{VENV} {VERSIONS[OCI]} /opt/venv/lib/python3.13/site-packages/torch/__init__.py " \
+             f"{VENV}/lib/python3.13/site-packages/tuning.py"
+    output = place.output(OCI, """
+        singularity exec $SIF tune
+        singularity run $SIF tune
+        start-shell -c tune
+        singularity exec $SIF torchrun -c 'import tuning; tuning.main()'
+        torchrun -c 'import tuning; tuning.main()'
+    """)
+    assert output.splitlines() == [wanted] * 5
+
+
+def test_packages_by_hand_packed_and_unpacked(place):
+    """Issue 19, point 3: pip's wrapper, make-squashfs and unmake-squashfs on top of the image with torch."""
+    output = place.output(TORCH, f"""
+        pip install --quiet byhand
+        make-squashfs && rm -r $CONTAINERROOT/user-software && module unload Laif && module load {TORCH}
+        python -c 'import byhand; print(byhand.__file__)'
+        unmake-squashfs && rm $CONTAINERROOT/user-software.squashfs && module unload Laif && module load {TORCH}
+        pip uninstall --quiet --yes byhand && singularity run $SIF pip list | grep -c byhand
+    """, check=False)
+    lines = [line for line in output.splitlines() if not line.startswith("make-squashfs")]
+    assert lines == [f"{VENV}/lib/python3.11/site-packages/byhand.py", "0"]
+
+
+def test_an_environment_of_python_3_13(place, tmp_path):
+    """Issue 19, point 3: make-venv: activation scripts as Python 3.12 and newer write them; deactivation undoes all."""
+    env = tmp_path / "my env"
+    shown = "env -0 | grep -zvE '^(_|OLDPWD|__LMOD|_ModuleTable|BASH_FUNC|PS1)[^=]*=' | sort -z | md5sum"
+    output = place.output(OCI, f"""
+        make-venv '{env}' 2>/dev/null || exit
+        {shown}
+        source '{env}/bin/activate'
+        pip install --quiet byhand
+        for command in 'python' 'singularity exec $SIF python' 'singularity run $SIF python' "start-shell -c 'python -'"
+        do
+            eval "$command - <<<'import byhand, sys, tuning; print(sys.prefix, byhand.__file__, tuning.__file__)'"
+        done
+        tune
+        torchrun -c 'import byhand, sys; print(sys.prefix)'
+        deactivate
+        {shown}
+        ! declare -F deactivate
+    """)
+    before, *lines, after = output.splitlines()
+    library = f"{env}/lib/python3.13/site-packages"
+    assert lines == [f"{env} {library}/byhand.py {VENV}/lib/python3.13/site-packages/tuning.py"] * 4 + [
+        f"{env} {VERSIONS[OCI]} /opt/venv/lib/python3.13/site-packages/torch/__init__.py "
+        f"{VENV}/lib/python3.13/site-packages/tuning.py", str(env)]
+    assert before == after
+
+
+def test_ranks_are_consistent_however_they_are_started(place, cluster):
+    """L-03, L-04: two nodes, four ranks: one device for each and no LOCAL_RANK, or all devices and LOCAL_RANK."""
+    ways = {"wrapper": "python", "run": "singularity run $SIF python",
+            "script": "singularity exec $SIF conda-python-distributed"}
+    for chosen in ({}, {"ROCR_USE_SLURM_LOCALID": "1", "MAP_HIP_TO_ROCR_VISIBLE_DEVICES": "1"}):
+        script = "\n".join(f"srun --nodes=2 --ntasks-per-node=2 {way} rank.py" for way in ways.values())
+        lines = place.shown(OCI, script, **cluster.environment, **chosen)
+        assert len(lines) == 12
+        for way, ranks in zip(ways, (lines[:4], lines[4:8], lines[8:])):
+            found = sorted(ranks, key=lambda one: int(one.pop("SLURM_PROCID")))
+            if chosen:
+                wanted = [{"ROCR_VISIBLE_DEVICES": local} for local in "0101"]
+            else:
+                wanted = [{"LOCAL_RANK": local} if way == "script" else {} for local in "0101"]
+            assert found == wanted, way
+
+
+def test_two_nodes_train(place, cluster):
+    """Issue 19, point 3, S002-14: gloo between two nodes, with the image's torch, by the run script."""
+    (place.site.work / "train.py").write_text(
+        "import os, sys, torch, torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "rank = torch.tensor([dist.get_rank() + 1.0])\n"
+        "dist.all_reduce(rank)\n"
+        "sys.stdout.write(f'{os.environ[\"SLURMD_NODENAME\"]} {rank.item()} {torch.__file__}\\n')\n")
+    output = place.output(TORCH, "srun -N2 -n2 singularity exec $SIF conda-python-distributed train.py",
+                          **cluster.environment)
+    assert sorted(line for line in output.splitlines() if line.startswith("nid")) == [
+        f"nid00100{number} 3.0 /opt/venv/lib/python3.11/site-packages/torch/__init__.py" for number in (1, 2)]
