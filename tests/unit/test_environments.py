@@ -1,4 +1,4 @@
-"""Environments that were made by hand, as the requirements that make them again."""
+"""The requirements of virtual environments made by hand."""
 
 import json
 import subprocess
@@ -52,7 +52,7 @@ def environment(tmp_path):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_what_is_in_it(environment, packed):
-    """Issue 19, point 6, L-08: every package with version and origin, in a SquashFS file as well; the rest is named."""
+    """Issue 19, point 6: every package with version and origin, in a SquashFS file as well; the rest is named."""
     path, built = environment, environment.parent / "built wheel-1.0-py3-none-any.whl"
     if packed:
         path = environment.parent / "environment.sqsh"
@@ -63,32 +63,32 @@ def test_what_is_in_it(environment, packed):
         built.as_uri(), "cloned @ git+https://example.org/c.git@abc", "fetched @ https://example.org/fetched.tar.gz",
         "gone==1.0", "labelled==2.0+lumi_aif_gfx90a_1234", "old==3.0", "optuna==4.5.0", "setuptools==80.0"]
     broken, gone, mine, others = wanted.impossible
-    assert broken == "broken-1.0.dist-info: says no name and version, so it is not taken over"
-    assert gone.startswith("gone 1.0: /none/gone-1.0.whl, from which it was installed, is gone")
-    assert mine.startswith("mine 1.0: not taken over, because it is developed in place")
-    assert others == ("of no package, so not taken over: bin/myscript, data, "
+    assert broken == "broken-1.0.dist-info: no name or version in its metadata, not taken over"
+    assert gone.startswith("gone 1.0: /none/gone-1.0.whl, which it was installed from, no longer exists: this version")
+    assert mine.startswith("mine 1.0: installed in development mode (pip install -e) from file:///home/me/mine")
+    assert others == ("not part of a package, not taken over: bin/myscript, data, "
                       "lib/python3.12/site-packages/byhand.py")
 
 
 def test_an_environment_within(environment, tmp_path):
-    """L-08: user software of a module: the environment is deeper, what is beside it is named."""
+    """Issue 19, point 6: user software of a module: the environment is deeper, what is beside it is named."""
     outer = tmp_path / "user-software"
     (outer / "venv").mkdir(parents=True)
     environment.rename(outer / "venv/pytorch")
     (outer / "notes").touch()
     wanted = environments.read(outer)
     assert "optuna==4.5.0" in wanted.lines
-    assert wanted.impossible[-1].startswith("of no package, so not taken over: notes, venv/pytorch/bin/myscript, ")
+    assert wanted.impossible[-1].startswith("not part of a package, not taken over: notes, venv/pytorch/bin/myscript, ")
     package(outer / "venv/other/lib/python3.12/site-packages", "x")
-    with pytest.raises(requirements.RequirementsError, match="several environments.*venv/other, venv/pytorch"):
+    with pytest.raises(requirements.RequirementsError, match="several environments .*venv/other, venv/pytorch"):
         environments.read(outer)
 
 
 @pytest.mark.parametrize(("name", "expected"), [
-    ("none", "there is no .*none: name a directory or a SquashFS file"),
+    ("none", "none doesn't exist: a directory or a SquashFS file is required"),
     ("text", "text can't be read as a SquashFS file: "),
-    ("empty", "empty has no Python environment"),
-    ("bare", "bare has no package that pip could install"),
+    ("empty", "empty contains no Python environment"),
+    ("bare", "bare contains no package that pip can install"),
 ])
 def test_what_is_no_environment(tmp_path, name, expected):
     """Issue 19, point 6: which path, and what is wrong with it."""

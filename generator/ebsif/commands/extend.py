@@ -20,7 +20,7 @@ EXAMPLES = """\
   # write the easyconfig only
   ebsif extend PyTorch/2.7.0 -r environment.yml --name mine
   ebsif extend PyTorch/2.7.0 --stage one=a.txt --stage two=b.txt --name mine
-  # what was installed by hand in a virtual environment
+  # the packages of a virtual environment, with their exact versions
   ebsif extend PyTorch/2.7.0 --from-venv optuna-env.sqsh --name optuna
 """
 
@@ -38,8 +38,8 @@ def configure(parser):
                       help="install the requirements in FILE with a separate call of pip, in the given order "
                            "(repeatable)")
     what.add_argument("--from-venv", metavar="PATH", type=Path,
-                      help="the packages of an environment that was made by hand, with their exact versions: a "
-                           "directory, or a SquashFS file")
+                      help="install the packages of a virtual environment (a directory or a SquashFS file) with "
+                           "their exact versions")
     parser.add_argument("--name", required=True, help="name of the extension, part of the version suffix")
     parser.add_argument("--date", default=time.strftime("%Y%m%d"),
                         help="date at the end of the version suffix (default: today)")

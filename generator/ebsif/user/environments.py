@@ -1,4 +1,4 @@
-"""What is in an environment that was made by hand, as a directory or packed in a SquashFS file: exact requirements."""
+"""The exact requirements of a virtual environment, which is a directory or packed in a SquashFS file."""
 
 import json
 import os
@@ -16,11 +16,11 @@ from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.user.requirements import RequirementsError, Wanted
 
-# A new environment has its own.
+# every new venv has these ...
 TOOLS = {"pip"}
-# These, too, up to Python 3.11.
+# ... and up to Python 3.11 these
 OLD_TOOLS = {"setuptools", "wheel"}
-# What `python -m venv` puts into bin/, besides the programs of packages.
+# what `python -m venv` creates in bin/
 OF_VENV = re.compile(r"(python|pip)[0-9.]*|[Aa]ctivate.*")
 PACKAGES = re.compile(r"(?:(?P<root>.+)/)?lib/python3\.(?P<minor>\d+)/site-packages")
 METADATA = (".dist-info", ".egg-info")
@@ -45,7 +45,7 @@ class Tree:
 
 def read(path):
     """
-    Return what an environment has (Wanted): its packages with their exact versions, and what can't be had that way.
+    Return the packages of an environment with their exact versions, and what can't be taken over (Wanted).
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def read(path):
     Raises
     ------
     RequirementsError
-        If it can't be read, or has no environment or no packages.
+        If it can't be read, or contains no environment or no packages.
     """
     with opened(path) as tree:
         root, packages, minor = find(tree, path)
@@ -65,22 +65,22 @@ def read(path):
                 add_package(tree, info, minor, wanted, owned)
         others = sorted(map(str, not_of_packages(tree, root, packages, owned)))
         if others:
-            wanted.impossible.append(f"of no package, so not taken over: {', '.join(others)}")
+            wanted.impossible.append(f"not part of a package, not taken over: {', '.join(others)}")
     if not wanted.lines:
-        raise RequirementsError(f"{path} has no package that pip could install"
+        raise RequirementsError(f"{path} contains no package that pip can install"
                                 + "".join(f"\n  {text}" for text in wanted.impossible))
     return wanted
 
 
 @contextmanager
 def opened(path):
-    """Yield the files of a directory or SquashFS file (Tree)."""
+    """Yield the tree of a directory or of a SquashFS file."""
     if path.is_dir():
         yield Tree({PurePosixPath(folder).relative_to(path) / name
                     for folder, folders, files in os.walk(path) for name in [*folders, *files]}, path)
         return
     if not path.is_file():
-        raise RequirementsError(f"there is no {path}: name a directory or a SquashFS file")
+        raise RequirementsError(f"{path} doesn't exist: a directory or a SquashFS file is required")
     lines = unsquash(path, "-l").splitlines()
     paths = {PurePosixPath(line).relative_to("squashfs-root") for line in lines if line.startswith("squashfs-root/")}
     with tempfile.TemporaryDirectory(prefix="ebsif-environment-") as folder:
@@ -110,29 +110,29 @@ def find(tree, path):
     """Return where an environment and its packages are (PurePosixPath, both), and the minor version of its Python."""
     found = {PurePosixPath(match.group("root") or "."): (one, int(match.group("minor")))
              for one in tree.paths for match in [PACKAGES.fullmatch(str(one))] if match}
-    # one that is within another is part of a package
+    # one inside another belongs to a package
     outer = [root for root in found if not any(other in root.parents for other in found)]
     if not outer:
-        raise RequirementsError(f"{path} has no Python environment: no lib/python3.*/site-packages")
+        raise RequirementsError(f"{path} contains no Python environment (lib/python3.*/site-packages)")
     if len(outer) > 1:
-        raise RequirementsError(f"{path} has several environments ({', '.join(sorted(map(str, outer)))}): name the "
-                                "directory of one (unpack a SquashFS file with unsquashfs)")
+        raise RequirementsError(f"{path} contains several environments ({', '.join(sorted(map(str, outer)))}): use "
+                                "the directory of one (unpack a SquashFS file with unsquashfs)")
     return (outer[0], *found[outer[0]])
 
 
 def children(tree, folder):
-    """Return what is in a folder (set of PurePosixPath)."""
+    """Return the paths directly in a folder (set of PurePosixPath)."""
     return {path for path in tree.paths if path.parent == folder}
 
 
 def add_package(tree, info, minor, wanted, owned):
-    """Add the line of a package, or what is to be said of it, to `wanted`, and its files to `owned`."""
+    """Add a package to `wanted`, or why it can't be taken over, and its files to `owned`."""
     folder = tree.folder / info
     owned |= files_of(folder, info)
     metadata = HeaderParser().parsestr(text_of(folder / "METADATA") or text_of(folder / "PKG-INFO") or text_of(folder))
     name, version = metadata["Name"], metadata["Version"]
     if not name or not version:
-        wanted.impossible.append(f"{info.name}: says no name and version, so it is not taken over")
+        wanted.impossible.append(f"{info.name}: no name or version in its metadata, not taken over")
         return
     if normal_name(name) in TOOLS | (OLD_TOOLS if minor < 12 else set()):
         return
@@ -144,7 +144,7 @@ def add_package(tree, info, minor, wanted, owned):
 
 
 def text_of(path):
-    """Return what is in a file (str), nothing if it's not there."""
+    """Return the text of a file (str), empty if it can't be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError):
@@ -152,7 +152,7 @@ def text_of(path):
 
 
 def files_of(folder, info):
-    """Return the files of a package as pip recorded them, and the folders they are in (set of PurePosixPath)."""
+    """Return the files of a package that pip recorded, and their directories (set of PurePosixPath)."""
     paths = {info}
     for line in text_of(folder / "RECORD").splitlines():
         # a name with a comma is in quotes
@@ -165,13 +165,13 @@ def files_of(folder, info):
 
 def requirement(name, version, direct_url):
     """
-    Return the line that installs a package again, None if there can't be one, and what is to be said (str or None).
+    Return the requirement for a package, None if there can't be one, and a message for the user (str or None).
 
     Parameters
     ----------
     name, version : str
     direct_url : str
-        How pip was told to get it, if not by its name (PEP 610).
+        Where pip got it if not by its name from an index (PEP 610); else empty.
     """
     exact = f"{name}=={version}"
     if not direct_url:
@@ -181,21 +181,21 @@ def requirement(name, version, direct_url):
         url, source = origin["url"], origin.get("vcs_info")
         editable = origin.get("dir_info", {}).get("editable")
     except (ValueError, KeyError, TypeError, AttributeError):
-        return exact, "its direct_url.json can't be read: installed by its version"
+        return exact, "its direct_url.json can't be read: this version comes from the package index"
     if source:
         return f"{name} @ {source['vcs']}+{url}@{source['commit_id']}", None
     if editable:
-        return None, f"not taken over, because it is developed in place (pip install -e): add it from {url}"
+        return None, f"installed in development mode (pip install -e) from {url}, not taken over"
     if not url.startswith("file:"):
         return f"{name} @ {url}", None
     path = Path(unquote(urlsplit(url).path))
     if path.exists():
         return (path.as_uri() if " " in str(path) else str(path)), None
-    return exact, f"{path}, from which it was installed, is gone: installed by its version"
+    return exact, f"{path}, which it was installed from, no longer exists: this version comes from the package index"
 
 
 def not_of_packages(tree, root, packages, owned):
-    """Return what pip has not put there: in the folder of packages, in bin/, and beside them (set of PurePosixPath)."""
+    """Return the paths that no package owns in site-packages, bin/ and next to them (set of PurePosixPath)."""
     own = {root / name for name in ("bin", "include", "lib", "lib64", "pyvenv.cfg")} | {root, *root.parents}
     places = children(tree, packages) | children(tree, root) | children(tree, root / "bin") | \
         {path for parent in root.parents for path in children(tree, parent)}
