@@ -193,4 +193,4 @@ def test_a_container_that_can_not_be_extended(place, site, tmp_path):
                "-r", site.work / "requirements.txt"]
     result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert result.returncode == 1
-    assert "Base/2.0-none has no user software" in result.stderr
+    assert "Base/2.0-none can't be extended: it has no user software" in result.stderr

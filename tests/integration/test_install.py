@@ -121,7 +121,7 @@ def test_the_easyblock_makes_the_binds_for_pip(site, tmp_path):
     assert output.split() == ["frombind-1.0-py3-none-any.whl"]
     folder.rename(tmp_path / "elsewhere")
     result = site.bash("module load Example/1.0; echo ${SIF:-none}", check=False)
-    assert f"This container needs {folder}, which does not exist on this node" in " ".join(result.stderr.split())
+    assert f"This container needs {folder}, which doesn't exist on this node" in " ".join(result.stderr.split())
     assert result.stdout == "none\n"
 
 

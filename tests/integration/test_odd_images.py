@@ -42,7 +42,8 @@ def test_an_image_without_bash_and_python(place, tmp_path):
     site.eb(easyconfig(site, text))
     root = site.prefix / "eb/software/Example/1.0"
     assert {path.name for path in (root / "bin").iterdir()} == {"start-shell", "sort", "tac"}
-    assert list((root / "runscripts").iterdir()) == []
+    # wrappers read the kinds of GPU there
+    assert [path.name for path in (root / "runscripts").iterdir()] == ["gpus.conf"]
     (tmp_path / "data" / "script").write_text('printf "<%s>" "$0" "$@"\n')
     script = """
         sort /mnt/text

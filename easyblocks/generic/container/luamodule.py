@@ -160,7 +160,7 @@ end
             '            if lfs.attributes(source, "mode") then\n'
             '                %(variable)s = with(%(variable)s, bind, ",")\n'
             '            elseif optional == "" and mode() == "load" then\n'
-            '                LmodError("This container needs " .. source .. ", which does not exist on this node.")\n'
+            '                LmodError("This container needs " .. source .. ", which doesn\'t exist on this node.")\n'
             '            end\n'
             '        end\n'
             '    end\n'

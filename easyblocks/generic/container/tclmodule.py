@@ -201,7 +201,7 @@ proc put_list {name separator items} {
             '            if {[file exists $source]} {\n'
             '                set %(variable)s [with $%(variable)s $bind ,]\n'
             '            } elseif {$optional eq "" && [module-info mode load]} {\n'
-            '                error "This container needs $source, which does not exist on this node." \\\n'
+            '                error "This container needs $source, which doesn\'t exist on this node." \\\n'
             '                    {} MODULES_ERR_GLOBAL\n'
             '            }\n'
             '        }\n'

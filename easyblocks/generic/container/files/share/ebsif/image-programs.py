@@ -9,11 +9,11 @@ Left alone: what the venv has itself, what is no Python program, and what is for
 
 Usage: python - , with PATH as it is before the venv is activated. The same bytes for the same image.
 """
-# ruff: noqa: E402
 import sys
 
-# read from standard input, Python searches the working directory first, where others may have put modules
-sys.path[:] = [path for path in sys.path if path]
+# a program from standard input searches the working directory first, where others may have put modules
+if not sys.path[0]:
+    del sys.path[0]
 
 import os
 import re
