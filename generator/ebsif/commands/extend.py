@@ -51,7 +51,7 @@ def run(options):
     container = chosen(options)
     if options.from_venv:
         wanted = environments.read(options.from_venv)
-        stages, impossible = requirements.stages(wanted.lines), wanted.impossible
+        stages, impossible = requirements.split_into_stages(wanted.lines), wanted.impossible
     else:
         stages, impossible = extending.stages_from(
             options.requirements, [parse_stage(text) for text in options.stage], container)
