@@ -8,9 +8,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Union
 
 from ebsif import modulestool, output
 from ebsif.errors import EbsifError
@@ -30,14 +32,15 @@ class Place:
     installation: Path
 
     @property
-    def load(self):
-        """The command that loads the module (str)."""
+    def load(self) -> str:
+        """The command that loads the module."""
         known = {os.path.realpath(part) for part in os.environ.get("MODULEPATH", "").split(":") if part}
         use = "" if os.path.realpath(self.use) in known else f"module use {shlex.quote(str(self.use))} && "
         return f"{use}module load {self.module}"
 
 
-def run(arguments, capture=False, **variables):
+def run(arguments: Sequence[Union[str, Path]], capture: bool = False,
+        **variables: str) -> subprocess.CompletedProcess[str]:
     """
     Run eb. When interrupted, wait for it, because it cleans up.
 
@@ -45,11 +48,11 @@ def run(arguments, capture=False, **variables):
 
     Parameters
     ----------
-    arguments : sequence
+    arguments
         Arguments of eb, with full paths.
-    capture : bool
+    capture
         Whether to capture the output instead of printing it.
-    variables : str
+    variables
         Additional environment variables.
 
     Returns
@@ -77,9 +80,9 @@ def run(arguments, capture=False, **variables):
     return subprocess.CompletedProcess(command, process.returncode, said)
 
 
-def program(environment):
+def program(environment: Mapping[str, str]) -> str:
     """
-    Return the path of eb (str): the one on PATH, else the one that was installed with this command.
+    Return the path of eb: the one on PATH, else the one that was installed with this command.
 
     Raises
     ------
@@ -92,9 +95,9 @@ def program(environment):
     return found
 
 
-def clean_environment():
+def clean_environment() -> dict[str, str]:
     """
-    Return the environment (dict) without loaded container modules.
+    Return the environment without loaded container modules.
 
     EasyBuild refuses to install a module that is loaded, and it can't run with their wrapper `python`.
     """
@@ -108,8 +111,8 @@ def clean_environment():
     return environment
 
 
-def container_modules(environment):
-    """Return the names of the loaded container modules (list of str), recognised by their module files."""
+def container_modules(environment: Mapping[str, str]) -> list[str]:
+    """Return the names of the loaded container modules, recognised by their module files."""
     names, files = (environment.get(name, "").split(":") for name in ("LOADEDMODULES", "_LMFILES_"))
     found = []
     for name, file in zip(names, files):
@@ -140,7 +143,7 @@ def is_configured():
 
 
 @lru_cache(maxsize=1)
-def session(arguments=()):
+def session(arguments: tuple[str, ...] = ()) -> None:
     """
     Configure EasyBuild in this process to read easyconfigs, without a modules tool. Only the first call counts.
 
@@ -148,7 +151,7 @@ def session(arguments=()):
 
     Parameters
     ----------
-    arguments : tuple of str
+    arguments
         Options of eb.
 
     Raises
@@ -225,30 +228,30 @@ def check_parameters(easyconfig):
             tempfile.tempdir = before
 
 
-def source_paths():
-    """Return EasyBuild's source paths, where it searches images (list of str)."""
+def source_paths() -> list[str]:
+    """Return EasyBuild's source paths, where it searches images."""
     from easybuild.tools.config import source_paths
 
     session()
     return source_paths()
 
 
-def installations(name):
-    """Return the directory (Path) of all installations of a software."""
+def installations(name: str) -> Path:
+    """Return the directory of all installations of a software."""
     from easybuild.tools.config import install_path
 
     session()
     return Path(install_path()) / name
 
 
-def source_names(sources):
-    """Return the file names of sources (list of str), each of which is a string or a dict for EasyBuild."""
+def source_names(sources: Iterable[Union[str, dict]]) -> list[str]:
+    """Return the file names of sources, each of which is a string or a dict for EasyBuild."""
     names = [source.get("filename") if isinstance(source, dict) else source for source in sources]
     return [name for name in names if isinstance(name, str)]
 
 
-def place_of(path):
-    """Return the place where the module of an easyconfig is or would be installed (Place)."""
+def place_of(path: Path) -> Place:
+    """Return the place where the module of an easyconfig is or would be installed."""
     from easybuild.framework.easyconfig.easyconfig import ActiveMNS
     from easybuild.tools.config import build_option, get_module_syntax, install_path
 

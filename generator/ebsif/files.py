@@ -4,16 +4,17 @@ import contextlib
 import fcntl
 import os
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 
-def is_there(path):
+def is_there(path: Path) -> bool:
     """Return whether a path exists; in a directory that can't be searched nothing does (pathlib raises an error)."""
     return os.path.exists(path)  # noqa: PTH110
 
 
-def home():
-    """Return the home directory (Path); for an account without one /dev/null, below which nothing can exist."""
+def home() -> Path:
+    """Return the home directory; for an account without one /dev/null, below which nothing can exist."""
     try:
         return Path.home()
     except (RuntimeError, KeyError):  # the latter until Python 3.9
@@ -21,9 +22,9 @@ def home():
 
 
 @contextlib.contextmanager
-def locked(directory):
+def locked(directory: Path) -> Iterator[None]:
     """
-    Let only one process at a time change the files of a directory (Path), which is created if necessary.
+    Let only one process at a time change the files of a directory, which is created if necessary.
 
     This is a POSIX lock: NFS and parallel file systems that support locks support these across machines. It ends with
     the process. Everyone who may write to the directory may lock it.
@@ -36,15 +37,15 @@ def locked(directory):
         yield
 
 
-def replace(path, text):
+def replace(path: Path, text: str) -> None:
     """
     Replace a file atomically: readers see either the old or the new content.
 
     Parameters
     ----------
-    path : Path
+    path
         The file; its directory is created if necessary.
-    text : str
+    text
         The new content.
     """
     path.parent.mkdir(parents=True, exist_ok=True)

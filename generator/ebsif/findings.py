@@ -1,7 +1,9 @@
 """Findings of checks on catalogues, easyconfigs, images and machines: level, subject and place."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Union
 
 from ebsif import output
 
@@ -39,28 +41,28 @@ class Finding:
         return output.plain(f"{place}{self.level}: {self.message}")
 
     @property
-    def message(self):
-        """The text with its subject (str)."""
+    def message(self) -> str:
+        """The text with its subject."""
         return f"{self.subject}: {self.text}" if self.subject else self.text
 
     @property
-    def github(self):
-        """The workflow command by which GitHub annotates the file (str)."""
+    def github(self) -> str:
+        """The workflow command by which GitHub annotates the file."""
         place = f" file={escape(self.path, ':,')},line={self.line}" if self.path else ""
         return f"::{self.level}{place}::{escape(self.message)}"
 
     @property
-    def data(self):
-        """The fields, for JSON (dict)."""
+    def data(self) -> dict[str, Union[str, int]]:
+        """The fields, for JSON."""
         return {"level": self.level, "path": self.path, "line": self.line, "container": self.subject, "text": self.text}
 
 
-def escape(text, more=""):
-    """Return a text escaped for GitHub's workflow commands (str); `more` characters are escaped in properties."""
+def escape(text: str, more: str = "") -> str:
+    """Return a text escaped for GitHub's workflow commands; `more` characters are escaped in properties."""
     return re.sub(f"[%\r\n{more}]", lambda match: f"%{ord(match.group()):02X}", text)
 
 
-def findings_of(error):
+def findings_of(error: Exception) -> Iterator[Finding]:
     """Yield a Finding for each problem of an error."""
     for path, line, text in getattr(error, "problems", None) or [("", 1, str(error))]:
         yield Finding(ERROR, "", text, str(path), line or 1)

@@ -3,53 +3,56 @@
 import difflib
 import shlex
 import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Optional, Union
 
 QUIET, NORMAL, VERBOSE = -1, 0, 1
 
 _level = NORMAL
 
 
-def set_level(level):
+def set_level(level: int) -> None:
     """Set the verbosity: QUIET, NORMAL or VERBOSE."""
     global _level  # noqa: PLW0603 one process, one command line
     _level = level
 
 
-def plain(text):
-    r"""Return foreign text (str) that is safe to print: one line, control characters escaped, as in \x1b."""
+def plain(text: object) -> str:
+    r"""Return foreign text that is safe to print: one line, control characters escaped, as in \x1b."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(text))
 
 
-def difference(path, before, after):
+def difference(path: Path, before: Optional[str], after: str) -> None:
     """Print a change of a file like `diff -u`; before is None for a new file."""
     lines = difflib.unified_diff((before or "").splitlines(keepends=True), after.splitlines(keepends=True),
                                  "/dev/null" if before is None else str(path), str(path))
     sys.stdout.writelines(lines)
 
 
-def size(number):
-    """Return a number of bytes in readable units (str)."""
+def size(number: int) -> str:
+    """Return a number of bytes in readable units."""
     return f"{number / 1e9:.1f} GB" if number >= 1e9 else f"{number / 1e6:.1f} MB"
 
 
-def counted(number, noun):
-    """Return a number with its noun (str): 1 error, 2 errors."""
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: 1 error, 2 errors."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def hint(text):
+def hint(text: str) -> None:
     """Print what was done or the next step to standard output, unless --quiet."""
     if _level > QUIET:
         print(text)
 
 
-def note(text):
+def note(text: str) -> None:
     """Print what was done or may go wrong to standard error, beside a result, unless --quiet."""
     if _level > QUIET:
         print(f"ebsif: {text}", file=sys.stderr)
 
 
-def command(words):
+def command(words: Iterable[Union[str, Path]]) -> None:
     """Print a command that is about to be run to standard error, with --verbose."""
     if _level >= VERBOSE:
         print("+ " + " ".join(shlex.quote(str(word)) for word in words), file=sys.stderr)

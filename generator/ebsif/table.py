@@ -3,15 +3,15 @@
 import sys
 
 
-def print_table(headings, rows):
+def print_table(headings: list[str], rows: list[list[str]]) -> None:
     """
     Print rows below headings.
 
     Parameters
     ----------
-    headings : list of str
+    headings
         Names of the columns.
-    rows : list of list of str
+    rows
         The cells.
     """
     if sys.stdout.isatty():

@@ -7,8 +7,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 
 @cache
-def environment(package):
-    """Return the environment (jinja2.Environment) of the folder ``templates`` of a package such as ``ebsif.jobs``."""
+def environment(package: str) -> Environment:
+    """Return the environment of the folder ``templates`` of a package such as ``ebsif.jobs``."""
     templates = Environment(
         loader=PackageLoader(package), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         keep_trailing_newline=True, autoescape=False,  # noqa: S701 no HTML

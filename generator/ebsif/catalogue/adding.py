@@ -2,18 +2,25 @@
 
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
 from easybuild.easyblocks.generic.container.texts import normal_name
 
+from ebsif.catalogue.container import Container
 from ebsif.catalogue.families import family_values
 from ebsif.catalogue.fieldtypes import CONTROL, PLACEHOLDER, is_line, is_version_part
+from ebsif.catalogue.records import CatalogueFile
 from ebsif.catalogue.template import insert_placeholders, read_fields
 from ebsif.catalogue.versionguess import guess_version, is_same, packages_named, packages_of
 from ebsif.errors import EbsifError
+from ebsif.image.inspection import Inspection
 from ebsif.output import plain
+
+Programs = Callable[[list[str]], set[str]]
+Ask = Callable[[str, Optional[str]], Optional[str]]
 
 # Commands that a venv has, whatever the image has.
 OF_A_VENV = re.compile(r"(?:python|pip)[0-9.]*")
@@ -38,7 +45,7 @@ class Proposal:
     new_family: Optional[dict] = None
 
     @property
-    def text(self):
+    def text(self) -> str:
         """The record in YAML, with a comment at each field that is a guess."""
         lines = []
         for number, (key, value) in enumerate(self.values.items()):
@@ -47,7 +54,7 @@ class Proposal:
         return "".join(line + "\n" for line in lines)
 
 
-def as_yaml(value):
+def as_yaml(value: object) -> str:
     """Return a string, number, boolean, or a list or dictionary of them, as YAML on one line."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -67,34 +74,34 @@ class Image:
 
     Parameters
     ----------
-    found : Inspection
+    found
         What is in it.
-    version : str, optional
+    version
         Its version, if the user has named that.
-    programs : callable
-        Tells which of some paths (list) are programs of the image.
-    ask : callable
-        Asks the user a question (str), with a default (str or None); returns the answer, None if nobody can answer.
+    programs
+        Tells which of some paths are programs of the image.
+    ask
+        Asks the user a question, with a default; returns the answer, None if nobody can answer.
     """
 
-    found: object
+    found: Inspection
     version: Optional[str] = None
-    programs: object = set
-    ask: object = lambda *_: None
+    programs: Programs = set
+    ask: Ask = lambda *_: None
 
     @property
-    def file_name(self):
-        """Name of its file, links resolved (str)."""
+    def file_name(self) -> str:
+        """Name of its file, links resolved."""
         return Path(self.found.resolved).name
 
     @property
-    def python(self):
-        """Version of its Python as 3.12 (str or None)."""
-        return self.found.python and ".".join(self.found.python["version"].split(".")[:2])
+    def python(self) -> Optional[str]:
+        """Version of its Python, such as 3.12."""
+        return ".".join(self.found.python["version"].split(".")[:2]) if self.found.python else None
 
-    def version_of(self, software, package=None):
+    def version_of(self, software: str, package: Optional[str] = None) -> tuple[str, Optional[str]]:
         """
-        Return the version of the software in it (str), and what to review about it (str or None).
+        Return the version of the software in it, and what to review about it, if anything.
 
         Raises
         ------
@@ -127,7 +134,7 @@ def checked(version):
 class Candidate:
     """A family that has images with such a name."""
 
-    document: object
+    document: CatalogueFile
     family: str
     defaults: dict
     fields: dict
@@ -136,19 +143,20 @@ class Candidate:
     last: int
 
 
-def propose(found, documents, name=None, family=None, version=None, programs=set, ask=lambda *_: None):
+def propose(found: Inspection, documents: list[CatalogueFile], name: Optional[str] = None, family: Optional[str] = None,
+            version: Optional[str] = None, programs: Programs = set, ask: Ask = lambda *_: None) -> Proposal:
     """
-    Return the record for an image (Proposal).
+    Return the record for an image.
 
     Parameters
     ----------
-    found : Inspection
+    found
         What is in the image.
-    documents : list of CatalogueFile
+    documents
         The files of the catalogue.
-    name, family, version : str, optional
+    name, family, version
         Those that the user has named.
-    programs, ask : callable, optional
+    programs, ask
         See `Image`.
 
     Raises
@@ -393,17 +401,17 @@ def line_of(label):
         return None
 
 
-def compare_programs(proposal, container, programs):
+def compare_programs(proposal: Proposal, container: Container, programs: Programs) -> None:
     """
     Leave out the wrappers of the family that the image has no program for, and mark that for review.
 
     Parameters
     ----------
-    proposal : Proposal
+    proposal
         The record.
-    container : Container
+    container
         The container of that record.
-    programs : callable
+    programs
         Tells which of some names (list) are programs of the image.
     """
     wanted = container.wrappers if isinstance(container.wrappers, list) else []

@@ -3,12 +3,13 @@
 import re
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any, Optional
 
 import yaml
 
 from ebsif.catalogue.families import EMPTY, as_parameter, is_stages
 from ebsif.catalogue.fieldtypes import PLACEHOLDER
-from ebsif.catalogue.site import Binds
+from ebsif.catalogue.site import Binds, Site
 from ebsif.catalogue.yamlfile import Loader
 from ebsif.errors import EbsifError
 from ebsif.files import is_there
@@ -28,13 +29,13 @@ class RecordError(CatalogueError):
 
     Parameters
     ----------
-    container : Container
+    container
         The container of the record.
-    text : str
+    text
         What is wrong.
     """
 
-    def __init__(self, container, text):
+    def __init__(self, container: "Container", text: str):
         """Prefix the message with the place of the record."""
         super().__init__(f"{container.place}: {container.name} {container.version}: {text}")
         self.text = text
@@ -46,19 +47,19 @@ class Container:
 
     Parameters
     ----------
-    name : str
+    name
         Name of the software.
-    values : dict
+    values
         The joined fields of the record and its families, which become attributes.
-    site : Site
+    site
         The site.
-    path : Path
+    path
         The file with the record.
-    index : int
+    index
         The index of the record in the file, from 0.
     """
 
-    def __init__(self, name, values, site, path, index):
+    def __init__(self, name: str, values: dict[str, Any], site: Site, path: Path, index: int):
         """Keep the values as attributes."""
         self.name = name
         self.site = site
@@ -66,18 +67,18 @@ class Container:
         self.index = index
         vars(self).update(values)
 
-    def replace(self, **changes):
-        """Return a copy of the container with changed values (Container)."""
+    def replace(self, **changes: Any) -> "Container":
+        """Return a copy of the container with changed values."""
         return Container(self.name, {**self.values, **changes}, self.site, self.path, self.index)
 
     @property
-    def values(self):
-        """The joined fields of the record and its families (dict)."""
+    def values(self) -> dict[str, Any]:
+        """The joined fields of the record and its families."""
         return {field: getattr(self, field) for field in EMPTY}
 
     @cached_property
-    def fields(self):
-        """The values of the placeholders (dict of str)."""
+    def fields(self) -> dict[str, str]:
+        """The values of the placeholders."""
         fields = dict(self.components)
         fields.update(name=self.name, version=self.version)
         for field in ("date", "hash", "python"):
@@ -87,9 +88,9 @@ class Container:
             fields[field] = f"-{getattr(self, field)}" if getattr(self, field) else ""
         return fields
 
-    def fill(self, text):
+    def fill(self, text: str) -> str:
         """
-        Return a text with its placeholders replaced (str): {rocm} becomes 6.2.4, {rocm!dotless} becomes 624.
+        Return a text with its placeholders replaced: {rocm} becomes 6.2.4, {rocm!dotless} becomes 624.
 
         Raises
         ------
@@ -106,23 +107,23 @@ class Container:
         return PLACEHOLDER.sub(value, text)
 
     @cached_property
-    def versionsuffix(self):
-        """The version suffix (str)."""
+    def versionsuffix(self) -> str:
+        """The version suffix."""
         return self.fill(self.suffix or "")
 
     @cached_property
-    def file_name(self):
-        """File name of the image (str)."""
+    def file_name(self) -> str:
+        """File name of the image."""
         if not self.file:
             raise RecordError(self, "neither the record nor its family has a file")
         return self.fill(self.file)
 
     @property
-    def place(self):
-        """File and line of its record (str)."""
+    def place(self) -> str:
+        """File and line of its record."""
         return f"{self.path}:{self.line_of()}"
 
-    def line_of(self, field=None):
+    def line_of(self, field: Optional[str] = None) -> int:
         """Return the line of a field of the record, or of the record if it lacks that field (int, from 1)."""
         if self.path is None:
             return 1
@@ -133,51 +134,51 @@ class Container:
         return lines.get(field, lines[None])
 
     @property
-    def full_version(self):
-        """Version and suffix (str): the second part of the module name."""
+    def full_version(self) -> str:
+        """Version and suffix: the second part of the module name."""
         return self.version + self.versionsuffix
 
     @property
-    def module(self):
-        """Name of the module (str)."""
+    def module(self) -> str:
+        """Name of the module."""
         return f"{self.name}/{self.full_version}"
 
     @property
-    def module_or_version(self):
-        """Name of the module (str), without suffix if that can't be completed."""
+    def module_or_version(self) -> str:
+        """Name of the module, without suffix if that can't be completed."""
         try:
             return self.module
         except CatalogueError:
             return f"{self.name}/{self.version}"
 
     @property
-    def easyconfig_name(self):
-        """File name of the easyconfig (str)."""
+    def easyconfig_name(self) -> str:
+        """File name of the easyconfig."""
         return f"{self.name}-{self.full_version}.eb"
 
     @cached_property
-    def all_binds(self):
-        """The binds of the site and of the record (Binds)."""
+    def all_binds(self) -> Binds:
+        """The binds of the site and of the record."""
         site, own = self.site.binds, self.binds or Binds()
         return Binds(
             required=[*site.required, *own.required], optional=[*site.optional, *own.optional],
             libraries={**site.libraries, **own.libraries}, file=own.file or site.file)
 
     @property
-    def image_places(self):
+    def image_places(self) -> list[tuple[str, Path]]:
         """The possible paths of the image, in search order (list of (stability, Path))."""
         images = self.images or self.site.images
         return [(one.stability, Path(images.root or "/") / self.fill(one.path) / self.file_name)
                 for one in images.directories]
 
-    def moving_image(self):
-        """Return the image (Path) if it is only in directories whose links move and the record forbids that."""
+    def moving_image(self) -> Optional[Path]:
+        """Return the image if it is only in directories whose links move and the record forbids that."""
         places = [(stability, path) for stability, path in self.image_places if is_there(path)]
         only = places and not self.moving and all(stability == "moving" for stability, _ in places)
         return places[0][1] if only else None
 
     @property
-    def archive_message(self):
+    def archive_message(self) -> Optional[str]:
         """What is said where an archived container is loaded, listed in full or documented; None for others."""
         if not self.archived:
             return None
@@ -188,18 +189,18 @@ class Container:
         return text + "."
 
     @property
-    def gpu_kind(self):
-        """Kind of GPU (str), or 'none'."""
+    def gpu_kind(self) -> str:
+        """Kind of GPU, or 'none'."""
         return self.gpu or self.site.gpu
 
     @property
-    def uses_gpu_option(self):
-        """Whether the module uses the runtime's option for GPUs (bool)."""
+    def uses_gpu_option(self) -> bool:
+        """Whether the module uses the runtime's option for GPUs."""
         return self.site.gpu_option if self.gpu_option is None else self.gpu_option
 
     @property
-    def stages(self):
-        """The stages of the requirements, as in the easyconfig parameter (list of dict); empty without stages."""
+    def stages(self) -> list[dict[str, Any]]:
+        """The stages of the requirements, as in the easyconfig parameter; empty without stages."""
         return as_parameter(self.requirements) if is_stages(self.requirements) else []
 
 

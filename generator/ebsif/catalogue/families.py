@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from ebsif.catalogue.records import Family, Record, Stage
+from ebsif.catalogue.records import CatalogueFile, Family, Record, Stage
 from ebsif.catalogue.site import Binds
+from ebsif.catalogue.yamlfile import Model
 
 # Lists and tables to which a family or record adds, instead of replacing those of its family.
 ADDED = ("aliases", "conflicts", "definition_files", "warnings")
@@ -15,20 +16,20 @@ EMPTY: dict[str, Any] = {
     **dict.fromkeys(ADDED, [])}
 
 
-def explicit_fields(model):
-    """Return the fields of a model that are set in its file (dict)."""
+def explicit_fields(model: Model) -> dict[str, Any]:
+    """Return the fields of a model that are set in its file."""
     return {field: getattr(model, field) for field in model.model_fields_set}
 
 
-def family_values(document, name):
-    """Return the fields of a family, joined with those of the families that it extends (dict)."""
+def family_values(document: CatalogueFile, name: str) -> dict[str, Any]:
+    """Return the fields of a family, joined with those of the families that it extends."""
     family = document.families[name]
     base = family_values(document, family.extends) if family.extends else EMPTY
     return join_fields(base, explicit_fields(family))
 
 
-def join_fields(defaults, more):
-    """Return the joined fields of two levels (dict): `more` wins over `defaults`, or adds to lists and tables."""
+def join_fields(defaults: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """Return the joined fields of two levels: `more` wins over `defaults`, or adds to lists and tables."""
     joined = dict(defaults)
     for field, value in more.items():
         if field in MERGED:
@@ -47,7 +48,7 @@ def join_fields(defaults, more):
     return joined
 
 
-def is_stages(requirements):
+def is_stages(requirements: object) -> bool:
     """Return whether requirements are stages."""
     return isinstance(requirements, list) and bool(requirements) and isinstance(requirements[0], Stage)
 

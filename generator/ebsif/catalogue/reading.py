@@ -7,12 +7,13 @@ then from the families that this one extends, then from the site.
 import contextlib
 import re
 from pathlib import Path
+from typing import Optional
 
 from pydantic import ValidationError
 
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.families import explicit_fields, family_values, join_fields
-from ebsif.catalogue.records import CatalogueFile
+from ebsif.catalogue.records import CatalogueFile, Family
 from ebsif.catalogue.site import Site
 from ebsif.catalogue.yamlerrors import DocumentError, Problem
 from ebsif.catalogue.yamlfile import document_error, load
@@ -21,17 +22,17 @@ from ebsif.catalogue.yamlfile import document_error, load
 EXTENDS = re.compile(r"^extends:[ \t]*true[ \t]*(?:#.*)?$", re.MULTILINE)
 
 
-def read(site: Site, *directories, problems=None):
+def read(site: Site, *directories: Path, problems: Optional[list[Problem]] = None) -> list[Container]:
     """
     Return all containers of a site.
 
     Parameters
     ----------
-    site : Site
+    site
         The site.
-    directories : Path
+    directories
         The directories of the site, with ``containers/``.
-    problems : list of Problem, optional
+    problems
         See `read_file`.
 
     Returns
@@ -52,19 +53,20 @@ def read(site: Site, *directories, problems=None):
     return containers
 
 
-def read_file(path, site, *extended, problems=None):
+def read_file(path: Path, site: Optional[Site], *extended: Path,
+              problems: Optional[list[Problem]] = None) -> list[Container]:
     """
     Return the containers in a file of the catalogue.
 
     Parameters
     ----------
-    path : Path
+    path
         The file.
-    site : Site
-        The site.
-    extended : Path
+    site
+        The site; None if only the records matter.
+    extended
         The file that it extends, the file that this one extends, and so on.
-    problems : list of Problem, optional
+    problems
         If given, problems are added to this list instead of raised, and the valid records are returned.
 
     Returns
@@ -97,15 +99,15 @@ def read_file(path, site, *extended, problems=None):
     return containers
 
 
-def document_of(path, families=None):
+def document_of(path: Path, families: Optional[dict[str, Family]] = None) -> CatalogueFile:
     """
     Return the model of a file of the catalogue.
 
     Parameters
     ----------
-    path : Path
+    path
         The file.
-    families : dict of Family, optional
+    families
         The families of the extended file.
 
     Returns
@@ -155,8 +157,8 @@ def valid_part(path, families=None):
     return document, valid if usable else []
 
 
-def documents(*directories):
-    """Return the files in the directories of a site (list of CatalogueFile), joined with the files they extend."""
+def documents(*directories: Path) -> list[CatalogueFile]:
+    """Return the files in the directories of a site, joined with the files they extend."""
     found = []
     for chain in chains(*directories):
         families, containers, document = None, [], None
@@ -167,13 +169,13 @@ def documents(*directories):
     return found
 
 
-def chains(*directories):
+def chains(*directories: Path) -> list[list[Path]]:
     """
     Return the files of the catalogue that are read together, sorted by name.
 
     Parameters
     ----------
-    directories : Path
+    directories
         The directories of a site, with ``containers/``.
 
     Returns
@@ -198,6 +200,6 @@ def extends(path):
         return False
 
 
-def files(*directories):
-    """Return the files of the catalogue in the directories of a site (list of Path); see `chains`."""
+def files(*directories: Path) -> list[Path]:
+    """Return the files of the catalogue in the directories of a site; see `chains`."""
     return [path for chain in chains(*directories) for path in chain]

@@ -2,24 +2,26 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from ebsif.catalogue.records import CatalogueFile
 from ebsif.catalogue.settings import Configuration
 from ebsif.catalogue.site import Site
+from ebsif.catalogue.yamlfile import Model
 
 # The folder of the shipped schemas.
 FOLDER = Path(__file__).parent / "schemas"
 MODELS = {"site": Site, "containers": CatalogueFile, "config": Configuration}
 
 
-def texts():
+def texts() -> dict[str, str]:
     """Return the texts of all schemas (dict of str by name)."""
     return {name: json.dumps(schema(model), indent=2) + "\n" for name, model in MODELS.items()}
 
 
-def schema(model):
+def schema(model: type[Model]) -> dict[str, Any]:
     """
-    Return the JSON Schema of a model (dict).
+    Return the JSON Schema of a model.
 
     ebsif reads every scalar as text (2.10 is not 2.1), but editors read numbers in YAML, so both types are allowed.
     """

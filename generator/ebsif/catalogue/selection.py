@@ -3,10 +3,11 @@
 import contextlib
 import os
 import re
+from collections.abc import Iterable
 
 from easybuild.easyblocks.generic.container.texts import normal_name
 
-from ebsif.catalogue.container import CatalogueError
+from ebsif.catalogue.container import CatalogueError, Container
 from ebsif.errors import EbsifError
 
 # packaging is imported only where it is needed: most selections don't compare versions
@@ -16,8 +17,8 @@ class SelectionError(EbsifError):
     """A requirement can't be parsed; the message says how to write it."""
 
 
-def components_of(container):
-    """Return the components of a container, itself included (dict): versions by normalized name."""
+def components_of(container: Container) -> dict[str, str]:
+    """Return the components of a container, itself included: versions by normalized name."""
     found = {normal_name(name): version for name, version in container.components.items()}
     found[normal_name(container.name)] = container.version
     if container.package:
@@ -45,7 +46,7 @@ def parse_requirement(text):
                              "vllm>=0.8") from None
 
 
-def satisfies(container, requirement):
+def satisfies(container: Container, requirement) -> bool:
     """Return whether a container satisfies a requirement (packaging.requirements.Requirement); pre-releases count."""
     from packaging.version import InvalidVersion, Version
 
@@ -61,8 +62,8 @@ def satisfies(container, requirement):
         return str(requirement.specifier) == f"=={version}"
 
 
-def version_key(version):
-    """Return the sort key of a version (tuple); anything else, such as a commit, comes first."""
+def version_key(version: str) -> tuple:
+    """Return the sort key of a version; anything else, such as a commit, comes first."""
     from packaging.version import InvalidVersion, Version
 
     try:
@@ -71,8 +72,8 @@ def version_key(version):
         return (0, Version("0"), version)
 
 
-def date_key(container):
-    """Return the sort key of a container by date (tuple); those without a date come first, by version."""
+def date_key(container: Container) -> tuple:
+    """Return the sort key of a container by date; those without a date come first, by version."""
     return container.date or "", version_key(container.version)
 
 
@@ -80,8 +81,8 @@ def date_key(container):
 DEFAULT_VERSION = "EBSIF_VERSION_"
 
 
-def duplicates(containers):
-    """Return the containers that have the same module as an earlier one, each with the first of these (dict)."""
+def duplicates(containers: Iterable[Container]) -> dict[Container, Container]:
+    """Return the containers that have the same module as an earlier one, each with the first of these."""
     first, found = {}, {}
     for container in containers:
         with contextlib.suppress(CatalogueError):
@@ -91,15 +92,15 @@ def duplicates(containers):
     return found
 
 
-def find(containers, wanted):
+def find(containers: Iterable[Container], wanted: str) -> list[Container]:
     """
     Return the containers that a name stands for.
 
     Parameters
     ----------
-    containers : list of Container
+    containers
         The containers to choose from.
-    wanted : str
+    wanted
         ``PyTorch``, ``PyTorch/2.7.0`` (or v2.7.0), ``PyTorch/2.7.0-rocm-...``, or the name of an easyconfig.
 
     Returns
@@ -132,9 +133,9 @@ def find(containers, wanted):
     return found
 
 
-def find_one(containers, wanted):
+def find_one(containers: Iterable[Container], wanted: str) -> Container:
     """
-    Return the one container that a name stands for (Container); of several with the same image, the one without label.
+    Return the one container that a name stands for; of several with the same image, the one without label.
 
     A name without a version stands for the version in EBSIF_VERSION_<NAME>, else for the newest one (S004-10).
 

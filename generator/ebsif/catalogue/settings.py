@@ -1,13 +1,18 @@
 """The settings of a user or a site: the configuration file, and the options that override it."""
 
 import os
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
 from ebsif import files
 from ebsif.catalogue import reading, site
+from ebsif.catalogue.container import Container
 from ebsif.catalogue.fieldtypes import SingleLine
+from ebsif.catalogue.records import CatalogueFile
+from ebsif.catalogue.site import Site
 from ebsif.catalogue.yamlerrors import DocumentError
 from ebsif.catalogue.yamlfile import Model, load, validate
 
@@ -27,38 +32,38 @@ class Settings:
     """The chosen site, the directories of sites (in search order), and where easyconfigs are written ({site})."""
 
     site_name: Optional[str]
-    directories: tuple
+    directories: tuple[Path, ...]
     place: Path
     is_place_named: bool = True
 
     @property
-    def output(self):
-        """The directory for the easyconfigs of the chosen site (Path)."""
+    def output(self) -> Path:
+        """The directory for the easyconfigs of the chosen site."""
         return self.output_of(self.site_name or site.DEFAULT_SITE)
 
-    def output_of(self, name):
-        """Return the directory for the easyconfigs of a site (Path)."""
+    def output_of(self, name: str) -> Path:
+        """Return the directory for the easyconfigs of a site."""
         return Path(str(self.place).replace("{site}", name))
 
-    def site(self, name=None):
-        """Return the profile of a site (Site); by default of the chosen one."""
+    def site(self, name: Optional[str] = None) -> Site:
+        """Return the profile of a site; by default of the chosen one."""
         return site.read(name or self.site_name, self.directories)
 
-    def containers(self, profile):
-        """Return all containers of a site (list of Container)."""
+    def containers(self, profile: Site) -> list[Container]:
+        """Return all containers of a site."""
         return reading.read(profile, *self.directories_of(profile))
 
-    def documents(self, profile):
-        """Return the files of a site's catalogue (list of CatalogueFile), each with what it extends."""
+    def documents(self, profile: Site) -> list[CatalogueFile]:
+        """Return the files of a site's catalogue, each with what it extends."""
         return reading.documents(*self.directories_of(profile))
 
-    def directories_of(self, profile):
-        """Return the directories of a site (list of Path) in all catalogues, with ``containers/``."""
+    def directories_of(self, profile: Site) -> list[Path]:
+        """Return the directories of a site in all catalogues, with ``containers/``."""
         return site.directories_of(profile.name, self.directories)
 
-    def containers_of(self, names):
+    def containers_of(self, names: Iterable[Optional[str]]) -> list[Container]:
         """
-        Return all containers of sites (list of Container); None stands for the chosen site.
+        Return all containers of sites; None stands for the chosen site.
 
         Raises
         ------
@@ -75,17 +80,17 @@ class Settings:
             raise DocumentError(*problems)
         return containers
 
-    def site_names(self):
-        """Return the names of all sites (list of str)."""
+    def site_names(self) -> list[str]:
+        """Return the names of all sites."""
         return site.names(self.directories)
 
     @property
-    def own_directories(self):
-        """The user's own catalogues (list of Path), without that of the project."""
+    def own_directories(self) -> list[Path]:
+        """The user's own catalogues, without that of the project."""
         return [directory for directory in self.directories if directory != site.SITES]
 
-    def own_site_names(self):
-        """Return the names of the sites in the user's own catalogues, or of all sites without any (list of str)."""
+    def own_site_names(self) -> list[str]:
+        """Return the names of the sites in the user's own catalogues, or of all sites without any."""
         if not self.own_directories:
             return self.site_names()
         return sorted({path.parent.name for directory in self.own_directories
@@ -99,7 +104,7 @@ def configuration_path():
     return Path(named) if named else Path(home) / "ebsif" / "config.yaml"
 
 
-def add_settings_arguments(parser, output=False):
+def add_settings_arguments(parser: ArgumentParser, output: bool = False) -> None:
     """Add the options that override the configuration file."""
     parser.add_argument("--site", help="name of the site (default: $EBSIF_SITE, else as configured, else local)")
     parser.add_argument("--catalogue", metavar="DIRECTORY", type=Path, action="append", default=[],
@@ -111,9 +116,9 @@ def add_settings_arguments(parser, output=False):
                                  "easyconfigs)")
 
 
-def read_settings(options):
+def read_settings(options: Namespace) -> Settings:
     """
-    Return the settings (Settings) from options, environment and configuration file.
+    Return the settings from options, environment and configuration file.
 
     Raises
     ------

@@ -1,6 +1,7 @@
 """The profile of a site, read from ``<directory>/<site>/site.yaml``: what is specific to a machine."""
 
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Optional
 
@@ -126,7 +127,7 @@ class Scheduler(Model):
             raise invalid(*wrong)
         return self
 
-    def partition(self, name):
+    def partition(self, name: Optional[str]) -> tuple[Optional[str], Partition]:
         """
         Return the name and the Partition for a name, or the default ones for None.
 
@@ -188,30 +189,26 @@ class SiteError(EbsifError):
     """A site or a part of it does not exist; the message lists what does."""
 
 
-def names(directories=(SITES,)):
-    """Return the names of all sites (list of str)."""
+def names(directories: Iterable[Path] = (SITES,)) -> list[str]:
+    """Return the names of all sites."""
     return sorted({path.parent.name for directory in directories for path in directory.glob("*/site.yaml")})
 
 
-def directories_of(name, directories=(SITES,)):
-    """Return the directories of a site (list of Path), in search order."""
+def directories_of(name: str, directories: Iterable[Path] = (SITES,)) -> list[Path]:
+    """Return the directories of a site, in search order."""
     return [directory / name for directory in directories if (directory / name).is_dir()]
 
 
-def read(name=None, directories=(SITES,)):
+def read(name: Optional[str] = None, directories: Sequence[Path] = (SITES,)) -> Site:
     """
     Return the profile of a site.
 
     Parameters
     ----------
-    name : str, optional
+    name
         Name of the site (default: EBSIF_SITE, else ``local``).
-    directories : sequence of Path
+    directories
         Where to look for sites; the first ``<name>/site.yaml`` is used.
-
-    Returns
-    -------
-    Site
 
     Raises
     ------

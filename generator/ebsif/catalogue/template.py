@@ -1,6 +1,8 @@
 """Templates of names, such as tool-{version}.sif: extract the fields of a name, and insert placeholders into one."""
 
 import re
+from collections.abc import Mapping
+from typing import Optional
 
 from ebsif.catalogue.fieldtypes import PLACEHOLDER
 from ebsif.catalogue.records import Record
@@ -9,19 +11,19 @@ from ebsif.catalogue.records import Record
 OPTIONAL = ("variant", "label")
 
 
-def read_fields(template, name, known=None):
+def read_fields(template: str, name: str, known: Optional[dict[str, str]] = None) -> Optional[dict[str, str]]:
     """
-    Return the fields of a name that matches a template (dict), or None if it does not match.
+    Return the fields of a name that matches a template, or None if it does not match.
 
     Versions without dots get one after the first digit: 210 becomes 2.10.
 
     Parameters
     ----------
-    template : str
+    template
         A text with placeholders.
-    name : str
+    name
         A file name or suffix.
-    known : dict, optional
+    known
         Known values of some fields.
     """
     placeholders = PLACEHOLDER.findall(template)
@@ -59,17 +61,17 @@ def pattern_of_field(field, dotless, known):
     return "([A-Za-z0-9_.+]+?)" if field in Record.model_fields else "([A-Za-z0-9_.+-]+?)"
 
 
-def insert_placeholders(text, fields, glued=False):
+def insert_placeholders(text: str, fields: Mapping[str, Optional[str]], glued: bool = False) -> str:
     """
     Return a text with placeholders instead of values, but not within other numbers (2.1 in 12.1.3).
 
     Parameters
     ----------
-    text : str
+    text
         A name or a description.
-    fields : dict
+    fields
         Values by field.
-    glued : bool
+    glued
         Whether letters may precede a value, and '_' may follow it, as in tool1.2_x.
     """
     before, after = ("0-9.{+", "A-Za-z0-9}") if glued else (r"\w.{+", r"\w}")

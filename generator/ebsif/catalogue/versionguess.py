@@ -1,8 +1,11 @@
 """Guess the version of the software in an image, from its labels, its packages and the file name."""
 
 import re
+from typing import Optional
 
 from easybuild.easyblocks.generic.container.texts import normal_name
+
+from ebsif.image.inspection import Inspection
 
 # Software whose Python package has another name.
 PACKAGES = {"pytorch": ["torch"], "tensorflow": ["tensorflow", "tensorflow-rocm", "tensorflow-cpu"]}
@@ -23,28 +26,29 @@ LABEL = re.compile(
     r"v?(\d+(?:\.\d+)+(?:[.-]?(?:a|b|alpha|beta|rc|post|dev)\.?\d+)?)(?:\+[\w.]+)?(?![\w.])(.*)", re.DOTALL)
 
 
-def packages_of(found):
-    """Return the versions of the Python packages in an image by normalized name (dict)."""
+def packages_of(found: Inspection) -> dict[str, str]:
+    """Return the versions of the Python packages in an image by normalized name."""
     return {normal_name(name): version for name, version in (found.python or {}).get("packages", {}).items()}
 
 
-def packages_named(name, package=None):
-    """Return the possible normalized names (list of str) of the Python package of a software."""
+def packages_named(name: str, package: Optional[str] = None) -> list[str]:
+    """Return the possible normalized names of the Python package of a software."""
     name = normal_name(name)
     return [normal_name(package)] if package else PACKAGES.get(name, [name])
 
 
-def guess_version(found, names, file_name, software):
+def guess_version(found: Inspection, names: list[str], file_name: str,
+                  software: str) -> tuple[Optional[str], Optional[str]]:
     """
     Return the likely version of the software in an image, and what to review about it.
 
     Parameters
     ----------
-    found : Inspection
+    found
         The image.
-    names : list of str
+    names
         Possible names of its Python package.
-    file_name, software : str
+    file_name, software
         Names of the image file and of the software.
 
     Returns
@@ -90,6 +94,6 @@ def versions_in(file_name, software):
     return [version for _, version in sorted(found, key=lambda one: one[0])]
 
 
-def is_same(one, other):
+def is_same(one: str, other: str) -> bool:
     """Return whether two versions agree in the parts that both have."""
     return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")

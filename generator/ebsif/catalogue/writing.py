@@ -2,28 +2,33 @@
 
 import re
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Optional
 
 from ebsif.catalogue import reading
-from ebsif.catalogue.adding import AddingError, as_yaml
+from ebsif.catalogue.adding import AddingError, Proposal, as_yaml
+from ebsif.catalogue.container import Container
+from ebsif.catalogue.site import Site
 from ebsif.catalogue.yamlerrors import DocumentError
 from ebsif.files import locked, replace
 from ebsif.output import plain
 
 
-def write(proposal, path, extended=(), complete=None):
+def write(proposal: Proposal, path: Path, extended: Sequence[Path] = (),
+          complete: Optional[Callable[[], None]] = None) -> None:
     """
     Add a record to a file of the catalogue; the rest of the file stays unchanged, comments included.
 
     Parameters
     ----------
-    proposal : Proposal
+    proposal
         The record.
-    path : Path
+    path
         The file, which is created if necessary.
-    extended : sequence of Path
+    extended
         The file that it extends, the file that this one extends, and so on.
-    complete : callable, optional
+    complete
         Called after the file is written; if it fails, the file is restored.
 
     Raises
@@ -47,7 +52,7 @@ def write(proposal, path, extended=(), complete=None):
             raise
 
 
-def with_record(proposal, path, extended):
+def with_record(proposal: Proposal, path: Path, extended: Sequence[Path]) -> tuple[Optional[str], str]:
     """Return the text of a file without (None for a new file) and with the record; see `write`."""
     before = path.read_text(encoding="utf-8") if path.is_file() else None
     start = text_without_records(proposal, bool(extended)) if before is None else before
@@ -61,8 +66,8 @@ def with_record(proposal, path, extended):
     return before, before if same else text
 
 
-def parse(text, path, site, extended):
-    """Return the containers in a file with this text (list of Container), beginning with those of extended files."""
+def parse(text: str, path: Path, site: Optional[Site], extended: Sequence[Path]) -> list[Container]:
+    """Return the containers in a file with this text, beginning with those of extended files."""
     with tempfile.TemporaryDirectory() as folder:
         new = Path(folder) / path.name
         new.write_text(text, encoding="utf-8")

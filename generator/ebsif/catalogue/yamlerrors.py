@@ -3,7 +3,7 @@
 import difflib
 import re
 from pathlib import Path
-from typing import NamedTuple, Optional, get_args
+from typing import NamedTuple, Optional, Union, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -63,14 +63,14 @@ class Problem(NamedTuple):
 class DocumentError(EbsifError):
     """A file is invalid; the message has a line for each Problem: file, line, field, remedy."""
 
-    def __init__(self, *problems):
+    def __init__(self, *problems: Problem):
         """Keep the problems, for other formats of the output."""
         super().__init__("\n".join(map(str, problems)))
         self.problems = problems
 
 
-def syntax_problem(error, path, text):
-    """Return the Problem for an error of the YAML parser (yaml.YAMLError or ValueError)."""
+def syntax_problem(error: Union[yaml.YAMLError, ValueError], path: Path, text: str) -> Problem:
+    """Return the Problem for an error of the YAML parser."""
     said = str(getattr(error, "problem", None) or error)
     mark = getattr(error, "problem_mark", None)
     # the place where it is opened is more helpful than the end of the file
@@ -84,15 +84,15 @@ def syntax_problem(error, path, text):
     return Problem(path, line, known or said.splitlines()[0])
 
 
-def invalid(*places, fields=None):
+def invalid(*places: tuple[tuple, str], fields: Optional[ValidationError] = None) -> ValidationError:
     """
-    Return the error for the check of a model to raise (ValidationError), so that each problem gets its own line.
+    Return the error for the check of a model to raise, so that each problem gets its own line.
 
     Parameters
     ----------
-    places : tuple
+    places
         For each problem, the keys and indexes that lead to it from the model, and the message.
-    fields : ValidationError, optional
+    fields
         Problems with single fields, which are included.
     """
     of_fields = fields.errors(include_url=False) if fields else []
@@ -103,8 +103,9 @@ def invalid(*places, fields=None):
           for keys, text in places)])
 
 
-def problems_of(error, model, node, path, where=()):
-    """Return pydantic's errors as problems (list of Problem), given the composed YAML of the file."""
+def problems_of(error: ValidationError, model: type[BaseModel], node: yaml.Node, path: Path,
+                where: tuple = ()) -> list[Problem]:
+    """Return pydantic's errors as problems, given the composed YAML of the file."""
     errors = error.errors(include_url=False)
     found = {}
     for item in errors[:ERRORS]:

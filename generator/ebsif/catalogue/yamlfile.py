@@ -2,6 +2,8 @@
 
 import re
 from itertools import accumulate
+from pathlib import Path
+from typing import TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -17,6 +19,9 @@ class Model(BaseModel):
 
     # validators are built on first use: most commands use few models
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+AnyModel = TypeVar("AnyModel", bound=Model)
 
 
 class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
@@ -44,13 +49,13 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         return super().construct_mapping(node, deep)
 
 
-def load(path):
+def load(path: Path):
     """
     Return the content of a YAML file.
 
     Parameters
     ----------
-    path : Path
+    path
         The file.
 
     Returns
@@ -106,19 +111,19 @@ def check_events(text, path):
             raise DocumentError(Problem(path, line, "nested too deeply"))
 
 
-def validate(model, content, path, where=()):
+def validate(model: type[AnyModel], content: object, path: Path, where: tuple = ()) -> AnyModel:
     """
     Return the model of a file's content.
 
     Parameters
     ----------
-    model : type
+    model
         A subclass of Model.
-    content : object
+    content
         The result of `load`, or a part of it.
-    path : Path
+    path
         The file, for messages.
-    where : tuple of str and int
+    where
         The keys and indexes that lead to the part.
 
     Raises
@@ -132,7 +137,7 @@ def validate(model, content, path, where=()):
         raise document_error(error, model, path, where) from None
 
 
-def document_error(error, model, path, where=()):
+def document_error(error: ValidationError, model: type[Model], path: Path, where: tuple = ()) -> DocumentError:
     """Return the DocumentError for a ValidationError of pydantic; see `validate`."""
     node = yaml.compose(path.read_text(encoding="utf-8"), Loader)
     return DocumentError(*problems_of(error, model, node, path, where))

@@ -7,9 +7,11 @@ import importlib.util
 import io
 import re
 import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ebsif import eb, output
+from ebsif.catalogue.container import Container
 from ebsif.findings import ERROR, Finding
 from ebsif.render import easyconfig
 
@@ -31,8 +33,8 @@ class Reader:
         """Begin without known easyconfigs."""
         self.known = set()
 
-    def problems(self, container, text):
-        """Yield what EasyBuild or the easyblock misread or refuse (str) in the text of an easyconfig."""
+    def problems(self, container: Container, text: str) -> Iterator[str]:
+        """Yield what EasyBuild or the easyblock misread or refuse in the text of an easyconfig."""
         values = easyconfig.parameters(container)
         kind = {name: type(value).__name__ if name in PASSED_ON else value for name, value in values.items()}
         kind = hashlib.sha256(repr(kind).encode()).digest()
@@ -80,7 +82,7 @@ def differences(container, text):
             yield str(error)
 
 
-def check_style(paths):
+def check_style(paths: Iterable[Path]) -> Iterator[Finding]:
     """Yield findings of EasyBuild's style check on easyconfigs."""
     if not importlib.util.find_spec("pycodestyle"):
         output.note("skipping the style check of easyconfigs: pip install pycodestyle")

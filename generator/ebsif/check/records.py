@@ -1,15 +1,23 @@
 """Check single records: review marks, images, requirements, and ROCm versions against the site's driver."""
 
 import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Optional
 
 import yaml
 from easybuild.easyblocks.generic.container.texts import normal_name
 
+from ebsif.catalogue.container import Container
 from ebsif.catalogue.families import as_parameter
 from ebsif.catalogue.yamlfile import Loader
 from ebsif.files import is_there
 from ebsif.findings import ERROR, WARNING, Finding
 from ebsif.render import easyconfig
+
+# Creates a finding from level and text, and computes the SHA256 of a file.
+Creator = Callable[[str, str], Finding]
+Digest = Callable[[Path], str]
 
 # Kinds of GPUs by the labels of packages that are built for them: +rocm6.2, +cu124.
 GPU_LABELS = {"rocm": "rocm", "cu": "cuda"}
@@ -21,7 +29,7 @@ REVIEW = re.compile(r"(?:^|(?<=\s))#\s*review\b:?\s*(.*)")
 NO_HOMEPAGE = "https://apptainer.org/"
 
 
-def check_reviews(path):
+def check_reviews(path: Path) -> Iterator[Finding]:
     """Yield a finding for each guess of `ebsif add` that nobody has reviewed."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -50,17 +58,17 @@ def scalars(text):
     return found
 
 
-def check_record(container, finding, digest):
+def check_record(container: Container, finding: Creator, digest: Optional[Digest]) -> Iterator[Finding]:
     """
     Yield findings on a record that don't need its easyconfig.
 
     Parameters
     ----------
-    container : Container
+    container
         The container.
-    finding : callable
+    finding
         Creates a Finding from level and text.
-    digest : callable, optional
+    digest
         Returns the SHA256 of a file; None if images should not be read.
     """
     if not container.file_name.endswith((".sif", ".simg")):
@@ -71,17 +79,17 @@ def check_record(container, finding, digest):
     yield from check_image(container, finding, digest)
 
 
-def check_image(container, finding, digest):
+def check_image(container: Container, finding: Creator, digest: Optional[Digest]) -> Iterator[Finding]:
     """
     Yield findings on the image, where it is accessible: a missing file, a missing or wrong checksum, a moving link.
 
     Parameters
     ----------
-    container : Container
+    container
         The container.
-    finding : callable
+    finding
         Creates a Finding from level and text.
-    digest : callable, optional
+    digest
         Returns the SHA256 of a file; None if images should not be read.
     """
     places = [path for _, path in container.image_places if is_there(path)]
@@ -103,14 +111,14 @@ def check_image(container, finding, digest):
         yield finding(ERROR, easyconfig.moving_problem(container))
 
 
-def check_rocm(container, finding):
+def check_rocm(container: Container, finding: Creator) -> Iterator[Finding]:
     """Yield a finding if the driver of the site does not support the ROCm of the image (S001-17)."""
     problem = easyconfig.driver_problem(container)
     if problem and not container.archived:
         yield finding(WARNING, problem)
 
 
-def check_requirements(container, finding):
+def check_requirements(container: Container, finding: Creator) -> Iterator[Finding]:
     """Yield findings on requirements: warnings of the easyblock, wheels for another GPU, unpinned versions."""
     if not container.requirements:
         return

@@ -1,11 +1,16 @@
 """Check the catalogues of sites and their easyconfigs; each problem becomes a finding with file and line."""
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from pathlib import Path
+from typing import Optional, Union
 
 from ebsif.catalogue import reading
-from ebsif.catalogue.container import CatalogueError, RecordError
+from ebsif.catalogue.container import CatalogueError, Container, RecordError
 from ebsif.catalogue.selection import duplicates
+from ebsif.catalogue.settings import Settings
+from ebsif.catalogue.site import Site
 from ebsif.check.easyconfigs import Reader, check_style
 from ebsif.check.records import check_record, check_requirements, check_reviews, check_rocm
 from ebsif.errors import EbsifError
@@ -20,17 +25,18 @@ LONG = 80
 PARAMETER = re.compile(r"Easyconfig parameter '(\w+)'")
 
 
-def check_sites(settings, names, deep=True, images=False):
+def check_sites(settings: Settings, names: Iterable[Optional[str]], deep: bool = True,
+                images: bool = False) -> Iterator[Union[Container, Finding]]:
     """
     Yield findings on the catalogues of sites and their easyconfigs; see `check`.
 
     Parameters
     ----------
-    settings : Settings
+    settings
         The directories of the catalogues and easyconfigs.
-    names : list of str
+    names
         The sites; None stands for the chosen one.
-    deep, images : bool
+    deep, images
         See `check`.
 
     Yields
@@ -57,23 +63,24 @@ def check_sites(settings, names, deep=True, images=False):
         yield from check(containers, settings.output_of(profile.name), profile, deep, images, not problems)
 
 
-def check(containers, output, profile, deep=True, images=False, complete=True):
+def check(containers: Sequence[Container], output: Path, profile: Site, deep: bool = True, images: bool = False,
+          complete: bool = True) -> Iterator[Finding]:
     """
     Yield findings on the containers of a site and their easyconfigs.
 
     Parameters
     ----------
-    containers : list of Container
+    containers
         All containers of the site.
-    output : Path
+    output
         Directory of the easyconfigs.
-    profile : Site
+    profile
         The site.
-    deep : bool
+    deep
         Whether to include the checks that need EasyBuild: parameters, style.
-    images : bool
+    images
         Whether to read the images and compare their checksums.
-    complete : bool
+    complete
         Whether all records could be read, so that easyconfigs without a record are left over.
 
     Yields

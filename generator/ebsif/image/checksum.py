@@ -3,12 +3,13 @@
 import hashlib
 import sys
 import time
+from pathlib import Path
 
 BLOCK = 4 * 1024 * 1024  # bytes
 
 
-def sha256(path):
-    """Return the SHA256 of a file (str); show a progress bar at a terminal, or print lines to a log."""
+def sha256(path: Path) -> str:
+    """Return the SHA256 of a file; show a progress bar at a terminal, or print lines to a log."""
     digest = hashlib.sha256()
     with path.open("rb") as image, Progress(path.stat().st_size) as progress:
         for block in iter(lambda: image.read(BLOCK), b""):

@@ -8,9 +8,10 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from ebsif import output
 from ebsif.errors import EbsifError
@@ -61,30 +62,26 @@ class Inspection:
     conda: list = field(default_factory=list)
 
     @property
-    def file_name(self):
-        """File name of the image as the user named it (str)."""
+    def file_name(self) -> str:
+        """File name of the image as the user named it."""
         return Path(self.path).name
 
     @property
-    def data(self):
-        """All fields, for JSON (dict)."""
+    def data(self) -> dict[str, Any]:
+        """All fields, for JSON."""
         return asdict(self)
 
 
-def inspect(path, checksum=True):
+def inspect(path: Path, checksum: bool = True) -> Inspection:
     """
     Inspect an image.
 
     Parameters
     ----------
-    path : Path
+    path
         The image; links are resolved.
-    checksum : bool
+    checksum
         Whether to read the whole file for its SHA256.
-
-    Returns
-    -------
-    Inspection
 
     Raises
     ------
@@ -200,8 +197,8 @@ def read_python(found):
         found.init = "image" if own["prefix"] == own["base_prefix"] else "venv-in-image"
 
 
-def programs(found, names):
-    """Return those of the names or paths (set of str) that are programs in an image (Inspection)."""
+def programs(found: Inspection, names: Collection[str]) -> set[str]:
+    """Return those of the names or paths that are programs in an image."""
     folder = f"{found.python['prefix']}/bin" if found.python else "/bin"
     result = run_in_image(found, "sh", "-c", probe("present-programs.sh"), "sh", folder, *names)
     return set(result.stdout.split("\n")) & set(names)

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from ebsif.findings import NOTE, OK, Finding
+from ebsif.image.inspection import Inspection
 
 # Libraries with the ABI that MPICH and its derivatives share (MPICH ABI Compatibility Initiative), and those of
 # Open MPI 1 to 5.
@@ -17,13 +18,13 @@ PROVIDER = "libcxi"  # of Slingshot
 PLUGIN = {"rocm": "RCCL", "cuda": "NCCL"}
 
 
-def examine(found, site, containers):
+def examine(found: Inspection, site, containers) -> list[Finding]:
     """
-    Return the findings (list of Finding) on each part of the communication between nodes.
+    Return the findings on each part of the communication between nodes.
 
     Parameters
     ----------
-    found : Inspection
+    found
         The findings on the image.
     site : Site
         The site where the image will be used.

@@ -1,6 +1,7 @@
 """Read the table of contents of a SIF file, for its signatures."""
 
 import struct
+from pathlib import Path
 
 # https://github.com/apptainer/sif/blob/main/pkg/sif/sif.go: the header after the line that starts the runtime, and the
 # descriptors of objects.
@@ -10,9 +11,9 @@ SIGNATURE = 0x4005
 MOST = 4096  # descriptors; runtimes make 48
 
 
-def signers(path):
+def signers(path: Path) -> list[str]:
     """
-    Return the fingerprints of the keys that signed an image (list of str), without verifying the signatures.
+    Return the fingerprints of the keys that signed an image, without verifying the signatures.
 
     The string is empty for a signature without a fingerprint. A file that is not a SIF file has no signatures.
     """

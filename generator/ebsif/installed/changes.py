@@ -3,9 +3,11 @@
 import dataclasses
 import json
 
+from ebsif.installed.lock import Change
 
-def print_changes(changes, as_json):
-    """Print differences (list of lock.Change); return 1 if there are any, else 0."""
+
+def print_changes(changes: list[Change], as_json: bool) -> int:
+    """Print differences; return 1 if there are any, else 0."""
     if as_json:
         print(json.dumps([dataclasses.asdict(change) for change in changes], indent=2))
     elif not changes:
@@ -16,8 +18,8 @@ def print_changes(changes, as_json):
     return 1 if changes else 0
 
 
-def describe(change):
-    """Return a difference as a line of text (str)."""
+def describe(change: Change) -> str:
+    """Return a difference as a line of text."""
     if change.before is None:
         return f"+ {change.kind} {change.name} {as_text(change.after)}"
     if change.after is None:

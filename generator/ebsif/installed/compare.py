@@ -2,14 +2,19 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 from easybuild.easyblocks.generic.container import lockfile, requirements
 
 from ebsif import eb
 from ebsif.catalogue import selection
+from ebsif.catalogue.container import Container
 from ebsif.errors import EbsifError
 from ebsif.installed import lock
 from ebsif.render import easyconfig
+
+# About a container: values by kind, then by name.
+Facts = dict[str, dict[str, Any]]
 
 BIND_PARAMETERS = ("binds", "optional_binds", "library_binds")
 VARIABLE_PARAMETERS = ("container_env", "network_env", "modextravars")
@@ -19,15 +24,15 @@ class ComparingError(EbsifError):
     """Containers can't be compared; the message says why and what to do."""
 
 
-def facts(text, containers):
+def facts(text: str, containers: list[Container]) -> Facts:
     """
-    Return the facts about a container (dict of dict): by kind, then by name.
+    Return the facts about a container: by kind, then by name.
 
     Parameters
     ----------
-    text : str
+    text
         An installation directory, its lock file, an easyconfig, or the name of a container in the catalogue.
-    containers : list of Container
+    containers
         The containers in the catalogue.
 
     Raises
@@ -90,15 +95,15 @@ def parameters_of(path):
     return {name: read[name] for name in names if name in read}
 
 
-def compare(before, after):
-    """Return the differences between two containers (list of lock.Change), of the kinds that are known for both."""
+def compare(before: Facts, after: Facts) -> list[lock.Change]:
+    """Return the differences between two containers, of the kinds that are known for both."""
     changes = []
     for kind in sorted(before.keys() & after.keys()):
         changes += lock.differences(kind, before[kind], after[kind])
     return changes
 
 
-def extension_of(path):
+def extension_of(path: Path) -> tuple[list, str, str]:
     """
     Return the arguments of `ebsif extend` for an easyconfig that it wrote: (requirements, name, date).
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from easybuild.easyblocks.generic.container import lockfile
 
 from ebsif import eb, output
+from ebsif.catalogue.container import Container
+from ebsif.catalogue.site import Site
 from ebsif.files import home, is_there
 from ebsif.findings import ERROR, NOTE, OK, Finding
 from ebsif.installed import lock
@@ -18,8 +20,8 @@ from ebsif.installed import lock
 EXAMPLE = "PyTorch-2.13.0-cpu-python-3.11-singularity-20261121.eb"
 
 
-def examine():
-    """Return the findings (list of Finding) on each part, in the order in which an installation needs them."""
+def examine() -> list[Finding]:
+    """Return the findings on each part, in the order in which an installation needs them."""
     easybuild, modules_tool = find_easybuild(), find_modules_tool()
     return [
         easybuild,
@@ -34,8 +36,8 @@ def examine():
     ]
 
 
-def examine_site(profile, containers):
-    """Return the findings (list of Finding) on the catalogue of a site and on each of its image directories."""
+def examine_site(profile: Site, containers: list[Container]) -> list[Finding]:
+    """Return the findings on the catalogue of a site and on each of its image directories."""
     images = profile.images
     root = Path(os.environ.get(images.root_variable or "") or images.root or "/")
     findings = [Finding(OK, "site", f"{profile.name}: {output.counted(len(containers), 'container')}")]

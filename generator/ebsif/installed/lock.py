@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, Union
 
 from easybuild.easyblocks.generic.container import lockfile
 
@@ -23,13 +25,13 @@ class Change:
     after: object
 
 
-def read(place):
+def read(place: Union[str, Path]) -> dict[str, Any]:
     """
     Read the lock file of an installation.
 
     Parameters
     ----------
-    place : str or Path
+    place
         An installation directory (CONTAINERROOT), or the file itself.
 
     Returns
@@ -56,13 +58,13 @@ def read(place):
     return content
 
 
-def compare(before, after):
+def compare(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
     """
     Compare two lock files.
 
     Parameters
     ----------
-    before, after : dict
+    before, after
         Lock files, as `read` returns them.
 
     Returns
@@ -85,8 +87,8 @@ def compare(before, after):
     return changes
 
 
-def differences(kind, before, after):
-    """Return the differences (list of Change) between two dictionaries."""
+def differences(kind: str, before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
+    """Return the differences between two dictionaries."""
     return [
         Change(kind, name, before.get(name), after.get(name))
         for name in sorted(before.keys() | after.keys())
@@ -94,11 +96,11 @@ def differences(kind, before, after):
     ]
 
 
-def pins(lines):
-    """Return the versions in lines like ``name==version`` by name (dict)."""
+def pins(lines: Iterable[str]) -> dict[str, str]:
+    """Return the versions in lines like ``name==version`` by name."""
     return dict(line.split("==", 1) for line in lines)
 
 
-def stages(record):
-    """Return the stages in a lock file by name (dict)."""
+def stages(record: dict[str, Any]) -> dict[str, dict]:
+    """Return the stages in a lock file by name."""
     return {stage["name"]: stage for stage in record.get(lockfile.STAGES, [])}

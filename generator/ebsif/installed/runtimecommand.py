@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from typing import Optional
 
 from ebsif import modulestool
 from ebsif.errors import EbsifError
@@ -14,13 +15,13 @@ class ModuleError(EbsifError):
     """A module can't be examined; the message says why and what to do."""
 
 
-def command_line(module):
+def command_line(module: str) -> str:
     """
     Return the command line that is equivalent to a module.
 
     Parameters
     ----------
-    module : str
+    module
         Name of a container module that the modules tool finds.
 
     Returns
@@ -59,8 +60,8 @@ def command_line(module):
     return " ".join(["env", *variables, *map(shlex.quote, words)])
 
 
-def is_available(module):
-    """Return whether the modules tool finds a module (bool), or None without a modules tool."""
+def is_available(module: str) -> Optional[bool]:
+    """Return whether the modules tool finds a module, or None without a modules tool."""
     return modulestool.run("is-available.bash", module).returncode == 0 if modulestool.command() else None
 
 

@@ -4,12 +4,14 @@ import fnmatch
 import grp
 import os
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
+from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS, Scheduler
 
+from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError
 from ebsif.templating import environment
 
@@ -29,7 +31,7 @@ class Request:
     """What to run, and where: a command in the container of a module; None stands for the default of the site."""
 
     module: str
-    command: tuple
+    command: tuple[str, ...]
     nodes: int = 1
     launcher: str = LAUNCHERS[0]
     name: Optional[str] = None
@@ -41,20 +43,20 @@ class Request:
     cpus_per_task: Optional[int] = None
     gpus_per_node: Optional[int] = None
     memory: Optional[str] = None
-    data: tuple = ()
+    data: tuple[str, ...] = ()
     nccl_debug: bool = False
     report: bool = False
 
 
-def script(request, site):
+def script(request: Request, site: Site) -> str:
     """
     Return a batch script that runs a Python program in the container of a module.
 
     Parameters
     ----------
-    request : Request
+    request
         What to run, and where.
-    site : Site
+    site
         The profile of the site.
 
     Returns
@@ -95,24 +97,24 @@ def script(request, site):
     )
 
 
-def scheduler_of(site):
+def scheduler_of(site: Site) -> Scheduler:
     """Return the Scheduler of a site."""
     return SCHEDULERS[site.scheduler.kind]
 
 
-def install_script(easyconfig, options, request, site):
+def install_script(easyconfig: str, options: list[str], request: Request, site: Site) -> str:
     """
     Return a batch script that installs an easyconfig on a compute node, for builds too heavy for a login node.
 
     Parameters
     ----------
-    easyconfig : str
+    easyconfig
         A file, or the name of an easyconfig that eb finds.
-    options : list of str
+    options
         More options for eb.
-    request : Request
+    request
         Account, partition, time limit; its module and command are not used.
-    site : Site
+    site
         The profile of the site.
 
     Raises
@@ -130,9 +132,9 @@ def install_script(easyconfig, options, request, site):
     )
 
 
-def python_program(words):
+def python_program(words: Sequence[str]) -> tuple[str, ...]:
     """
-    Return the arguments of python (tuple of str) for a command as the user typed it.
+    Return the arguments of python for a command as the user typed it.
 
     Raises
     ------
@@ -152,8 +154,8 @@ def python_program(words):
     return tuple(words)
 
 
-def program_file(command):
-    """Return the file that python runs (str), or None if it runs a module or code from the command line."""
+def program_file(command: Iterable[str]) -> Optional[str]:
+    """Return the file that python runs, or None if it runs a module or code from the command line."""
     words = iter(command)
     for word in words:
         if word in ("-m", "-c", "-"):

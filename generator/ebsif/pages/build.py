@@ -4,15 +4,18 @@ import io
 import json
 import re
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Optional
 
 from easybuild.easyblocks.generic.container.requirements import requirement_text, stages_of
 
 from ebsif import version
 from ebsif.catalogue import selection
+from ebsif.catalogue.container import Container
 from ebsif.catalogue.families import as_parameter
-from ebsif.catalogue.site import Account
+from ebsif.catalogue.site import Account, Site
 from ebsif.errors import EbsifError
 from ebsif.installed import lock
 from ebsif.jobs import job
@@ -42,23 +45,23 @@ class DocumentingError(EbsifError):
 class Page:
     """A container, the previous one in the catalogue, and the differences between both."""
 
-    container: object
-    before: object
-    changes: list
+    container: Container
+    before: Optional[Container]
+    changes: list[lock.Change]
 
     @property
-    def address(self):
-        """Path of the page (str), relative and without suffix."""
+    def address(self) -> str:
+        """Path of the page, relative and without suffix."""
         return f"{self.container.site.name}/{self.container.module}"
 
 
-def pages(containers):
+def pages(containers: Iterable[Container]) -> list[Page]:
     """
-    Return the pages of all containers (list of Page).
+    Return the pages of all containers.
 
     Parameters
     ----------
-    containers : list of Container
+    containers
         All containers of a site.
     """
     earlier, named = {}, {}
@@ -74,15 +77,15 @@ def changes(earlier, container):
     return lock.differences("", selection.components_of(earlier), selection.components_of(container)) if earlier else []
 
 
-def build(sites, directory):
+def build(sites: list[tuple[Site, list[Container]]], directory: Path) -> int:
     """
     Build the pages of sites in a directory, which is replaced as a whole when they are complete.
 
     Parameters
     ----------
-    sites : list of (Site, list of Container)
+    sites
         The sites and their containers.
-    directory : Path
+    directory
         Directory for the HTML: missing, empty, or created by this function.
 
     Returns

@@ -3,8 +3,9 @@
 import os
 import re
 import textwrap
+from typing import Any, Optional
 
-from ebsif.catalogue.container import CatalogueError, RecordError
+from ebsif.catalogue.container import CatalogueError, Container, RecordError
 from ebsif.catalogue.families import as_parameter
 from ebsif.templating import environment
 
@@ -34,18 +35,18 @@ def as_it_is(value):
     return AsItIs(value) if isinstance(value, str) else value
 
 
-def parameters(container):
-    """Return the parameters of an easyconfig that differ from their defaults (dict)."""
+def parameters(container: Container) -> dict[str, Any]:
+    """Return the parameters of an easyconfig that differ from their defaults."""
     return {name: value for group in parameter_groups(container) for name, value in group.items()}
 
 
-def parameter_groups(container):
+def parameter_groups(container: Container) -> list[dict[str, Any]]:
     """
     Return the parameters of an easyconfig that differ from their defaults, in groups that belong together.
 
     Parameters
     ----------
-    container : Container
+    container
         What to install.
 
     Returns
@@ -137,8 +138,8 @@ def archive(container):
     return {"hidden": True, "modloadmsg": container.archive_message} if container.archived else {}
 
 
-def driver_problem(container):
-    """Return why the site's driver does not support the ROCm version of an image (str), or None (S001-17)."""
+def driver_problem(container: Container) -> Optional[str]:
+    """Return why the site's driver does not support the ROCm version of an image, or None (S001-17)."""
     supported, rocm = container.site.driver_rocm, container.components.get("rocm")
     if not (supported and rocm) or container.gpu_kind != "rocm":
         return None
@@ -148,28 +149,28 @@ def driver_problem(container):
             f"ROCm {rocm}: it may fail or give wrong results")
 
 
-def moving_problem(container):
+def moving_problem(container: Container) -> Optional[str]:
     """Return a message if the image of a container is only in a directory whose links move, else None (S001-02)."""
     image = container.moving_image()
     return image and (f"the image is only in a directory whose links move, {image} (now {os.path.realpath(image)}): "
                       "name the file in a stable directory, or set 'moving: true'")
 
 
-def in_numbers(version, missing=0):
-    """Return the first three numbers of a version, for comparisons (tuple of int)."""
+def in_numbers(version: str, missing: int = 0) -> tuple[int, ...]:
+    """Return the first three numbers of a version, for comparisons."""
     numbers = [int(number) for number in re.findall(r"\d+", version)][:3]
     return tuple(numbers + [missing] * (3 - len(numbers)))
 
 
-def render(container, header=None):
+def render(container: Container, header: Optional[str] = None) -> str:
     """
     Return the text of the easyconfig of a container.
 
     Parameters
     ----------
-    container : Container
+    container
         What to install.
-    header : str, optional
+    header
         The first line, a comment (default: it says where the text comes from).
 
     Returns

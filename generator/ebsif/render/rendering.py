@@ -1,12 +1,15 @@
 """Write easyconfigs, but only those that changed."""
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Optional
 
 from ebsif import files
-from ebsif.catalogue.container import CatalogueError
+from ebsif.catalogue.container import CatalogueError, Container
 from ebsif.catalogue.selection import duplicates
+from ebsif.catalogue.site import Site
 from ebsif.render import easyconfig
 
 # The first line of a rendered easyconfig, which names the site.
@@ -17,19 +20,19 @@ RENDERED = re.compile(r"# Rendered by ebsif from the catalogue of the site (\S+)
 class Rendered:
     """An easyconfig as it should be: container, path, text, and the current text of the file (None: no file)."""
 
-    container: object
+    container: Container
     path: Path
     text: str
-    before: object
+    before: Optional[str]
 
     @property
-    def state(self):
+    def state(self) -> str:
         """'new', 'changed' or 'unchanged'."""
         return "new" if self.before is None else "changed" if self.before != self.text else "unchanged"
 
 
-def place(container, output):
-    """Return the path of an easyconfig (Path) below a directory in which EasyBuild searches."""
+def place(container: Container, output: Path) -> Path:
+    """Return the path of an easyconfig below a directory in which EasyBuild searches."""
     name = container.easyconfig_name
     # the catalogue refuses such names already, but no file must ever be written outside the directory
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", name):
@@ -37,8 +40,8 @@ def place(container, output):
     return output / container.name[0].lower() / container.name / name
 
 
-def render(containers, output):
-    """Yield each easyconfig as it should be (Rendered); one at a time, which saves memory in large catalogues."""
+def render(containers: Iterable[Container], output: Path) -> Iterator[Rendered]:
+    """Yield each easyconfig as it should be; one at a time, which saves memory in large catalogues."""
     for container in containers:
         path = place(container, output)
         try:
@@ -49,17 +52,18 @@ def render(containers, output):
         yield Rendered(container, path, easyconfig.render(container), before)
 
 
-def render_all(containers, output, others):
+def render_all(containers: Iterable[Container], output: Path,
+               others: Iterable[Container]) -> tuple[list[Rendered], list[str]]:
     """
     Render all containers that can be rendered.
 
     Parameters
     ----------
-    containers : list of Container
+    containers
         What to render.
-    output : Path
+    output
         Directory of the easyconfigs.
-    others : list of Container
+    others
         All containers of the site: two with the same module can't both be installed.
 
     Returns
@@ -83,15 +87,15 @@ def render_all(containers, output, others):
     return done, problems
 
 
-def write(rendered):
+def write(rendered: Rendered) -> None:
     """Write an easyconfig if it changed; atomically, because eb may be reading it."""
     if rendered.state == "unchanged":
         return
     files.replace(rendered.path, rendered.text)
 
 
-def left_over(wanted, output, site):
-    """Return the easyconfigs that were rendered for a site but are not among the wanted paths (list of Path)."""
+def left_over(wanted: Iterable[Path], output: Path, site: Site) -> list[Path]:
+    """Return the easyconfigs that were rendered for a site but are not among the wanted paths."""
     wanted = set(wanted)
     found = []
     for folder in sorted({path.parent for path in wanted} | set(output.glob("?/*"))):

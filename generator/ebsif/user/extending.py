@@ -5,8 +5,10 @@ import json
 import os
 import re
 import tempfile
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Optional
 
 from easybuild.easyblocks.generic.container.requirements import stages_of
 from easybuild.easyblocks.generic.container.texts import normal_name
@@ -14,6 +16,7 @@ from pydantic import ValidationError
 
 from ebsif import eb, output
 from ebsif.catalogue import selection
+from ebsif.catalogue.container import Container
 from ebsif.catalogue.families import as_parameter
 from ebsif.catalogue.records import Stage
 from ebsif.errors import EbsifError
@@ -30,22 +33,22 @@ class ExtendingError(EbsifError):
 class Plan:
     """What pip would do: packages to add and present in the image (name, version), and bytes to download if known."""
 
-    added: list
-    there: list
+    added: list[tuple[str, str]]
+    there: list[tuple[str, str]]
     size: int
 
 
-def extend(container, wanted, name, date):
+def extend(container: Container, wanted: list, name: str, date: str) -> Container:
     """
-    Return a container (Container) with packages on top, whose module can't replace that of the plain container.
+    Return a container with packages on top, whose module can't replace that of the plain container.
 
     Parameters
     ----------
-    container : Container
+    container
         The container to extend.
-    wanted : list of dict or of str
+    wanted
         Stages, or lines of a requirements.txt.
-    name, date : str
+    name, date
         Parts of the version suffix.
 
     Raises
@@ -74,9 +77,9 @@ def extend(container, wanted, name, date):
         description=f"{description}\nWith additional packages of the user's choice.")
 
 
-def sources(container):
+def sources(container: Container) -> str:
     """
-    Return the option of eb (str) with the directories that may contain the image: EasyBuild's source paths, those of
+    Return the option of eb with the directories that may contain the image: EasyBuild's source paths, those of
     the catalogue, and installations with that image.
     """
     stable = [path for stability, path in container.image_places if container.moving or stability != "moving"]
@@ -87,20 +90,20 @@ def sources(container):
     return "--sourcepath=" + ":".join(dict.fromkeys(map(str, [*eb.source_paths(), *found])))
 
 
-def check(container, options=(), image=None):
+def check(container: Container, options: Sequence[str] = (), image: Optional[Path] = None) -> Plan:
     """
-    Return what pip would do (Plan): eb installs in a temporary directory, but pip only plans the last stage.
+    Return what pip would do: eb installs in a temporary directory, but pip only plans the last stage.
 
     This works as in an installation. Earlier stages are really installed, because later ones may need their packages
     to build; those that are too heavy for a login node are only planned as well.
 
     Parameters
     ----------
-    container : Container
+    container
         A container with requirements.
-    options : sequence of str
+    options
         More options for eb.
-    image : Path, optional
+    image
         The image, if eb does not find it.
 
     Raises
@@ -158,13 +161,14 @@ def explain(said, container):
     return "\n  ".join([error.group(1) if error else said[-2000:], *of_pip[-8:]])
 
 
-def size_of_download(plan):
-    """Return the size of the download, if the index provides it (str)."""
+def size_of_download(plan: Plan) -> str:
+    """Return the size of the download, if the index provides it."""
     return output.size(plan.size) if plan.size else "unknown"
 
 
-def stages_from(path, per_stage, container):
-    """Return the stages (list) in one file, or in several files with names, [(name, path)]; and messages (list)."""
+def stages_from(path: Optional[str], per_stage: Iterable[tuple[str, str]],
+                container: Container) -> tuple[list, list[str]]:
+    """Return the stages in one file, or in several files with names (name, path), and messages."""
     inside = selection.components_of(container)
     if path:
         wanted = requirements.read(requirements.path_of(path), inside)

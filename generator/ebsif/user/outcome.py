@@ -3,10 +3,12 @@
 import itertools
 import os
 import shlex
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from ebsif import eb, files, output
 from ebsif.catalogue import selection
+from ebsif.catalogue.container import Container
 from ebsif.catalogue.settings import read_settings
 from ebsif.render import easyconfig
 from ebsif.user import extending
@@ -14,7 +16,7 @@ from ebsif.user import extending
 HEADER = "# Written by `ebsif extend`: yours to change."
 
 
-def add_outcome(parser):
+def add_outcome(parser: ArgumentParser) -> None:
     """Add the arguments that both commands share."""
     parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path, default=Path(),
                         help="directory for the easyconfig (default: the current one)")
@@ -28,13 +30,13 @@ def add_outcome(parser):
                              "again")
 
 
-def chosen(options):
-    """Return the container that the options name (Container)."""
+def chosen(options: Namespace) -> Container:
+    """Return the container that the options name."""
     settings = read_settings(options)
     return selection.find_one(settings.containers(settings.site()), options.module)
 
 
-def write(options, container, stages, name):
+def write(options: Namespace, container: Container, stages: list, name: str) -> int:
     """Write the easyconfig of an extended container, check it, install it; return the exit status."""
     installing = options.install or options.rebuild
     if installing or options.check:
@@ -74,7 +76,7 @@ def write_file(path, text, again):
     print(path)
 
 
-def install(path, again, more):
+def install(path: Path, again: bool, more: list[str]) -> int:
     """Install an easyconfig, and print how to load the module; return the exit status of eb."""
     place = eb.place_of(path.resolve())
     again_by_hand = {"--rebuild", "--force", "-f"} & set(more)

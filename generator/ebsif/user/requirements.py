@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Optional, Union
 
 from easybuild.easyblocks.generic.container.texts import normal_name
 
@@ -38,19 +39,19 @@ class RequirementsError(EbsifError):
 class Wanted:
     """The lines of a requirements.txt, and messages on those parts of a file that can't be expressed by them."""
 
-    lines: list = field(default_factory=list)
-    impossible: list = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    impossible: list[str] = field(default_factory=list)
 
 
-def read(path, inside=None):
+def read(path: Path, inside: Optional[dict[str, str]] = None) -> Wanted:
     """
-    Return the requirements in a file (Wanted).
+    Return the requirements in a file.
 
     Parameters
     ----------
-    path : Path
+    path
         ``requirements.txt`` (and what it includes), ``pyproject.toml``, or Conda's ``environment.yml``.
-    inside : dict, optional
+    inside
         Known packages of the image: versions by normalized name.
 
     Raises
@@ -75,8 +76,8 @@ def read(path, inside=None):
     return wanted
 
 
-def lines_of(path, outer):
-    """Return the requirements in a requirements.txt (list of str), with those of the files that it includes."""
+def lines_of(path: Path, outer: tuple[Path, ...]) -> list[str]:
+    """Return the requirements in a requirements.txt, with those of the files that it includes."""
     if path.resolve() in outer:
         raise RequirementsError(f"{path} includes itself")
     lines = []
@@ -229,9 +230,9 @@ def texts(value, path, name, more=str):
     return value
 
 
-def split_into_stages(lines):
+def split_into_stages(lines: list[str]) -> Union[list[str], list[dict]]:
     """
-    Return requirements as stages (list of dict), or unchanged (list of str) if one stage is enough.
+    Return requirements as stages, or unchanged if one stage is enough.
 
     Packages that are built against torch get their own stage, without build isolation, after the packages they need.
     """
@@ -252,8 +253,8 @@ def split_into_stages(lines):
     ]
 
 
-def path_of(text):
-    """Return the path of an existing file (Path)."""
+def path_of(text: str) -> Path:
+    """Return the path of an existing file."""
     path = Path(text)
     if not path.is_file():
         raise RequirementsError(f"the file {path} does not exist")

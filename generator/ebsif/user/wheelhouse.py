@@ -1,7 +1,9 @@
 """Collect the wheels that the stages of an easyconfig need, for installations without network access."""
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Union
 
 from ebsif import eb
 from ebsif.errors import EbsifError
@@ -11,7 +13,7 @@ class WheelhouseError(EbsifError):
     """A wheelhouse can't be filled; the message says why and what to do."""
 
 
-def fill(easyconfig, folder, options=()):
+def fill(easyconfig: Union[str, Path], folder: Path, options: Sequence[str] = ()) -> list[Path]:
     """
     Let EasyBuild build the user software of an easyconfig in a temporary directory, and keep a wheel of each package.
 
@@ -20,11 +22,11 @@ def fill(easyconfig, folder, options=()):
 
     Parameters
     ----------
-    easyconfig : str or Path
+    easyconfig
         A file, or the name of an easyconfig that EasyBuild finds.
-    folder : Path
+    folder
         Folder for the wheels; it is created if necessary.
-    options : sequence of str
+    options
         More options for eb.
 
     Returns
