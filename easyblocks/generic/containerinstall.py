@@ -205,7 +205,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         for text in self.spec.warnings:
             print_warning(text, log=self.log)
         environment = self.initial_environ
-        self.keep_out_of_report(Credentials.variables(environment) + named_variables(environment))
+        self.keep_out_of_report(Credentials.find_variables(environment) + named_variables(environment))
         if self.dry_run:
             return
         self.keep_easyblocks()
@@ -338,7 +338,7 @@ class ContainerInstall(Reinstall, EasyBlock):
                 adjust_permissions(target, 0o755, relative=False)
         if self.spec.init != INIT_NONE or self.spec.unset_variables:
             target = os.path.join(self.installdir, SETTINGS_FILE)
-            write_file(target, self.spec.distributed.settings)
+            write_file(target, self.spec.distributed.settings_text)
             if not self.dry_run:
                 adjust_permissions(target, 0o644, relative=False)
 

@@ -92,7 +92,7 @@ class ContainerVenv(ContainerInstall):
         lock = lock_of(self.spec.requirements)
         if lock and self.record_to_repeat is None:
             # looked for next to the easyconfig first; with --try-* that is in a temporary directory
-            self.record_to_repeat = InstallRecord.to_repeat(self.obtain_file(lock, no_download=True))
+            self.record_to_repeat = InstallRecord.read_repeatable(self.obtain_file(lock, no_download=True))
         return self.record_to_repeat
 
     @property
@@ -175,7 +175,7 @@ class ContainerVenv(ContainerInstall):
             return
         image_packages = self.image_packages
         if repeated:
-            repeated.check_before(image_packages.pins)
+            repeated.check_repeatable(image_packages.pins)
         # bound at /user-software during the installation
         folder = os.path.join(self.builddir, 'user-software')
         mkdir(folder, parents=True)
@@ -253,7 +253,7 @@ class ContainerVenv(ContainerInstall):
         write_file(path, ''.join(line + '\n' for line in self.constraints))
         adjust_permissions(path, 0o644, relative=False)
         if self.repeated:
-            self.repeated.check_after(self.record)
+            self.repeated.check_repeated(self.record)
         super().install_additions()
 
     def squash(self):

@@ -11,7 +11,7 @@ from easybuild.easyblocks.generic.container.modulefile import SYNTAXES, ModuleFi
 from easybuild.easyblocks.generic.container.packages import Packages
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.runtime import Container
-from easybuild.easyblocks.generic.container.scripts import program_for_image
+from easybuild.easyblocks.generic.container.scripts import read_program
 from easybuild.easyblocks.generic.container.spec import ContainerSpec, VenvSpec
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.venv import Venv
@@ -41,7 +41,7 @@ class FakeContainer:
         """Answer; what Python sees is the first of what is to be seen, the last one stays."""
         self.commands.append((command, list(binds), environment))
         output = self.answers.get(command[-1], "")
-        if stdin == program_for_image("installed-packages.py"):
+        if stdin == read_program("installed-packages.py"):
             seen = self.seen.pop(0) if len(self.seen) > 1 else self.seen[0]
             output = repr({"environment": {"PYTHONPATH": ""}, "purelib": PURELIB, "packages": seen})
         return types.SimpleNamespace(exit_code=0, output=output, stderr="")

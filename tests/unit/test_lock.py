@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
-from easybuild.easyblocks.generic.container.sbom import bill_of_materials, package
+from easybuild.easyblocks.generic.container.sbom import bill_of_materials, package_component
 from ebsif.cli import main
 from packageurl import PackageURL
 
@@ -108,8 +108,9 @@ def test_a_bill_of_materials_is_a_function_of_the_record():
 @pytest.mark.parametrize(("name", "version"), [
     ("Num_Py", "1.2"), ("ruamel.yaml", "3!1"), ("a--b__c", "2.7.1+rocm6.2"), ("x", "1.0rc1.post2.dev3")])
 def test_package_urls(name, version):
-    """The addresses of packages are those of the library for them."""
-    assert package(f"{name}=={version}", "image", {})["purl"] == str(PackageURL("pypi", name=name, version=version))
+    """Package URLs are those that the packageurl library makes."""
+    purl = package_component(f"{name}=={version}", "image", {})["purl"]
+    assert purl == str(PackageURL("pypi", name=name, version=version))
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def test_the_environment_of_the_kinds_of_images(easyblock):
         ("network_env = ['A=b']", "'network_env' should be a dictionary of variables"),
         ("network_env = {'A B': 'c'}", "'A B' can't be the name of an environment variable"),
         ("network_env = {'A': 'b\\nunset PATH'}", "the value of A should be one line"),
-        ("gpu_mpi_library = '/a/libmpi_gtl_hsa.so'", "so 'gpu' should say which kind of GPU (cuda, rocm)"),
+        ("gpu_mpi_library = '/a/libmpi_gtl_hsa.so'", "needs the parameter 'gpu' (known: cuda, rocm)"),
         ("gpu = 'cuda'; gpu_mpi_library = '/a/libmpi_gtl_hsa.so'", "'cuda' it should be the full path of"),
         ("gpu = 'rocm'; gpu_mpi_library = '/a/libmpi_gtl_hsa.so'; container_env = {'LD_PRELOAD': 'x'}",
          "is loaded with LD_PRELOAD, and 'container_env' has a value for that"),

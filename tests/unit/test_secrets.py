@@ -48,8 +48,8 @@ def test_credentials_in_stages_are_refused(properties):
     assert "a credential is written out" in str(error.value)
     assert "PIP_CONFIG_FILE" in str(error.value)
     assert "S3cr3t" not in str(error.value)
-    assert "S3cr3t" not in Credentials.masked({**properties, "env": {}})
-    assert not re.search("1234", str(error.value) + Credentials.masked({**properties, "env": {}}))
+    assert "S3cr3t" not in Credentials.mask({**properties, "env": {}})
+    assert not re.search("1234", str(error.value) + Credentials.mask({**properties, "env": {}}))
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,11 @@ def test_credentials_in_stages_are_refused(properties):
 def test_what_only_looks_like_one(properties):
     """Names, variables, ports and versions are no credentials."""
     assert Stage.from_parameter([properties])
-    assert Credentials.masked(properties) == str(properties)
+    assert Credentials.mask(properties) == str(properties)
 
 
 def test_variables_of_an_environment():
     """By name or by what they hold."""
     environment = {"PIP_EXTRA_INDEX_URL": f"https://bob:{SECRET}@host", "http_proxy": f"http://a:{SECRET}@proxy:80",
                    "HF_TOKEN": SECRET, "HOME": "/home/bob", "PIP_INDEX_URL": "https://host/simple"}
-    assert sorted(Credentials.variables(environment)) == ["HF_TOKEN", "PIP_EXTRA_INDEX_URL", "http_proxy"]
+    assert sorted(Credentials.find_variables(environment)) == ["HF_TOKEN", "PIP_EXTRA_INDEX_URL", "http_proxy"]

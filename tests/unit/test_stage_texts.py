@@ -190,7 +190,7 @@ def test_paths_in_files_that_are_included(tmp_path):
 @pytest.mark.parametrize("line", ["-e /a/project", "  --editable=/a/b[c]", "-e file:///a", "-e ."])
 def test_directories_that_are_not_copied_are_refused(line):
     """defects B8: an editable requirement gives a module that depends on a directory elsewhere."""
-    with pytest.raises(EasyBuildError, match="depend on a directory elsewhere.*as a copy"):
+    with pytest.raises(EasyBuildError, match="depend on a directory elsewhere.*install a copy"):
         stage(requirements=line)
     assert stage(requirements="-e git+https://example.org/x.git#egg=x")
 
@@ -388,14 +388,14 @@ def test_build_requirements_are_asked_for():
         ({"requirements": 'apex --global-option="--cpp_ext"'}, "deprecated since pip 24.2"),
         ({"requirements": 'x --config-settings "--build-option=--cpp_ext"'}, "needs pip 23.1 or newer"),
         ({"requirements": "x", "options": ["--install-option=--y"]}, "removed in pip 23.1"),
-        ({"requirements": "x @ git+file:///a/b"}, "spelling of a git address"),
+        ({"requirements": "x @ git+file:///a/b"}, "spelling of a git URL"),
     ],
 )
 def test_options_that_depend_on_the_version_of_pip(properties, expected):
     """S000-07: the meaning depends on the version of pip: a warning with the version that is there."""
     texts = [text for text in findings(dict(properties, no_build_isolation=True)) if expected in text]
     assert texts
-    assert "The pip here is 23.0.1" in texts[0]
+    assert "The venv has pip 23.0.1" in texts[0]
     # a stage that takes the pip it wants
     assert not [text for text in findings(dict(properties, upgrade_pip=True)) if expected in text]
 

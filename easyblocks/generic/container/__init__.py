@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-What the easyblocks ContainerInstall and ContainerVenv are made of.
+Modules that implement the easyblocks ContainerInstall and ContainerVenv.
 
-There is no easyblock in this package: EasyBuild looks for easyblocks in the directory above only.
+This package contains no easyblock: EasyBuild only searches the parent directory for easyblocks.
 """

@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-What messages of the easyblocks say of the command ebsif, which is installed apart: the easyblocks work without it.
+Hints at the command ebsif in messages. The easyblocks work without that command, which is installed separately.
 """
 
 FILL_WHEELHOUSE = "Create it with `ebsif wheelhouse`, on a node with network."

@@ -5,22 +5,22 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Credentials in texts that others can read: easyconfigs (EasyBuild copies them), the record of an installation, reports.
+Find and mask credentials in texts that others can read: easyconfigs (EasyBuild copies them), records, reports.
 """
 import re
 
-REMEDY = "Others can read easyconfig and installation. Give pip the credential in a file of your own " \
-    "(PIP_CONFIG_FILE, NETRC), or write ${NAME} instead, in a requirement line or an address, and set that variable " \
-    "when you install; a variable that a command needs is passed if EBSIF_INSTALL_ENV names it."
+REMEDY = "Others can read the easyconfig and the installation. Give pip the credential in a private file " \
+    "(PIP_CONFIG_FILE, NETRC), or write ${NAME} in its place in a requirement line or URL, and set that variable " \
+    "when you install; variables for other commands are passed if they are listed in EBSIF_INSTALL_ENV."
 
-# Variables and options whose value is a credential (HF_TOKEN; not HF_TOKEN_PATH, TOKENIZERS_PARALLELISM, nor what
-# counts the tokens of a text or is one of them).
+# Variables and options whose value is a credential: HF_TOKEN, but not HF_TOKEN_PATH, TOKENIZERS_PARALLELISM, or numbers
+# and names of tokens in the sense of language models.
 NAME = r'(?:(?!(?:[\w-]*[_-])?(?:bos|cls|eos|mask|max|max[_-]new|min|num|pad|sep|unk)[_-]token\b)' \
     r'(?:[\w-]+[_-])?(?:token|secret|passphrase)|' \
     r'[\w-]*(?:password|passwd|api[_-]?key|access[_-]key|private_key))'
 
-# In this order: user:password@ of an address, as pip reads them; a user that is as long as tokens are (others belong to
-# a keyring); pip's proxy; parameters of an address; an option; a variable in a command.
+# In this order: user:password@ in a URL, as pip reads it; a user name as long as a token (shorter ones belong to a
+# keyring); pip's proxy; parameters of a URL; an option; a variable in a command.
 CREDENTIALS = [re.compile(pattern.replace('NAME', NAME), re.MULTILINE) for pattern in (
     r'(?P<before>\b[A-Za-z][\w+.-]*://[^\s/?#"\':@]*:)(?P<secret>[^\s/?#"\']+)(?=@)',
     r'(?P<before>https?://)(?P<secret>[^\s/?#"\':@]{20,})(?=:?@)',
@@ -30,42 +30,42 @@ CREDENTIALS = [re.compile(pattern.replace('NAME', NAME), re.MULTILINE) for patte
     r'(?P<before>(?:^|[\s;&|])(?=[A-Z0-9_]+=)(?i:NAME)=["\']?)(?P<secret>[^\s=;&|"\']+)',
 )]
 
-# A variable stands for it, a shell fetches it, it's a switch, or an example.
+# Variables, command substitutions, switches and examples.
 NOT_SECRET = re.compile(r'(?:\$\(.*|`.*|\**|<.*>|\d{1,3}|true|false|yes|no|none|on|off|password)\Z', re.IGNORECASE)
 
-# A number of tokens, or of one; those that are credentials are longer.
+# A number of tokens, or the number of a token; credentials are longer.
 COUNT = re.compile(r'\d{1,9}\Z')
 
 MASK = '****'
 
 
 class Credentials:
-    """Finds credentials in texts and variables."""
+    """Finds and masks credentials in texts and variables."""
 
     @staticmethod
-    def found(value, name=''):
+    def find(value, name=''):
         """
-        Return the credentials in a value of an easyconfig, masked.
+        Find the credentials in a value of an easyconfig.
 
         Parameters
         ----------
         value : object
-            A text; or a list or dictionary of values: all of them, names in a dictionary as names of variables.
+            A string, or a list or dictionary of values; keys of dictionaries are taken as names of variables.
         name : str, optional
-            What the value is called.
+            The name of the value.
 
         Returns
         -------
         list of str
-            A text for each, with the credential masked.
+            A description of each, with the credential masked.
         """
         if isinstance(value, dict):
-            return [text for key in value for text in Credentials.found(value[key], str(key))]
+            return [text for key in value for text in Credentials.find(value[key], str(key))]
         if isinstance(value, (list, tuple)):
-            # words of one command line may belong together
+            # the words of a command line may belong together
             line = ' '.join(item for item in value if isinstance(item, str))
-            return Credentials.found(line) + [
-                text for item in value if not isinstance(item, str) for text in Credentials.found(item)]
+            return Credentials.find(line) + [
+                text for item in value if not isinstance(item, str) for text in Credentials.find(item)]
         if not isinstance(value, str):
             return []
         if re.match(NAME + r'\Z', name, re.IGNORECASE) and is_secret(value, name):
@@ -74,8 +74,8 @@ class Credentials:
                 if is_secret(*match.group('secret', 'before'))]
 
     @staticmethod
-    def masked(value):
-        """Return a value as text (str), its credentials masked."""
+    def mask(value):
+        """Return a value as text with masked credentials (str)."""
         text = str(value)
         for pattern in CREDENTIALS:
             text = pattern.sub(lambda match: match.group('before') + (
@@ -83,13 +83,13 @@ class Credentials:
         return text
 
     @staticmethod
-    def variables(environment):
+    def find_variables(environment):
         """Return the names of the variables that hold credentials (list of str)."""
-        return [name for name, value in environment.items() if Credentials.found({name: value})]
+        return [name for name, value in environment.items() if Credentials.find({name: value})]
 
 
 def is_secret(text, name):
-    """Tell whether a text in the place of a credential is one; the name is what comes before it."""
+    """Return whether text in the position of a credential, after this name, really is one."""
     if re.search(r'token\W*\Z', name, re.IGNORECASE) and COUNT.match(text):
         return False
     return not NOT_SECRET.match(re.sub(r'\$\{?\w+\}?', '', text))

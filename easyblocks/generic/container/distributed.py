@@ -5,10 +5,10 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-What distributed runs need of a site: its network, its scheduler, which GPU a rank sees, MPI that knows of GPUs.
+Settings for distributed runs: network, scheduler, visible GPUs, GPU-aware MPI.
 
-It's data in the easyconfig. The module sets it, and the run script conda-python-distributed reads it from a file beside
-it, for runs without the module.
+They come from the easyconfig. The module sets them. conda-python-distributed reads them as well, from a file in the
+same directory, for runs without the module.
 """
 import os
 import re
@@ -18,23 +18,24 @@ from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.texts import variable_problem
 from easybuild.tools.build_log import EasyBuildError
 
-# Which GPUs a rank sees: its own, or all of the node.
+# The GPUs that a rank sees: its own, or all GPUs of the node.
 GPU_VISIBILITY = ('local_rank', 'all')
 
 GPU_AWARE_VARIABLE = 'MPICH_GPU_SUPPORT_ENABLED'
 
-# Unsets variables at each start of a container, and what it is in the container: after the variables of the image
-# (10-docker*.sh, 90-environment.sh ...), before those for the container (APPTAINERENV_*), which 99-base.sh takes.
+# Script that unsets variables whenever a container starts, and its path in the container. The name makes it run after
+# the scripts that set the image's variables (10-docker*.sh, 90-environment.sh ...), and before 99-base.sh, which sets
+# the variables from APPTAINERENV_*.
 UNSET_SCRIPT = os.path.join('share', 'ebsif', 'unset-variables.sh')
 UNSET_SCRIPT_INSIDE = '/.singularity.d/env/98-ebsif.sh'
 
-# Beside the run scripts.
+# Next to the run scripts.
 SETTINGS_FILE = os.path.join('runscripts', 'distributed.conf')
 
 
 class Distributed:
     """
-    What distributed runs need, of one easyconfig.
+    Settings for distributed runs from an easyconfig.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ class Distributed:
     """
 
     def __init__(self, spec):
-        """Nothing is checked yet."""
+        """Keep the specification; ``check`` validates it."""
         self.spec = spec
 
     def check(self):
@@ -53,7 +54,7 @@ class Distributed:
         Raises
         ------
         EasyBuildError
-            For a value that can't be.
+            For an invalid value.
         """
         for param, known in (('scheduler', tuple(SCHEDULERS)), ('gpu_visibility', GPU_VISIBILITY)):
             if getattr(self.spec, param) not in (None,) + known:
@@ -68,13 +69,13 @@ class Distributed:
         self.check_gpu_mpi_library()
 
     def check_gpu_mpi_library(self):
-        """MPI that knows of GPUs needs the library for the GPUs that are there."""
+        """Check that the library for GPU-aware MPI matches the kind of GPU."""
         library, gpu = self.spec.gpu_mpi_library, self.spec.gpu
         if not library:
             return
         if gpu not in GPU_KINDS:
-            raise EasyBuildError("Easyconfig parameter 'gpu_mpi_library' is set, so 'gpu' should say which kind of GPU "
-                                 "(%s)", ', '.join(sorted(GPU_KINDS)))
+            raise EasyBuildError("Easyconfig parameter 'gpu_mpi_library' needs the parameter 'gpu' (known: %s)",
+                                 ', '.join(sorted(GPU_KINDS)))
         if not library.startswith('/') or not os.path.basename(library).startswith(GPU_KINDS[gpu].mpi_library):
             raise EasyBuildError("Easyconfig parameter 'gpu_mpi_library': for the GPU kind '%s' it should be the full "
                                  "path of a %s, found: %s", gpu, GPU_KINDS[gpu].mpi_library, library)
@@ -83,8 +84,8 @@ class Distributed:
                                  "'container_env' has a value for that: name the library there instead")
 
     @property
-    def settings(self):
-        """Text of the file beside the run scripts; a word, a name and a value in each line."""
+    def settings_text(self):
+        """Content of the file next to the run scripts: a keyword, a name and a value in each line."""
         lines = ['# Written at installation, from the easyconfig; read by conda-python-distributed and %s.' %
                  os.path.basename(UNSET_SCRIPT)]
         for param in ('scheduler', 'gpu', 'gpu_visibility'):
@@ -95,18 +96,17 @@ class Distributed:
                   if value is not None]
         return ''.join(line + '\n' for line in lines)
 
-    def module(self, module):
+    def module_statements(self, module):
         """
-        Return statements of a module that set what the network needs, as defaults (str).
+        Return module statements that set the network variables, as defaults (str).
 
-        Plain variables: they reach the container as they are, and a person can change them. Variables to unset are
-        unset when a container starts (UNSET_SCRIPT): on the host they are the caller's.
+        These are ordinary variables: they are passed to the container, and users can change them. Variables to unset
+        are unset when a container starts (UNSET_SCRIPT), because on the host they belong to the user.
 
         Parameters
         ----------
         module : ModuleSyntax
-            For the syntax of module files.
         """
         variables = sorted((name, str(value)) for name, value in self.spec.network_env.items() if value is not None)
         text = ''.join(module.default_env(name, value) for name, value in variables)
-        return ('\n' + module.comment('What the network of this site needs.') + text) if text else ''
+        return ('\n' + module.comment("Settings for the site's network.") + text) if text else ''

@@ -5,14 +5,14 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-What is new in EasyBuild 5: an older EasyBuild is told here what it lacks.
+Imports that need EasyBuild 5; with an older EasyBuild, the error says what to do.
 """
 from easybuild.tools.version import VERSION
 try:
     from easybuild.tools.build_log import EasyBuildExit
     from easybuild.tools.run import RunShellCmdError, run_shell_cmd
 except ImportError:
-    raise ImportError("the easyblocks for container images need EasyBuild 5, and this is EasyBuild %s: load a newer "
-                      "module of EasyBuild, or install one" % VERSION)
+    raise ImportError("the easyblocks for container images need EasyBuild 5, and this is EasyBuild %s: load or install "
+                      "a newer EasyBuild" % VERSION)
 
 __all__ = ['EasyBuildExit', 'RunShellCmdError', 'run_shell_cmd']

@@ -5,12 +5,12 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-The kinds of GPU: one line each in a file that scripts read as well.
+Kinds of GPU: the rows of a file that scripts read as well.
 """
 import os
 from collections import namedtuple
 
-# Beside the run scripts of an installation, where the container sees it.
+# Next to the run scripts of an installation, so that it is visible in the container.
 GPUS_FILE = os.path.join('runscripts', 'gpus.conf')
 
 GpuKind = namedtuple('GpuKind', 'option device mpi_library')

@@ -5,51 +5,51 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-What is likely to go wrong with stages, found before anything is installed.
+Find likely mistakes in stages before anything is installed.
 """
 import re
 
 from easybuild.easyblocks.generic.container.texts import normal_name
 
-# Packages whose source imports torch while it is built. Wheels of them that fit an image's torch hardly exist.
+# Packages that import torch while they are built. There are hardly any wheels of them that match an image's torch.
 NEEDS_TORCH = ('apex', 'causal-conv1d', 'deepspeed', 'flash-attn', 'grouped-gemm', 'mamba-ssm', 'pytorch3d',
                'torch-cluster', 'torch-scatter', 'torch-sparse', 'torch-spline-conv', 'transformer-engine', 'xformers')
-# What builds without isolation commonly want to find.
+# Packages that builds without isolation commonly need.
 BUILD_TOOLS = ('setuptools', 'wheel', 'ninja', 'packaging')
 
-# Options and spellings whose meaning depends on the version of pip: (pattern, what to know)
+# Options and spellings whose meaning depends on the version of pip: (pattern, explanation)
 PIP_DEPENDENT = (
     (r'--global-option|--build-option',
-     "'--global-option' is deprecated since pip 24.2 and makes pip build from source in a way that goes away; "
-     "'--config-settings' is its successor, in requirement lines since pip 23.1"),
+     "'--global-option' is deprecated since pip 24.2 and uses a way of building from source that will be removed; "
+     "use '--config-settings' instead, which requirement lines support since pip 23.1"),
     (r'--install-option', "'--install-option' was removed in pip 23.1"),
     (r'--config-settings?\b', "'--config-settings' in requirement lines needs pip 23.1 or newer"),
     (r'(?m)^\s*[\w.-]+\s*@\s*git\+file:|^\s*git\+git@|#egg=[\w.-]+\[',
-     "this spelling of a git address is read differently, or refused, by some versions of pip"),
+     "some versions of pip reject this spelling of a git URL or interpret it differently"),
 )
 
 
 class Lint:
     """
-    Looks at the stages of an installation.
+    Checks the stages of an installation for likely mistakes.
 
     Attributes
     ----------
     findings : list of str
-        What may be wrong, each naming the stage and what to do.
+        Warnings; each names the stage and says what to do.
     """
 
     def __init__(self, stages, image_packages, pip_version):
         """
-        Look at stages.
+        Check stages.
 
         Parameters
         ----------
         stages : list of Stage
         image_packages : container of str
-            Normal names of the packages of the image.
+            Normalized names of the packages of the image.
         pip_version : str
-            Of the pip in the venv.
+            Version of the pip in the venv.
         """
         self.findings = []
         available = set(image_packages)
@@ -61,19 +61,19 @@ class Lint:
             available.update(names)
 
     def check_torch(self, stage, names):
-        """Packages that need torch while they are built: not isolated, and after the stage that installs torch."""
-        needy = [name for name in names if name in NEEDS_TORCH and '--only-binary' not in ' '.join(stage.options)]
-        if needy and 'torch' in names:
+        """Check that packages built against torch come after torch, in a stage without build isolation."""
+        builds = [name for name in names if name in NEEDS_TORCH and '--only-binary' not in ' '.join(stage.options)]
+        if builds and 'torch' in names:
             self.findings.append(
                 "stage '%s': %s is built against torch, which is in the same stage, so it may not be there yet. Put "
-                "torch into an earlier stage" % (stage.name, ', '.join(needy)))
-        if needy and not stage.no_build_isolation:
+                "torch into an earlier stage" % (stage.name, ', '.join(builds)))
+        if builds and not stage.no_build_isolation:
             self.findings.append(
                 "stage '%s': %s is built against torch, but builds of this stage are isolated from it. Put it into a "
-                "stage of its own with 'no_build_isolation': True" % (stage.name, ', '.join(needy)))
+                "stage of its own with 'no_build_isolation': True" % (stage.name, ', '.join(builds)))
 
     def check_build_tools(self, stage, names, available):
-        """Without isolation pip does not fetch what a build needs."""
+        """Check that build tools are present for builds without isolation, for which pip doesn't install them."""
         missing = [name for name in BUILD_TOOLS if name not in available]
         if stage.no_build_isolation and names and missing:
             self.findings.append(
@@ -81,17 +81,17 @@ class Lint:
                 "needs it, install it in an earlier stage" % (stage.name, ', '.join(missing)))
 
     def check_pip(self, stage, pip_version):
-        """Options that mean different things to different versions of pip."""
+        """Check for options that mean different things to different versions of pip."""
         text = stage.requirements + '\n' + ' '.join(stage.options)
-        for pattern, known in PIP_DEPENDENT:
+        for pattern, explanation in PIP_DEPENDENT:
             if re.search(pattern, text) and not stage.upgrade_pip:
                 self.findings.append(
-                    "stage '%s': %s. The pip here is %s; an earlier stage may install the version of pip, setuptools "
-                    "and wheel that is meant" % (stage.name, known, pip_version))
+                    "stage '%s': %s. The venv has pip %s; to use another version of pip, setuptools or wheel, install "
+                    "it in an earlier stage" % (stage.name, explanation, pip_version))
 
 
 def package_name(line):
-    """Return the normal name of the package of a requirement line; of an address, what it says of the name."""
+    """Return the normalized package name of a requirement line; for a URL, the name guessed from it."""
     egg = re.search(r'#(?:.*&)?egg=([\w.-]+)', line)
     if egg:
         return normal_name(egg.group(1))

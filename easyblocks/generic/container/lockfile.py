@@ -5,17 +5,17 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-The lock file of an installation: its path and its keys, for the easyblocks and for the commands that read it.
+Path and keys of an installation's lock file, for the easyblocks and for the commands that read it.
 
-This module imports nothing of EasyBuild, which takes longer to load than those commands to run.
+Doesn't import EasyBuild, because importing it takes longer than running those commands.
 """
 import os
 
-# Relative to the installation directory; only a complete installation has one.
+# Relative to the installation directory; only complete installations have one.
 RECORD = os.path.join('share', 'ebsif', 'lock.json')
 
 MODULE = 'module'  # name, version, versionsuffix
-VERSIONS = 'versions'  # of the software that took part
+VERSIONS = 'versions'  # of the software that was used: EasyBuild, the runtime ...
 IMAGE = 'image'  # file, source, resolved, size, sha256
 IMAGE_PACKAGES = 'image_packages'  # name==version of each Python package
 MASKS = 'masks'
@@ -27,7 +27,7 @@ USER_SOFTWARE = 'user_software'  # fingerprints
 
 # With user software:
 STAGES = 'stages'
-VENV_PACKAGES = 'venv_packages'  # as IMAGE_PACKAGES
-ARTIFACTS = 'artifacts'  # file and sha256 that pip installed from, by normal name of the package
-LOCAL_FILES = 'local_files'  # SHA256 of the files of this machine that stages name
+VENV_PACKAGES = 'venv_packages'  # like IMAGE_PACKAGES
+ARTIFACTS = 'artifacts'  # name and SHA256 of the files that pip installed, by normalized package name
+LOCAL_FILES = 'local_files'  # SHA256 of local files that stages refer to, by path
 VENV_ENVIRONMENT = 'venv_environment'

@@ -110,7 +110,7 @@ class ModuleFile:
         """All other statements."""
         return '\n'.join([
             '', self.alone(), self.image(), self.binds(),
-            self.masks() + self.environment() + self.gpu() + self.spec.distributed.module(self.module)])
+            self.masks() + self.environment() + self.gpu() + self.spec.distributed.module_statements(self.module)])
 
     def alone(self):
         """Statements that allow only one container module at a time, because all set the same variables."""

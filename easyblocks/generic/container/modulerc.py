@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-More versions under which a module can be loaded: symbolic versions, in the .modulerc file beside the module file.
+Additional versions under which a module can be loaded: symbolic versions, in a .modulerc file next to the module file.
 """
 import os
 
@@ -14,36 +14,36 @@ from easybuild.tools.filetools import read_file
 
 def symbolic_versions(version, aliases):
     """
-    Return the versions under which a module is to be loaded as well (list of str).
+    Return the additional versions under which a module can be loaded (list of str).
 
     Parameters
     ----------
     version : str
-        The version in the name of its file; EasyBuild begins that of a hidden module with a dot.
+        The version in the name of the module file, which for hidden modules starts with a dot.
     aliases : list of str
-        What the easyconfig names.
+        Versions from the easyconfig.
     """
-    # hidden from `module avail`; whoever knows the name can load it
+    # hidden from `module avail`, but can be loaded by name
     plain = [version[1:]] if version.startswith('.') else []
     return plain + [alias for alias in aliases if alias not in plain + [version]]
 
 
 def add_symbolic_versions(generator, mod_filepath, module, aliases, write):
     """
-    Let a module be loaded under more versions.
+    Make a module loadable under additional versions.
 
     Parameters
     ----------
     generator : ModuleGenerator
-        Knows the statement, by modules tool and syntax.
+        Generates the statements for the modules tool and syntax in use.
     mod_filepath : str
         The module file.
     module : str
         Name of the module.
     aliases : list of str
-        The versions, besides the plain one of a hidden module.
+        The versions; for a hidden module, the one without the dot is added.
     write : callable
-        Writes a text to a path; readers find the earlier or the new file.
+        Writes text to a path, atomically.
     """
     path = os.path.join(os.path.dirname(mod_filepath), generator.DOT_MODULERC)
     text = earlier = read_file(path) if os.path.exists(path) else ''

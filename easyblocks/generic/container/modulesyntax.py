@@ -5,58 +5,58 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Statements of a module file whose values are decided when the module is loaded.
+Module statements whose values are determined when the module is loaded.
 
-EasyBuild's own generator writes constants. A container module has to look at the node it is loaded on (is the image
-there, is there a SquashFS file), so its values are collected in variables of the module file. The rule that keeps
-unloading right: a decision changes a variable's *value*; the statements that touch the environment are the same
-whatever was decided (``where``), because the modules tools evaluate the file again to unload it, and by then the node
-may look different.
+EasyBuild's module generator writes constants. A container module must inspect the node where it is loaded (does the
+image exist, is there a SquashFS file), and collects the results in variables of the module file. To keep unloading
+correct, such conditions only change the *values* of these variables; the statements that change the environment are
+always the same (``where``). To unload a module, modules tools evaluate the file again, and by then the node may look
+different.
 
-Unloading restores the user's earlier value of each variable. A module file starts with functions for that
-(``functions``), which the statements call. If a variable had a value, ``put`` records in ``__EBSIF_EARLIER_<NAME>``
-either that it was kept (``same``), or the value after a colon (a plus if, in Lmod, another module has pushed it).
+Unloading restores the user's earlier value of each variable. The functions for that are at the start of the module file
+(``functions``), and the statements call them. If a variable had a value, ``put`` records in ``__EBSIF_EARLIER_<NAME>``
+either that it was kept (``same``), or the value after a colon (a plus if another module has pushed it in Lmod).
 
 Environment Modules restores it with ``unsetenv NAME VALUE``: before 5.1 it has no pushenv, and later versions can't
-push a value with a colon. In Lmod only pushenv sets a variable on unload, with a value from the stack in
-``__LMOD_STACK_<NAME>``. We write that stack ourselves, because Lmod 8.6 leaves a value behind when it pops one, which
-it would restore the next time, and in Tcl it pushes the new value instead of the old one. The value is on the stack
+push a value with a colon. In Lmod only pushenv sets a variable on unload, to a value from the stack in
+``__LMOD_STACK_<NAME>``. We write that stack ourselves, because Lmod 8.6 leaves a value behind when it pops one, and
+would restore it the next time; in Tcl it also pushes the new value instead of the old one. The value is on the stack
 twice (or once, above those of other modules): on unload Lmod 8.6 drops the first and restores the second, Lmod 8.7.60
 restores the first. There, empty values are unset. Tested with Lmod 8.6.19 and 8.7.60, and Environment Modules 5.2.
 
-If a container module replaces another one, or the modules tool has lost track of that one (its file was removed, a
-profile was sourced again), the values in the environment are the module's, not the user's, so the recorded ones
-count. For the same reason only the first effective statement for a name is executed: another would take its value for
-the user's, and leave it behind.
+If a container module replaces another one, or the modules tool has lost track of the other one (its file was removed, a
+profile was sourced again), the values in the environment are the module's, not the user's, so the recorded ones are
+used. For the same reason only the first effective statement for a name is executed: a second one would mistake the
+module's value for the user's, and leave it behind.
 """
 
 from easybuild.easyblocks.generic.container.runtime import escape_value
 
-# some end a file or a line for an interpreter (Ctrl-Z in Tcl), and none is readable in a module file
+# some end a file or a line (Ctrl-Z in Tcl), and none is readable in a module file
 CONTROL_CHARACTERS = [chr(code) for code in range(32)] + [chr(127)]
 
 
 class ModuleSyntax:
     """
-    Base of the two syntaxes; each method returns the text of one or more statements, ending in a newline.
+    Base class of the two syntaxes. Each method returns the text of one or more statements, ending in a newline.
 
-    Conditions are texts too (``is_file``, ``is_dir``, ``exists``, ``is_set``), for use in ``when`` and ``negate``.
+    Conditions are texts too (``is_file``, ``is_dir``, ``exists``, ``is_set``), for ``when`` and ``negate``.
     """
 
     INDENT = '    '
 
     def __init__(self, root):
-        """Take the installation directory, which EasyBuild's part of the module file has in its variable root."""
+        """Set the installation directory; EasyBuild's part of the module file has it in the variable root."""
         self.root = root
 
     def quote(self, text):
-        """Return an expression of the module syntax for exactly this text, short where it holds the root."""
+        """Return an expression for exactly this text; the installation directory in it becomes the variable root."""
         return self.join_root([
             ''.join(self.ESCAPES.get(char, char) for char in part) for part in text.split(self.root)])
 
     @property
     def functions(self):
-        """The functions that statements call. The environment before them is the user's."""
+        """The functions that statements call. They must come before anything changes the user's environment."""
         return self.FUNCTIONS.lstrip('\n')
 
     def container_env(self, name, value):
@@ -73,10 +73,10 @@ class ModuleSyntax:
         return self.call('put', name, text)
 
     def put_list(self, name, separator, text):
-        """Set a list for both runtimes, with their prefixes before its name; the user's items come first."""
+        """Set the list variables of both runtimes, whose prefixes go before the name; the user's items come first."""
         return self.call('put_list', name, separator, text)
 
     def indent(self, text):
-        """Return text with every line one level deeper."""
-        # not splitlines: it splits at characters that may be in a value
+        """Return text with every line indented by one more level."""
+        # not splitlines, which also splits at characters that may be in a value
         return ''.join(self.INDENT + line + '\n' for line in text.split('\n')[:-1])

@@ -67,7 +67,7 @@ class Parameters:
             value = values[name]
             if not (value is None and self.defaults[name] is None) and not is_of_kind(value, self.kind(name)):
                 raise EasyBuildError("Easyconfig parameter '%s' should be %s, found: %s", name, self.kind(name),
-                                     Credentials.masked(value))
+                                     Credentials.mask(value))
 
 
 def is_of_kind(value, kind):

@@ -16,7 +16,7 @@ from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
 from easybuild.easyblocks.generic.container.framework import RunShellCmdError
 from easybuild.easyblocks.generic.container.lint import package_name
 from easybuild.easyblocks.generic.container.packages import constraint_lines, pip_version
-from easybuild.easyblocks.generic.container.runtime import escape_bind, in_container
+from easybuild.easyblocks.generic.container.runtime import escape_bind, inject_variables
 from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import apply_patch, copy_dir, extract_file, mkdir, remove_file, write_file
@@ -189,7 +189,7 @@ class Pip:
         environment = dict(QUIET, **variables)
         environment['PIP_CACHE_DIR'] = os.environ.get('PIP_CACHE_DIR') or os.path.join(self.work_dir, 'pip-cache')
         environment.update({name: os.environ[name] for name in stage.variables if name in os.environ})
-        environment.update(in_container(stage.env))
+        environment.update(inject_variables(stage.env))
         return environment
 
     def binds(self, stage):

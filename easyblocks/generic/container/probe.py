@@ -15,7 +15,7 @@ import sysconfig
 import zipfile
 
 from easybuild.easyblocks.generic.container.packages import Packages
-from easybuild.easyblocks.generic.container.scripts import program_for_image, sh_command
+from easybuild.easyblocks.generic.container.scripts import read_program, sh_command
 from easybuild.easyblocks.generic.container.texts import variable_problem
 from easybuild.tools.build_log import EasyBuildError
 
@@ -63,7 +63,7 @@ class ImageProbe:
     @classmethod
     def of(cls, container, image):
         """Start a container and inspect its image (ImageProbe); the name of the image is for messages."""
-        found = container.run(sh_command('probe-image.sh'), stdin=program_for_image('installed-packages.py'),
+        found = container.run(sh_command('probe-image.sh'), stdin=read_program('installed-packages.py'),
                               split_stderr=True, hidden=True)
         return cls(image, found.output, found.stderr)
 

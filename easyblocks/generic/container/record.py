@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-The record of an installation, share/ebsif/lock.json, and its use to repeat one exactly.
+The record of an installation, share/ebsif/lock.json, and its use for repeating an installation exactly.
 """
 import json
 import os
@@ -16,9 +16,7 @@ from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, wr
 
 
 class InstallRecord(dict):
-    """
-    The record, with the keys of ``lockfile``.
-    """
+    """The record of an installation, a dictionary with the keys in ``lockfile``."""
 
     @classmethod
     def from_file(cls, path):
@@ -36,48 +34,48 @@ class InstallRecord(dict):
         Raises
         ------
         EasyBuildError
-            If there is none, or it is no record of an installation.
+            If the file can't be read or isn't the record of an installation.
         """
         try:
             with open(path) as text:
                 record = json.load(text)
         except (OSError, ValueError) as err:
-            raise EasyBuildError("The lock %s can't be read: %s", path, err)
+            raise EasyBuildError("Can't read the lock file %s: %s", path, err)
         if not isinstance(record, dict) or not isinstance(record.get(lockfile.IMAGE), dict):
             raise EasyBuildError("%s is not the lock of a container module (%s of an installation)", path,
                                  lockfile.RECORD)
         return cls(record)
 
     @classmethod
-    def to_repeat(cls, path):
+    def read_repeatable(cls, path):
         """
-        Read the record of an installation that should be repeated; as ``from_file``.
+        Read the record of an installation that is to be repeated; see ``from_file``.
 
         Raises
         ------
         EasyBuildError
-            Also if it has no user software.
+            Also if the installation has no user software.
         """
         record = cls.from_file(path)
         needed = (lockfile.STAGES, lockfile.IMAGE_PACKAGES, lockfile.VENV_PACKAGES)
         if not all(isinstance(record.get(key), list) for key in needed):
-            raise EasyBuildError("%s is not the lock of a container module with user software, there is nothing to "
+            raise EasyBuildError("%s is the lock of a container module without user software: there is nothing to "
                                  "repeat", path)
         return record
 
     def write(self, path):
-        """Write the record, the same text for the same content; there is a whole one or none, also after a kill."""
+        """Write the record atomically; the same content always gives the same text."""
         write_file(path + '.partial', json.dumps(self, indent=2, sort_keys=True) + '\n', forced=True)
         os.rename(path + '.partial', path)
 
     @property
     def pins(self):
-        """The packages of user software with their versions, by name as recorded (dict)."""
+        """The versions of the packages in user software, by recorded name (dict)."""
         return dict(line.split('==', 1) for line in self[lockfile.VENV_PACKAGES])
 
-    def check_before(self, image_packages):
+    def check_repeatable(self, image_packages):
         """
-        Stop if an exact repeat is not possible with this image and these local files.
+        Check that this image and the local files allow an exact repeat.
 
         Parameters
         ----------
@@ -87,22 +85,22 @@ class InstallRecord(dict):
         Raises
         ------
         EasyBuildError
-            Naming what is different.
+            Naming the differences.
         """
-        problems = differences(self[lockfile.IMAGE_PACKAGES], image_packages)
+        problems = describe_differences(self[lockfile.IMAGE_PACKAGES], image_packages)
         if problems:
-            raise EasyBuildError("The image is not the one of the lock that should be repeated, its packages differ: "
-                                 "%s", '; '.join(problems))
+            raise EasyBuildError("The installation can't be repeated with this image, its packages differ: %s",
+                                 '; '.join(problems))
         for path, sha256 in sorted(self.get(lockfile.LOCAL_FILES, {}).items()):
             if not os.path.isfile(path):
-                raise EasyBuildError("The lock that should be repeated names a local file that is gone: %s", path)
+                raise EasyBuildError("The installation can't be repeated: the local file %s no longer exists", path)
             if compute_checksum(path, CHECKSUM_TYPE_SHA256) != sha256:
-                raise EasyBuildError("The local file %s is not the one of the lock that should be repeated (its SHA256 "
-                                     "is another)", path)
+                raise EasyBuildError("The installation can't be repeated: the local file %s has another SHA256 than in "
+                                     "the lock", path)
 
-    def check_after(self, lock):
+    def check_repeated(self, lock):
         """
-        Stop if what was installed is not what this record says.
+        Check that a new installation is an exact repeat of this one.
 
         Parameters
         ----------
@@ -112,21 +110,21 @@ class InstallRecord(dict):
         Raises
         ------
         EasyBuildError
-            Naming what is different.
+            Naming the differences.
         """
-        problems = differences(self[lockfile.VENV_PACKAGES], lock[lockfile.VENV_PACKAGES])
+        problems = describe_differences(self[lockfile.VENV_PACKAGES], lock[lockfile.VENV_PACKAGES])
         recorded = self.get(lockfile.ARTIFACTS, {})
         for name, artifact in sorted(lock.get(lockfile.ARTIFACTS, {}).items()):
-            # a wheel built here from the same source is another file, and has another name than the source
+            # only compare files with the same name: a wheel that was built here is not the recorded source
             if artifact['file'] == recorded.get(name, artifact)['file'] and artifact != recorded.get(name, artifact):
                 problems.append('%s has another SHA256' % artifact['file'])
         if self[lockfile.IMAGE]['sha256'] != lock[lockfile.IMAGE]['sha256']:
             problems.append('the image has another SHA256')
         if problems:
-            raise EasyBuildError("The installation is no exact repeat of the lock: %s", '; '.join(problems))
+            raise EasyBuildError("The installation is not an exact repeat of the lock: %s", '; '.join(problems))
 
 
-def differences(before, after):
-    """Return what is in one list of requirement lines only, as texts."""
+def describe_differences(before, after):
+    """Return descriptions of the requirement lines that are in only one of two lists (list of str)."""
     return ['missing: %s' % line for line in before if line not in after] + \
         ['in addition: %s' % line for line in after if line not in before]

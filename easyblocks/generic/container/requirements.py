@@ -5,20 +5,20 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-The easyconfig parameter 'requirements' in all its shapes: a text, a list of lines, a list of stages, or a lock file.
+The easyconfig parameter 'requirements' in all its forms: a string, a list of lines, a list of stages, or a lock file.
 
-This module imports nothing of EasyBuild, so that commands can use it as well.
+Doesn't import EasyBuild, so that commands can use it too.
 """
 
 
 def requirement_text(value):
-    """Return requirements as the text of a requirements.txt: every line ends in a newline; empty if there are none."""
+    """Return requirements as the text of a requirements.txt, ending in a newline; empty if there are none."""
     value = value or ''
     if not isinstance(value, str):
         value = ''.join('%s\n' % line for line in value)
     if not value.strip():
         return ''
-    # the file pip reads ends in a newline whether or not the block did
+    # the file for pip ends in a newline even if the parameter doesn't
     return value if value.endswith('\n') else value + '\n'
 
 
@@ -28,24 +28,24 @@ def are_stages(value):
 
 
 def lock_of(value):
-    """Return the lock file of the installation to repeat (str), None if the value is of another shape."""
+    """Return the lock file of the installation to repeat (str), or None if the value has another form."""
     is_lock = isinstance(value, dict) and set(value) == {'lock'} and isinstance(value['lock'], str)
     return value['lock'] if is_lock else None
 
 
 def stages_of(value):
     """
-    Return the stages that a value describes; their properties are not checked.
+    Return the stages that a value describes, without checking their properties.
 
     Parameters
     ----------
     value : None, str, list of str, list of dict, or dict
-        The easyconfig parameter; a lock file has its stages in the file.
+        The easyconfig parameter. For a lock file there are no stages: they are in the file.
 
     Returns
     -------
     list of dict
-        The properties of each stage. A text or lines are one stage; there is none if nothing is required.
+        The properties of each stage. A string or list of lines is one stage; without requirements there is none.
     """
     if are_stages(value):
         return [dict(stage) for stage in value]
@@ -55,7 +55,7 @@ def stages_of(value):
 
 
 def stages_or_lines(value):
-    """Return the stages of a value with stages (list of dict), else its lines (list of str)."""
+    """Return the stages if the value is a list of stages (list of dict), else its lines (list of str)."""
     return stages_of(value) if are_stages(value) else lines_of(value)
 
 

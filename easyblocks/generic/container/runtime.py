@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-The container runtime, Apptainer or SingularityCE: how it's run, and the rules of its binds and variables.
+Run Apptainer or SingularityCE, and apply their rules for binds and variables.
 """
 import os
 import re
@@ -18,15 +18,15 @@ from easybuild.tools.filetools import mkdir, which
 
 _log = fancylogger.getLogger('containerruntime', fname=False)
 
-# Both runtimes read both spellings; with different values Apptainer warns, so each is set in both, alike.
+# Both runtimes read both spellings, and Apptainer warns if their values differ, so both are set to the same value.
 RUNTIME_PREFIXES = ('SINGULARITY', 'APPTAINER')
 
-# All of the caller's environment that a command of an installation gets: what the runtime needs, the user's name and
-# language, proxies, certificates, credentials, settings of pip, the batch job and its devices. It's a list of what is
-# passed and not of what is kept away, because any package may read a variable of its own (CFLAGS, CPATH, MAX_JOBS,
-# USE_CUDA ...), and EasyBuild sets those of its toolchain (CC, CXX); so the same comes out whoever installs.
+# The variables of the caller that commands of an installation get: those that the runtime needs, the user's name and
+# language, proxies, certificates, credentials, settings of pip, the batch job and its devices. An allow list, not a
+# deny list, because any package may read variables of its own (CFLAGS, CPATH, MAX_JOBS, USE_CUDA ...) and EasyBuild
+# sets those of its toolchain (CC, CXX), but the result should be the same whoever installs.
 PASSED = re.compile(r"""(?:
-    PATH|LD_LIBRARY_PATH|XDG_RUNTIME_DIR|DBUS_SESSION_BUS_ADDRESS  # of the runtime; the first two stay with it
+    PATH|LD_LIBRARY_PATH|XDG_RUNTIME_DIR|DBUS_SESSION_BUS_ADDRESS  # the runtime doesn't pass on the first two
     |(?:SINGULARITY|APPTAINER)_(?:CACHEDIR|CONFIGDIR|TMPDIR)
     |HOME|USER|LOGNAME|TERM|TZ|LANG|LANGUAGE|LC_\w+
     |(?i:https?|ftp|all|no)_(?i:proxy)
@@ -36,18 +36,19 @@ PASSED = re.compile(r"""(?:
     |(?:%s|PMI_|PMIX_|PALS_)\w+|\w+_VISIBLE_DEVICES
     )\Z""" % '|'.join(one.variables for one in SCHEDULERS.values()), re.VERBOSE)
 
-# Never, not even from a module: they change what a Python, a shell (bash(1), functions included) or the loader
-# (ld.so(8)) in the container runs, or what pip installs and where.
-CALLERS_PREFIXES = ('PYTHON', 'CONDA', 'VIRTUAL_ENV', 'BASH_FUNC_')
-CALLERS_NAMES = ('BASH_ENV', 'ENV', 'IFS', 'CDPATH', 'GLOBIGNORE', 'SHELLOPTS', 'BASHOPTS', 'PS4', 'LD_PRELOAD',
+# Never passed, not even from a module: they change what Python, a shell (bash(1), including functions) or the dynamic
+# loader (ld.so(8)) in the container runs, or what pip installs and where.
+BLOCKED_PREFIXES = ('PYTHON', 'CONDA', 'VIRTUAL_ENV', 'BASH_FUNC_')
+BLOCKED_NAMES = ('BASH_ENV', 'ENV', 'IFS', 'CDPATH', 'GLOBIGNORE', 'SHELLOPTS', 'BASHOPTS', 'PS4', 'LD_PRELOAD',
                  'LD_AUDIT', 'PIP_TARGET', 'PIP_PREFIX', 'PIP_ROOT', 'PIP_USER', 'PIP_PYTHON', 'PIP_DRY_RUN',
                  'PIP_BUILD_CONSTRAINT', 'PIP_CONSTRAINT', 'PIP_FORCE_REINSTALL', 'PIP_IGNORE_INSTALLED', 'PIP_NO_DEPS',
                  'PIP_REQUIREMENT', 'PIP_UPGRADE', 'UV_CONSTRAINT')
 
-# More variables of the caller's to pass, as names.
+# Names of additional variables of the caller to pass.
 INSTALL_ENV_VARIABLE = 'EBSIF_INSTALL_ENV'
 
-# Extra binds for this machine, at install time only (certificates, a pip configuration, a folder of wheels).
+# Additional binds on this machine, only during installations (certificates, a pip configuration, a directory of
+# wheels).
 INSTALL_BIND_VARIABLE = 'EBSIF_INSTALL_BIND'
 
 SHOWN_LINES = 15  # of the output of a program that failed
@@ -74,7 +75,7 @@ class Runtime:
 
     @property
     def version(self):
-        """What the runtime says of itself, for instance 'apptainer version 1.4.5' (str)."""
+        """The output of the runtime's --version, for example 'apptainer version 1.4.5' (str)."""
         return run_program([self.path, '--version'], hidden=True).output.strip()
 
     def run(self, command, image, home, binds, overlays=(), **kwargs):
@@ -88,7 +89,7 @@ class Runtime:
         image : str
             Path of the image.
         home : str
-            Directory that is the home directory in the container.
+            The directory to use as the home directory in the container.
         binds : list of str
             Binds, in the runtime's syntax.
         overlays : sequence of str
@@ -123,28 +124,28 @@ class Container:
     image : str
         Path of the image.
     work_dir : str
-        Directory of the host that commands run in, visible under the same path in the container; their home directory
-        and that for temporary files are below it.
+        Directory of the host in which commands run, with the same path in the container; it contains their home
+        directory and their directory for temporary files.
     optional_binds : list of str
-        Binds that are made where their source exists.
+        Binds to make if their source exists.
     overlays : list of str
         SquashFS files to mount over the image.
     """
 
     def __init__(self, runtime, image, work_dir, variables=None, search_path=(), binds=(), optional_binds=()):
         """
-        Keep what all commands share.
+        Set up a container.
 
         Parameters
         ----------
         runtime : Runtime
-            Or anything with its method ``run``.
+            Or any object with a method ``run`` like that.
         image : str
         work_dir : str
         variables : dict
             Variables in the container.
         search_path : list of str
-            What comes first on PATH in the container.
+            Directories at the start of PATH in the container.
         binds, optional_binds : list of str
             In the runtime's syntax.
         """
@@ -162,20 +163,20 @@ class Container:
         """
         The environment of the runtime and its command (dict).
 
-        The same installation should come out whoever runs eb, so it's that of the container, and of the caller's what
-        is needed on this machine.
+        Only the variables of the container and those of the caller that this machine needs, so that the result doesn't
+        depend on who runs eb.
         """
         environment = passed_variables(os.environ)
         environment['TMPDIR'] = os.path.join(self.work_dir, 'tmp')
         injected = dict(self.variables)
         if self.search_path:
             injected['PREPEND_PATH'] = ':'.join(self.search_path)
-        environment.update(in_container(injected))
+        environment.update(inject_variables(injected))
         return environment
 
     @property
     def all_binds(self):
-        """The working directory and what the module would bind (list of str)."""
+        """Binds of the working directory and those that the module makes (list of str)."""
         missing = [bind for bind in self.binds if not os.path.exists(bind_source(bind))]
         if missing:
             raise EasyBuildError("Required bind mounts don't exist on this machine: %s. List them as 'optional_binds' "
@@ -187,16 +188,16 @@ class Container:
 
     def run(self, command, binds=(), environment=None, **kwargs):
         """
-        Run a command in the image, away from the user's home directory; see Runtime.run.
+        Run a command in the image, without access to the user's home directory; see Runtime.run.
 
         Parameters
         ----------
         command : list of str
             Program and arguments.
         binds : sequence of str
-            More binds, in the runtime's syntax.
+            Additional binds, in the runtime's syntax.
         environment : dict, optional
-            More variables of the command.
+            Additional variables for the command.
         kwargs
             For run_shell_cmd.
 
@@ -207,7 +208,7 @@ class Container:
         Raises
         ------
         RunShellCmdError
-            If the command fails (EasyBuild shows its output and where the log is).
+            If the command fails (EasyBuild shows its output and the path of the log).
         """
         home = os.path.join(self.work_dir, 'home')
         for path in (home, os.path.join(self.work_dir, 'tmp')):
@@ -217,20 +218,20 @@ class Container:
             work_dir=self.work_dir, env=dict(self.environment, **(environment or {})), **kwargs)
 
 
-def in_container(variables):
-    """Return variables of a command in the container (dict) as those that the runtime passes on."""
+def inject_variables(variables):
+    """Return the variables that make the runtime set these variables in the container (dict)."""
     return {'%sENV_%s' % (prefix, name): escape_value(value)
             for name, value in variables.items() for prefix in RUNTIME_PREFIXES}
 
 
 def run_program(arguments, **kwargs):
     """
-    Run a program; when it fails, show the end of what it printed before EasyBuild says where the rest is.
+    Run a program. If it fails, show the end of its output before EasyBuild says where the rest is.
 
     Parameters
     ----------
     arguments : list of str
-        Program and arguments; no shell reads them.
+        Program and arguments; no shell is involved.
     kwargs
         For run_shell_cmd.
 
@@ -253,53 +254,53 @@ def run_program(arguments, **kwargs):
 
 
 def runtime_variables(environment):
-    """Return the variables that change what the runtime does; where it keeps its files is a matter of the machine."""
+    """Return the variables that change what the runtime does, but not those for its own directories (list of str)."""
     places = ('CACHEDIR', 'CONFIGDIR', 'TMPDIR')
     kept = ['%s_%s' % (prefix, name) for prefix in RUNTIME_PREFIXES for name in places]
     return [key for key in environment if key.startswith(RUNTIME_PREFIXES) and key not in kept]
 
 
 def named_variables(environment):
-    """Return the names of those variables that the caller wants to be passed in addition (list of str)."""
+    """Return the names of additional variables that the caller wants to pass (list of str)."""
     return environment.get(INSTALL_ENV_VARIABLE, '').replace(',', ' ').split()
 
 
 def passed_variables(environment):
-    """Return those variables of the caller's that a command of an installation gets (dict)."""
+    """Return the variables of the caller that commands of an installation get (dict)."""
     more = named_variables(environment)
     return {key: value for key, value in environment.items()
-            if (PASSED.match(key) and not is_kept_away(key)) or key in more}
+            if (PASSED.match(key) and not is_blocked(key)) or key in more}
 
 
-def is_kept_away(name):
-    """Tell whether a variable would make the container run something else."""
-    return name.startswith(CALLERS_PREFIXES) or name in CALLERS_NAMES
+def is_blocked(name):
+    """Return whether a variable would change what runs in the container."""
+    return name.startswith(BLOCKED_PREFIXES) or name in BLOCKED_NAMES
 
 
 def host_variables(before, after, search_path):
     """
-    Return what modules of the host have set, for a command in the container (dict).
+    Return the variables that modules of the host have set, for a command in the container (dict).
 
-    PATH and LD_LIBRARY_PATH of the container are its own; the directories that modules put into those of the host come
-    after the container's (and a program of theirs is there only if its directory is bound).
+    The container keeps its own PATH and LD_LIBRARY_PATH; directories that modules added on the host come after the
+    container's (their programs are only there if the directory is bound).
 
     Parameters
     ----------
     before, after : dict
         The environment without and with the modules.
     search_path : list of str
-        What comes first on PATH in the container.
+        Directories at the start of PATH in the container.
     """
     def added(name):
         return [path for path in after.get(name, '').split(':') if path and path not in before.get(name, '').split(':')]
 
-    variables = {key: value for key, value in after.items() if before.get(key) != value and not is_kept_away(key)}
+    variables = {key: value for key, value in after.items() if before.get(key) != value and not is_blocked(key)}
     paths, libraries = added('PATH'), added('LD_LIBRARY_PATH')
     for prefix in RUNTIME_PREFIXES:
         if paths:
             variables[prefix + 'ENV_PREPEND_PATH'] = escape_value(':'.join(search_path + paths))
         if libraries:
-            # the runtime lets a shell in the container read it, which knows the image's value
+            # expanded by a shell in the container, which has the image's value
             variables[prefix + 'ENV_LD_LIBRARY_PATH'] = '${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}' + \
                 escape_value(':'.join(libraries))
     return variables
@@ -307,24 +308,24 @@ def host_variables(before, after, search_path):
 
 def escape_value(value):
     r"""
-    Return the value of an injected variable (APPTAINERENV_X) as it's written for the runtime.
+    Escape the value of an injected variable (APPTAINERENV_X).
 
-    Both runtimes let a shell in the container read it (unless NO_EVAL is set): '$', '`' and backslash would be
-    expanded, and commands in it run.
+    Both runtimes have a shell in the container evaluate it (unless NO_EVAL is set), which would expand '$', '`' and
+    backslashes, and run commands in it.
     """
     return re.sub(r'([\\$`])', r'\\\1', value)
 
 
 def escape_bind(path):
     r"""
-    Return a path as it's written in a bind: the runtime takes '\,' and '\:' for the character itself.
+    Escape a path for use in a bind, where '\,' and '\:' stand for the character itself.
 
-    A backslash stands for itself elsewhere. Blanks beside comma or colon are lost (Apptainer 1.4.5), escaped or not.
+    Elsewhere a backslash stands for itself. Blanks next to a comma or colon are lost, escaped or not (Apptainer 1.4.5).
 
     Raises
     ------
     EasyBuildError
-        If the runtime can't bind such a path.
+        If the runtime can't bind the path.
     """
     if re.search(r'[,:]\s|\s[,:]', path):
         raise EasyBuildError("The container runtime can't bind the path '%s': it loses the space next to the comma or "
@@ -333,13 +334,13 @@ def escape_bind(path):
 
 
 def bind_source(bind):
-    """Return the path on the host of a bind (source[:target[:options]])."""
+    """Return the path on the host in a bind (source[:target[:options]])."""
     source = re.match(r'(?:\\[,:]|[^:])*', bind).group()
     return re.sub(r'\\([,:])', r'\1', source)
 
 
 def bind_target(bind):
-    """Return the path in the container of a bind (source[:target[:options]])."""
+    """Return the path in the container in a bind (source[:target[:options]])."""
     rest = bind[re.match(r'(?:\\[,:]|[^:])*', bind).end():]
     target = re.match(r'(?:\\[,:]|[^:])*', rest[1:]).group()
     return re.sub(r'\\([,:])', r'\1', target) or bind_source(bind)

@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-The software bill of materials of an installation, CycloneDX 1.5 in JSON, from its lock file.
+Write the software bill of materials of an installation (CycloneDX 1.5, JSON) from its lock file.
 """
 import json
 import time
@@ -15,7 +15,7 @@ from urllib.parse import quote
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.texts import normal_name
 
-# Beside the lock file.
+# Next to the lock file.
 BILL_OF_MATERIALS = 'sbom.cdx.json'
 
 
@@ -28,21 +28,21 @@ def bill_of_materials(record, seconds):
     record : dict
         The content of the lock file.
     seconds : float
-        When the bill is written, since 1970.
+        Timestamp, in seconds since 1970.
 
     Returns
     -------
     str
         CycloneDX: the module, the image as a container, and every Python package of the image and of user software,
-        with the SHA256 of the file that pip installed from where it is known. The same arguments give the same text.
+        with the SHA256 of the file that pip installed, if it is known. The same arguments give the same text.
     """
     module, image = record.get(lockfile.MODULE, {}), record[lockfile.IMAGE]
-    in_image = [package(line, 'image', {}) for line in record.get(lockfile.IMAGE_PACKAGES, [])]
-    in_venv = [package(line, 'user-software', record.get(lockfile.ARTIFACTS, {}))
+    in_image = [package_component(line, 'image', {}) for line in record.get(lockfile.IMAGE_PACKAGES, [])]
+    in_venv = [package_component(line, 'user-software', record.get(lockfile.ARTIFACTS, {}))
                for line in record.get(lockfile.VENV_PACKAGES, [])]
     about = component('application', module.get('name', image['file']), 'module',
                       version=module.get('version', '') + module.get('versionsuffix', ''))
-    container = component('container', image['file'], 'image', hashes=sha256(image['sha256']))
+    container = component('container', image['file'], 'image', hashes=sha256_hashes(image['sha256']))
     content = {
         '$schema': 'http://cyclonedx.org/schema/bom-1.5.schema.json',
         'bomFormat': 'CycloneDX',
@@ -50,20 +50,20 @@ def bill_of_materials(record, seconds):
         'version': 1,
         'metadata': {
             'timestamp': time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(seconds)),
-            'tools': {'components': [without_nothing({
+            'tools': {'components': [drop_empty({
                 'type': 'application', 'name': 'ebsif', 'version': record.get(lockfile.VERSIONS, {}).get('ebsif')})]},
             'component': about,
         },
         'components': [container] + in_image + in_venv,
-        'dependencies': [dependencies(about, [container] + in_venv), dependencies(container, in_image)] + [
-            dependencies(one, []) for one in in_image + in_venv],
+        'dependencies': [dependency_entry(about, [container] + in_venv), dependency_entry(container, in_image)] + [
+            dependency_entry(one, []) for one in in_image + in_venv],
     }
     content['serialNumber'] = 'urn:uuid:%s' % uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(content, sort_keys=True))
     return json.dumps(content, indent=2, sort_keys=True) + '\n'
 
 
-def package(line, place, artifacts):
-    """Return the component of a Python package, from a line like ``name==version`` and the files pip installed from."""
+def package_component(line, place, artifacts):
+    """Return the component of a Python package, from a line ``name==version`` and the files that pip installed."""
     name, version = line.split('==', 1)
     artifact = artifacts.get(normal_name(name))
     return component(
@@ -71,25 +71,25 @@ def package(line, place, artifacts):
         # https://github.com/package-url/purl-spec: 'pypi' has names in lower case, with '-' for '_'
         purl='pkg:pypi/%s@%s' % (quote(name.lower().replace('_', '-'), safe=''), quote(version, safe='')),
         properties=[{'name': 'ebsif:place', 'value': place}],
-        # of the file that was installed from, not of what is installed
-        hashes=sha256(artifact['sha256']) if artifact else None)
+        # of the wheel or source distribution, not of the installed files
+        hashes=sha256_hashes(artifact['sha256']) if artifact else None)
 
 
 def component(kind, name, reference, **more):
-    """Return a component of CycloneDX (dict); what is empty is left out."""
-    return without_nothing(dict(more, **{'type': kind, 'name': name, 'bom-ref': reference}))
+    """Return a CycloneDX component, without empty values (dict)."""
+    return drop_empty(dict(more, **{'type': kind, 'name': name, 'bom-ref': reference}))
 
 
-def without_nothing(values):
-    """Return a dictionary without the entries that have no value."""
+def drop_empty(values):
+    """Return a dictionary without its empty values."""
     return {key: value for key, value in values.items() if value}
 
 
-def sha256(digest):
-    """Return a SHA256 as CycloneDX has it (list of dict)."""
+def sha256_hashes(digest):
+    """Return a SHA256 in CycloneDX's format (list of dict)."""
     return [{'alg': 'SHA-256', 'content': digest}]
 
 
-def dependencies(one, others):
-    """Return which components one depends on (dict)."""
-    return without_nothing({'ref': one['bom-ref'], 'dependsOn': [other['bom-ref'] for other in others]})
+def dependency_entry(one, others):
+    """Return the CycloneDX entry for the components that one depends on (dict)."""
+    return drop_empty({'ref': one['bom-ref'], 'dependsOn': [other['bom-ref'] for other in others]})

@@ -5,11 +5,11 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-The schedulers that container modules know: one small class for each.
+The supported schedulers, one small class each.
 
-To a class belong a file that says which rank a process is, files/runscripts/schedulers/<kind>.bash, and a folder of
-templates of batch scripts, generator/ebsif/jobs/templates/<kind>/. Nothing else names a scheduler. This module imports
-nothing, so that reading it costs nothing.
+Each class comes with a script that determines a process's rank, files/runscripts/schedulers/<kind>.bash, and a
+directory of templates for batch scripts, generator/ebsif/jobs/templates/<kind>/. No other code names a scheduler. This
+module imports nothing, so importing it costs almost nothing.
 """
 
 
@@ -22,11 +22,11 @@ class Scheduler:
     kind : str
         Its name in easyconfigs and site profiles.
     submit : tuple of str
-        The command that submits a batch script, which it reads from its standard input.
+        The command that submits a batch script read from standard input.
     job_variable : str
-        The environment variable that is set in a job.
+        An environment variable that is set in every job.
     variables : str
-        Beginning of the environment variables by which a job knows itself.
+        Prefix of the environment variables that the scheduler sets in a job.
     """
 
     kind = None

@@ -5,23 +5,23 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Where the files are that are installed, and the programs that run in an image at install time.
+Paths of the files to install, and the programs that run in an image at install time.
 """
 import os
 
-# links resolved: --include-easyblocks links easyblocks into a directory of EasyBuild's
+# resolve links: --include-easyblocks links easyblocks into a directory of EasyBuild's
 FILES = os.path.join(os.path.dirname(os.path.realpath(__file__)), 'files')
-# what copy-pip.py ends with where the image has no pip that could be copied
+# exit status of copy-pip.py if the image has no pip that can be copied
 NO_PIP_TO_COPY = 3
-# how make-squashfs begins the line that says what it has made
+# start of the line in which make-squashfs reports what it has created
 PACKED = 'make-squashfs: made '
 
 
-def program_for_image(name):
+def read_program(name):
     """
-    Return the text of a program for the image (str): Python reads it from standard input, sh gets it with -c.
+    Return the text of a program to run in the image (str), for Python's standard input or `sh -c`.
 
-    The image sees the build directory, not the place where EasyBuild keeps its easyblocks.
+    It is passed as text because the directory of the easyblocks isn't visible in the image.
     """
     folder = 'sh' if name.endswith('.sh') else os.path.join('share', 'ebsif')
     with open(os.path.join(FILES, folder, name)) as text:
@@ -29,11 +29,11 @@ def program_for_image(name):
 
 
 def sh_command(name, *arguments):
-    """Return the command that runs a program for sh in the image (list of str), one that every image has."""
-    return ['sh', '-c', program_for_image(name), name] + list(arguments)
+    """Return the command that runs a program in the image with sh, which every image has (list of str)."""
+    return ['sh', '-c', read_program(name), name] + list(arguments)
 
 
 def ebsif_version():
-    """Return the version of this software (str), which is beside what it installs."""
+    """Return the version of ebsif (str)."""
     with open(os.path.join(FILES, 'VERSION')) as text:
         return text.read().strip()

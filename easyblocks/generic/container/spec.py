@@ -369,7 +369,7 @@ class VenvSpec(ContainerSpec):
         elif not lock_of(self.requirements):
             raise EasyBuildError("Easyconfig parameter 'requirements': a dictionary should be {'lock': FILE}, the "
                                  "record of the installation to repeat, found: %s",
-                                 Credentials.masked(self.requirements))
+                                 Credentials.mask(self.requirements))
         if self.protect != PROTECT_ALL and not is_of_kind(self.protect, TEXTS):
             raise EasyBuildError("Easyconfig parameter 'protect' should be '%s' or a list of package names, "
                                  "found: %s", PROTECT_ALL, self.protect)
@@ -392,7 +392,7 @@ def check_easyconfig(cfg):
         For credentials, and for settings that EasyBuild allows but that don't make sense for containers.
     """
     # the raw text includes comments
-    secrets = Credentials.found(cfg.rawtxt) or Credentials.found(cfg.asdict())
+    secrets = Credentials.find(cfg.rawtxt) or Credentials.find(cfg.asdict())
     if secrets:
         raise EasyBuildError("A credential is written out in the easyconfig: %s. %s", ', '.join(nub(secrets)), REMEDY)
     if 'components' in cfg:

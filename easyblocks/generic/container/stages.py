@@ -5,10 +5,10 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Stages of user software: what the easyconfig parameter 'requirements' says, and what pip is told for it.
+Stages of user software: parse the easyconfig parameter 'requirements' into options and requirements for pip.
 
-One stage is one call of pip. Stages exist because pip has no order within a call, and because some packages have to be
-built against others that an earlier call installed (apex, flash-attn and deepspeed against torch).
+A stage is one call of pip. Stages exist because pip installs the packages of a call in no particular order, and some
+packages must be built against others installed earlier (apex, flash-attn and deepspeed against torch).
 """
 import difflib
 import os
@@ -23,7 +23,7 @@ from easybuild.easyblocks.generic.container.requirements import are_stages, requ
 from easybuild.easyblocks.generic.container.texts import variable_problem
 from easybuild.tools.build_log import EasyBuildError
 
-# Options of a line of a requirements.txt that name a place.
+# Options in a requirements.txt whose value is a path or URL.
 OPTION_WITH_PLACE = re.compile(
     r'(?:(?P<editable>-e|--editable)|(?P<file>-c|--constraint|-r|--requirement)|-f|--find-links)'
     r'(?:\s*=\s*|\s*)(?=[^\s-])')
@@ -31,22 +31,22 @@ OPTION_WITH_PLACE = re.compile(
 
 class Stage:
     """
-    One stage: requirements and how to install them.
+    Requirements and how to install them.
 
-    Attributes are the properties of PROPERTIES; each has a value, an empty one where the easyconfig has none.
+    The attributes are the properties in PROPERTIES; those that the easyconfig doesn't set have an empty value.
     """
 
-    # property: (kind of its value, what it means)
+    # property: (kind of its value, description)
     PROPERTIES = {
         'name': (TEXT, "name in messages (default: 'stage N')"),
         'requirements': (LINES, "the lines of a requirements.txt"),
-        'options': (TEXTS, "more options for pip install"),
+        'options': (TEXTS, "additional options for pip install"),
         'env': (VARIABLES, "variables in the container for this stage only"),
-        'no_build_isolation': (FLAG, "build with what is installed already, instead of in an environment apart"),
-        'no_deps': (FLAG, "without the packages these packages ask for"),
+        'no_build_isolation': (FLAG, "build with the installed packages instead of in an isolated environment"),
+        'no_deps': (FLAG, "don't install dependencies"),
         'no_binary': (TEXTS, "packages to build from source"),
         'index_url': (TEXT, "package index to use instead of pip's own"),
-        'extra_index_url': (TEXTS, "package indexes to use in addition"),
+        'extra_index_url': (TEXTS, "additional package indexes"),
         'find_links': (TEXTS, "directories or pages with packages"),
         'heavy': (FLAG, "too much work for a login node: install in a batch job"),
         'upgrade_pip': (FLAG, "upgrade the pip of the venv first"),
@@ -55,7 +55,7 @@ class Stage:
         'allow_replace': (TEXTS, "packages of the image that this stage may replace"),
         'pre': (COMMANDS, "commands to run in the container before pip"),
         'post': (COMMANDS, "commands to run in the container after pip"),
-        'verify': (COMMANDS, "commands that have to succeed after that"),
+        'verify': (COMMANDS, "commands that must succeed afterwards"),
     }
 
     EMPTY = {TEXT: '', FLAG: False, TEXTS: [], VARIABLES: {}, LINES: '', COMMANDS: []}
@@ -67,14 +67,14 @@ class Stage:
         Parameters
         ----------
         properties : dict
-            As the easyconfig has them.
+            From the easyconfig.
         number : int
-            Place in the list, from 1.
+            Position in the list, from 1.
 
         Raises
         ------
         EasyBuildError
-            For an unknown property or a value of the wrong kind; the message names the stage and what is allowed.
+            For an unknown property or a value of the wrong kind; the message names the stage and what is valid.
         """
         self.name = 'stage %d' % number
         unknown = sorted(str(key) for key in properties if key not in self.PROPERTIES)
@@ -89,20 +89,20 @@ class Stage:
                 value = self.name if key == 'name' else self.EMPTY[kind]
             elif not is_of_kind(value, kind):
                 raise EasyBuildError("Easyconfig parameter 'requirements', %s: property '%s' should be %s, found: %s",
-                                     self.name, key, kind, Credentials.masked(value))
+                                     self.name, key, kind, Credentials.mask(value))
             setattr(self, key, value)
         self.requirements = requirement_text(self.requirements)
         if self.patches and len(self.requirement_list) != 1:
             raise EasyBuildError("Easyconfig parameter 'requirements', %s: 'patches' are for the source of one "
-                                 "package, but there are %d requirements. Make a stage of its own for it.", self.name,
+                                 "package, but there are %d requirements. Move it to a stage of its own.", self.name,
                                  len(self.requirement_list))
         for line in self.requirement_list:
             option = OPTION_WITH_PLACE.match(line)
             if option and option.group('editable') and not re.match(r'\w+\+', line[option.end():]):
                 raise EasyBuildError("Easyconfig parameter 'requirements', %s: the module would depend on a directory "
-                                     "elsewhere: %s. Leave out '%s', then what is there is installed as a copy.",
-                                     self.name, Credentials.masked(line), option.group('editable'))
-        secrets = Credentials.found(self.record)
+                                     "elsewhere: %s. Leave out '%s' to install a copy of the package instead.",
+                                     self.name, Credentials.mask(line), option.group('editable'))
+        secrets = Credentials.find(self.record)
         if secrets:
             raise EasyBuildError("Easyconfig parameter 'requirements', %s: a credential is written out (%s). %s",
                                  self.name, ', '.join(secrets), REMEDY)
@@ -119,21 +119,21 @@ class Stage:
         Parameters
         ----------
         value : None, str, list of str, or list of dict
-            Nothing, a block or the lines of one stage, or stages.
+            Nothing; the requirements of a single stage; or stages.
 
         Returns
         -------
         list of Stage
-            In the order of installation; none if there is nothing to install.
+            In the order of installation; empty if there is nothing to install.
 
         Raises
         ------
         EasyBuildError
-            If it is none of these.
+            For any other value.
         """
         if not (value is None or is_of_kind(value, LINES) or are_stages(value)):
             raise EasyBuildError("Easyconfig parameter 'requirements' should be a string or a list of strings (one "
-                                 "stage), or a list of dictionaries (stages), found: %s", Credentials.masked(value))
+                                 "stage), or a list of dictionaries (stages), found: %s", Credentials.mask(value))
         stages = [cls(item, number) for number, item in enumerate(stages_of(value), 1)]
         names = [stage.name for stage in stages]
         for name in names:
@@ -143,12 +143,12 @@ class Stage:
 
     @property
     def record(self):
-        """The properties that say something, for the lock file."""
+        """The properties that are set, for the lock file."""
         return {key: getattr(self, key) for key in self.PROPERTIES if getattr(self, key)}
 
     @property
     def requirement_list(self):
-        """The lines without comments, blank lines and options (list of str)."""
+        """The requirement lines, without comments, blank lines and options (list of str)."""
         lines = [re.sub(r'(^|\s)#.*', '', line).strip() for line in self.requirements.splitlines()]
         return [line for line in lines if line and (not line.startswith('-') or re.match('-e|--editable', line))]
 
@@ -160,12 +160,12 @@ class Stage:
 
     @property
     def build_options(self):
-        """Options of pip for building packages (list of str)."""
+        """Options for pip that affect how packages are built (list of str)."""
         return ['--no-build-isolation'] if self.no_build_isolation else []
 
     @property
     def pip_options(self):
-        """Options of pip install that follow from the properties, apart from where packages are (list of str)."""
+        """Options for pip install that follow from the properties, except those for package sources (list of str)."""
         options = self.build_options
         options += ['--no-deps'] if self.no_deps else []
         options += ['--no-binary', ','.join(self.no_binary)] if self.no_binary else []
@@ -173,36 +173,37 @@ class Stage:
 
     @property
     def pip_index_options(self):
-        """Options of pip for indexes and other package sources (list of str)."""
+        """Options for pip that name indexes and other package sources (list of str)."""
         options = ['--index-url', self.index_url] if self.index_url else []
         for url in self.extra_index_url:
             options += ['--extra-index-url', url]
-        for place in self.find_links:
-            options += ['--find-links', place]
+        for source in self.find_links:
+            options += ['--find-links', source]
         return options
 
     @property
     def variables(self):
-        """Variables of the environment that pip puts into lines and addresses, where ${NAME} is (list of str)."""
+        """Environment variables that pip expands in requirement lines and URLs, from ${NAME} (list of str)."""
         return re.findall(r'\$\{([A-Z0-9_]+)\}', self.requirements + ' '.join(self.pip_index_options))
 
     @property
     def local_paths(self):
-        """Files and directories of this machine that the stage names: in requirement lines and find_links."""
-        places = [shlex.quote(place) for place in self.find_links]
-        return paths_in(self.requirements + ''.join('\n--find-links %s' % place for place in places))
+        """Files and directories of this machine in requirement lines and find_links (list of str)."""
+        links = ''.join('\n--find-links %s' % shlex.quote(source) for source in self.find_links)
+        return find_paths(self.requirements + links)
 
 
-def paths_in(text, outer=()):
+def find_paths(text, outer=()):
     """
-    Return the full paths that the text of a requirements.txt names, and those that files name that it includes.
+    Return the absolute paths in the text of a requirements.txt and in the files that it includes.
 
     Parameters
     ----------
     text : str
-        Lines as pip reads them: joined after a backslash, comments after a blank, options as a shell would read them.
+        Interpreted like pip does: lines continue after a backslash, comments start after a blank, options have the
+        quoting of a shell.
     outer : tuple of str
-        The files it is included from.
+        The files that include it.
 
     Returns
     -------
@@ -212,38 +213,38 @@ def paths_in(text, outer=()):
     for line in re.sub(r'\\\n', '', text).splitlines():
         line = re.sub(r'(^|\s)#.*', '', line).strip()
         option = OPTION_WITH_PLACE.match(line)
-        place = line[option.end():] if option else re.sub(r'^[\w.-]+\s*(\[[^\]]*\])?\s*@\s*', '', line)
+        location = line[option.end():] if option else re.sub(r'^[\w.-]+\s*(\[[^\]]*\])?\s*@\s*', '', line)
         if option and not option.group('editable'):
-            place = first_word(place)
-        path = path_of(place)
+            location = first_word(location)
+        path = extract_path(location)
         if path:
             paths.append(path)
         if path and option and option.group('file') and path not in outer and os.path.isfile(path):
-            # what can't be read is for pip to say
+            # pip reports unreadable files
             with suppress(OSError), open(path, errors='replace') as included:
-                paths += paths_in(included.read(), outer + (path,))
+                paths += find_paths(included.read(), outer + (path,))
     return paths
 
 
 def first_word(text):
-    """Return the first word of a text as a shell reads it; an empty text if it can't, which pip can't either."""
+    """Return the first word of a string, split like a shell does; empty if that fails (then it fails in pip too)."""
     try:
         return (shlex.split(text) or [''])[0]
     except ValueError:
         return ''
 
 
-def path_of(place):
-    """Return the path of what a requirement names by full path or by an address of a file; else an empty text."""
-    match = re.match(r'(?P<git>git\+)?(?P<address>file:(?://(?:localhost)?)?)?(?P<path>/.*)', place)
+def extract_path(location):
+    """Return the path in an absolute path or file URL of a requirement; empty for other locations."""
+    match = re.match(r'(?P<git>git\+)?(?P<address>file:(?://(?:localhost)?)?)?(?P<path>/.*)', location)
     if not match:
         return ''
-    # a condition (; python_version ...), options of the line, and extras are no part of it
+    # without marker (; python_version ...), options and extras
     path = re.sub(r'\s*;\s.*|\s+--[a-z].*', '', match.group('path')).strip()
     path = re.sub(r'(?<=\w)\[[\w.,\s-]*\]\Z', '', path)
     if match.group('address'):
         path = unquote(re.sub(r'#.*', '', path))
     if match.group('git'):
-        # the last @ is that of a branch or a commit
+        # the last @ precedes a branch or commit
         path = path.rsplit('@', 1)[0]
     return path

@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Statements of a module file in Tcl; the rules that they keep are in modulesyntax.py.
+Module statements in Tcl; modulesyntax.py explains them.
 """
 
 from easybuild.easyblocks.generic.container.modulesyntax import CONTROL_CHARACTERS, ModuleSyntax
@@ -18,19 +18,19 @@ class TclModule(ModuleSyntax):
 set unloading [expr {[module-info mode unload] || [module-info mode remove]}]
 set loading [expr {[module-info mode load] && !$unloading}]
 set in_lmod [expr {[info exists ModuleTool] && $ModuleTool eq "Lmod"}]
-set in_force 1
+set active 1
 set done {}
-# Tcl decodes the environment each time it looks for a variable: once for all those of ours that are not there
+# Tcl decodes the whole environment whenever it looks for a variable, so find out once which ones are set
 set known {}
 foreach name [array names env] { dict set known $name 1 }
 proc is_set {name} {
     global env known in_lmod
     if {![dict exists $known $name] || ![info exists env($name)]} { return 0 }
-    # to the module that is loaded next, Environment Modules shows what it has unset as empty
+    # variables that Environment Modules has just unset are empty for the module that is loaded next
     return [expr {$in_lmod || $env($name) ne "" || [catch {getenv $name unset} value] || $value ne "unset"}]
 }
 set lost [expr {$loading && [is_set EBSIF_LOADED_MODULE]}]
-proc earlier {name} {
+proc user_value {name} {
     global env loading lost
     if {!$loading} { return {} }
     set note __EBSIF_EARLIER_$name
@@ -38,22 +38,22 @@ proc earlier {name} {
     if {[is_set $name] && (!$lost || [is_set $note])} { return [list $env($name)] }
     return {}
 }
-proc theirs {default args} {
+proc first_user_value {default args} {
     foreach name $args {
-        foreach value [earlier $name] { return $value }
+        foreach value [user_value $name] { return $value }
     }
     return $default
 }
 proc change {name value} {
     global in_lmod known
     dict set known $name 1
-    # Lmod runs Tcl in the encoding of the locale C
+    # Lmod runs Tcl with the encoding of the C locale
     if {$in_lmod && ![string is ascii $value]} {
         set value [encoding convertfrom utf-8 [encoding convertto $value]]
     }
     setenv $name $value
 }
-proc put_back {name} {
+proc restore {name} {
     global env in_lmod
     set note __EBSIF_EARLIER_$name
     if {![is_set $note]} { setenv $name ""; return }
@@ -65,11 +65,11 @@ proc put_back {name} {
     if {[string match :* $noted]} { setenv __LMOD_STACK_$name "" }
 }
 proc base64 {bytes} {
-    # Lmod 8.6 damages a third byte above 191: groups of two where there is one
+    # Lmod 8.6 corrupts a third byte above 191: use groups of two there
     foreach three [regexp -all -inline {..?[^\u00c0-\u00ff]?} $bytes] { append text [binary encode base64 $three] }
     return [string map {+ - / _} [append text ""]]
 }
-proc put_over {name value before} {
+proc override {name value before} {
     global env in_lmod lost
     set stack __LMOD_STACK_$name
     set kind :
@@ -79,31 +79,31 @@ proc put_over {name value before} {
         if {!$lost && [info exists env($stack)]} { set kind +; set others $env($stack) }
         setenv $stack $noted:$others
     } elseif {[string match "*\n*" $before]} {
-        error "$name has a value with a line break, which Environment Modules can't bring back: unset it first." \
+        error "$name has a value with a line break, which Environment Modules can't restore: unset it first." \
             {} MODULES_ERR_GLOBAL
     }
     change __EBSIF_EARLIER_$name $kind$before
     change $name $value
 }
 proc put {name value} {
-    global unloading lost in_force done
+    global unloading lost active done
     if {[dict exists $done $name]} { return }
-    if {$in_force || $unloading} { dict set done $name 1 }
-    if {$unloading} { put_back $name; return }
-    set before [earlier $name]
-    if {[llength $before] && (!$in_force || [lindex $before 0] eq $value)} {
+    if {$active || $unloading} { dict set done $name 1 }
+    if {$unloading} { restore $name; return }
+    set before [user_value $name]
+    if {[llength $before] && (!$active || [lindex $before 0] eq $value)} {
         change __EBSIF_EARLIER_$name same
         if {$lost} { change $name [lindex $before 0] }
     } elseif {[llength $before]} {
-        put_over $name $value [lindex $before 0]
-    } elseif {$in_force} {
+        override $name $value [lindex $before 0]
+    } elseif {$active} {
         change $name $value
     } elseif {$lost} {
         unsetenv $name
     }
 }
 proc put_default {name value} {
-    put $name [theirs $value $name]
+    put $name [first_user_value $value $name]
 }
 proc put_both {name value} {
     put SINGULARITY$name $value
@@ -114,28 +114,28 @@ proc put_in_container {name value {literal ""}} {
     foreach no_eval {APPTAINER_NO_EVAL SINGULARITY_NO_EVAL} {
         if {$literal ne "" && [is_set $no_eval] && [string match {[1tT]*} $env($no_eval)]} { set value $literal }
     }
-    put_both ENV_$name [theirs $value APPTAINERENV_$name SINGULARITYENV_$name]
+    put_both ENV_$name [first_user_value $value APPTAINERENV_$name SINGULARITYENV_$name]
 }
-proc with {list item separator} {
+proc append_item {list item separator} {
     if {$item eq "" || [string first $separator$item$separator $separator$list$separator] >= 0} { return $list }
     if {$list eq ""} { return $item }
     return $list$separator$item
 }
-proc of_both {name separator} {
-    return [with [theirs "" APPTAINER$name] [theirs "" SINGULARITY$name] $separator]
+proc user_items {name separator} {
+    return [append_item [first_user_value "" APPTAINER$name] [first_user_value "" SINGULARITY$name] $separator]
 }
 proc put_list {name separator items} {
-    put_both $name [with [of_both $name $separator] $items $separator]
+    put_both $name [append_item [user_items $name $separator] $items $separator]
 }
 """
 
-    # braces as well: the bodies of `if` are read as braced words first, in which every brace counts
+    # braces too: the body of an `if` is a braced word, in which Tcl counts all braces
     ESCAPES = {char: '\\u%04x' % ord(char) for char in CONTROL_CHARACTERS}
     ESCAPES.update({char: '\\' + char for char in '\\"$[]{}'})
     ESCAPES['\n'] = '\\n'
 
     def join_root(self, parts):
-        """Return escaped parts with the root between them as one expression."""
+        """Return an expression for escaped parts, joined by the variable root."""
         return '"%s"' % '${root}'.join(parts)
 
     def comment(self, text):
@@ -147,7 +147,7 @@ proc put_list {name separator items} {
         return self.assign(variable, text)
 
     def assign(self, variable, text):
-        """Give a variable a value."""
+        """Give a variable another value."""
         return 'set %s %s\n' % (variable, self.quote(text))
 
     def call(self, function, *texts):
@@ -159,37 +159,37 @@ proc put_list {name separator items} {
         return 'put %s $%s\n' % (name, variable)
 
     def put_both_from(self, name, variable):
-        """Set the variables of both runtimes with this name after their prefixes."""
+        """Set the variables of both runtimes, whose prefixes go before the name, to the value of a variable."""
         return 'put_both %s $%s\n' % (name, variable)
 
     def declare_list(self, variable, name, separator):
-        """Declare a variable of the module file with the user's items of a list for both runtimes."""
-        return 'set %s [of_both %s %s]\n' % (variable, name, separator)
+        """Declare a variable of the module file with the user's items in the list variables of both runtimes."""
+        return 'set %s [user_items %s %s]\n' % (variable, name, separator)
 
     def add(self, variable, text):
-        """Add an item to a list with commas in a declared variable, unless it's there."""
-        return 'set %s [with $%s %s ,]\n' % (variable, variable, self.quote(text))
+        """Add an item to a comma-separated list in a declared variable, unless it already contains it."""
+        return 'set %s [append_item $%s %s ,]\n' % (variable, variable, self.quote(text))
 
     def conflict(self, name):
         """Declare a conflict with another module."""
         return 'conflict %s\n' % self.quote(name)
 
     def declare_from_environment(self, variable, name, default):
-        """Declare a variable of the module file with the value of an environment variable, or a default."""
+        """Declare a variable of the module file with the value of an environment variable or a default."""
         return self.declare(variable, default) + self.when(
             '[info exists env(%s)] && $env(%s) ne ""' % (name, name), 'set %s $env(%s)\n' % (variable, name))
 
     def assign_below(self, variable, base, path):
-        """Give a declared variable a path below the directory in another one."""
+        """Assign a path below the directory in another variable to a declared variable."""
         return 'set %s [join [list $%s %s] ""]\n' % (variable, base, self.quote('/' + path))
 
     def add_bind(self, variable, path_variable, text):
-        """Add a bind: the path in a variable, escaped for the runtime, and the rest of the bind."""
+        """Add a bind: the path in a variable, escaped for the runtime, followed by the rest of the bind."""
         escaped = '[string map {, \\\\, : \\\\:} $%s]' % path_variable
-        return 'set %s [with $%s [join [list %s %s] ""] ,]\n' % (variable, variable, escaped, self.quote(text))
+        return 'set %s [append_item $%s [join [list %s %s] ""] ,]\n' % (variable, variable, escaped, self.quote(text))
 
     def read_binds(self, variable, path):
-        """Add the binds that a file holds when the module is loaded, one in a line, '?' before optional ones."""
+        """Add the binds that a file lists when the module is loaded, one per line, with '?' before optional ones."""
         return (
             'if {[file isfile %(path)s] && [file readable %(path)s]} {\n'
             '    set bind_list [open %(path)s]\n'
@@ -199,7 +199,7 @@ proc put_list {name separator items} {
             '            regexp {^(?:\\\\[,:]|[^:])*} $bind source\n'
             '            set source [string map {\\\\: : \\\\, ,} $source]\n'
             '            if {[file exists $source]} {\n'
-            '                set %(variable)s [with $%(variable)s $bind ,]\n'
+            '                set %(variable)s [append_item $%(variable)s $bind ,]\n'
             '            } elseif {$optional eq "" && [module-info mode load]} {\n'
             '                error "This container needs $source, which doesn\'t exist on this node." \\\n'
             '                    {} MODULES_ERR_GLOBAL\n'
@@ -212,19 +212,19 @@ proc put_list {name separator items} {
             '}\n') % {'path': self.quote(path), 'variable': variable}
 
     def is_file_below(self, base, path):
-        """Condition: a regular file is there, below the directory in a variable, if that is set."""
+        """Condition: a variable is set, and a regular file with this path exists below the directory in it."""
         return '$%s ne "" && [file isfile [join [list $%s %s] ""]]' % (base, base, self.quote('/' + path))
 
     def is_dir_below(self, base, path):
-        """Condition: a directory is there, below the directory in a variable, if that is set."""
+        """Condition: a variable is set, and a directory with this path exists below the directory in it."""
         return '$%s ne "" && [file isdirectory [join [list $%s %s] ""]]' % (base, base, self.quote('/' + path))
 
     def is_file_at(self, variable):
-        """Condition: a regular file is at the path in a variable."""
+        """Condition: the path in a variable is a regular file."""
         return '[file isfile $%s]' % variable
 
     def is_no_dir(self, variable):
-        """Condition: a variable is set, but no directory is at the path in it."""
+        """Condition: a variable is set, but not to the path of a directory."""
         return '$%s ne "" && ![file isdirectory $%s]' % (variable, variable)
 
     def is_relative(self, variable):
@@ -236,24 +236,24 @@ proc put_list {name separator items} {
         return '[regexp {[,:]\\s|\\s[,:]} $%s]' % variable
 
     def is_loaded(self, module_variable):
-        """Condition: the module of the name in a variable is loaded."""
+        """Condition: the module whose name is in a variable is loaded."""
         loaded = '[info exists env(LOADEDMODULES)] && [lsearch -exact [split $env(LOADEDMODULES) :] $%s] >= 0'
         return '$%s ne "" && %s' % (module_variable, loaded % module_variable)
 
     def unload_on_load(self, module_variable):
-        """Unload the module of the name in a variable before this one is loaded."""
+        """Unload the module whose name is in a variable before this one is loaded."""
         return self.when('[module-info mode load]', 'module unload $%s\n' % module_variable)
 
     def is_file(self, path):
-        """Condition: a regular file, or a link to one, is there."""
+        """Condition: a path is a regular file or a link to one."""
         return '[file isfile %s]' % self.quote(path)
 
     def is_dir(self, path):
-        """Condition: a directory, or a link to one, is there."""
+        """Condition: a path is a directory or a link to one."""
         return '[file isdirectory %s]' % self.quote(path)
 
     def exists(self, path):
-        """Condition: anything is there."""
+        """Condition: a path exists."""
         return '[file exists %s]' % self.quote(path)
 
     def is_set(self, variable):
@@ -261,31 +261,31 @@ proc put_list {name separator items} {
         return '$%s ne ""' % variable
 
     def negate(self, condition):
-        """Condition: the opposite."""
+        """Condition: another condition is false."""
         return '!(%s)' % condition
 
     def when(self, condition, then, otherwise=''):
-        """One of two groups of statements."""
+        """Execute one of two groups of statements."""
         text = 'if {%s} {\n%s}' % (condition, self.indent(then))
         if otherwise:
             text += ' else {\n%s}' % self.indent(otherwise)
         return text + '\n'
 
     def where(self, condition, then):
-        """Statements that change the environment where a condition holds: elsewhere they leave the values there are."""
-        return 'lappend outer $in_force\nset in_force [expr {$in_force && (%s)}]\n%s' \
-            'set in_force [lindex $outer end]\nset outer [lreplace $outer end end]\n' % (condition, then)
+        """Execute statements so that they change the environment only if a condition holds."""
+        return 'lappend outer $active\nset active [expr {$active && (%s)}]\n%s' \
+            'set active [lindex $outer end]\nset outer [lreplace $outer end end]\n' % (condition, then)
 
     def message(self, parts):
-        """Return an expression for a message: texts, and between them names of variables."""
+        """Return an expression for a message: texts and names of variables in turn."""
         words = ['$' + part if number % 2 else self.quote(part) for number, part in enumerate(parts)]
         return '[join [list %s] ""]' % ' '.join(words)
 
     def fail_on_load(self, *parts):
-        """Stop a load with a message (texts and variables in turn); unload, show, spider and is-avail go on."""
-        # of this kind of error Environment Modules shows the message, of others a stack trace as well
+        """Make loading fail with a message (texts and variables in turn), but not unload, show, spider and is-avail."""
+        # for this kind of error Environment Modules shows the message without a stack trace
         return self.when('[module-info mode load]', 'error %s {} MODULES_ERR_GLOBAL\n' % self.message(parts))
 
     def notice_on_load(self, *parts):
-        """Say something (texts and variables in turn) when the module is loaded."""
+        """Print a message (texts and variables in turn) when the module is loaded."""
         return self.when('[module-info mode load]', 'puts stderr %s\n' % self.message(parts))

@@ -5,9 +5,9 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-What single texts may be, in easyconfigs and in catalogues: names of packages, names and values of variables, binds.
+Rules for strings in easyconfigs and catalogues: names of packages, names and values of variables, binds.
 
-This module imports nothing of EasyBuild, which takes longer to load than `ebsif list` to run.
+Doesn't import EasyBuild, because importing it takes longer than running `ebsif list`.
 """
 import re
 
@@ -15,18 +15,18 @@ VARIABLE_NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_]*\Z')
 
 
 def normal_name(name):
-    """Return the normal form of the name of a Python package (PEP 503)."""
+    """Return the normalized name of a Python package (PEP 503)."""
     return re.sub(r'[-_.]+', '-', name).lower()
 
 
 def variable_problem(name):
-    """Return why a text can't be the name of an environment variable, None if it can."""
+    """Return why a string can't be the name of an environment variable, or None if it can."""
     return None if VARIABLE_NAME.match(name) else \
         "can't be the name of an environment variable (letters, digits and _ only)"
 
 
 def value_problem(value, tcl_in_lmod=False):
-    """Return why a value would not arrive in the container as it is (Lmod 8.6, Environment Modules 5.2), or None."""
+    """Return why a value would not reach the container unchanged (Lmod 8.6, Environment Modules 5.2), or None."""
     if re.search(r'[\x00-\x1f\x7f]', value):
         return "should be one line without control characters: modules tools can't set it"
     if re.search(r'(^|:)~', value):
@@ -38,13 +38,13 @@ def value_problem(value, tcl_in_lmod=False):
 
 def bind_problem(bind, templates=True):
     """
-    Return what is wrong with a bind (source[:target[:options]]) wherever a module is loaded, None if nothing is.
+    Return what is wrong with a bind (source[:target[:options]]) on any machine, or None.
 
     Parameters
     ----------
     bind : str
     templates : bool
-        Whether a path may begin with one of EasyBuild's templates, whose value is not known yet.
+        Whether a path may start with an EasyBuild template, whose value is not known yet.
     """
     fields = re.split(r'(?<!\\):', bind)
     if not all(path.startswith(('/', '%') if templates else '/') for path in fields[:2]):

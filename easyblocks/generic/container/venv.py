@@ -12,10 +12,10 @@ import os
 
 from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE, Packages
-from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, escape_bind, escape_value, in_container
+from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, escape_bind, escape_value, inject_variables
 from easybuild.easyblocks.generic.container.runtime import run_program
 from easybuild.easyblocks.generic.container.scripts import FILES, NO_PIP_TO_COPY, PACKED
-from easybuild.easyblocks.generic.container.scripts import program_for_image, sh_command
+from easybuild.easyblocks.generic.container.scripts import read_program, sh_command
 from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, USER_SOFTWARE_VARIABLE, remove_bytecode
 from easybuild.easyblocks.generic.container.usersoftware import set_file_times
 from easybuild.tools.build_log import EasyBuildError
@@ -65,7 +65,7 @@ class Venv:
         bind = escape_bind(user_software or self.folder) + ':' + USER_SOFTWARE
         if user_software and os.path.isfile(user_software):
             bind += ':image-src=/,ro'
-        variables = dict(in_container(self.environment), **(environment or {}))
+        variables = dict(inject_variables(self.environment), **(environment or {}))
         return self.container.run(command, binds=[bind] + list(binds), environment=variables, **kwargs)
 
     def activated(self, environment):
@@ -91,7 +91,7 @@ class Venv:
         Packages
         """
         result = self.run([self.python, '-'], user_software=user_software, split_stderr=True, hidden=True,
-                          stdin=program_for_image('installed-packages.py'))
+                          stdin=read_program('installed-packages.py'))
         return Packages.from_output(result.output)
 
     def make(self, probe):
@@ -140,7 +140,7 @@ class Venv:
                                  "install them again. Nothing was installed.", len(unseen), len(image_packages),
                                  ', '.join(unseen[:5]), ', ...' if len(unseen) > 5 else '')
         trace_msg("the venv sees all %d packages of the image" % len(image_packages))
-        programs = self.run([self.python, '-'], stdin=program_for_image('image-programs.py'),
+        programs = self.run([self.python, '-'], stdin=read_program('image-programs.py'),
                             hidden=True, split_stderr=True).output.split()
         trace_msg("programs of the image that run in the venv: %d" % len(programs))
         return packages
@@ -158,7 +158,7 @@ class Venv:
         # the directory that has pip; the venv's Python doesn't look into a venv of the image
         pip = [directory for _, _, directory in probe.packages.select(lambda name: name == 'pip').values()]
         result = self.run(sh_command('make-venv.sh', self.path, str(FILE_TIME), *pip),
-                          stdin=program_for_image('copy-pip.py'), fail_on_error=False, hidden=True)
+                          stdin=read_program('copy-pip.py'), fail_on_error=False, hidden=True)
         if result.exit_code == NO_PIP_TO_COPY:
             for pip in self.ways_to_pip(probe):
                 result = self.run(sh_command('make-venv-with.sh', self.path, *pip), fail_on_error=False)
@@ -223,7 +223,7 @@ class Venv:
         """
         self.fix_times()
         self.run([self.python, '-', str(processes), os.path.join(self.path, 'lib')],
-                 stdin=program_for_image('compile-bytecode.py'), fail_on_error=False, hidden=True)
+                 stdin=read_program('compile-bytecode.py'), fail_on_error=False, hidden=True)
         set_file_times(self.folder)
 
     def squash(self, command, squashfs, packages):

@@ -178,7 +178,7 @@ def read_line(found, name, value):
 
 def read_python(found):
     """Read which Python the image has, and how it is activated."""
-    program, start = program_for_image("installed-packages.py"), probe("python.sh")
+    program, start = read_program("installed-packages.py"), probe("python.sh")
     own = python_in(run_in_image(found, "sh", "-c", start, text=program))
     activation = found.environment.get("WITH_CONDA", "")
     conda = CONDA.match(activation)
@@ -215,7 +215,7 @@ def python_in(result):
     return python
 
 
-def program_for_image(name):
+def read_program(name):
     """Return the text of one of the easyblocks' programs that run in an image (str)."""
     wing = importlib.util.find_spec("easybuild.easyblocks.generic.container").origin
     folder = Path(wing).resolve().parent / "files" / "share" / "ebsif"

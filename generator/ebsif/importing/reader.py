@@ -39,7 +39,7 @@ def shortened(value, length=160):
     """
     from easybuild.easyblocks.generic.container.credentials import Credentials
 
-    text = " ".join(Credentials.masked(value).split())
+    text = " ".join(Credentials.mask(value).split())
     return text if len(text) <= length else f"{text[:length - 3].rstrip()}..."
 
 

@@ -183,12 +183,12 @@ def leave_credentials(found):
     for name, value in list(found.record.items()):
         table = value if isinstance(value, dict) else found.record
         for key in [key for key in (list(value) if table is value else [name])
-                    if Credentials.found({key: table[key]})]:
+                    if Credentials.find({key: table[key]})]:
             del table[key]
             found.leave(1, f"{key}: a credential is written out. {REMEDY}")
     for name in ("recognised", "data"):
-        setattr(found, name, [Credentials.masked(text) for text in getattr(found, name)])
-    found.left = [(line, Credentials.masked(message)) for line, message in found.left]
+        setattr(found, name, [Credentials.mask(text) for text in getattr(found, name)])
+    found.left = [(line, Credentials.mask(message)) for line, message in found.left]
 
 
 def report_same_module(imported):

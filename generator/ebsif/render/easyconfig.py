@@ -188,7 +188,7 @@ def render(container: Container, header: Optional[str] = None) -> str:
     groups = parameter_groups(container)
     if not container.homepage:
         raise RecordError(container, "neither the record nor its family has a homepage, which EasyBuild requires")
-    secrets = [text for group in groups for text in Credentials.found(group)]
+    secrets = [text for group in groups for text in Credentials.find(group)]
     if secrets:
         raise CatalogueError(f"{container.module}: a credential is written out ({', '.join(secrets)}). {REMEDY}")
     prefix = container.site.doc_prefix
