@@ -21,6 +21,7 @@ if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.imagecopy import copy_image, is_verified
+from easybuild.easyblocks.generic.container.bindfile import current_binds
 from easybuild.easyblocks.generic.container.distributed import GPU_VISIBILITY, SETTINGS_FILE
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
@@ -76,6 +77,8 @@ class ContainerInstall(Reinstall, EasyBlock):
                             "loaded without the dot", CUSTOM],
             'bind_file': [None, "File with more bind mounts, one per line, read when the module is loaded ('?' marks "
                                 "optional ones)", CUSTOM],
+            'bind_file_default': [[], "Lines to use where 'bind_file' doesn't exist (default: the module can't be "
+                                      "loaded there)", CUSTOM],
             'binds': [[], "Bind mounts, source[:target[:options]]; loading fails if a source doesn't exist", CUSTOM],
             'conda_env': [None, "Name of the Conda environment in the image (default: name in lower case)", CUSTOM],
             'conda_root': ['/opt/miniconda3', "Prefix of the Conda installation in the image", CUSTOM],
@@ -211,10 +214,11 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.keep_easyblocks()
         if build_option('module_only'):
             return
+        required, optional = current_binds(self.spec.bind_file, self.spec.bind_file_default)
         self.container = Container(
             Runtime(), self.source_image, self.builddir, search_path=self.spec.image_search_path,
             variables=dict(self.spec.container_environment, **self.spec.image_environment),
-            binds=self.spec.binds, optional_binds=self.spec.optional_binds)
+            binds=list(self.spec.binds) + required, optional_binds=list(self.spec.optional_binds) + optional)
         for path in (self.installdir, self.builddir):
             if self.masks and re.search('[,:]', path):
                 raise EasyBuildError("'masked_paths' needs a directory without comma and colon: the container runtime "

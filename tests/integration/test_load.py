@@ -48,6 +48,9 @@ class Several:
                 f"{PLAIN}image = 'central'\nimage_root = '{self.folder}'\nimage_root_variable = 'SITE_IMAGES'\n"
                 "image_dirs = ['one', 'two', '/does/not/exist']\n", name="Central"),
             site.easyconfig(f"{PLAIN}{stay}bind_file = '{self.binds}'\n", name="Bound"),
+            site.easyconfig(
+                f"{PLAIN}{stay}bind_file = '{self.binds}'\nbind_file_default = ['?{self.folder}/none:/srv', "
+                f"'{self.folder}/a b:/mnt']\n", name="Bound", version="2.0"),
             site.easyconfig(f"{PLAIN}{stay}conflicts = ['site-bindings']\n"),
             site.easyconfig(f"{PLAIN}{stay}container_env = {{'ONE': '1'}}\n", version="2.0"),
             site.easyconfig(f"{PLAIN}{stay}definition_files = ['image.def']\n", name="Other"),
@@ -123,7 +126,10 @@ def test_the_image_of_the_site(several, base_image):
 
 
 def test_binds_that_the_site_keeps_in_one_file(several):
-    """S002-14: the binds of all modules are in one file: editing it changes every module at its next load."""
+    """
+    S002-14, L-06: the binds of all modules are in one file: editing it changes every module at its next load. Where it
+    doesn't exist, a module has the default binds if there are any, and can't be loaded otherwise.
+    """
     bash, folder, file = several.site.bash, several.folder, several.binds
     for name in ("scratch", "a b"):
         (folder / name / "file").write_text(name)
@@ -133,7 +139,12 @@ def test_binds_that_the_site_keeps_in_one_file(several):
     file.write_text(f"{folder}/gone:/mnt\n")
     result = bash("module load Bound/1.0", check=False)
     assert f"This container needs {folder}/gone" in " ".join(result.stderr.split())
+    assert bash("module load Bound/2.0", check=False).returncode
     file.unlink()
+    assert bash("module load Bound/2.0 && singularity exec $SIF cat /mnt/file").stdout == "a b"
+    (folder / "none").mkdir()
+    (folder / "none/now").touch()
+    assert bash("module load Bound/2.0 && singularity exec $SIF ls /srv").stdout == "now\n"
     file.mkdir()  # defects C7
     assert "can't be read" in " ".join(bash("module load Bound/1.0", check=False).stderr.split())
     file.rmdir()

@@ -10,6 +10,7 @@ The container-specific part of a module file: everything that is decided at load
 import os
 
 from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.bindfile import parse_binds
 from easybuild.easyblocks.generic.container.distributed import GPU_AWARE_VARIABLE, UNSET_SCRIPT
 from easybuild.easyblocks.generic.container.distributed import UNSET_SCRIPT_INSIDE
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
@@ -175,18 +176,24 @@ class ModuleFile:
             binds.append(escape_bind(os.path.join(module.root, UNSET_SCRIPT)) + ':%s:ro' % UNSET_SCRIPT_INSIDE)
         text = module.comment('Binds. SINGULARITY_BIND and APPTAINER_BIND are left to users; the runtime merges them.')
         text += module.declare_list('container_binds', '_BINDPATH', ',')
-        for bind in binds + list(spec.binds):
-            text += module.add('container_binds', bind)
-        for bind in spec.binds:
-            source = bind_source(bind)
-            text += module.when(module.negate(module.exists(source)), module.fail_on_load(
-                "This container needs %s, which doesn't exist on this node. Is the file system mounted?" % source))
-        for bind in list(spec.optional_binds) + self.record.get(lockfile.LIBRARY_BINDS, []):
-            text += module.when(module.exists(bind_source(bind)), module.add('container_binds', bind))
+        text += ''.join(module.add('container_binds', bind) for bind in binds)
+        text += self.add_binds(spec.binds, list(spec.optional_binds) + self.record.get(lockfile.LIBRARY_BINDS, []))
         if spec.bind_file:
-            text += module.read_binds('container_binds', spec.bind_file)
+            read = module.read_binds('container_binds', spec.bind_file)
+            default = self.add_binds(*parse_binds(spec.bind_file_default))
+            text += module.when(module.exists(spec.bind_file), read, default) if default else read
         text += self.more_binds()
         return text + module.put_both_from('_BINDPATH', 'container_binds')
+
+    def add_binds(self, required, optional):
+        """Statements that add binds to container_binds; loading fails if the source of a required one is missing."""
+        module = self.module
+        text = ''.join(module.add('container_binds', bind) for bind in required)
+        for source in map(bind_source, required):
+            text += module.when(module.negate(module.exists(source)), module.fail_on_load(
+                "This container needs %s, which doesn't exist on this node. Is the file system mounted?" % source))
+        return text + ''.join(
+            module.when(module.exists(bind_source(bind)), module.add('container_binds', bind)) for bind in optional)
 
     def more_binds(self):
         """Statements that add more binds to container_binds. Derived classes override this."""

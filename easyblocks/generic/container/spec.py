@@ -12,6 +12,7 @@ import re
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
+from easybuild.easyblocks.generic.container.bindfile import parse_binds
 from easybuild.easyblocks.generic.container.distributed import UNSET_SCRIPT, Distributed
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS, GPUS_FILE
 from easybuild.easyblocks.generic.container.masks import Masks
@@ -251,8 +252,12 @@ class ContainerSpec:
         if not all(value in LIBRARY_BINDS for value in self.library_binds.values()):
             raise EasyBuildError("Easyconfig parameter 'library_binds' should be a dictionary of bind mounts, each "
                                  "with '%s', found: %s", "' or '".join(LIBRARY_BINDS), self.library_binds)
-        for param in ('binds', 'optional_binds', 'library_binds'):
-            for bind in getattr(self, param):
+        if self.bind_file_default and not self.bind_file:
+            raise EasyBuildError("Easyconfig parameter 'bind_file_default' has binds for where 'bind_file' doesn't "
+                                 "exist: set that too, or use 'binds' and 'optional_binds'")
+        for param in ('binds', 'optional_binds', 'library_binds', 'bind_file_default'):
+            binds = getattr(self, param)
+            for bind in sum(parse_binds(binds), []) if param == 'bind_file_default' else binds:
                 if bind_problem(bind):
                     raise EasyBuildError("Easyconfig parameter '%s': '%s' %s", param, bind, bind_problem(bind))
 

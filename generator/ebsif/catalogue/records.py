@@ -14,7 +14,8 @@ from ebsif.catalogue.yamlfile import Model
 WRITTEN_FROM = {
     "easyblock": "venv", "versionsuffix": "suffix", "toolchain": "nothing: it is SYSTEM", "sources": "file",
     "checksums": "sha256", "modextravars": "variables", "optional_binds": "binds", "library_binds": "binds",
-    "bind_file": "binds", "image_root": "images", "image_root_variable": "images", "image_dirs": "images",
+    "bind_file": "binds", "bind_file_default": "binds", "image_root": "images", "image_root_variable": "images",
+    "image_dirs": "images",
     "support_level": "support",
     **dict.fromkeys(("gpu_mpi_library", "listed_packages", "one_container", "scheduler"), "the site")}
 

@@ -58,7 +58,8 @@ class Binds(Model):
     optional: list[Bind] = Field([], description="bound only where the source exists")
     libraries: dict[Bind, Literal["if_missing", "if_newer"]] = Field(
         {}, description="libraries of the host, bound if the image lacks them or has an older version")
-    file: Optional[SingleLine] = Field(None, description="file with more binds, read when the module is loaded")
+    file: Optional[SingleLine] = Field(
+        None, description="file with the binds, read when a module is loaded; the lists are for where it doesn't exist")
 
 
 class Partition(Model):

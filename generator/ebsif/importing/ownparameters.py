@@ -34,7 +34,16 @@ def read_own(values, found, source, site):
         del values["download_instructions"]
     read_image_places(values, record, site)
     read_network(values, record, site)
+    read_bind_file(values, site)
     compare_with_site(values, found, source, site)
+
+
+def read_bind_file(values, site):
+    """Put the site's binds back where others read them, if the easyconfig has the site's file of binds."""
+    if site.binds.file and values.get("bind_file_default") == easyconfig.site_lines(site.binds):
+        del values["bind_file_default"]
+        for name, binds in (("binds", site.binds.required), ("optional_binds", site.binds.optional)):
+            values[name] = [*binds, *(values.get(name) or [])]
 
 
 def read_archive(values, record):

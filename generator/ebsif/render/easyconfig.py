@@ -7,6 +7,7 @@ from typing import Any, Optional
 
 from ebsif.catalogue.container import CatalogueError, Container, RecordError
 from ebsif.catalogue.families import as_parameter
+from ebsif.catalogue.site import Binds
 from ebsif.templating import environment
 
 # EasyBuild's maximal line length.
@@ -54,7 +55,7 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
     list of dict
         The groups, {name: value}, in reading order.
     """
-    site, binds = container.site, container.all_binds
+    site = container.site
     venv = bool(container.venv)
     images = container.images or site.images
     gpu = container.gpu_kind
@@ -83,8 +84,7 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
          "gpu_mpi_library": site.gpu_mpi_library if gpu != "none" else None,
          "scheduler": site.scheduler.kind if site.scheduler.kind != "slurm" else None,
          "network_env": {**site.network_env, **container.network_env}},
-        {"binds": binds.required, "optional_binds": binds.optional, "library_binds": binds.libraries,
-         "bind_file": binds.file, "masked_paths": container.masked_paths},
+        {**binds_of(container), "library_binds": container.all_binds.libraries, "masked_paths": container.masked_paths},
         {"container_env": {**site.container_env, **container.container_env}, "modextravars": container.variables,
          "conflicts": list(dict.fromkeys([*site.conflicts, *container.conflicts])),
          "one_container": site.one_container if site.one_container != "refuse" else None,
@@ -131,6 +131,21 @@ def wrappers(container):
     if not isinstance(container.wrappers, list):
         return container.wrappers
     return [container.fill(name) for name in container.wrappers]
+
+
+def binds_of(container):
+    """Return the parameters for binds; those of a site that keeps them in a file are for where that doesn't exist."""
+    everything, site = container.all_binds, container.site.binds
+    if not site.file or everything.file != site.file:
+        return {"binds": everything.required, "optional_binds": everything.optional, "bind_file": everything.file}
+    own = container.binds or Binds()
+    return {"binds": own.required, "optional_binds": own.optional, "bind_file": site.file,
+            "bind_file_default": site_lines(site)}
+
+
+def site_lines(binds):
+    """Return the binds of a site as lines of its file (list of str)."""
+    return [*binds.required, *(f"?{bind}" for bind in binds.optional)]
 
 
 def archive(container):
