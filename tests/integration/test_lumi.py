@@ -179,7 +179,7 @@ def check_binds(fact, container, text, root):
     """S002-15, S002-14 (in part): every bind, and libjansson only for the images that lack it."""
     if fact["binds"] is None:
         return
-    ours = set(re.findall(r'with\(container_binds, "(/[^"]+)", ","\)', text))
+    ours = set(re.findall(r'append_item\(container_binds, "(/[^"]+)", ","\)', text))
     wanted = {bind.split(":")[0] if len(set(bind.split(":"))) == 1 else bind for bind in fact["binds"]}
     assert ours == wanted - {"%(installdir)s/runscripts:/runscripts"}
     assert '/runscripts:/runscripts"' in text
