@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# Print the variables that an entry point sets or changes, NAME=VALUE, one a line, a line break in a value as a carriage
-# return. Not those that are different each time.
+# Print the variables that an entry point sets or changes, as lines NAME=VALUE with line breaks in values replaced by
+# carriage returns. Omits variables whose value differs each time.
 # Usage: ENTRY_POINT
 variables() {
     "$@" env -0 | tr '\n\0' '\r\n' | sort

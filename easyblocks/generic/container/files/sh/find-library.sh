@@ -1,7 +1,7 @@
 # shellcheck shell=sh
-# Print the path of a library that the image has: in the cache of its loader, on its search path, or at the place given.
+# Print the path of a library in the image, if it is in the loader's cache, on the search path, or at PATH.
 # Not every image has ldconfig.
-# Usage: NAME PLACE
+# Usage: NAME PATH
 found=$(ldconfig -p 2>/dev/null | while read -r name rest; do
     [ "$name" != "$1" ] || printf '%s\n' "${rest##*=> }"
 done | head -n 1)

@@ -1,11 +1,11 @@
 # shellcheck shell=sh
-# Print for each match of the patterns the number of the pattern and the path, with the links of its directory resolved:
-# an overlay has to name real directories.
+# Print the number of the pattern and the path for each match of the patterns. Links in the path of its directory are
+# resolved, because an overlay must contain the real directories.
 # Usage: PATTERN...
 number=0
 IFS=
 for pattern; do
-    # shellcheck disable=SC2086  # a pattern: the shell expands it, and without IFS splits nothing
+    # shellcheck disable=SC2086  # expand the pattern; nothing is split because IFS is empty
     for path in $pattern; do
         [ -e "$path" ] || [ -L "$path" ] || continue
         folder=$(cd "${path%/*}/" && pwd -P) || exit

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# Make a venv as `python3 -m venv` would, but pip is a step of its own: venv keeps to itself what went wrong with it.
-# Usage: VENV ARGUMENT... (of the venv's Python, to get pip)
+# Create a venv like `python3 -m venv`, but install pip in a separate step, because venv hides why that fails.
+# Usage: VENV ARGUMENT... (for the venv's Python, to install pip)
 venv=$1
 shift
 python3 -m venv --clear --without-pip "$venv" && exec "$venv/bin/python3" "$@"

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
-# Make a venv that sees the packages of the image, and give it the image's pip: copy-pip.py is standard input.
-# Usage: VENV ARGUMENT... (of copy-pip.py)
-# Exit status: that of copy-pip.py, if the venv could be made.
+# Create a venv that sees the packages of the image, and copy the image's pip into it. copy-pip.py is standard input.
+# Usage: VENV ARGUMENT... (for copy-pip.py)
+# Exit status: that of copy-pip.py, if the venv was created.
 venv=$1
 shift
 python3 -m venv --without-pip --system-site-packages "$venv" && exec "$venv/bin/python3" -I - "$@"

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Print those of the names that are no programs in the container.
+# Print the names for which there is no program in the container.
 # Usage: NAME...
 for name; do
     command -v "$name" >/dev/null || printf '%s\n' "$name"

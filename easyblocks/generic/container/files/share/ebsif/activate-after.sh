@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# Goes behind what Python wrote into bin/activate, see activate-before.sh.
+# Appended to the bin/activate that Python wrote; see activate-before.sh.
 if [ ! -e /.singularity.d ]; then
-    # NAME VALUE: set a variable of the container, and remember what it was.
+    # NAME VALUE: set a variable of the container, and remember its earlier value.
     _ebsif_set() {
         eval "_EBSIF_OLD_$1=\${$1+set:\$$1}; _EBSIF_NEW_$1=\$2; export $1=\$2"
     }
 
-    # LIST ITEM: set _ebsif_rest, the search path without (the first of) that directory.
+    # LIST ITEM: set _ebsif_rest to a search path without (the first occurrence of) a directory.
     _ebsif_without() {
         _ebsif_rest=$1
         case ":$1:" in
@@ -19,8 +19,8 @@ if [ ! -e /.singularity.d ]; then
         esac
     }
 
-    # NAME: put a variable back. Who has changed it since (a module that was loaded again) keeps that, and once the
-    # module is unloaded there is nothing to put back; the environment itself goes from a search path in any case.
+    # NAME: restore a variable, or unset it if the module has been unloaded. If something else has changed it since (a
+    # module that was loaded again), keep that. In any case, remove the environment from search paths.
     _ebsif_put_back() {
         eval "[ -n \"\${_EBSIF_NEW_$1+set}\" ]" || return 0
         eval "set -- $1 \"\${$1-}\" \"\${_EBSIF_NEW_$1-}\" \"\${_EBSIF_OLD_$1-}\"; unset _EBSIF_NEW_$1 _EBSIF_OLD_$1"
@@ -36,28 +36,28 @@ if [ ! -e /.singularity.d ]; then
         if [ -n "$2" ]; then export "$1=${2#set:}"; else unset "$1"; fi
     }
 
-    # KIND: set the variables of one kind, those of Apptainer or Singularity.
+    # PREFIX: set the variables with this prefix, that of Apptainer or Singularity.
     _ebsif_enter() {
         _ebsif_set "$1_VIRTUAL_ENV" "$_EBSIF_ESCAPED"
         _ebsif_set "$1_VIRTUAL_ENV_PROMPT" "${_EBSIF_ESCAPED##*/}"
         eval "set -- $1 \"\${$1_PREPEND_PATH-}\" \"\${$1_PYTHONPATH-}\""
         _ebsif_set "$1_PREPEND_PATH" "$_EBSIF_ESCAPED/bin${2:+:$2}"
         case $3 in
-            # an image with a PYTHONPATH of its own: the module has put its venv before that
+            # the image has a PYTHONPATH of its own, and the module has put its venv before that
             /user-software/venv/*) _ebsif_set "$1_PYTHONPATH" "$_EBSIF_ESCAPED${_EBSIF_SITE#"$_EBSIF_VENV"}:$3" ;;
         esac
     }
 
     if [ -d "$_EBSIF_VENV/host-bin" ]; then
-        # programs that are run in the container; those that came since then, too
+        # commands that run the environment's programs in the container; also update them
         "$_EBSIF_VENV/host-bin/.run"
         export PATH="$_EBSIF_VENV/host-bin:$PATH"
     elif [ -n "${PYTHONPATH:-}" ]; then
-        # packages of the module are there; those of the environment go before them
+        # it has the module's packages; those of the environment come first
         export PYTHONPATH="$_EBSIF_SITE:$PYTHONPATH"
     fi
 
-    # In the container everything is this environment: what is started there starts other programs.
+    # The environment is active for everything in the container, because programs there start other programs.
     case "${EBSIF_LOADED_MODULE:-}/" in
         "$_EBSIF_MODULE"/*)
             _ebsif_enter APPTAINERENV
@@ -67,7 +67,7 @@ if [ ! -e /.singularity.d ]; then
 
     eval "_ebsif_venv_$(declare -f deactivate)"
     deactivate() {
-        # Python's text puts back what PATH was; modules that were loaded or unloaded since have changed it
+        # Python's deactivate restores the old PATH, but modules that were loaded or unloaded since have changed it
         _ebsif_without "$PATH" "$_EBSIF_VENV/host-bin"
         _ebsif_without "$_ebsif_rest" "${VIRTUAL_ENV:-$_EBSIF_VENV}/bin"
         if [ -n "${_OLD_VIRTUAL_PATH:-}" ]; then _OLD_VIRTUAL_PATH=$_ebsif_rest; fi

@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# Goes before what Python wrote into bin/activate, and is read by the shell that activates: bash or zsh. It loads the
-# module _EBSIF_MODULE of the environment _EBSIF_VENV. In a container there is nothing to do.
+# Prepended to the bin/activate that Python wrote, and sourced by the user's shell, bash or zsh. Loads the module
+# _EBSIF_MODULE of the environment _EBSIF_VENV. In a container there is nothing to do.
 if [ ! -e /.singularity.d ]; then
     _EBSIF_PYTHONPATH=${PYTHONPATH+set:$PYTHONPATH}
     _EBSIF_EARLIER=
     _EBSIF_LOADED=
 
-    # Load the modules of a list that are not loaded.
+    # LIST: load the modules in a list that are not loaded.
     _ebsif_load_again() {
         set -- "$1:"
         while [ -n "$1" ]; do
@@ -21,7 +21,7 @@ if [ ! -e /.singularity.d ]; then
     case ":${LOADEDMODULES:-}:" in
         *":$_EBSIF_MODULE:"* | *":$_EBSIF_MODULE/"*) ;;
         *)
-            # what has to go for this one is loaded again afterwards: one container at a time, one version of a module
+            # modules that must be unloaded for this one (other containers, other versions) are loaded again afterwards
             _EBSIF_EARLIER=${LOADEDMODULES:-}
             if [ -d "$_EBSIF_VENV/host-bin" ] && [ -n "${EBSIF_LOADED_MODULE:-}" ]; then
                 module unload "$EBSIF_LOADED_MODULE"

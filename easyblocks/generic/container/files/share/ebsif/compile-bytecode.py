@@ -1,8 +1,8 @@
-"""Run by the Python of a venv in the image: compile the Python files below a directory, in some processes.
+"""Compile the Python files below a directory in several processes; run by the Python of a venv in the image.
 
-Usage: python3 - PROCESSES DIRECTORY. What `python3 -m compileall -j` does, in two thirds of its time: the files are
-dealt out once, the large ones first, instead of one by one. The result is the same for any number of processes.
-Files that don't compile are left out: templates, and what is for another Python.
+Usage: python3 - PROCESSES DIRECTORY. Takes two thirds of the time of `python3 -m compileall -j`, because the files are
+distributed once, large ones first, instead of one by one. The result is the same for any number of processes.
+Files that don't compile are skipped: templates, and files for other versions of Python.
 """
 import compileall
 import os
@@ -10,7 +10,7 @@ import sys
 
 
 def main(processes, directory):
-    """Deal the files out; each process compiles what it got."""
+    """Distribute the files; each process compiles its share."""
     files = [os.path.join(folder, name) for folder, _, names in os.walk(directory) for name in names
              if name.endswith(".py")]
     files.sort(key=lambda path: (-os.lstat(path).st_size, path))
@@ -20,7 +20,7 @@ def main(processes, directory):
         if not child:
             for path in files[number::processes]:
                 compileall.compile_file(path, quiet=2)
-            # not the end of the program: that is for the parent
+            # without the parent's exit handlers
             os._exit(0)
         children.append(child)
     for child in children:

@@ -1,12 +1,12 @@
-"""Run by the Python of a new venv in the image: give the venv the pip that the image has.
+"""Copy the image's pip into a new venv; run by the Python of the venv in the image.
 
-What ensurepip does, but without starting a pip from an archive to install another one, and with the pip that the image
-was made with instead of the one its Python was released with. Ends with status 3 where that can't be done: no pip that
-is complete and new enough, or no setuptools where ensurepip would install one.
+Replaces ensurepip, which starts a pip from an archive to install another one, and has the pip that Python was released
+with instead of the image's. The exit status is 3 if the image has no pip that is complete and new enough, or lacks
+setuptools although ensurepip would install it.
 
-Usage: python3 -I - TIME [DIRECTORY]. The bytecode comes along: compiling pip is half of what compiling a venv with some
-packages takes. Bytecode names the time of its source file (TIME, in seconds since 1970), so both get that. DIRECTORY is
-where the image has its pip: the Python of a new venv does not look into another venv.
+Usage: python3 -I - TIME [DIRECTORY]. Copies the bytecode too, because compiling pip takes half of the time of compiling
+a venv with some packages. Bytecode contains the modification time of its source file, so both get the same TIME (in
+seconds since 1970). DIRECTORY contains the image's pip: the Python of a new venv doesn't search other venvs.
 """
 import importlib.util
 import os
@@ -16,9 +16,9 @@ import sys
 import sysconfig
 
 NOT_HERE = 3
-# --report is from 22.2 on
+# the first pip with --report
 OLDEST = (22, 2)
-# ensurepip installs setuptools before that
+# the first Python whose ensurepip doesn't install setuptools
 NO_SETUPTOOLS = (3, 12)
 
 SCRIPT = "\n".join(["#!{python}", "import sys", "from pip._internal.cli.main import main",
@@ -26,7 +26,7 @@ SCRIPT = "\n".join(["#!{python}", "import sys", "from pip._internal.cli.main imp
 
 
 def copy(source, target, time):
-    """Copy a file of pip, with its bytecode if that is of this file as it is."""
+    """Copy a file of pip, with its bytecode if that is up to date."""
     os.makedirs(os.path.dirname(target), exist_ok=True)
     shutil.copyfile(source, target)
     if not source.endswith(".py"):
@@ -36,7 +36,7 @@ def copy(source, target, time):
             head, code = bytecode.read(16), bytecode.read()
     except OSError:
         return
-    # PEP 552: a magic number, no flags, time and size of the source
+    # PEP 552: magic number, no flags, modification time and size of the source
     status = os.stat(source)
     named = [int(status.st_mtime) & 0xFFFFFFFF, status.st_size & 0xFFFFFFFF]
     if head[:4] == importlib.util.MAGIC_NUMBER and head[4:] == struct.pack("<LLL", 0, *named):
@@ -64,15 +64,15 @@ def main():
     files = [file for file in pip.files or [] if ".." not in file.parts and "__pycache__" not in file.parts
              and not file.is_absolute()]
     wanted = [file for file in files if file.name != "RECORD"]
-    # distributions take pip apart (pip/_vendor/__init__.py says so), and move it
+    # Linux distributions remove the vendored packages (see pip/_vendor/__init__.py), and move pip
     vendored = [file for file in wanted if file.parts[:2] == ("pip", "_vendor")]
-    # not from there: the list of files may leave itself out
+    # add RECORD ourselves: the list of files may not contain it
     info = [file.parent for file in wanted if file.name == "METADATA"]
     complete = info and len(vendored) >= 50 and all(os.path.isfile(str(file.locate())) for file in wanted)
     if version < OLDEST or not complete:
         return NOT_HERE
 
-    # lib/python3.14t for one without a global lock
+    # the directory is lib/python3.14t for a free-threaded Python
     library = sysconfig.get_path("purelib")
     records = []
     for file in wanted:

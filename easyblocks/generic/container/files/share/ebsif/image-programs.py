@@ -1,13 +1,13 @@
-"""Run by the Python of a venv: let the Python programs of what is beneath it, image or venv, run with this Python.
+"""Make the Python programs of the image, or of a venv below this one, run with the Python of this venv.
 
-The first line of a program names its interpreter: torchrun of the image runs the image's Python, which does not see the
-packages of the venv, and so do the processes it starts. This puts a program of the same name into the venv's bin, which
-comes before the image's on PATH: for each entry point of the packages that this Python sees what pip would write, for
-each Python script in a directory of programs one that starts that very file. Prints the names.
+The first line of a program names its interpreter: the image's torchrun starts the image's Python, which doesn't see the
+packages of the venv, and neither do the processes that it starts. So this writes a program of the same name into the
+venv's bin directory, which comes first on PATH: for each entry point of the packages that this Python sees, the program
+that pip would write; for each Python script in a directory of programs, one that runs the script. Prints the names.
 
-Left alone: what the venv has itself, what is no Python program, and what is for another Python (Conda's `conda`).
+Skips names that the venv already has, programs that aren't in Python, and those for another Python (Conda's `conda`).
 
-Usage: python - , with PATH as it is before the venv is activated. The same bytes for the same image.
+Usage: python - , with the PATH from before the venv was activated. The output is the same for the same image.
 """
 import sys
 
@@ -24,19 +24,19 @@ from importlib.metadata import distributions  # novermin: runs in the image, not
 
 BIN = os.path.join(sys.prefix, "bin")
 PYTHON = os.path.join(BIN, "python")
-# of a venv itself, whether this one has them or not
+# programs that belong to a venv itself, whether this one has them or not
 RESERVED = re.compile(r"(python|pip)[\d.]*t?(-config)?$|(de)?activate(\.\w+)?$", re.IGNORECASE)
 INTERPRETER = re.compile(r"python[\d.]*t?$")
-# what the kernel reads of a first line (older ones); pip has the same limit and the same way out
+# older kernels read no more of the first line; pip has the same limit and the same workaround
 LONGEST = 127
 NOTE = "# a program of the image, run by the Python of this environment (ebsif)\n"
 
 
-# --- what is beneath the venv
+# --- the image and venvs below this one
 
 
-def environments():
-    """Return the other venvs whose packages this Python sees (their directories, links resolved)."""
+def find_venvs():
+    """Return the other venvs whose packages this Python sees (list of str, without links)."""
     # PREFIX/lib/pythonX.Y/site-packages
     prefixes = [os.path.realpath(os.path.join(path, "..", "..", "..")) for path in sys.path if path]
     return [prefix for prefix in dict.fromkeys(prefixes)
@@ -44,36 +44,36 @@ def environments():
 
 
 def is_isolated(prefix):
-    """Tell whether a venv does not see the packages of the Python that it was made from."""
+    """Return whether a venv doesn't see the packages of the Python that it was created with."""
     with open(os.path.join(prefix, "pyvenv.cfg")) as lines:
         return not re.search(r"^include-system-site-packages\s*=\s*true", lines.read(), re.MULTILINE | re.IGNORECASE)
 
 
 def is_ours(interpreter):
-    """Tell whether an interpreter is the one beneath the venv, or that of a venv beneath it."""
+    """Return whether an interpreter is the one that the venv was created with, or belongs to a venv below this one."""
     prefix = os.path.dirname(os.path.dirname(interpreter))
     if os.path.isfile(os.path.join(prefix, "pyvenv.cfg")):
-        return os.path.realpath(prefix) in environments()
-    # not the same inode: Conda's environments have hard links to one file
+        return os.path.realpath(prefix) in find_venvs()
+    # don't compare inodes: Conda's environments have hard links to one file
     return os.path.realpath(interpreter) == os.path.realpath(sys.executable) and \
-        not any(is_isolated(path) for path in environments())
+        not any(is_isolated(path) for path in find_venvs())
 
 
-def folders():
-    """Return the directories where pip puts programs: of the Python beneath the venv, and of the venvs beneath it."""
+def find_program_directories():
+    """Return the directories where pip installs programs, of the underlying Python and of venvs (list of str)."""
     code = "import sysconfig; print(sysconfig.get_path('scripts'))"
     base = subprocess.run([os.path.realpath(sys.executable), "-c", code], stdout=subprocess.PIPE, check=True)
-    return [os.path.join(prefix, "bin") for prefix in environments()] + [os.fsdecode(base.stdout).rstrip("\n")]
+    return [os.path.join(prefix, "bin") for prefix in find_venvs()] + [os.fsdecode(base.stdout).rstrip("\n")]
 
 
-def packages():
-    """Yield the packages this Python sees that are not in the venv, nor hidden by another one."""
+def find_packages():
+    """Yield the packages that this Python sees, except those in the venv and those hidden by another one."""
     seen = set()
     own = os.path.realpath(sys.prefix) + os.sep
     for package in distributions():
         try:
             name = package.metadata["Name"]
-        except Exception:  # without metadata, from Python 3.14 on; or a file that is no text
+        except Exception:  # no metadata (Python 3.14 and newer), or not a text file
             name = None
         name = name and re.sub(r"[-_.]+", "-", name).lower()
         if name and name not in seen:
@@ -85,62 +85,62 @@ def packages():
 # --- the programs
 
 
-def command_of(path, search_path):
-    """Return what a Python program starts: interpreter, options, script; None if it's another program."""
+def parse_program(path, search_path):
+    """Return the command that a Python program runs: interpreter, options, script; None for other programs."""
     try:
         with open(path, "rb") as program:
             lines = [os.fsdecode(line) for line in program.read(8192).split(b"\n")[:3]]
     except OSError:
         return None
-    # interpreter and one argument, as the kernel takes them
+    # interpreter and one argument, as the kernel splits them
     words = lines[0][2:].strip().split(None, 1) if lines[0].startswith("#!") else []
     name = os.path.basename(words[0]) if words else None
     if name == "env" and len(words) > 1:
-        words = words_of(words[1][2:]) if words[1].startswith("-S") else words[1:]
+        words = split_words(words[1][2:]) if words[1].startswith("-S") else words[1:]
         words[:1] = [shutil.which(words[0], path=search_path) or ""] if words else []
     elif name == "sh" and NOTE.rstrip() in lines:
-        # of a venv beneath this one
-        return words_of(lines[-1])[1:-1]
+        # written by this program for a venv below this one
+        return split_words(lines[-1])[1:-1]
     elif name == "sh":
-        words = command_of_long(path, lines[1]) if len(lines) > 1 else []
+        words = parse_exec_line(path, lines[1]) if len(lines) > 1 else []
     return [*words, path] if words and INTERPRETER.match(os.path.basename(words[0])) else None
 
 
-def command_of_long(path, line):
-    """Return interpreter and options of a program by pip or uv whose first line would be too long, or has no path."""
+def parse_exec_line(path, line):
+    """Return interpreter and options in the workaround of pip and uv for first lines that are too long or relative."""
     found = re.match(r"""'''exec' (.*) "\$0" "\$@"$""", line)
     beside = found and re.search(r"""\$0.*/["']*(python[\d.]*t?)["']*$""", found.group(1))
     if beside:
         return [os.path.join(os.path.dirname(os.path.realpath(path)), beside.group(1))]
-    return words_of(found.group(1)) if found else []
+    return split_words(found.group(1)) if found else []
 
 
-def words_of(text):
-    """Return the words of a text as a shell splits it; none if a shell can't read it either."""
+def split_words(text):
+    """Return the words of a string, split like a shell does; none if that fails (then it fails in a shell too)."""
     try:
         return shlex.split(text)
     except ValueError:
         return []
 
 
-def lines_of(package, name):
-    """Return the lines of a file of a package's metadata; none if it's not there, or is no text."""
+def read_lines(package, name):
+    """Return the lines of a file in a package's metadata; none if it doesn't exist or isn't text."""
     try:
         return (package.read_text(name) or "").splitlines()
     except ValueError:
         return []
 
 
-def entry_points():
+def find_entry_points():
     """
-    Return what the packages say that their programs do: module and function, by the name of the program.
+    Return the entry points of the packages: module and function, by the name of the program.
 
-    From the text: Python's own reader ends with one error or another for a package whose file is broken.
+    Parses the text, because Python's own parser fails in various ways for broken files.
     """
     found = {}
-    for package in packages():
+    for package in find_packages():
         section = None
-        for line in lines_of(package, "entry_points.txt"):
+        for line in read_lines(package, "entry_points.txt"):
             header = re.match(r"\s*\[(.*)\]\s*$", line)
             section = header.group(1) if header else section
             point = re.match(r"\s*([^\s/#;]+)\s*=\s*([\w.]+)\s*:\s*([\w.]+)", line)
@@ -149,14 +149,14 @@ def entry_points():
     return found
 
 
-def scripts():
-    """Return the files in the directories of programs, and those there or elsewhere that packages name, by name."""
+def find_scripts():
+    """Return the files in the directories of programs, and the programs that packages list, by name (dict of str)."""
     found = {}
-    for folder in folders():
+    for folder in find_program_directories():
         for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
             found.setdefault(name, os.path.join(folder, name))
-    for package in packages():
-        for line in lines_of(package, "RECORD"):
+    for package in find_packages():
+        for line in read_lines(package, "RECORD"):
             path = re.match(r'"?(\.\./[^",]*/bin/[^/",]+)', line)
             if path:
                 place = os.path.normpath(str(package.locate_file(path.group(1))))
@@ -164,28 +164,28 @@ def scripts():
     return found
 
 
-def counterparts():
-    """Return what to write, by the name of the program (dict of str)."""
+def make_programs():
+    """Return the text of each program to write, by name (dict of str)."""
     search_path = os.pathsep.join(path for path in os.environ.get("PATH", "").split(os.pathsep)
                                   if os.path.realpath(path) != os.path.realpath(BIN))
-    points, files = entry_points(), scripts()
+    points, files = find_entry_points(), find_scripts()
     texts = {}
     for name in set(points) | set(files):
         if RESERVED.match(name) or os.path.lexists(os.path.join(BIN, name)):
             continue
-        # what this name runs today decides
+        # look at the program that this name runs now
         path = shutil.which(name, path=search_path) or files.get(name)
         if path:
             if not os.path.isfile(path) or not os.access(path, os.X_OK):
                 continue
-            command = command_of(path, search_path)
+            command = parse_program(path, search_path)
             if not command or not is_ours(command[0]):
                 continue
-        texts[name] = of_entry_point(*points[name]) if name in points else of_script(command[1:])
+        texts[name] = entry_point_program(*points[name]) if name in points else script_program(command[1:])
     return texts
 
 
-def of_entry_point(module, function):
+def entry_point_program(module, function):
     """Return the program that pip would write."""
     first = "#!" + PYTHON
     if len(os.fsencode(first)) >= LONGEST or re.search(r"\s", PYTHON):
@@ -194,14 +194,14 @@ def of_entry_point(module, function):
         first, NOTE, module, function.split(".")[0], function)
 
 
-def of_script(arguments):
-    """Return a program that starts a script with the options it has, but with the Python of the venv."""
+def script_program(arguments):
+    """Return a program that runs a script with its own options, but with the Python of the venv."""
     return '#!/bin/sh\n%sexec %s "$@"\n' % (NOTE, " ".join(shlex.quote(word) for word in [PYTHON, *arguments]))
 
 
 def main():
     """Write the programs."""
-    for name, text in sorted(counterparts().items()):
+    for name, text in sorted(make_programs().items()):
         path = os.path.join(BIN, name)
         new = "%s.%d" % (path, os.getpid())
         with open(new, "wb") as program:

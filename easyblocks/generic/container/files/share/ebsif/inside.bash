@@ -6,7 +6,7 @@ root=${root:?}
 source "$root/share/ebsif/common.bash"
 name=${0##*/}
 container=${APPTAINER_CONTAINER:-${SINGULARITY_CONTAINER:-unknown}}
-# compare the paths too: the image may not be visible in the container
+# also compare the paths: the image may not be visible in the container
 [[ -n "${SIF:-}" && ("$container" == "$SIF" || "$container" -ef "$SIF") ]] || refuse 1 \
     "this is another container ($container), and containers can't be nested: leave it first"
 IFS=:

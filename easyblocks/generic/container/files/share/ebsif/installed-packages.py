@@ -1,25 +1,25 @@
 """
-Run in an image: what this interpreter is and sees, as a Python literal (python3-minimal has no module json).
+Describe a Python in an image and its packages, as a Python literal (python3-minimal lacks the module json).
 
-'packages' are [name, version, directory] in the order of sys.path, 'missing' those of MODULES that can't be imported.
+'packages' are [name, version, directory] in the order of sys.path; 'missing' are the MODULES that can't be imported.
 """
 import os
 import sys
 import sysconfig
 
-# what a venv, pip and the work on both need; distributions have some of them in packages of their own
+# required for venv, pip and our scripts; some Linux distributions have them in separate packages
 MODULES = ('importlib.metadata', 'json', 'venv', 'ensurepip', 'pip')
 
 
 def packages():
-    """Return what is installed, as far as it says its name: a broken installation leaves directories behind."""
+    """Return the installed packages, except directories without a name that broken installations leave behind."""
     from importlib.metadata import distributions  # novermin: runs in the image, not with EasyBuild
 
     found = []
     for distribution in distributions():
         try:
             metadata = distribution.metadata
-        except Exception:  # without METADATA: MetadataNotFound of newer Pythons; or a file that is no text
+        except Exception:  # no METADATA (MetadataNotFound in newer Pythons), or not a text file
             metadata = None
         # Python 3.14: None
         name = metadata and metadata.get('Name')
@@ -30,7 +30,7 @@ def packages():
 
 
 def is_module(name):
-    """Tell whether a module works; it may be there, and what it imports is not."""
+    """Return whether a module can be imported; its own imports may be missing."""
     try:
         __import__(name)
     except ImportError:

@@ -25,6 +25,6 @@ for path in unseen:
     for hints in glob.glob(os.path.join(glob.escape(path), 'ebsif_*.p*')):
         shutil.copy(hints, folder)
 if unseen:
-    # a .pth file puts them after the environment's own packages
+    # with a .pth file they come after the environment's own packages
     with open(os.path.join(folder, 'container-packages.pth'), 'w') as pth:
         pth.write(''.join(path + '\n' for path in unseen))

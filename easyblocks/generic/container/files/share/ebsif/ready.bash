@@ -1,4 +1,4 @@
-# Sourced before the runtime is started: checks that the module of this installation (`root`) is loaded, sets `runtime`.
+# Sourced before starting the runtime: check that the module of this installation (`root`) is loaded, and set `runtime`.
 if [[ "${CONTAINERROOT:-}" -ef "${root:?}" && -f "${SIF:-}" && -e "${EBSIF_MOUNTED_USER_SOFTWARE:-$SIF}" ]]; then
     unset -f apptainer singularity
     for runtime in apptainer singularity; do

@@ -1,13 +1,13 @@
-# Sourced with PROGRAM ARGUMENT...: become it in the container of the loaded module. Needs `root`, as ready.bash does.
+# Sourced with PROGRAM ARGUMENT...: exec it in the container of the loaded module. Needs `root`, like ready.bash.
 # shellcheck source=/dev/null  # it returns only if the module is loaded
 source "${root:?}/share/ebsif/ready.bash"
-# Images that are activated by hand get that here. A fixed text: the arguments reach it as arguments.
+# Activate images that need it. The shell code is constant; program and arguments are passed as arguments.
 if [[ "${SINGULARITYENV_WITH_CONDA:-}" != true ]]; then
     # shellcheck disable=SC2016
     set -- bash -p -c '[[ ! -r /runscripts/init-conda-venv ]] || source /runscripts/init-conda-venv || exit; exec "$@"' \
         "${0##*/}" "$@"
 fi
-# What the image's entry point sets is for every program, by rank for instance; the runtime's exec leaves it out.
+# Run the image's entry point, which may set variables for each rank; the runtime's exec doesn't.
 [[ -z "${EBSIF_ENTRY_POINT:-}" ]] || set -- "$EBSIF_ENTRY_POINT" "$@"
 set -- "$SIF" "$@"
 if [[ -n "${EBSIF_GPU:-}" ]]; then
@@ -15,18 +15,18 @@ if [[ -n "${EBSIF_GPU:-}" ]]; then
         [[ $gpu != "$EBSIF_GPU" || ! -e $device ]] || set -- "$option" "$@"
     done <"$root/runscripts/gpus.conf"
 fi
-# One of them set since the module was loaded: both are meant, that without the module's own directories goes first.
+# If only one of them was changed since the module was loaded, use both, first the one without the module's directories.
 if [[ "${SINGULARITYENV_PREPEND_PATH:-}" != "${APPTAINERENV_PREPEND_PATH:-}" ]]; then
     case :${APPTAINERENV_PREPEND_PATH:-}: in
         *:/runscripts:*) APPTAINERENV_PREPEND_PATH=${SINGULARITYENV_PREPEND_PATH:-}:$APPTAINERENV_PREPEND_PATH ;;
         *) APPTAINERENV_PREPEND_PATH=${APPTAINERENV_PREPEND_PATH:-}:${SINGULARITYENV_PREPEND_PATH:-} ;;
     esac
-    # an empty element would be the working directory
+    # an empty element would mean the working directory
     APPTAINERENV_PREPEND_PATH=${APPTAINERENV_PREPEND_PATH#:}
     APPTAINERENV_PREPEND_PATH=${APPTAINERENV_PREPEND_PATH%:}
     export APPTAINERENV_PREPEND_PATH SINGULARITYENV_PREPEND_PATH=$APPTAINERENV_PREPEND_PATH
 fi
-# of the host's Python, loader and shell: the container's would take them for theirs (APPTAINERENV_... passes one)
+# These are for the host's Python, loader and shell, but would affect the container's; APPTAINERENV_... passes one.
 unset PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONSTARTUP LD_PRELOAD LD_AUDIT BASH_ENV ENV
-# exec, so that a signal for this process is one for the runtime
+# exec, so that the runtime receives the signals for this process
 exec "${runtime:?}" exec "$@"

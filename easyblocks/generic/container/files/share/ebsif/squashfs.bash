@@ -72,7 +72,7 @@ list_directory() {
         -printf '\n' | LC_ALL=C sed -n '/^[0-9]* \//p' | LC_ALL=C sort
 }
 
-# The same of a SquashFS file.
+# The same for a SquashFS file.
 list_squashfs() {
     LC_ALL=C unsquashfs -ll "$1" | LC_ALL=C sed -n -e 's,^-[^ ]* .* \([0-9][0-9]*\) [0-9-]* [0-9:]* squashfs-root/,\1 /,p' \
         -e 's,^[a-z][^ ]* .* squashfs-root/, /,p' | LC_ALL=C sort

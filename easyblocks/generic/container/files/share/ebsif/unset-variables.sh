@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# Sourced by the container runtime at each start of a container (/.singularity.d/env/98-ebsif.sh): unset the variables
-# that site and container take away, whether they come from the image or from the caller.
+# Sourced by the container runtime whenever a container starts (/.singularity.d/env/98-ebsif.sh): unset the variables
+# that the site or the container removes, whether they come from the image or from the caller.
 #
-# The runtime puts the caller's variables back afterwards, apart from those that have an empty value here: these it
-# unsets. What it puts back is in __exported_env__, one in a line.
+# Afterwards the runtime restores the caller's variables, which are in __exported_env__, one per line; those that are
+# empty here it unsets.
 [ -r /runscripts/distributed.conf ] && while read -r ebsif_word ebsif_name; do
     case $ebsif_word:$ebsif_name in
-        # which GPUs are seen is a choice for each process; conda-python-distributed makes it for ranks
+        # the visible GPUs may differ between processes; conda-python-distributed chooses them for ranks
         unset:*_VISIBLE_DEVICES) ;;
         unset:*)
             unset "$ebsif_name"
