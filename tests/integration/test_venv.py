@@ -338,7 +338,7 @@ def test_an_environment_that_is_there_already(installed_once, tmp_path):
 
     Modules that others have put into the working directory are not imported.
     """
-    for name in ("glob", "re", "subprocess", "venv"):
+    for name in ("glob", "re", "site", "subprocess", "venv"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('not mine')\n")
     for expected in ("created", "already exists"):
         result = installed_once.load(installed_once.WRITABLE, f"cd {tmp_path} && make-venv {tmp_path}/env")

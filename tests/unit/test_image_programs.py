@@ -10,6 +10,7 @@ import pytest
 from support import CONTAINER_FILES
 
 COPY_PIP = CONTAINER_FILES / "share/ebsif/copy-pip.py"
+PIP = CONTAINER_FILES / "share/ebsif/pip"
 LIST_PACKAGES = CONTAINER_FILES / "runscripts/list-packages.py"
 PROGRAM = CONTAINER_FILES / "share/ebsif/image-programs.py"
 # what every program prints: which Python, what it was told, what it is, and where its siblings are looked for
@@ -106,13 +107,16 @@ class Place:
         (bin_ / "__pycache__").mkdir()
         make_venv(self.venv, sees=self.image)
         add_program(self.venv / "bin" / "recorded", "mine\n")
+        # where the program runs, others may have put modules
+        for name in ("re", "sysconfig"):
+            (folder / f"{name}.py").write_text("raise SystemExit('imported from the working directory')\n")
 
     def make(self, venv, path):
         """Run the program with the Python of a venv; the result are the names and texts of what it wrote."""
         before = {path.name for path in (venv / "bin").iterdir()}
         path = ":".join(str(folder) for folder in [*path, "/usr/bin", "/bin"])
         result = subprocess.run([venv / "bin/python", "-"], input=PROGRAM.read_text(), env={"PATH": path},
-                                capture_output=True, text=True, check=False)
+                                cwd=self.image.parent, capture_output=True, text=True, check=False)
         assert result.returncode == 0, result.stderr
         new = {path.name: path.read_text() for path in (venv / "bin").iterdir() if path.name not in before}
         assert sorted(new) == result.stdout.split()
@@ -205,7 +209,7 @@ def test_pip_that_does_not_list_its_list(tmp_path):
     lines = [line for line in (info / "RECORD").read_text().splitlines(keepends=True) if "/RECORD," not in line]
 
     def copy(venv=venv, *places):
-        command = [venv / "bin/python", "-I", "-", "315532800", *places]
+        command = [venv / "bin/python", "-I", "-", "315532800", PIP.read_text(), *places]
         return subprocess.run(command, input=COPY_PIP.read_text(), text=True, check=False).returncode
 
     (info / "RECORD").write_text("".join(line for line in lines if "/METADATA," not in line))

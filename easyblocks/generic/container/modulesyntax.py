@@ -13,9 +13,10 @@ correct, such conditions only change the *values* of these variables; the statem
 always the same (``where``). To unload a module, modules tools evaluate the file again, and by then the node may look
 different.
 
-Unloading restores the user's earlier value of each variable. The functions for that are at the start of the module file
-(``functions``), and the statements call them. If a variable had a value, ``put`` records in ``__EBSIF_EARLIER_<NAME>``
-either that it was kept (``same``), or the value after a colon (a plus if another module has pushed it in Lmod).
+Unloading restores the user's earlier value of each variable. The functions for that are at the start of the module
+file, from files/modulefile/, and the statements call them. If a variable had a value, ``put`` records in
+``__EBSIF_EARLIER_<NAME>`` either that it was kept (``same``), or the value after a colon (a plus if another module has
+pushed it in Lmod).
 
 Environment Modules restores it with ``unsetenv NAME VALUE``: before 5.1 it has no pushenv, and later versions can't
 push a value with a colon. In Lmod only pushenv sets a variable on unload, to a value from the stack in
@@ -29,8 +30,10 @@ profile was sourced again), the values in the environment are the module's, not 
 used. For the same reason only the first effective statement for a name is executed: a second one would mistake the
 module's value for the user's, and leave it behind.
 """
+import os
 
 from easybuild.easyblocks.generic.container.runtime import escape_value
+from easybuild.easyblocks.generic.container.scripts import FILES
 
 # some end a file or a line (Ctrl-Z in Tcl), and none is readable in a module file
 CONTROL_CHARACTERS = [chr(code) for code in range(32)] + [chr(127)]
@@ -57,7 +60,8 @@ class ModuleSyntax:
     @property
     def functions(self):
         """The functions that statements call. They must come before anything changes the user's environment."""
-        return self.FUNCTIONS.lstrip('\n')
+        with open(os.path.join(FILES, 'modulefile', self.FUNCTIONS)) as text:
+            return text.read()
 
     def container_env(self, name, value):
         """Set a variable in the container, unless the user has set it."""

@@ -157,7 +157,7 @@ class Venv:
         trace_msg("creating the venv %s in the container" % self.path)
         # the directory that has pip; the venv's Python doesn't look into a venv of the image
         pip = [directory for _, _, directory in probe.packages.select(lambda name: name == 'pip').values()]
-        result = self.run(sh_command('make-venv.sh', self.path, str(FILE_TIME), *pip),
+        result = self.run(sh_command('make-venv.sh', self.path, str(FILE_TIME), read_program('pip'), *pip),
                           stdin=read_program('copy-pip.py'), fail_on_error=False, hidden=True)
         if result.exit_code == NO_PIP_TO_COPY:
             for pip in self.ways_to_pip(probe):

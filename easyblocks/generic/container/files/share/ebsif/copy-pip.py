@@ -4,9 +4,10 @@ Replaces ensurepip, which starts a pip from an archive to install another one, a
 with instead of the image's. The exit status is 3 if the image has no pip that is complete and new enough, or lacks
 setuptools although ensurepip would install it.
 
-Usage: python3 -I - TIME [DIRECTORY]. Copies the bytecode too, because compiling pip takes half of the time of compiling
-a venv with some packages. Bytecode contains the modification time of its source file, so both get the same TIME (in
-seconds since 1970). DIRECTORY contains the image's pip: the Python of a new venv doesn't search other venvs.
+Usage: python3 -I - TIME SCRIPT [DIRECTORY]. Copies the bytecode too, because compiling pip takes half of the time of
+compiling a venv with some packages. Bytecode contains the modification time of its source file, so both get the same
+TIME (in seconds since 1970). SCRIPT is the text of the command pip. DIRECTORY contains the image's pip: the Python of a
+new venv doesn't search other venvs.
 """
 import importlib.util
 import os
@@ -20,9 +21,6 @@ NOT_HERE = 3
 OLDEST = (22, 2)
 # the first Python whose ensurepip doesn't install setuptools
 NO_SETUPTOOLS = (3, 12)
-
-SCRIPT = "\n".join(["#!{python}", "import sys", "from pip._internal.cli.main import main",
-                    "if __name__ == '__main__':", "    sys.exit(main())", ""])
 
 
 def copy(source, target, time):
@@ -49,7 +47,7 @@ def copy(source, target, time):
 
 def main():
     """Copy pip and write its scripts."""
-    sys.path.extend(sys.argv[2:])
+    sys.path.extend(sys.argv[3:])
     try:
         from importlib.metadata import PackageNotFoundError, distribution  # novermin: runs in the image
     except ImportError:
@@ -81,7 +79,7 @@ def main():
     for name in ("pip", "pip3", "pip%d.%d" % sys.version_info[:2]):
         path = os.path.join(sys.prefix, "bin", name)
         with open(path, "w") as script:
-            script.write(SCRIPT.format(python=os.path.join(sys.prefix, "bin", "python3")))
+            script.write("#!%s\n%s" % (os.path.join(sys.prefix, "bin", "python3"), sys.argv[2]))
         os.chmod(path, 0o755)
         records.append(os.path.relpath(path, library))
     record = str(info[0] / "RECORD")

@@ -61,9 +61,11 @@ def is_ours(interpreter):
 
 def find_program_directories():
     """Return the directories where pip installs programs, of the underlying Python and of venvs (list of str)."""
-    code = "import sysconfig; print(sysconfig.get_path('scripts'))"
-    base = subprocess.run([os.path.realpath(sys.executable), "-c", code], stdout=subprocess.PIPE, check=True)
-    return [os.path.join(prefix, "bin") for prefix in find_venvs()] + [os.fsdecode(base.stdout).rstrip("\n")]
+    # -I: don't import modules from the working directory
+    command = [os.path.realpath(sys.executable), "-I", "-m", "sysconfig"]
+    paths = os.fsdecode(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    scripts = re.search(r'^\tscripts = "(.*)"$', paths, re.MULTILINE).group(1)
+    return [os.path.join(prefix, "bin") for prefix in find_venvs()] + [scripts]
 
 
 def find_packages():

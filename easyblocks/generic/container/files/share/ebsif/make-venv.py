@@ -1,4 +1,5 @@
 """Create a virtual environment that sees all packages of this Python, even if that belongs to an environment itself."""
+import ast
 import glob
 import os
 import shutil
@@ -13,8 +14,10 @@ program = os.path.join(directory, 'bin', 'python')
 
 def search_path(python):
     """Return the module search path of a Python."""
-    code = 'import sys; print("\\n".join(sys.path))'
-    return subprocess.run([python, '-c', code], stdout=subprocess.PIPE, check=True).stdout.decode().splitlines()
+    # -I: don't import modules from the working directory
+    printed = subprocess.run([python, '-I', '-m', 'site'], stdout=subprocess.PIPE, check=True).stdout
+    lines = printed.decode().splitlines()
+    return [ast.literal_eval(line.strip(' ,')) for line in lines[1:lines.index(']')]]
 
 
 folder = os.path.join(directory, 'lib', 'python%d.%d' % sys.version_info[:2], 'site-packages')
