@@ -1,0 +1,30 @@
+"""Virtual environments in SquashFS files."""
+
+import subprocess
+
+import pytest
+from ebsif.user import environments, requirements
+
+
+def test_an_environment_in_a_squashfs_file(tmp_path):
+    """Issue 19, point 6: the same is read as from the directory."""
+    for name in ("optuna-4.5.0", "broken-1.0"):
+        (tmp_path / f"env/lib/python3.12/site-packages/{name}.dist-info").mkdir(parents=True)
+    info = tmp_path / "env/lib/python3.12/site-packages/optuna-4.5.0.dist-info"
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: optuna\nVersion: 4.5.0\n")
+    (info / "RECORD").write_text("optuna.py,sha256=x,1\n")
+    (tmp_path / "env/my notes").touch()
+    packed = tmp_path / "env.sqsh"
+    subprocess.run(["mksquashfs", tmp_path / "env", packed, "-processors", "1", "-no-xattrs", "-quiet", "-no-progress"],
+                   check=True)
+    wanted = environments.read(packed)
+    assert wanted.lines == ["optuna==4.5.0"]
+    assert len(wanted.impossible) == 2
+    assert wanted == environments.read(tmp_path / "env")
+
+
+def test_what_is_no_squashfs_file(tmp_path):
+    """Issue 19, point 6: which file it is."""
+    (tmp_path / "text").write_text("no SquashFS file\n")
+    with pytest.raises(requirements.RequirementsError, match="text can't be read as a SquashFS file: "):
+        environments.read(tmp_path / "text")
