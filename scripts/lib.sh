@@ -1,26 +1,26 @@
 # shellcheck shell=bash
-# Sourced by the scripts here: steps that say what they do and how long it took, and how to get root.
+# Functions for the scripts in this directory: reporting steps and their duration, running commands as root.
 
-# Colour only for a person at a terminal who has not said NO_COLOR.
+# Colours only on a terminal, and if NO_COLOR is not set.
 if [[ -t 2 && -z "${NO_COLOR:-}" ]]; then
     bold=$'\e[1m' plain=$'\e[0m'
 else
     bold='' plain=''
 fi
 
-# say TEXT...: one line of progress, on standard error; standard output is for results.
+# say TEXT...: print a line of progress to standard error; standard output is for results.
 say() {
     printf '%s\n' "$*" >&2
 }
 
-# die TEXT...: end with a message that says what is wrong, where, and what to do.
+# die TEXT...: exit with an error message that says what is wrong, where, and what to do.
 die() {
     printf '%s: %s\n' "${0##*/}" "$*" >&2
     exit 1
 }
 
-# step TEXT COMMAND...: run a command as one step; its output stays visible, the time it took comes after it.
-# Not for use in conditions: bash ignores `set -e` in them, and a failure inside the command would go unseen.
+# step TEXT COMMAND...: run a command as a step, with its output, and report how long it took.
+# Don't use it in conditions: bash ignores `set -e` there, so failures inside the command would go unnoticed.
 step() {
     step_title=$1 step_start=$EPOCHREALTIME
     shift
@@ -33,13 +33,13 @@ step() {
     step_title=''
 }
 
-# While a step runs, a line every ten seconds: a quiet program is not a dead one.
+# Print a line every ten seconds while a step runs, to show that it hasn't died.
 ticker=''
 start_ticker() {
-    # a step within a step is told by the outer one
+    # the outer step already prints lines for steps within it
     [[ -z ${EBSIF_TICKING:-} ]] || return 0
     export EBSIF_TICKING=1
-    # the sleep that is left of it at the end holds nothing open that anybody could be waiting for
+    # redirected, because the last sleep outlives the script, and would keep its output open
     while sleep 10 >/dev/null 2>&1; do
         seconds_since "$step_start"
         say "    ... $elapsed"
@@ -49,13 +49,13 @@ start_ticker() {
 }
 stop_ticker() {
     [[ -n $ticker ]] || return 0
-    # not with TERM: a subshell that has hardly begun would run the exit trap of its parent
+    # not TERM: a subshell that has only just started would run its parent's exit trap
     kill -KILL "$ticker" 2>/dev/null || true
     ticker=''
     unset EBSIF_TICKING
 }
 
-# However the script ends: say which step failed, then clean up (a script that has something to clean defines it).
+# When the script ends: report the step that failed, then clean up (scripts may redefine clean_up).
 step_title=''
 at_exit() {
     local status=$?
@@ -69,14 +69,14 @@ at_exit() {
 clean_up() { :; }
 trap at_exit EXIT
 
-# seconds_since EPOCHREALTIME: set `elapsed` to the time that has gone by, in seconds with one decimal.
+# seconds_since EPOCHREALTIME: set `elapsed` to the time since then, in seconds with one decimal.
 seconds_since() {
     local now=${EPOCHREALTIME/[.,]/} then=${1/[.,]/}
     local tenths=$(((now - then) / 100000))
     elapsed="$((tenths / 10)).$((tenths % 10)) s"
 }
 
-# have PROGRAM...: true if all are on PATH (or among the administrator's programs).
+# have PROGRAM...: true if all are on PATH or in /usr/sbin or /sbin.
 have() {
     local program
     for program; do
@@ -84,8 +84,7 @@ have() {
     done
 }
 
-# as_root COMMAND...: run it with root's rights, saying so where that means sudo; with the settings of network, pip and
-# ebsif that are in force.
+# as_root COMMAND...: run it as root, with the current settings for network, pip and ebsif; says so if it uses sudo.
 as_root() {
     if ((EUID == 0)); then
         "$@"
@@ -97,11 +96,11 @@ as_root() {
             paste -sd,) || true
         sudo ${kept:+"--preserve-env=$kept"} -- "$@"
     else
-        die "this needs root, and sudo is not there. Ask an administrator to run: $*"
+        die "this needs root, and sudo is not installed. Ask an administrator to run: $*"
     fi
 }
 
-# Print the path of Lmod's program; fails if Lmod is not here. LMOD_CMD is what Lmod itself sets.
+# Print the path of Lmod's program; fails if Lmod isn't installed. Lmod itself sets LMOD_CMD.
 find_lmod() {
     local path
     for path in "${LMOD_CMD:-}" /usr/share/lmod/lmod/libexec/lmod; do
@@ -125,7 +124,7 @@ find_runtime() {
         die "neither apptainer nor singularity is on PATH: run scripts/setup-system"
 }
 
-# Print the address of the Debian mirror that apt is configured for on this machine.
+# Print the URL of the Debian mirror that apt uses on this machine.
 debian_mirror() {
     local targets address
     # shellcheck disable=SC2016  # apt-get fills it in
@@ -136,6 +135,6 @@ debian_mirror() {
             return
         fi
     done <<<"$targets"
-    die "no Debian mirror among the apt sources of this machine: this works on Debian only; install Apptainer by hand" \
-        "(https://apptainer.org), or take the example image from a machine that has it"
+    die "apt has no Debian mirror among its sources, so this only works on Debian: install Apptainer yourself" \
+        "(https://apptainer.org), or copy the example image from another machine"
 }

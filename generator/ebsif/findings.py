@@ -38,7 +38,7 @@ class Finding:
     def __str__(self):
         """Return the finding as a line of text."""
         place = f"{self.path}:{self.line}: " if self.path else ""
-        return output.plain(f"{place}{self.level}: {self.message}")
+        return output.escape(f"{place}{self.level}: {self.message}")
 
     @property
     def message(self) -> str:

@@ -18,24 +18,24 @@ def set_level(level: int) -> None:
     _level = level
 
 
-def plain(text: object) -> str:
+def escape(text: object) -> str:
     r"""Return foreign text that is safe to print: one line, control characters escaped, as in \x1b."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(text))
 
 
-def difference(path: Path, before: Optional[str], after: str) -> None:
+def print_diff(path: Path, before: Optional[str], after: str) -> None:
     """Print a change of a file like `diff -u`; before is None for a new file."""
     lines = difflib.unified_diff((before or "").splitlines(keepends=True), after.splitlines(keepends=True),
                                  "/dev/null" if before is None else str(path), str(path))
     sys.stdout.writelines(lines)
 
 
-def size(number: int) -> str:
+def format_size(number: int) -> str:
     """Return a number of bytes in readable units."""
     return f"{number / 1e9:.1f} GB" if number >= 1e9 else f"{number / 1e6:.1f} MB"
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """Return a number with its noun: 1 error, 2 errors."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 

@@ -99,8 +99,8 @@ def test_a_python_that_is_too_old_is_named(monkeypatch):
 
 def test_sizes_and_numbers_as_a_person_reads_them():
     """An image of 1 MB does not have "0.00 GB", and one error is no "1 errors"."""
-    assert [output.size(number) for number in (1_100_000, 2_000_000_000)] == ["1.1 MB", "2.0 GB"]
-    assert [output.counted(number, "error") for number in (0, 1, 2)] == ["0 errors", "1 error", "2 errors"]
+    assert [output.format_size(number) for number in (1_100_000, 2_000_000_000)] == ["1.1 MB", "2.0 GB"]
+    assert [output.format_count(number, "error") for number in (0, 1, 2)] == ["0 errors", "1 error", "2 errors"]
 
 
 @pytest.mark.parametrize(("said", "remedy"), [

@@ -17,7 +17,7 @@ from ebsif.catalogue.template import insert_placeholders, read_fields
 from ebsif.catalogue.versionguess import guess_version, is_same, packages_named, packages_of
 from ebsif.errors import EbsifError
 from ebsif.image.inspection import Inspection
-from ebsif.output import plain
+from ebsif.output import escape
 
 Programs = Callable[[list[str]], set[str]]
 Ask = Callable[[str, Optional[str]], Optional[str]]
@@ -49,7 +49,7 @@ class Proposal:
         """The record in YAML, with a comment at each field that is a guess."""
         lines = []
         for number, (key, value) in enumerate(self.values.items()):
-            review = f"  # review: {plain(self.reviews[key])}" if key in self.reviews else ""
+            review = f"  # review: {escape(self.reviews[key])}" if key in self.reviews else ""
             lines.append(f"{'  - ' if not number else '    '}{key}: {as_yaml(value)}{review}")
         return "".join(line + "\n" for line in lines)
 
@@ -127,7 +127,7 @@ def checked(version):
     try:
         return is_version_part(version)
     except ValueError as error:
-        raise AddingError(f"version: '{plain(version)}' {error}") from None
+        raise AddingError(f"version: '{escape(version)}' {error}") from None
 
 
 @dataclass
@@ -184,7 +184,7 @@ def propose(found: Inspection, documents: list[CatalogueFile], name: Optional[st
 def check_file_name(file_name):
     """Raise AddingError if the catalogue can't have a file name."""
     if PLACEHOLDER.search(file_name) or CONTROL.search(file_name):
-        raise AddingError(f"'{plain(file_name)}' can't be the name of an image in the catalogue, which takes words in "
+        raise AddingError(f"'{escape(file_name)}' can't be the name of an image in the catalogue, which takes words in "
                           "braces for placeholders, and lines without control characters: give the file another name")
 
 

@@ -12,7 +12,7 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.site import Site
 from ebsif.catalogue.yamlerrors import DocumentError
 from ebsif.files import locked, replace
-from ebsif.output import plain
+from ebsif.output import escape
 
 
 def write(proposal: Proposal, path: Path, extended: Sequence[Path] = (),
@@ -89,6 +89,6 @@ def text_without_records(proposal, extends=False):
     if proposal.new_family:
         lines += ["families:", f"  {proposal.family}:"]
     for key, value in (proposal.new_family or {}).items():
-        review = f"  # review: {plain(proposal.reviews[key])}" if key in proposal.reviews else ""
+        review = f"  # review: {escape(proposal.reviews[key])}" if key in proposal.reviews else ""
         lines.append(f"    {key}: {as_yaml(value)}{review}")
     return "".join(line + "\n" for line in [*lines, "containers:"])

@@ -61,8 +61,8 @@ def run(options):
     (rendered,) = rendering.render([container], settings.output)
     if options.dry_run:
         before, after = writing.with_record(proposal, path, extended)
-        output.difference(path, before, after)
-        output.difference(rendered.path, rendered.before, rendered.text)
+        output.print_diff(path, before, after)
+        output.print_diff(rendered.path, rendered.before, rendered.text)
         return 0
     writing.write(proposal, path, extended, lambda: rendering.write(rendered))
     print(f"{path}:\n{proposal.text}", end="")
@@ -85,7 +85,7 @@ def check_known(known, options, settings):
           + ("" if recorded else ", without its SHA256"))
     (rendered,) = rendering.render(known[:1], settings.output)
     if options.dry_run:
-        output.difference(rendered.path, rendered.before, rendered.text)
+        output.print_diff(rendered.path, rendered.before, rendered.text)
         return 0
     rendering.write(rendered)
     return print_next_step(rendered, options)
@@ -130,7 +130,7 @@ def ask(question, default):
     """Ask the user; return the answer (str), or the default for an empty one; None if there is no terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
-    print(f"{output.plain(question)}{f' [{default}]' if default else ''}: ", end="", file=sys.stderr, flush=True)
+    print(f"{output.escape(question)}{f' [{default}]' if default else ''}: ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip() or default
 
 

@@ -59,7 +59,7 @@ def run(options):
             print(finding.github if options.format == "github" else finding)
     errors = sum(finding.level == ERROR for finding in findings)
     if options.format == "text" and not options.quiet:
-        counted = [output.counted(*one) for one in (
+        counted = [output.format_count(*one) for one in (
             (number, "container"), (errors, "error"), (len(findings) - errors, "warning"))]
         print("{}: {}, {}".format(*counted), file=sys.stderr)
     return 1 if errors or options.strict and findings else 0

@@ -30,7 +30,7 @@ def run(options):
     width = max(len(finding.subject) for finding in findings)
     for finding in findings:
         status = "MISSING" if finding.level == ERROR else finding.level
-        print(f"{status:8} {finding.subject:{width}}  {output.plain(finding.text)}")
+        print(f"{status:8} {finding.subject:{width}}  {output.escape(finding.text)}")
     return 0 if all(finding.level != ERROR for finding in findings) else 1
 
 

@@ -31,7 +31,7 @@ def run(options):
         print(json.dumps(found.data, indent=2))
         return 0
     for name, value in lines(found):
-        print(f"{output.plain(name):15} {output.plain(value)}")
+        print(f"{output.escape(name):15} {output.escape(value)}")
     return 0
 
 
@@ -51,7 +51,7 @@ def lines_of_file(found):
     yield "image", found.path
     if found.resolved != os.path.normpath(found.path):
         yield "  is a link to", found.resolved
-    yield "size", output.size(found.size)
+    yield "size", output.format_size(found.size)
     if found.sha256:
         yield "sha256", found.sha256
     for fingerprint in found.signers:
@@ -107,7 +107,7 @@ def lines_of_programs(found):
 
 def number_of_lines(text):
     """Return how many lines a text has (str): 1 line, 2 lines."""
-    return output.counted(len(text.splitlines()), "line")
+    return output.format_count(len(text.splitlines()), "line")
 
 
 def first_line(text):

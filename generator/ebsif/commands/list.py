@@ -51,5 +51,5 @@ def run(options):
     else:
         print("no container matches")
     if hidden:
-        output.hint(f"{output.counted(hidden, 'archived container')} not shown (use --archived)")
+        output.hint(f"{output.format_count(hidden, 'archived container')} not shown (use --archived)")
     return 0

@@ -54,7 +54,7 @@ def run(options):
     for rendered in done:
         states[rendered.state] += 1
         if options.diff:
-            output.difference(rendered.path, rendered.before, rendered.text)
+            output.print_diff(rendered.path, rendered.before, rendered.text)
         else:
             rendering.write(rendered)
             if rendered.state != "unchanged":
@@ -69,5 +69,5 @@ def run(options):
     if not options.diff:
         output.hint(f"easyconfigs of the site {profile.name}: {states['new']} new, "
                     f"{states['changed']} changed, {states['unchanged']} up to date"
-                    + (f"; {output.counted(len(problems), 'problem')}" if problems else ""))
+                    + (f"; {output.format_count(len(problems), 'problem')}" if problems else ""))
     return 1 if problems or (options.diff and len(paths) > states["unchanged"]) else 0

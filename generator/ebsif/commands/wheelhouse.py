@@ -29,6 +29,7 @@ def run(options):
     wheels = wheelhouse.fill(options.easyconfig, options.output, options.more)
     for wheel in wheels:
         print(wheel.name)
-    output.hint(f"{output.counted(len(wheels), 'wheel')} in {options.output.resolve()}; to install from there, add to "
+    output.hint(f"{output.format_count(len(wheels), 'wheel')} in {options.output.resolve()}; "
+                "to install from there, add to "
                 f"the easyconfig: wheelhouse = '{options.output.resolve()}'")
     return 0

@@ -15,7 +15,7 @@ COMPOUND = ("if", "then", "elif", "else", "for", "while", "until", "do", "case",
             "!", "time", "coproc", "eval")
 
 
-def plain(words):
+def non_options(words):
     """Return the words of a command that are not options (list of str)."""
     return [word for word in words if not word.startswith("-")]
 

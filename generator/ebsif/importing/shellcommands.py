@@ -2,7 +2,7 @@
 
 import re
 
-from ebsif.importing.commandline import PASSING, has_substitution, inside, plain, simple_commands
+from ebsif.importing.commandline import PASSING, has_substitution, inside, non_options, simple_commands
 from ebsif.importing.modulesettings import take_activation
 from ebsif.importing.pipinstall import UnknownFile, stage_of
 from ebsif.importing.reader import OWN_BINDS, Reader, same_path_twice, shortened
@@ -118,11 +118,11 @@ class ShellCommands(Reader):
     @staticmethod
     def is_squashing(arguments):
         """Return whether these are arguments for packing user software."""
-        return not plain(arguments) or inside(plain(arguments)[0]) == "user-software"
+        return not non_options(arguments) or inside(non_options(arguments)[0]) == "user-software"
 
     def is_file_command(self, program, arguments):
         """Return whether a command makes, marks or removes only what our easyblocks do themselves."""
-        paths = plain(arguments)
+        paths = non_options(arguments)
         if program == "mkdir":
             return all(inside(path) in DIRECTORIES for path in paths)
         if program == "chmod":
@@ -131,9 +131,9 @@ class ShellCommands(Reader):
 
     def read_link(self, arguments):
         """Read a link to a wrapper, which is another wrapper; return False for other links."""
-        if len(plain(arguments)) != 2:
+        if len(non_options(arguments)) != 2:
             return False
-        target, name = map(inside, plain(arguments))
+        target, name = map(inside, non_options(arguments))
         target = target.removeprefix("bin/")
         if target not in (self.record.get("wrappers") or []) or not re.fullmatch(r"(bin/)?[\w.+-]+", name):
             return False
@@ -210,7 +210,7 @@ class ShellCommands(Reader):
 
     def read_venv(self, arguments):
         """Read a call of `python -m venv`; return False if it has other options than ours."""
-        names = plain(arguments)
+        names = non_options(arguments)
         options = {word for word in arguments if word not in names}
         if len(names) != 1 or options - {"--system-site-packages", "--clear"}:
             return False

@@ -40,7 +40,7 @@ def examine_site(profile: Site, containers: list[Container]) -> list[Finding]:
     """Return the findings on the catalogue of a site and on each of its image directories."""
     images = profile.images
     root = Path(os.environ.get(images.root_variable or "") or images.root or "/")
-    findings = [Finding(OK, "site", f"{profile.name}: {output.counted(len(containers), 'container')}")]
+    findings = [Finding(OK, "site", f"{profile.name}: {output.format_count(len(containers), 'container')}")]
     for directory in images.directories:
         place = root / directory.path
         there = "" if is_there(place) else ": not on this machine"

@@ -163,7 +163,7 @@ def explain(said, container):
 
 def size_of_download(plan: Plan) -> str:
     """Return the size of the download, if the index provides it."""
-    return output.size(plan.size) if plan.size else "unknown"
+    return output.format_size(plan.size) if plan.size else "unknown"
 
 
 def stages_from(path: Optional[str], per_stage: Iterable[tuple[str, str]],
