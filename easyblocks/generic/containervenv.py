@@ -17,7 +17,7 @@ if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]
     generic.__path__ = [os.path.dirname(__file__), os.path.dirname(os.path.realpath(__file__))] + list(generic.__path__)
 
 from easybuild.easyblocks.generic.container import advice, lockfile
-from easybuild.easyblocks.generic.container.framework import EasyBuildExit
+from easybuild.easyblocks.generic.container.framework import EasyBuildExit, RunShellCmdError
 from easybuild.easyblocks.generic.container.lint import Lint
 from easybuild.easyblocks.generic.container.modulefile import CONSTRAINTS, VenvModuleFile
 from easybuild.easyblocks.generic.container.packages import pip_version
@@ -255,6 +255,28 @@ class ContainerVenv(ContainerInstall):
         if self.repeated:
             self.repeated.check_repeated(self.record)
         super().install_additions()
+
+    def adopt(self, before, now):
+        """
+        Move user software of another easyblock's installation to this one if it works here; return whether it does.
+
+        It does if its venv is where the module expects it, with the same Python, and sees all packages that the new one
+        sees. A directory gets what we add to a venv; a SquashFS file stays as it is.
+        """
+        path = [before.path(name) for name in (SQUASHFS, DIRECTORY) if name in before.present][0]
+        try:
+            packages = self.venv.packages(user_software=path) if self.venv else {}
+        except (EasyBuildError, RunShellCmdError):
+            # another path of the venv, or its Python is not in this image
+            return False
+        if not packages or packages.purelib != self.installed_packages.purelib or \
+                not set(self.installed_packages) <= set(packages):
+            return False
+        now.take_over(before)
+        if DIRECTORY in now.present:
+            self.venv.folder = now.path(DIRECTORY)
+            self.venv.add_ours(packages)
+        return True
 
     def squash(self):
         """Pack user software with make-squashfs, as users do."""

@@ -468,6 +468,29 @@ def test_a_name_is_set_once(prefix, tool):
     assert before == "APPTAINERENV_CASE=mine CASE_SET=mine"
 
 
+@pytest.mark.parametrize("tool", TOOLS)
+def test_binds_of_a_module_that_was_replaced(prefix, tool):
+    """L-08, lumi 6: SINGULARITY_BIND of a hand-written module in the same place: what others added to it stays."""
+    site = Site(prefix / f"replaced-{tool}", TOOLS[tool](), Path(sys.prefix))
+    module = SYNTAXES[site.tool.syntax]("/r")
+    text = 'local root = "/r"\n' if site.tool.syntax == "Lua" else "#%Module\nset root /r\n"
+    text += module.functions + module.declare("binds", "/r/runscripts:/runscripts,/data,/a:/b")
+    text += module.drop_replaced("binds")
+    path = site.modules / "Replaced" / ("1.0.lua" if site.tool.syntax == "Lua" else "1.0")
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    theirs = "/data:/data,/a:/b,/r/runscripts:/runscripts,/r/user-software.squashfs:/user-software:image-src=/"
+    show = "echo ${SINGULARITY_BIND-none}"
+    for value, loaded, after in ((theirs, "none", "none"), (f"{theirs},/c,/d:/e:ro", "/c,/d:/e:ro", "/c,/d:/e:ro"),
+                                 ("/data,/other/runscripts:/runscripts", None, None)):
+        script = f"module load Replaced; {show}; module unload Replaced; {show}; module purge"
+        output = site.bash(script, SINGULARITY_BIND=value).stdout.split()
+        assert output == [loaded or value, after or value]
+    # the module was loaded already: its file is another one now
+    script = f"module load Replaced; export SINGULARITY_BIND={theirs}; module unload Replaced; {show}"
+    assert site.bash(script).stdout == "none\n"
+
+
 def test_one_container_at_a_time(pair):
     """G-08, lumi B6: a job that inherits another container module never runs in it in silence, or it is replaced."""
     # a job: a shell of its own, which inherits the environment

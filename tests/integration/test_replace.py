@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -370,3 +371,130 @@ def test_whether_directories_can_change_places(tmp_path):
     assert int(result.stdout) == errno.EBUSY
     assert [path.name for path in tmp_path.iterdir()] == ["1.0"]
     assert (tmp_path / "1.0/sub").is_dir()
+
+
+# --- installations of recipes that were written by hand, as LUMI has them (easyblock MakeCp, scripts in here-documents)
+
+HAND_WRITTEN_MODULE = """
+local root = "{root}"
+setenv("SIF", root .. "/example.sif")
+setenv("CONTAINERROOT", root)
+setenv("RUNSCRIPTS", root .. "/runscripts")
+local user_software = root .. "/user-software.squashfs"
+local bind = isFile(user_software) and user_software .. ":/user-software:image-src=/" or
+    root .. "/user-software:/user-software"
+setenv("SINGULARITY_BIND", "{data},{data}:{data}," .. root .. "/runscripts:/runscripts," .. bind)
+setenv("SINGULARITYENV_PREPEND_PATH", "/runscripts:/user-software/venv/pytorch/bin:{conda}/bin")
+setenv("SINGULARITYENV_WITH_CONDA", "source /opt/miniconda3/bin/activate pytorch")
+prepend_path("PATH", root .. "/bin")
+"""
+CONDA = "/opt/miniconda3/envs/pytorch"
+# by version suffix: the path of the venv, whether the user adds a package, and packs it
+HAND_WRITTEN = {
+    "-packed": ("pytorch", True, True), "-directory": ("pytorch", True, False), "-other": ("torch", True, False),
+    "-unchanged": ("pytorch", False, False),
+}
+
+
+@pytest.fixture(scope="module")
+def replaced(tmp_path_factory, base_image, wheels):
+    """The site, and what eb printed when it replaced installations of hand-written recipes, by version suffix."""
+    site = example_site(tmp_path_factory.mktemp("hand-written"), base_image)
+    software, modules = site.prefix / "eb/software/Example", site.modules / "Example"
+    modules.mkdir(parents=True)
+    scripts = ("runscripts/conda-python-simple", "runscripts/theirs", "bin/start-shell")
+    folder, paths = site.prefix / "made/venv", []
+    folder.mkdir(parents=True)
+    site.run(["apptainer", "exec", "--bind", f"{folder.parent}:/user-software", base_image, f"{CONDA}/bin/python", "-m",
+              "venv", "--system-site-packages", "/user-software/venv/pytorch"])
+    for suffix, (venv, added, packed) in HAND_WRITTEN.items():
+        root = software / f"1.0{suffix}"
+        for name in ("bin", "runscripts", "easybuild"):
+            (root / name).mkdir(parents=True)
+        for name in scripts:
+            (root / name).write_text("the recipe's")
+        shutil.copy(base_image, root / "example.sif")
+        shutil.copytree(folder.parent, root / "user-software", symlinks=True)
+        (root / "user-software/venv/pytorch").rename(root / "user-software/venv" / venv)
+        (modules / f"1.0{suffix}.lua").write_text(
+            HAND_WRITTEN_MODULE.format(root=root, data=site.sources, conda=CONDA))
+        (root / "easybuild/easybuild-Example-1.0-20250101.120000.log").write_text("ended")
+        if added:
+            packages = root / f"user-software/venv/{venv}/lib/python3.11/site-packages"
+            zipfile.ZipFile(wheels / "byhand-1.0-py3-none-any.whl").extractall(packages)
+            (root / "runscripts/mine").write_text("mine")
+            (root / "runscripts/conda-python-simple").write_text("mine")
+        if packed:
+            site.run(["mksquashfs", root / "user-software", root / "user-software.squashfs", "-processors", "1"])
+            shutil.rmtree(root / "user-software")
+        paths.append(site.easyconfig(TEXT + f"binds = ['{site.sources}']\n", suffix=suffix))
+    site.bash("module load Example/1.0-directory && env -0 >old")
+    output = site.eb(*paths, "--rebuild").stdout
+    said = {}
+    for part in output.split("== processing EasyBuild easyconfig ")[1:]:
+        path, text = part.split("\n", 1)
+        said[Path(path).stem.removeprefix("Example-1.0")] = text
+    assert list(said) == list(HAND_WRITTEN)
+    return site, said
+
+
+@pytest.mark.parametrize("suffix", ["-packed", "-directory"])
+def test_additions_to_a_hand_written_installation_stay_in_use(replaced, suffix):
+    """L-08, lumi 6: the venv has the same path and Python: the user's packages and scripts are in use as they were."""
+    site, said = replaced
+    name = "user-software.squashfs" if suffix == "-packed" else "user-software"
+    assert f"works with this one; it stays in use ({name})" in said[suffix]
+    root = site.prefix / f"eb/software/Example/1.0{suffix}"
+    assert (root / "runscripts/mine").read_text() == "mine"
+    assert "scripts that were added by hand are kept (runscripts/mine)" in said[suffix]
+    (aside,) = root.parent.glob(f"1.0{suffix}.*")
+    assert [str(path.relative_to(aside)) for path in aside.rglob("*") if path.is_file()] == [
+        "runscripts/conda-python-simple"]
+    assert not (root / "runscripts/theirs").exists()
+    code = "import byhand, numpy, sys; print(sys.prefix)"
+    output = site.bash(f"module load Example/1.0{suffix} && singularity exec $SIF python -c '{code}'").stdout
+    assert output == "/user-software/venv/pytorch\n"
+    if suffix == "-directory":
+        # a program of the image sees them, too
+        output = site.bash(f"module load Example/1.0{suffix} && singularity exec $SIF which f2py").stdout
+        assert output == "/user-software/venv/pytorch/bin/f2py\n"
+
+
+def test_additions_to_a_hand_written_installation_that_do_not_fit(replaced):
+    """L-08, lumi 6: the venv has another path: set aside, and the command that is given puts it in use."""
+    site, said = replaced
+    (line,) = (line for line in said["-other"].splitlines() if "To use it anyway: " in line)
+    assert "was changed by hand since, and doesn't match this one" in line
+    root = site.prefix / "eb/software/Example/1.0-other"
+    # the new one is in use until then
+    site.bash("module load Example/1.0-other && ! singularity exec $SIF python -c 'import byhand' 2>/dev/null")
+    site.run(["bash", "-c", line.split("To use it anyway: ")[1]])
+    assert list((root / "user-software/venv/torch/lib/python3.11/site-packages").glob("byhand.py"))
+
+
+def test_nothing_of_a_hand_written_installation_is_kept_that_was_not_changed(replaced):
+    """L-08, lumi 6: what came from the recipe, scripts included, is simply replaced."""
+    site, said = replaced
+    root = site.prefix / "eb/software/Example/1.0-unchanged"
+    assert list(root.parent.glob("1.0-unchanged.*")) == []
+    assert not (root / "runscripts/theirs").exists()
+    assert "by hand" not in said["-unchanged"]
+    assert "stays in use" not in said["-unchanged"]
+    site.bash("module load Example/1.0-unchanged && start-shell -c 'python -c \"import numpy\"'")
+
+
+def test_a_shell_with_the_replaced_module_loaded(replaced):
+    """L-08, lumi 6: commands say to reload the module; after that, or after unloading, none of its binds is left."""
+    site, _ = replaced
+    environment = dict(entry.split("=", 1) for entry in (site.work / "old").read_text().split("\0") if "=" in entry)
+    result = site.bash("start-shell -c true", check=False, **environment)
+    assert result.returncode == 1
+    assert "reload it (module unload NAME; module load NAME)" in result.stderr
+    # a job inherits all that, and loads the module
+    load = "module load Example/1.0-directory; echo ${SINGULARITY_BIND-none}; "
+    result = site.bash(load + "singularity exec $SIF python -c 'import byhand'", **environment)
+    assert (result.stdout, result.stderr) == ("none\n", "")
+    assert site.bash("module unload Example; echo ${SINGULARITY_BIND-none}", **environment).stdout == "none\n"
+    # what the user has added to it stays
+    environment["SINGULARITY_BIND"] += ",/srv:/media"
+    assert site.bash(load, **environment).stdout == "/srv:/media\n"

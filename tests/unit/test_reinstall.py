@@ -177,6 +177,32 @@ def test_what_counts_as_changed_without_a_record(tmp_path):
     assert (software.changed, software.own_scripts) == (["user-software"], ["runscripts/mine"])
 
 
+def test_what_counts_as_changed_since_another_recipe_ended(tmp_path):
+    """L-08, lumi 6: EasyBuild's log has the time; what is newer is a user's, but for bytecode, whatever its mtime."""
+    software = installation(tmp_path / "1.0", ["runscripts/theirs"], record=False)
+    folder = tmp_path / "1.0/user-software"
+    log = tmp_path / "1.0/easybuild/easybuild-Example-1.0-20250101.120000.log.bz2"
+    log.parent.mkdir()
+    log.write_text("")
+    assert (software.changed, software.own_scripts) == ([], [])
+    # another one, of eb --module-only
+    later = log.with_name("easybuild-Example-1.0-20350101.120000.log")
+    later.write_text("")
+    os.utime(later, (2**31, 2**31))
+    (folder / "__pycache__").mkdir()
+    (folder / "__pycache__/module.pyc").write_text("")
+    assert software.changed == []
+    added = folder / "package/added.py"
+    added.parent.mkdir()
+    for path in (added, tmp_path / "1.0/runscripts/mine"):
+        path.write_text("")
+        os.utime(path, (FILE_TIME, FILE_TIME))
+    os.utime(added.parent, (FILE_TIME, FILE_TIME))
+    assert (software.changed, software.own_scripts) == (["user-software"], ["runscripts/mine"])
+    (tmp_path / "1.0/user-software.squashfs").write_text("packed")
+    assert software.changed == ["user-software", "user-software.squashfs"]
+
+
 def test_the_command_that_puts_it_in_use(tmp_path):
     """lumi 6: the command that goes with what was set aside works, whatever the new installation has."""
     software = installation(tmp_path / "a place" / "1.0")

@@ -56,6 +56,10 @@ class LuaModule(ModuleSyntax):
         """Add an item to a comma-separated list in a declared variable, unless it already contains it."""
         return '%s = append_item(%s, %s, ",")\n' % (variable, variable, self.quote(text))
 
+    def drop_replaced(self, variable):
+        """Drop the binds of an earlier installation's module, if it is loaded; the list is that of this one's binds."""
+        return 'drop_replaced(%s)\n' % variable
+
     def conflict(self, name):
         """Declare a conflict with another module."""
         return 'conflict(%s)\n' % self.quote(name)

@@ -183,7 +183,7 @@ class ModuleFile:
             default = self.add_binds(*parse_binds(spec.bind_file_default))
             text += module.when(module.exists(spec.bind_file), read, default) if default else read
         text += self.more_binds()
-        return text + module.put_both_from('_BINDPATH', 'container_binds')
+        return text + module.put_both_from('_BINDPATH', 'container_binds') + module.drop_replaced('container_binds')
 
     def add_binds(self, required, optional):
         """Statements that add binds to container_binds; loading fails if the source of a required one is missing."""

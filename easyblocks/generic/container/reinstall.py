@@ -192,8 +192,9 @@ class Reinstall:
         Preserve what users have changed in an installation that is about to be removed: user software and scripts.
 
         If both installations started with the same user software, the earlier one's is moved to the new one, even if
-        unchanged: programs may be running from it. Otherwise (another image, other packages) changed user software is
-        set aside, because what was added may not work with the new installation.
+        unchanged: programs may be running from it. So is changed user software that another easyblock installed, if it
+        works here. Otherwise (another image, other packages) changed user software is set aside, because what was added
+        may not work with the new installation.
 
         Parameters
         ----------
@@ -214,7 +215,12 @@ class Reinstall:
                 print_msg("user software was changed by hand since it was installed; it is kept as it is (%s)",
                           ', '.join(changed), log=self.log)
             return
-        why = "was changed by hand since" if before.installed else "may have been changed by hand (it has no record)"
+        if merge and changed and not before.record and self.adopt(before, now):
+            print_msg("user software of the earlier installation works with this one; it stays in use (%s)",
+                      ', '.join(changed), log=self.log)
+            return
+        known = before.installed or before.installed_at
+        why = "was changed by hand since" if known else "may have been changed by hand (it has no record)"
         paths, command = before.set_aside(changed, now)
         if paths:
             use = "To use it anyway: %s" % command if self.HAS_USER_SOFTWARE else \
@@ -222,11 +228,20 @@ class Reinstall:
             print_msg("user software of the earlier installation %s, and doesn't match this one; it is kept at %s. %s",
                       why, ' and '.join(paths), use, log=self.log)
 
+    def adopt(self, before, now):
+        """
+        Move user software of another easyblock's installation to this one if it works here; return whether it does.
+
+        Derived classes that have user software override this.
+        """
+        return False
+
     def keep_scripts(self, before, now, merge):
         """Keep users' own scripts: in place, or set aside if the new installation has one of that name."""
         there = now.scripts if merge else {}
         own = [name for name in before.own_scripts if before.scripts[name] != there.get(name)]
-        in_place = [name for name in own if merge and before.record and name not in there]
+        known = before.record or before.installed_at
+        in_place = [name for name in own if merge and known and name not in there]
         for name in in_place:
             os.makedirs(os.path.dirname(now.path(name)), exist_ok=True)
             os.rename(before.path(name), now.path(name))

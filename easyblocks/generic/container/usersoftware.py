@@ -8,6 +8,7 @@
 User software of an installation on disk: the directory, the SquashFS file, and the users' changes to it and to scripts.
 """
 import ctypes
+import glob
 import hashlib
 import json
 import os
@@ -84,15 +85,29 @@ class UserSoftware:
         return (self.record or {}).get(lockfile.USER_SOFTWARE, {})
 
     @property
+    def installed_at(self):
+        """
+        When another easyblock completed this installation (float); None if it's one of ours, or if there is no log.
+
+        That is when EasyBuild ended its log, which it keeps in the installation.
+        """
+        logs = glob.glob(os.path.join(glob.escape(self.root), 'easybuild', 'easybuild-*.log*'))
+        return None if self.record else min(map(os.path.getmtime, logs), default=None)
+
+    @property
     def changed(self):
         """Which of the two have changed since they were installed (list of str)."""
-        installed = self.installed
+        installed, time_installed = self.installed, self.installed_at
+        if time_installed:
+            return [name for name in self.present if is_newer(self.path(name), time_installed)]
         return [name for name in self.present if fingerprint(self.path(name)) != installed.get(name)]
 
     @property
     def own_scripts(self):
         """Relative paths of scripts that were added or changed since the installation (list of str)."""
-        installed = (self.record or {}).get(lockfile.SCRIPTS, {})
+        installed, time_installed = (self.record or {}).get(lockfile.SCRIPTS, {}), self.installed_at
+        if time_installed:
+            return sorted(name for name in self.scripts if is_newer(self.path(name), time_installed))
         return sorted(name for name, digest in self.scripts.items() if digest != installed.get(name))
 
     @property
@@ -227,6 +242,26 @@ def fingerprint(path):
                 what = stat.S_ISDIR(status.st_mode) or (status.st_size, int(status.st_mtime))
             digest.update(repr((os.path.relpath(entry, path), what)).encode('utf-8', 'surrogateescape'))
     return digest.hexdigest()
+
+
+def is_newer(path, time_installed):
+    """
+    Return whether a file, or anything below a directory, has changed after a time.
+
+    Files are judged by their ctime, which nobody can set back: `cp -p` and tar keep the mtime. Bytecode is left out,
+    and so are directories to which Python adds it.
+    """
+    if not os.path.isdir(path) or os.path.islink(path):
+        return os.lstat(path).st_ctime > time_installed
+    for folder, folders, files in os.walk(path):
+        if '__pycache__' in folders:
+            folders.remove('__pycache__')
+        elif os.stat(folder).st_mtime > time_installed:
+            return True
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        if any(os.lstat(os.path.join(folder, name)).st_ctime > time_installed for name in files + links):
+            return True
+    return False
 
 
 def remove_bytecode(path):

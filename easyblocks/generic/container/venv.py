@@ -120,10 +120,7 @@ class Venv:
         image_packages = probe.packages
         self.make_empty(probe)
         packages = self.packages()
-        # the path that this Python uses (lib64, python3.14t ...)
-        folder = os.path.join(self.folder, os.path.relpath(packages.purelib, USER_SOFTWARE))
-        for path in sorted(glob.glob(os.path.join(glob.escape(FILES), 'site-packages', 'ebsif_*'))):
-            copy_file(path, os.path.join(folder, os.path.basename(path)))
+        folder = self.site_packages(packages)
         if image_packages.python_path:
             # PYTHONPATH comes before the venv, so upgrades in the venv would have no effect
             self.environment = {'PYTHONPATH': ':'.join([packages.purelib, image_packages.python_path])}
@@ -140,10 +137,27 @@ class Venv:
                                  "install them again. Nothing was installed.", len(unseen), len(image_packages),
                                  ', '.join(unseen[:5]), ', ...' if len(unseen) > 5 else '')
         trace_msg("the venv sees all %d packages of the image" % len(image_packages))
+        self.add_ours(packages)
+        return packages
+
+    def site_packages(self, packages):
+        """Return the directory of the host with the venv's packages, as its Python has it (lib64, python3.14t ...)."""
+        return os.path.join(self.folder, os.path.relpath(packages.purelib, USER_SOFTWARE))
+
+    def add_ours(self, packages):
+        """
+        Add hints at what pip's errors mean, and programs that run those of the image with the venv's Python.
+
+        Parameters
+        ----------
+        packages : Packages
+            What the venv's Python sees.
+        """
+        for path in sorted(glob.glob(os.path.join(glob.escape(FILES), 'site-packages', 'ebsif_*'))):
+            copy_file(path, os.path.join(self.site_packages(packages), os.path.basename(path)))
         programs = self.run([self.python, '-'], stdin=read_program('image-programs.py'),
                             hidden=True, split_stderr=True).output.split()
         trace_msg("programs of the image that run in the venv: %d" % len(programs))
-        return packages
 
     def make_empty(self, probe):
         """

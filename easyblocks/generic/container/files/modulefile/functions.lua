@@ -71,3 +71,21 @@ end
 local function put_list(name, separator, items)
     put_both(name, append_item(user_items(name, separator), items, separator))
 end
+-- the module file that this one replaces may be loaded here: what it set in a variable that this one leaves alone
+local function drop_replaced(binds)
+    local name, kept = "SINGULARITY_BIND", ""
+    local value = os.getenv(name) or ""
+    if not (loading or unloading) or not value:find(root .. "/runscripts:/runscripts", 1, true) then return end
+    for item in value:gmatch("[^,]+") do
+        local source, target = item:match("^([^:]*):?([^:]*)")
+        local bind = source == target and source or item
+        if target ~= "/runscripts" and target ~= "/user-software" and append_item(binds, bind, ",") ~= binds then
+            kept = append_item(kept, item, ",")
+        end
+    end
+    if loading and kept == "" then
+        unsetenv(name)
+    elseif loading or kept == "" then
+        setenv(name, kept)
+    end
+end

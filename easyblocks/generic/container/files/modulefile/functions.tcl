@@ -110,3 +110,23 @@ proc user_items {name separator} {
 proc put_list {name separator items} {
     put_both $name [append_item [user_items $name $separator] $items $separator]
 }
+# the module file that this one replaces may be loaded here: what it set in a variable that this one leaves alone
+proc drop_replaced {binds} {
+    global env loading unloading root
+    set name SINGULARITY_BIND
+    if {!($loading || $unloading) || ![is_set $name]} { return }
+    if {[string first $root/runscripts:/runscripts $env($name)] < 0} { return }
+    set kept ""
+    foreach item [split $env($name) ,] {
+        lassign [split $item :] source target
+        set bind [expr {$source eq $target ? $source : $item}]
+        if {$target ni {/runscripts /user-software} && [append_item $binds $bind ,] ne $binds} {
+            set kept [append_item $kept $item ,]
+        }
+    }
+    if {$loading && $kept eq ""} {
+        unsetenv $name
+    } elseif {$loading || $kept eq ""} {
+        setenv $name $kept
+    }
+}

@@ -1,5 +1,5 @@
 # Sourced before starting the runtime: check that the module of this installation (`root`) is loaded, and set `runtime`.
-if [[ "${CONTAINERROOT:-}" -ef "${root:?}" && -f "${SIF:-}" && -e "${EBSIF_MOUNTED_USER_SOFTWARE:-$SIF}" ]]; then
+if [[ "${CONTAINERROOT:-}" -ef "${root:?}" && -f "${SIF:-}" && "${EBSIF_LOADED_MODULE:-}" && -e "${EBSIF_MOUNTED_USER_SOFTWARE:-$SIF}" ]]; then
     unset -f apptainer singularity
     for runtime in apptainer singularity; do
         ! hash "$runtime" 2>/dev/null || return 0
@@ -10,9 +10,12 @@ fi
 # characters take 5 % of the start-up time (docs/performance.md). The runtime's own errors would be less helpful.
 # shellcheck source=common.bash
 source "$root/share/ebsif/common.bash"
-[[ -n "${SIF:-}" && -n "${CONTAINERROOT:-}" ]] || refuse 1 "load the module of this container first: SIF is not set"
+[[ -n "${SIF:-}" && -n "${CONTAINERROOT:-}" ]] || refuse 1 "load the module of this container first: SIF or CONTAINERROOT is not set"
 [[ "$CONTAINERROOT" -ef "$root" ]] ||
     refuse 1 "this command belongs to the installation $root, but the loaded module is the one of $CONTAINERROOT"
+# as modules written by hand leave them
+[[ -n "${EBSIF_LOADED_MODULE:-}" ]] ||
+    refuse 1 "the module was installed again after it was loaded here: reload it (module unload NAME; module load NAME)"
 [[ -f "$SIF" ]] ||
     refuse 1 "the image $SIF is missing: reload the module ($anew) to use the site's copy, if there is one"
 [[ -e "${EBSIF_MOUNTED_USER_SOFTWARE:-$SIF}" ]] ||
