@@ -98,6 +98,7 @@ class ContainerInstall(Reinstall, EasyBlock):
                                  "'image_dirs'" % IMAGE_KINDS, CUSTOM],
             'image_dirs': [[], "Directories with copies of the image, searched in this order if the module has no "
                                "copy; relative ones are below 'image_root'", CUSTOM],
+            'image_packages': [{}, "Python packages that the image must have, with their versions", CUSTOM],
             'image_root': [None, "Parent directory of relative 'image_dirs'", CUSTOM],
             'image_root_variable': [None, "Environment variable that overrides 'image_root'", CUSTOM],
             'init': [INIT_IMAGE, "How the image's Python environment is activated: %s" % ', '.join(INIT_KINDS), CUSTOM],
@@ -192,6 +193,18 @@ class ContainerInstall(Reinstall, EasyBlock):
         """Names of required files besides the image (list of str)."""
         return list(self.spec.definition_files)
 
+    def obtain_file(self, filename, *args, **kwargs):
+        """Find a file as EasyBuild does, the image also in 'image_dirs' (L-01)."""
+        if filename != self.spec.image_name:
+            return super().obtain_file(filename, *args, **kwargs)
+        before = self.robot_path
+        # searched after the directory of the easyconfig, and named if the image is in none of them
+        self.robot_path = list(before or []) + self.spec.central_directories
+        try:
+            return super().obtain_file(filename, *args, **kwargs)
+        finally:
+            self.robot_path = before
+
     def extract_step(self):
         """Resolve the path of the image; there is nothing to unpack."""
         for source in self.src:
@@ -285,6 +298,20 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.probe = ImageProbe.of(self.container, self.spec.image_name)
         if self.spec.init != INIT_NONE:
             self.probe.check(self.HAS_USER_SOFTWARE)
+        self.check_image_packages()
+
+    def check_image_packages(self):
+        """
+        Check that the image has the packages of the easyconfig parameter 'image_packages' (L-12).
+
+        Like a failing test, a difference stops the installation unless eb runs with --ignore-test-failure.
+        """
+        wrong = self.probe.packages.other_than(self.spec.image_packages)
+        if wrong:
+            self.report_test_failure(
+                "Easyconfig parameter 'image_packages': the image %s has %s. Is it the right image? Use the one that "
+                "the easyconfig describes, or correct the versions in the easyconfig. To install it nevertheless, use "
+                "'eb --ignore-test-failure'." % (self.spec.image_name, ', '.join(wrong)))
 
     def build_step(self):
         """Record what the installation consists of; there is nothing to build."""

@@ -65,7 +65,6 @@ class ContainerVenv(ContainerInstall):
         """Easyconfig parameters specific to container images with user software."""
         extra_vars = ContainerInstall.extra_options(extra_vars)
         extra_vars.update({
-            'image_packages': [{}, "Packages that the image must have, with exact versions", CUSTOM],
             'protect': [PROTECT_ALL, "Packages of the image that requirements can't replace: '%s', or a list of "
                                      "names" % PROTECT_ALL, CUSTOM],
             'requirements': [None, "Python packages to install: the text of a requirements.txt, a list of its lines, "
@@ -82,7 +81,6 @@ class ContainerVenv(ContainerInstall):
         super().__init__(*args, **kwargs)
         self.record_to_repeat = None
         self.venv = None
-        self.image_packages = None
         self.installed_packages = None
         self.constraints = []
 
@@ -145,25 +143,6 @@ class ContainerVenv(ContainerInstall):
                                  "--job-backend=Slurm ...`, or %s. (On your own machine: %s=1 eb ...)", heavy[0],
                                  advice.SUBMIT_INSTALLATION, HEAVY_HERE_VARIABLE)
 
-    def start_image(self):
-        """Also check the packages of the image."""
-        super().start_image()
-        self.image_packages = self.probe.packages
-        self.check_image_packages(self.image_packages)
-
-    def check_image_packages(self, packages):
-        """
-        Check that the image has the packages that the easyconfig expects (parameter 'image_packages').
-
-        Versions must match exactly: 2.7.10 is not 2.7.1. A local label (+rocm6.2) is compared only if one is given.
-        """
-        for name, wanted in sorted(self.spec.image_packages.items()):
-            found = packages[normal_name(name)][1] if normal_name(name) in packages else None
-            if found is None or wanted not in (found, found.split('+')[0]):
-                raise EasyBuildError("Easyconfig parameter 'image_packages': the image %s has %s, not %s %s. Is it the "
-                                     "right image?", self.spec.image_name,
-                                     '%s %s' % (name, found) if found else 'no %s' % name, name, wanted)
-
     def build_step(self):
         """Create the venv, check that it sees the packages of the image, and install the requirements."""
         super().build_step()
@@ -173,7 +152,7 @@ class ContainerVenv(ContainerInstall):
             for stage in stages:
                 dry_run_msg("Installing stage '%s' with pip:\n%s" % (stage.name, stage.requirements))
             return
-        image_packages = self.image_packages
+        image_packages = self.probe.packages
         if repeated:
             repeated.check_repeatable(image_packages.pins)
         # bound at /user-software during the installation

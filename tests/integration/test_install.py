@@ -386,6 +386,6 @@ def test_the_easyblocks_need_no_command_of_ebsif(tmp_path, base_image):
     root = site.prefix / "eb/software/Example/1.0"
     said = " ".join((result.stdout + result.stderr).split())
     assert json.loads((root / "share/ebsif/sbom.cdx.json").read_text())["components"][0]["name"] == "example.sif", said
-    # S001-17, tests: what the generator warns of is said at installation and in the help
+    # S001-17, L-05, tests: what the generator warns of is said at installation and in the help
     assert f"WARNING: {warning}" in said
     assert warning in site.bash("module load Example/1.0 && ls $SIF && module help Example/1.0 2>&1").stdout

@@ -91,6 +91,8 @@ def test_a_version_that_nothing_says():
         assert (proposal.values["version"], proposal.reviews.get("version")) == ("2.11", None)
     # the next release with the same versions is one line: what the family has is not repeated
     proposal = adding.propose(found("lumi-multitorch-full-u24r70f21m50t210-20261201_120000.sif"), [document])
+    assert proposal.values == {"family": "oci-full", "version": "2.10", "date": "20261201_120000"}
+    proposal = adding.propose(found("lumi-multitorch-torch-u24r70f21m50t210-20261201_120000.sif"), [document])
     assert proposal.values == {"family": "oci", "version": "2.10", "date": "20261201_120000"}
 
 
@@ -98,7 +100,7 @@ def test_the_family_whose_entry_point_is_there():
     """Admin 3: of families with the same file names the one whose entry point the image has."""
     (document,) = [one for one in reading.documents(site.SITES / "lumi") if one.name == "lumi-multitorch"]
     image = found("lumi-multitorch-full-u24r71f22m50t211-20260601_120000.sif", init="venv-in-image")
-    for path, family in (("/opt/oci-entrypoint.sh", "oci"), ("/.singularity.d/runscript", "rocm-7.0")):
+    for path, family in (("/opt/oci-entrypoint.sh", "oci-full"), ("/.singularity.d/runscript", "rocm-7.0-full")):
         proposal = adding.propose(image, [document], programs={path}.intersection)
         assert (proposal.family, "family" in proposal.reviews) == (family, False)
     proposal = adding.propose(image, [document], programs=lambda _: set())

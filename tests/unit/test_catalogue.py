@@ -263,7 +263,7 @@ def test_every_container_is_read_back_as_it_is(name):
     for one in reading.read(profile, site.SITES / name):
         text = easyconfig.render(one)
         assert list(differences(one, text)) == []
-        assert len(text.splitlines()) < (80 if not one.stages else 140)
+        assert len(text.splitlines()) < (80 if not one.stages else 160)
         assert max(map(len, text.splitlines())) <= 120
         assert text == easyconfig.render(one)
 
@@ -325,21 +325,99 @@ def test_the_gpu_option_is_data_of_site_and_family(read):
     assert "gpu_option" not in easyconfig.render(one.replace(gpu="none", gpu_option=False))
 
 
-def test_archer2_and_derecho():
-    """S003-21, S004-12: their whole recipes are stages (what pip gets: test_stage_texts); the network as theirs."""
+def test_the_recipe_of_archer2():
+    """
+    S003-21: the stages of the site's instructions in their order, with its 24 packages besides torch, mpi4py and
+    Horovod (what pip gets: test_stage_texts); source and package version of torch are recorded.
+    """
     (one,) = reading.read(site.read("archer2"), site.SITES / "archer2")
     stages = {stage["name"]: stage for stage in one.stages}
-    assert list(stages) == ["build tools", "mpi4py", "torch", "horovod", "tensorboard", "torch packages"]
-    assert stages["torch"]["heavy"]
-    assert one.components["torch-source"] == "1.13.0a0"
-    older, newer = reading.read(site.read("derecho"), site.SITES / "derecho")
-    assert [stage["name"] for stage in newer.stages] == ["build tools", "nccl", "aws-ofi-nccl", "torch"]
+    assert list(stages) == [
+        "build tools", "supporting packages", "torch", "torch packages", "tensorboard", "mpi4py", "horovod"]
+    names = ("supporting packages", "torch packages", "tensorboard")
+    assert sum(len(stages[name]["requirements"]) for name in names) == 24
+    assert stages["build tools"]["upgrade_pip"]
+    assert [name for name, stage in stages.items() if stage.get("heavy")] == ["torch", "horovod"]
+    assert (one.version, one.components["torch-source"]) == ("1.13.1", "1.13.0a0")
+    # what the help of the module shows
+    assert "PyTorch 1.13.1 (source version 1.13.0a0)" in " ".join(easyconfig.description(one).split())
+
+
+def test_the_recipe_of_derecho():
+    """S004-12, S004-18: the stages of the site's recipe in its order, with their modules, variables and options."""
+    profile = site.read("derecho")
+    older, newer = reading.read(profile, site.SITES / "derecho")
+    stages = {stage["name"]: stage for stage in older.stages}
+    assert list(stages) == ["nccl", "aws-ofi-nccl", "build tools", "mpi4py", "torch"]
+    for expected in json.loads((CHECKOUT / "tests/data/derecho-recipe.json").read_text()):
+        stage = stages[expected["stage"]]
+        assert set(expected["modules"]) <= set(stage["modules"])
+        assert expected["env"].items() <= stage["env"].items()
+        assert set(expected["words"]) <= set(" ".join(stage.get("pre", [])).split())
+    assert stages["torch"]["patches"] == ["pytorch-2.3.1-01-cuda-aware-mpi.patch"]
     assert newer.stages[-1]["patches"] == ["pytorch-2.4.0-01-cuda-aware-mpi.patch"]
-    assert older.stages[-1]["env"] == newer.stages[-1]["env"]
+    assert newer.stages[-1]["env"] == stages["torch"]["env"]
+    assert "cudnn/9.2.0.82-12" in newer.stages[-1]["modules"]
     values = easyconfig.parameters(newer)
     expected = json.loads((CHECKOUT / "tests/data/derecho-runtime.json").read_text())
     assert values["network_env"] == {**expected["set"], **dict.fromkeys(expected["unset"])}
-    assert values["scheduler"] == "pbs"
+    # --nv and GPU-aware MPI; GPUs are the framework's to choose
+    assert (values["gpu"], values["scheduler"]) == ("cuda", "pbs")
+    assert "gpu_option" not in values
+    assert "/opt/cray" in values["optional_binds"]
+    assert values["gpu_mpi_library"].startswith("/opt/cray/")
+
+
+def test_the_default_version_of_a_site(monkeypatch):
+    """S004-10: the name stands for the version that the recipe of the site builds by default; a variable wins."""
+    containers = reading.read(site.read("derecho"), site.SITES / "derecho")
+    monkeypatch.delenv("EBSIF_VERSION_PYTORCH", raising=False)
+    assert selection.find_one(containers, "PyTorch").version == "2.3.1"
+    monkeypatch.setenv("EBSIF_VERSION_PYTORCH", "v2.4.0")
+    assert selection.find_one(containers, "PyTorch").version == "2.4.0"
+    assert selection.find_one(containers, "PyTorch/2.3.1").version == "2.3.1"
+
+
+def test_versions_that_are_checked_in_the_image(read):
+    """L-12: the components that are Python packages, and the software itself, as far as the record says a version."""
+    more = "    package: torch\n    python_packages: [torch, Flash_Attn, vllm]"
+    head = HEAD.replace("    venv: true", f"    venv: true\n{more}", 1)
+    more = "    components: {rocm: 6.2.4, flash-attn: 2.7.3, deepspeed: 0.15.1}\n"
+    (one,) = read(head + RECORD.replace("    components: {rocm: 6.2.4}\n", "") + more)
+    assert easyconfig.image_packages(one) == {"torch": "2.10", "Flash_Attn": "2.7.3"}
+    (one,) = read(head + RECORD.replace("    components: {rocm: 6.2.4}\n", "") + more
+                  + "    image_packages: {numpy: 1.26}\n    python_packages: [deepspeed]\n")
+    assert "image_packages = {'deepspeed': '0.15.1', 'numpy': '1.26'}\n" in easyconfig.render(one)
+    (one,) = read(head.replace("    venv: true\n", "", 1) + RECORD)
+    assert "image_packages = {'torch': '2.10'}\n" in easyconfig.render(one)
+
+
+def test_versions_that_lumi_checks():
+    """L-12: every package that the originals check at installation, and nothing that is no Python package."""
+    containers = {one.module: one for one in reading.read(site.read("lumi"), site.SITES / "lumi")}
+    assert easyconfig.image_packages(containers["PyTorch/2.7.1-rocm-6.2.4-python-3.12-singularity-20250827"]) == {
+        "torch": "2.7.1", "deepspeed": "0.17.4", "flash-attn": "2.7.3", "transformers": "4.55.3",
+        "vllm": "0.10.1+rocm624", "xformers": "0.0.32+09d42ac5.d20250822"}
+    assert easyconfig.image_packages(containers["jax/0.4.35-rocm-6.2.4-python-3.12-singularity-20250404"]) == {
+        "jax": "0.4.35", "numpy": "2.2.4", "scipy": "1.15.2"}
+    newest = containers["lumi-multitorch/2.10-rocm-7.0-full-20260807_115122"]
+    assert easyconfig.image_packages(newest) == {"torch": "2.10"}
+    checked = {name for one in containers.values() for name in easyconfig.image_packages(one)}
+    assert not checked & {"rocm", "libfabric", "mpich", "ubuntu", "flavour", "release"}
+    assert all(easyconfig.image_packages(one) for one in containers.values()
+               if one.name in ("PyTorch", "jax", "lumi-multitorch", "mpi4py"))
+
+
+def test_keywords():
+    """Lumi section 2: `module keyword` finds flash-attention, which is flash-attn among the components."""
+    for one in reading.read(site.read("lumi"), site.SITES / "lumi"):
+        text = easyconfig.description(one)
+        if "flash-attn" in one.components or one.components.get("flavour") == "full":
+            assert re.search(r"\nKeywords: [^:]*flash-attention", text), one.module
+        else:
+            assert "Keywords" not in text
+        if one.name != "ccpe":
+            assert one.parameters["docurls"]
 
 
 # --- writing
@@ -553,6 +631,16 @@ def test_a_rocm_that_the_driver_does_not_support(read, tmp_path):
     assert "\nwarnings = [" in easyconfig.render(one)
     profile = profile.model_copy(update={"driver_rocm": ["5.6", "6.2"]})
     assert found(read, tmp_path, HEAD + RECORD, profile) == []
+
+
+def test_the_driver_of_lumi():
+    """L-05, S001-17: the range in LUMI's profile: images of other versions have a warning, which help shows, too."""
+    warned = {one.components["rocm"] for one in reading.read(site.read("lumi"), site.SITES / "lumi")
+              if "the driver of lumi supports ROCm 6.1 to 7.0" in str(easyconfig.parameters(one).get("warnings"))}
+    fitting = {one.components["rocm"] for one in reading.read(site.read("lumi"), site.SITES / "lumi")
+               if "rocm" in one.components} - warned
+    assert warned == {"5.4.5", "5.5.1", "5.6.1", "5.7.3", "6.0.3"}
+    assert {"6.1.3", "6.2.4", "6.4", "7.0"} <= fitting
 
 
 def test_formats(read, tmp_path):

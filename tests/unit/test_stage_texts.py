@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 from easybuild.easyblocks.generic.container import pip
@@ -81,7 +82,7 @@ RECIPE = json.loads((CHECKOUT / "tests/data/archer2-recipe.json").read_text())
 
 @pytest.mark.parametrize("expected", RECIPE, ids=[one["stage"] for one in RECIPE])
 def test_pip_gets_what_the_recipe_of_the_site_says(tmp_path, expected):
-    """S003-04, S003-05, S003-08, S003-11, S003-12, tests: the shipped record against the recipe of the site."""
+    """S003-04, S003-05, S003-08, S003-11, S003-12, S003-23, tests: the shipped record and the recipe of the site."""
     (record,) = reading.read(site.read("archer2"), site.SITES / "archer2")
     (properties,) = [one for one in record.stages if one["name"] == expected["stage"]]
     pip, venv = fake_pip(tmp_path)
@@ -98,6 +99,51 @@ def test_pip_gets_what_the_recipe_of_the_site_says(tmp_path, expected):
     options = [part for word in words.split() if word not in names for part in word.split("=")]
     assert not [option for option in options if option not in command], command
     assert properties.get("modules", []) == expected.get("modules", properties.get("modules", []))
+
+
+def check_stage(site_name, stage_name, folder):
+    """Run the checks of a stage of a site's record with the programs in a folder; return which failed."""
+    record = reading.read(site.read(site_name), site.SITES / site_name)[0]
+    (properties,) = [one for one in record.stages if one["name"] == stage_name]
+    environment = {"PATH": f"{folder}:{Path(sys.executable).parent}:/usr/bin:/bin", "PYTHONPATH": str(folder)}
+    return [command for command in stage(**properties).verify
+            if subprocess.run([*pip.BASH, command], env=environment, check=False).returncode]
+
+
+@pytest.mark.parametrize(("pytorch", "controller", "operations", "failing"), [
+    ("[X]", "[X]", "[X]", []),
+    ("[ ]", "[X]", "[X]", ["[X] PyTorch"]),
+    ("[X]", "[ ]", "[ ]", ["[X] MPI", "[ ] MPI"]),
+    ("[X]", "[X]", "[ ]", ["[ ] MPI"]),
+])
+def test_horovod_without_mpi_is_refused(tmp_path, pytorch, controller, operations, failing):
+    """S003-07: `horovodrun --check-build` must show [X] PyTorch and [X] MPI, as controller and for operations."""
+    (tmp_path / "horovodrun").write_text(f"""#!/bin/sh
+test $1 = --check-build && cat <<'EOF'
+Available Frameworks:
+    {pytorch} PyTorch
+Available Controllers:
+    {controller} MPI
+Available Tensor Operations:
+    {operations} MPI
+EOF
+""")
+    (tmp_path / "horovodrun").chmod(0o755)
+    failed = check_stage("archer2", "horovod", tmp_path)
+    assert [re.search(r"\[.\] \w+", command)[0] for command in failed] == failing
+
+
+@pytest.mark.parametrize("site_name", ["archer2", "derecho"])
+@pytest.mark.parametrize("mpi", [True, False])
+def test_torch_without_mpi_is_refused(tmp_path, site_name, mpi):
+    """S003-03: `torch.distributed.is_mpi_available()` decides whether the stage that builds torch has succeeded."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch/__init__.py").write_text("")
+    (tmp_path / "torch/distributed.py").write_text(
+        f"def is_mpi_available():\n    return {mpi}\n\n\ndef is_nccl_available():\n    return True\n")
+    failed = check_stage(site_name, "torch", tmp_path)
+    assert len(failed) == (0 if mpi else 1)
+    assert all("is_mpi_available" in command for command in failed)
 
 
 @pytest.mark.parametrize(("lines", "said"), [(["a"], "1 requirement line with"), (["a", "b"], "2 requirement lines ")])

@@ -67,6 +67,29 @@ class Packages(dict):
         """Return whether a package belongs to user software, not to the image."""
         return self[name][2].startswith(USER_SOFTWARE + '/')
 
+    def other_than(self, wanted):
+        """
+        Return which packages are missing or have another version.
+
+        Parameters
+        ----------
+        wanted : dict of str
+            Versions by name.
+
+        Returns
+        -------
+        list of str
+            One clause for each package.
+        """
+        texts = []
+        for name, version in sorted(wanted.items()):
+            _, found, _ = self.get(normal_name(name), (None, None, None))
+            if found is None:
+                texts.append("no %s, not %s %s" % (name, name, version))
+            elif not is_version(found, version):
+                texts.append("%s %s, not %s %s" % (name, found, name, version))
+        return texts
+
     def added_since(self, before):
         """Return the packages of user software that are new or have changed."""
         return self.select(lambda name: self.in_user_software(name) and self[name] != before.get(name))
@@ -110,6 +133,15 @@ class Packages(dict):
     def constraints(self):
         """The packages as lines for a constraints file of pip, sorted."""
         return constraint_lines(self[name][:2] for name in sorted(self))
+
+
+def is_version(found, wanted):
+    """
+    Return whether a version is the wanted one, which may leave out the last numbers and the local label.
+
+    2.10.0+rocm7.0 and 2.10.1 are 2.10, but 2.7.10 is not 2.7.1, and 0.10.1+rocm630 is not 0.10.1+rocm624.
+    """
+    return found == wanted or bool(re.match(re.escape(wanted) + r'(\.[0-9]+)*(\+.*)?\Z', found))
 
 
 def constraint_lines(packages):

@@ -128,6 +128,12 @@ class ContainerSpec:
         return os.path.basename(source_name(self.sources[0]))
 
     @property
+    def central_directories(self):
+        """The full paths of 'image_dirs' in the current environment (list of str)."""
+        root = os.environ.get(self.image_root_variable or '') or self.image_root or '/'
+        return [os.path.join(root, path) for path in self.image_dirs]
+
+    @property
     def variable_suffix(self):
         """The software name as EasyBuild spells it in variables (SIF<NAME>), always a valid identifier."""
         return re.sub(r'[^A-Z0-9_]', '_', convert_name(self.name, upper=True))

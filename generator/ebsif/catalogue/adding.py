@@ -142,6 +142,11 @@ class Candidate:
     doubt: Optional[str]
     last: int
 
+    @property
+    def alike(self):
+        """How many of the values in the file name are those of its components (int)."""
+        return len(self.fields.items() & self.defaults["components"].items())
+
 
 def propose(found: Inspection, documents: list[CatalogueFile], name: Optional[str] = None, family: Optional[str] = None,
             version: Optional[str] = None, programs: Programs = set, ask: Ask = lambda *_: None) -> Proposal:
@@ -215,8 +220,12 @@ def doubt_about(image, defaults):
 
 
 def choose(candidates, ask):
-    """Return the family that fits and was used last; if none fits, the one that the user chooses."""
-    best = max(candidates, key=lambda one: (not one.doubt, one.last))
+    """
+    Return the family that fits: of several the one with most of the components in the file name, used last.
+
+    If none fits, the user chooses.
+    """
+    best = max(candidates, key=lambda one: (not one.doubt, one.alike, one.last))
     if best.doubt and len(candidates) > 1:
         chosen = ask(f"Family ({', '.join(f'{one.family}: {one.doubt}' for one in candidates)})", best.family)
         best = next((one for one in candidates if one.family == chosen), best)

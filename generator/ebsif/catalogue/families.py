@@ -7,7 +7,7 @@ from ebsif.catalogue.site import Binds
 from ebsif.catalogue.yamlfile import Model
 
 # Lists and tables to which a family or record adds, instead of replacing those of its family.
-ADDED = ("aliases", "conflicts", "definition_files", "warnings")
+ADDED = ("aliases", "conflicts", "definition_files", "keywords", "warnings")
 MERGED = ("components", "container_env", "network_env", "variables", "image_packages", "script_names", "parameters")
 
 # The fields that every container has, with the values of those that are not set.

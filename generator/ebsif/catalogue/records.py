@@ -94,8 +94,13 @@ class ContainerFields(Model):
         None, description="GPUs that a rank sees, overriding the site")
     components: dict[VersionPart, VersionPart] = Field(
         {}, description="components in the image and their versions")
+    python_packages: list[VersionPart] = Field(
+        [], description="components that are Python packages of the image: their versions, where the record has them, "
+                        "are checked at installation")
     image_packages: dict[VersionPart, VersionPart] = Field(
-        {}, description="packages of the image and their versions, checked at installation")
+        {}, description="more Python packages of the image and their versions, checked at installation")
+    keywords: list[SingleLine] = Field(
+        [], description="what `module keyword` finds the module by, besides its description and components")
     container_env: dict[EnvName, Optional[EnvValue]] = Field(
         {}, description="environment variables in the container; null unsets a variable there")
     network_env: dict[EnvName, Optional[SingleLine]] = Field(
@@ -141,6 +146,8 @@ class Record(ContainerFields):
     sha256: Optional[Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = None
     moving: bool = Field(False, description="whether the image may come from a directory whose links move")
     history: Optional[Text] = Field(None, description="what has changed, and when")
+    default: bool = Field(
+        False, description="whether the name without a version stands for this one (default: for the newest)")
 
 
 class CatalogueFile(Model):

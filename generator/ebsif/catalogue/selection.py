@@ -137,18 +137,20 @@ def find_one(containers: Iterable[Container], wanted: str) -> Container:
     """
     Return the one container that a name stands for; of several with the same image, the one without label.
 
-    A name without a version stands for the version in EBSIF_VERSION_<NAME>, else for the newest one (S004-10).
+    A name without a version stands for the version in EBSIF_VERSION_<NAME>, else for the catalogue's default, else for
+    the newest one (S004-10).
 
     Raises
     ------
     CatalogueError
         If there is none, or more than one; the message lists them.
     """
-    default = None if "/" in wanted else os.environ.get(DEFAULT_VERSION + re.sub(r"\W", "_", wanted).upper())
-    found = find(containers, f"{wanted}/{default}" if default else wanted)
+    version = None if "/" in wanted else os.environ.get(DEFAULT_VERSION + re.sub(r"\W", "_", wanted).upper())
+    found = find(containers, f"{wanted}/{version}" if version else wanted)
     found = [one for one in found if not one.label] or found
-    if found[0].name.lower() == wanted.lower() and not default:
-        found = [max([one for one in found if not one.archived] or found, key=date_key)]
+    if found[0].name.lower() == wanted.lower() and not version:
+        newest = max([one for one in found if not one.archived] or found, key=date_key)
+        found = [one for one in found if one.default] or [newest]
     if len(found) > 1:
         names = "\n  ".join(one.module for one in found)
         raise CatalogueError(f"'{wanted}' is ambiguous; choose one of:\n  {names}")

@@ -11,13 +11,14 @@ from ebsif.catalogue.records import Archive, Record
 from ebsif.catalogue.site import Binds
 from ebsif.catalogue.template import read_fields
 from ebsif.errors import EbsifError
+from ebsif.render.easyconfig import image_packages
 
 # Fields of a record that no family has; the others can be its family's.
 OF_RECORD = ("version", "date", "hash", "variant", "label", "file", "suffix", "components", "definition_files",
              "requirements", "sha256", "archived")
 
 # Fields that are dictionaries, which a record adds to.
-TABLES = ("container_env", "network_env", "variables", "script_names", "image_packages", "parameters")
+TABLES = ("container_env", "network_env", "variables", "script_names", "parameters")
 
 # Fields that a record has instead of its family's.
 SINGLE = ("homepage", "description", "usage", "init", "venv", "conda_root", "conda_env", "venv_name", "moduleclass",
@@ -104,6 +105,7 @@ class Comparison:
         self.compare_templates()
         for key in TABLES:
             self.compare_table(key)
+        self.compare_packages()
         self.compare_binds()
         for key in ADDED:
             self.compare_list(key)
@@ -176,11 +178,21 @@ class Comparison:
 
     def compare_table(self, key):
         """Take the entries of a dictionary that differ."""
-        own, theirs = self.own.get(key, {}), self.defaults[key]
-        more = {name: value for name, value in own.items() if theirs.get(name) != value}
+        self.take_entries(key, self.defaults[key])
+        self.gain(*(f"{key}: {name}" for name in self.defaults[key] if name not in self.own.get(key, {})))
+
+    def take_entries(self, key, known):
+        """Take the entries of a dictionary that differ from known ones."""
+        more = {name: value for name, value in self.own.get(key, {}).items() if known.get(name) != value}
         if more:
             self.record[key] = more
-        self.gain(*(f"{key}: {name}" for name in theirs if name not in own))
+
+    def compare_packages(self):
+        """Take the packages of the image that don't follow from components, and which of those are checked."""
+        own, known = self.own.get("image_packages", {}), image_packages(self.filled)
+        self.take_entries("image_packages", known)
+        if self.found.ours and not known.keys() <= own.keys():
+            self.record["python_packages"] = [name for name in known if name in own]
 
     def compare_binds(self):
         """Take the binds that the family does not have."""

@@ -57,7 +57,11 @@ def read_archive(values, record):
 
 
 def read_rendered_description(values, record):
-    """Take the components that a rendered description ends with."""
+    """Take the components and keywords that a rendered description ends with."""
+    keywords = re.search(r"\nKeywords: ([^:]*)\.\s*\Z", values.get("description") or "")
+    if keywords:
+        values["description"] = values["description"][: keywords.start()]
+        record["keywords"] = " ".join(keywords.group(1).split()).split(", ")
     inside = re.search(r"(?:\A|\n)In the image: ([^:]*)\.\s*\Z", values.get("description") or "")
     if inside:
         values["description"] = values["description"][: inside.start()]

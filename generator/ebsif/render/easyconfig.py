@@ -5,8 +5,11 @@ import re
 import textwrap
 from typing import Any, Optional
 
+from easybuild.easyblocks.generic.container.texts import normal_name
+
 from ebsif.catalogue.container import CatalogueError, Container, RecordError
 from ebsif.catalogue.families import as_parameter
+from ebsif.catalogue.selection import components_of
 from ebsif.catalogue.site import Binds
 from ebsif.templating import environment
 
@@ -77,7 +80,7 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
          "conda_env": container.conda_env if container.conda_env != container.name.lower() else None,
          "entry_point": container.entry_point,
          "venv_name": container.venv_name if venv and container.venv_name != container.name.lower() else None,
-         "image_packages": container.image_packages if venv else None},
+         "image_packages": image_packages(container)},
         {"gpu": gpu if gpu != "none" else None,
          "gpu_option": False if gpu != "none" and not container.uses_gpu_option else None,
          "gpu_visibility": container.gpu_visibility or site.gpu_visibility if gpu != "none" else None,
@@ -102,16 +105,25 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
 
 
 def description(container):
-    """Return the description of a container, with its components (str)."""
+    """Return the description of a container, with its components and keywords (str)."""
     text = container.fill(container.description or f"{container.name} in a container.").strip()
     # the values of placeholders may make lines too long
     first, *others = text.splitlines()
     if len(f'description = """{first}') >= WIDTH or max(map(len, others), default=0) > WIDTH:
         text = textwrap.fill(text, WIDTH - 20, break_long_words=False, break_on_hyphens=False)
     inside = ", ".join(f"{name} {version}" for name, version in container.components.items())
-    if inside:
-        text += "\n" + textwrap.fill(f"In the image: {inside}.", WIDTH, break_long_words=False, break_on_hyphens=False)
+    # EasyBuild writes the description into the module's `whatis`, which `module keyword` searches
+    for title, items in (("In the image", inside), ("Keywords", ", ".join(container.keywords))):
+        if items:
+            text += "\n" + textwrap.fill(f"{title}: {items}.", WIDTH, break_long_words=False, break_on_hyphens=False)
     return text
+
+
+def image_packages(container: Container) -> dict[str, str]:
+    """Return the Python packages of the image whose versions are checked at installation, by name."""
+    versions = components_of(container)
+    names = {name: normal_name(name) for name in container.python_packages or []}
+    return {**{name: versions[key] for name, key in names.items() if key in versions}, **container.image_packages}
 
 
 def instructions(container):
