@@ -6,10 +6,10 @@ import sys
 import pytest
 from ebsif import cli
 from ebsif.catalogue import reading, site
+from ebsif.catalogue.adding import NO_HOMEPAGE
 from ebsif.catalogue.settings import Settings
 from ebsif.catalogue.yamlerrors import DocumentError
 from ebsif.check import easyconfigs
-from ebsif.check.records import NO_HOMEPAGE
 from ebsif.check.sites import check_sites
 from ebsif.findings import ERROR, Finding
 from ebsif.render import easyconfig, rendering

@@ -8,6 +8,7 @@ from typing import Optional
 import yaml
 from easybuild.easyblocks.generic.container.texts import normal_name
 
+from ebsif.catalogue.adding import NO_HOMEPAGE
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.families import as_parameter
 from ebsif.catalogue.yamlfile import Loader
@@ -24,9 +25,6 @@ GPU_LABELS = {"rocm": "rocm", "cu": "cuda"}
 
 # The mark that users and `ebsif add` put beside something to be reviewed.
 REVIEW = re.compile(r"(?:^|(?<=\s))#\s*review\b:?\s*(.*)")
-
-# The placeholder of `ebsif add` for an unknown homepage.
-NO_HOMEPAGE = "https://apptainer.org/"
 
 
 def check_reviews(path: Path) -> Iterator[Finding]:
@@ -83,14 +81,7 @@ def check_image(container: Container, finding: Creator, digest: Optional[Digest]
     """
     Yield findings on the image, where it is accessible: a missing file, a missing or wrong checksum, a moving link.
 
-    Parameters
-    ----------
-    container
-        The container.
-    finding
-        Creates a Finding from level and text.
-    digest
-        Returns the SHA256 of a file; None if images should not be read.
+    The parameters are those of `check_record`.
     """
     places = [path for _, path in container.image_places if is_there(path)]
     mounted = [path.parent for _, path in container.image_places if is_there(path.parent)]
