@@ -1,4 +1,4 @@
-"""Fixtures that every kind of test uses."""
+"""Fixtures for all tests."""
 
 import sys
 from pathlib import Path

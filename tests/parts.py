@@ -1,4 +1,4 @@
-"""The real parts: images, modules tools, and modules installed with them."""
+"""Fixtures for images, modules tools and installed modules."""
 
 import contextlib
 import fcntl
@@ -15,7 +15,7 @@ from support import CHECKOUT, ModulesTool, Site, make_wheel
 
 
 def part(variable):
-    """Return what the set-up found; a part that is missing is a failure, never a skip."""
+    """Return the path in a variable of the set-up; if it is missing the test fails, and is never skipped."""
     value = os.environ.get(variable)
     if not value or not Path(value).exists():
         pytest.fail(f"{variable} does not name a file: run the tests with `make test`, which sets everything up")
@@ -23,14 +23,14 @@ def part(variable):
 
 
 def lmod(syntax):
-    """Lmod, with module files in one of its two syntaxes."""
+    """Return Lmod, with module files in one of its two syntaxes."""
     command = part("LMOD_CMD")
     init = Path(command).parent.parent / "init" / "bash"
     return ModulesTool("Lmod", syntax, (("LMOD_CMD", command),), f"source '{init}'")
 
 
 def environment_modules():
-    """Environment Modules, which reads Tcl."""
+    """Return Environment Modules, with module files in Tcl."""
     command = part("EBSIF_TEST_MODULES_CMD")
     variables = (("MODULES_CMD", command),)
     return ModulesTool("EnvironmentModules", "Tcl", variables, f"source <(tclsh '{command}' bash autoinit)")
@@ -44,7 +44,7 @@ TOOLS = {
 
 
 def example_site(folder, image, tool="Lmod-Lua"):
-    """A site in a folder, with an image as example.sif."""
+    """Return a site in a folder, with an image as example.sif."""
     site = Site(folder / "site", TOOLS[tool](), Path(sys.prefix))
     (site.sources / "example.sif").symlink_to(image)
     return site
@@ -52,13 +52,13 @@ def example_site(folder, image, tool="Lmod-Lua"):
 
 @pytest.fixture(scope="session")
 def base_image():
-    """The example image without PyTorch: small, and quick to install."""
+    """The example image without PyTorch, which is small and quick to install."""
     return Path(part("EBSIF_TEST_BASE_IMAGE"))
 
 
 @pytest.fixture(scope="session")
 def small_image():
-    """A function: the path of an image of scripts/images, which is built unless it is cached."""
+    """A function that returns the path of an image in scripts/images, after building it if it is not cached."""
 
     def get(variant):
         made = subprocess.run([CHECKOUT / "scripts" / "build-example-image", "--variant", variant], text=True,
@@ -71,7 +71,7 @@ def small_image():
 
 @pytest.fixture(scope="session")
 def easybuild_wheels():
-    """A function: the wheels of a version of EasyBuild, framework and easyblocks, which are fetched once."""
+    """A function that returns the wheels of a version of EasyBuild, which are downloaded once."""
 
     def get(version):
         made = subprocess.run([CHECKOUT / "scripts" / "easybuild-wheels", version], text=True, capture_output=True,
@@ -93,7 +93,7 @@ def prefix(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def wheels(prefix):
-    """A folder of tiny wheels: pip needs no network and nothing is left to chance."""
+    """A folder of tiny wheels, so that pip needs no network and always finds the same versions."""
     folder = prefix / "wheels"
     folder.mkdir()
     make_wheel(folder, "hello", requires=["numpy"])
@@ -103,19 +103,19 @@ def wheels(prefix):
 
 
 def wheel_settings(wheels):
-    """Variables that make pip at install time take the tiny wheels, and nothing else."""
+    """Variables that make pip use only the tiny wheels during installations."""
     return {"EBSIF_INSTALL_BIND": wheels, "PIP_FIND_LINKS": wheels, "PIP_NO_INDEX": "1"}
 
 
 class Installed:
-    """Two modules installed at a site: with user software as a SquashFS file, and as a directory."""
+    """Two modules installed at a site, with user software as a SquashFS file and as a directory."""
 
     SQUASHED = "Example/1.0-squashed"
     WRITABLE = "Example/1.0-writable"
     TEXT = "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\nvenv_name = 'pytorch'\n"
 
     def __init__(self, site, base_image, wheels, shared=None):
-        """Install them; with a directory that processes of tests share, once for all of them."""
+        """Install them; with a directory that test processes share, only once for all of them."""
         self.site = site
         self.wheels = wheels
         with contextlib.ExitStack() as stack:
@@ -138,7 +138,7 @@ class Installed:
         site.eb(squashed, writable, **wheel_settings(wheels))
 
     def root(self, module):
-        """The installation directory of a module."""
+        """Return the installation directory of a module."""
         return self.site.prefix / "eb" / "software" / module
 
     def load(self, module, script, check=True, **environment):
@@ -151,7 +151,7 @@ class Installed:
 
 
 def share_site(prefix, shared):
-    """Keep a copy of a site (Path) for other processes, with the directory that it was installed in."""
+    """Save a copy of a site (Path) for other processes, with the directory where it was installed."""
     unfinished = shared.with_suffix(".unfinished")
     unfinished.mkdir()
     subprocess.run(["cp", "-a", prefix, unfinished / "site"], check=True)
@@ -160,7 +160,7 @@ def share_site(prefix, shared):
 
 
 def copy_site(shared, prefix):
-    """Make a site (Path) of what another process keeps: texts and links name the new directory, times stay."""
+    """Create a site (Path) from the copy of another process: adapt paths in texts and links, and preserve times."""
     subprocess.run(["cp", "-a", f"{shared}/site/.", prefix], check=True)
     before, now = (shared / "prefix").read_text(), str(prefix.parent)
     for path in prefix.rglob("*"):
@@ -177,9 +177,9 @@ def copy_site(shared, prefix):
 
 @pytest.fixture(scope="session")
 def installations(prefix, base_image, wheels, tmp_path_factory):
-    """A function that installs the two modules for a modules tool and syntax, once, also for several processes."""
+    """A function that installs the two modules for a modules tool and syntax, once for all processes."""
     made = {}
-    # of the run, with a folder for each process in it
+    # of the whole run; it contains a folder for each process
     shared = tmp_path_factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else None
 
     def get(name):
@@ -193,19 +193,19 @@ def installations(prefix, base_image, wheels, tmp_path_factory):
 
 @pytest.fixture(params=TOOLS)
 def installed(request, installations):
-    """The two modules, for each modules tool and syntax."""
+    """The two modules, for each modules tool and syntax in turn."""
     return installations(request.param)
 
 
 @pytest.fixture
 def installed_once(installations):
-    """The two modules, for Lmod and Lua: for what does not depend on the modules tool."""
+    """The two modules, for Lmod and Lua, for tests that don't depend on the modules tool."""
     return installations("Lmod-Lua")
 
 
 @pytest.fixture
 def site(tmp_path, base_image):
-    """A site of its own for one test, with the small image as example.sif; Lmod and Lua."""
+    """A separate site for a test, with the small image as example.sif, Lmod and Lua."""
     return example_site(tmp_path, base_image)
 
 

@@ -1,4 +1,4 @@
-"""What the tests share: a site made of real parts, in a temporary directory, and tiny wheels."""
+"""Shared code of the tests: a site with real programs in a temporary directory, and tiny wheels."""
 
 import base64
 import dataclasses
@@ -16,7 +16,7 @@ CONTAINER_FILES = EASYBLOCKS / "generic/container/files"
 
 
 def tracked(*patterns):
-    """Files of the project that match a pattern, as git sees them, the not yet committed ones included."""
+    """Return the files of the project that match a pattern, including those not committed yet."""
     output = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", *patterns],
         cwd=CHECKOUT, capture_output=True, text=True, check=True,
@@ -25,7 +25,7 @@ def tracked(*patterns):
 
 
 def examples(number):
-    """How many examples of a property to try: in `make check`, which is for after each change, only some."""
+    """Return the number of examples to try for a property; fewer in `make check`, which should be quick."""
     return min(number, int(os.environ.get("EBSIF_TEST_EXAMPLES", number)))
 
 
@@ -33,10 +33,10 @@ def examples(number):
 class ModulesTool:
     """A modules tool and the syntax of its module files."""
 
-    name: str  # as EasyBuild calls it
+    name: str  # EasyBuild's name for it
     syntax: str
-    environment: tuple  # ((variable, value), ...) that says where the tool is
-    init: str  # bash text that defines `module`
+    environment: tuple  # ((variable, value), ...) for the location of the tool
+    init: str  # bash code that defines `module`
 
     def __str__(self):
         return f"{self.name}-{self.syntax}"
@@ -44,12 +44,12 @@ class ModulesTool:
 
 class Site:
     """
-    A place where modules are installed with eb and used from bash, with nothing of the caller's environment.
+    A place to install modules with eb and use them from bash, without the caller's environment.
 
     Parameters
     ----------
     prefix : Path
-        Directory of everything that is written.
+        Directory for all files.
     tool : ModulesTool
         The modules tool.
     venv : Path
@@ -73,25 +73,25 @@ class Site:
 
     @property
     def modules(self):
-        """Directory with the module files."""
+        """The directory with the module files."""
         return self.prefix / "eb" / "modules" / "all"
 
     @property
     def environment(self):
-        """Environment of every command: what the tests need of the caller's, and where the parts are."""
+        """The environment of every command: variables that tests need from the caller, and locations of programs."""
         kept = ("PATH", "LANG", "SSL_", "PIP_", "http_proxy", "https_proxy", "no_proxy")
         environment = {key: value for key, value in os.environ.items() if key.startswith(kept)}
-        # without repetitions: Lmod takes them out, and tests compare what was with what is
+        # without duplicates, which Lmod would remove, because tests compare before and after
         environment["PATH"] = ":".join(dict.fromkeys([f"{self.venv}/bin", *environment["PATH"].split(":")]))
         environment.update(self.tool.environment)
         environment["HOME"] = str(self.home)
         environment["LC_ALL"] = "C.UTF-8"
-        # eb keeps the logs of what failed there
+        # eb keeps the logs of failures there
         environment["TMPDIR"] = str(self.temporary)
         return environment
 
     def run(self, command, check=True, cwd=None, timeout=300, **environment):
-        """Run a command (a list) and return the CompletedProcess with its output as text."""
+        """Run a command (a list); return the CompletedProcess with its output as text."""
         if self.user:
             command = ["runuser", "-u", self.user, "--", *command]
         result = subprocess.run(
@@ -110,7 +110,7 @@ class Site:
 
     @property
     def eb_options(self):
-        """Options that make eb install here and nowhere else."""
+        """The options that make eb install only in this site."""
         options = [
             f"--prefix={self.prefix}/eb", f"--sourcepath={self.sources}", f"--modules-tool={self.tool.name}",
             f"--module-syntax={self.tool.syntax}", "--disable-rpath", "--output-style=basic",
@@ -120,19 +120,19 @@ class Site:
         return options
 
     def eb(self, *arguments, check=True, **environment):
-        """Run eb for this site's prefix and modules tool."""
+        """Run eb with this site's prefix and modules tool."""
         return self.run(["eb", *self.eb_options, *arguments], check=check, **environment)
 
     def eb_each(self, texts, *options, **environment):
         """
-        Install one easyconfig after the other with one eb, which goes on where one fails.
+        Install several easyconfigs with one eb, which continues after failures.
 
         Parameters
         ----------
         texts : dict of str
             Texts for `easyconfig`, by the name that the file gets.
         options, environment
-            As for `eb`.
+            See `eb`.
 
         Returns
         -------
@@ -141,7 +141,7 @@ class Site:
         """
         names = {str(self.easyconfig(text).rename(self.prefix / f"{name}.eb")): name for name, text in texts.items()}
         command = ["sh", "-c", 'exec "$@" 2>&1', "sh", "eb", *self.eb_options, "--keep-going", *names, *options]
-        # both streams in their order
+        # both streams in order
         output = self.run(command, check=False, timeout=580, PYTHONUNBUFFERED=1, **environment).stdout
         results = {}
         for part in output.split("== processing EasyBuild easyconfig ")[1:]:
@@ -152,14 +152,14 @@ class Site:
         return results
 
     def bash(self, script, check=True, cwd=None, **environment):
-        """Run a bash script with `module` defined and this site's modules available."""
+        """Run a bash script with `module` and the modules of this site."""
         prelude = f"{self.tool.init}\nmodule use '{self.modules}'\n"
         return self.run(["bash", "--noprofile", "--norc", "-c", prelude + script], check, cwd, **environment)
 
     def easyconfig(self, text, name="Example", version="1.0", suffix=""):
         """Write an easyconfig with this text below name and version; return its path."""
         path = self.prefix / f"{name}-{version}{suffix}.eb"
-        # EasyBuild takes the first one that it finds
+        # EasyBuild uses the first one that it finds
         easyblock = "" if text.startswith("easyblock = ") else "easyblock = 'ContainerVenv'\n"
         path.write_text(
             f"{easyblock}name = {name!r}\nversion = {version!r}\nversionsuffix = {suffix!r}\n"
@@ -171,7 +171,7 @@ class Site:
 
 @functools.cache
 def make_demo():
-    """Run `make demo` in the checkout, once for all tests; return the CompletedProcess, which has succeeded."""
+    """Run `make demo` in the checkout, once for all tests; return the CompletedProcess of the successful run."""
     # one process at a time
     with (CHECKOUT / ".demo" / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -183,7 +183,7 @@ def make_demo():
 
 
 def make_wheel(folder, name, version="1.0", requires=(), module_text="", scripts=None):
-    """Write a wheel of one module, and programs (function by name), into a folder and return its path."""
+    """Write a wheel with a module and programs (function by name) to a folder; return its path."""
     path = Path(folder) / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
     metadata = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"]
@@ -205,5 +205,5 @@ def make_wheel(folder, name, version="1.0", requires=(), module_text="", scripts
 
 
 def wheel_digest(text):
-    """Return the digest of a text as RECORD files of wheels have it."""
+    """Return the digest of a text in the format of RECORD files in wheels."""
     return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()

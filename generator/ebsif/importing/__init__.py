@@ -1,1 +1,1 @@
-"""Easyconfigs of today's style become records of the catalogue."""
+"""Convert hand-written easyconfigs to records of the catalogue."""

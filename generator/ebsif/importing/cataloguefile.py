@@ -1,4 +1,4 @@
-"""Put what was imported into a file of the catalogue: families and records."""
+"""Write imported easyconfigs to a file of the catalogue, as families and records."""
 
 from collections import Counter
 
@@ -30,7 +30,7 @@ class File:
     """
 
     def __init__(self, name, imported, known, site):
-        """Look for families of the catalogue, then begin those that are missing."""
+        """Assign containers to families of the catalogue, and create families for the others."""
         self.name, self.imported, self.known, self.site = name, imported, known, site
         self.families, self.records = {}, {}
         self.begin_families([one for one in imported if not (known and self.place_in_known(one))])
@@ -41,7 +41,7 @@ class File:
 
     def place_in_known(self, found):
         """
-        Give a container to the family from which it differs least.
+        Assign a container to the family from which it differs least.
 
         Return False if no family has images with such a name, or each would add what a record can't remove.
         """
@@ -73,7 +73,7 @@ class File:
     # --- new families
 
     def begin_families(self, strangers):
-        """Begin a family for all containers whose Python is activated in the same way."""
+        """Create families for containers whose Python is activated in the same way."""
         groups = {}
         for found in strangers:
             groups.setdefault((found.record["init"], found.record["venv"]), []).append(Naming(found))
@@ -100,7 +100,7 @@ class File:
     # --- the file
 
     def is_valid(self):
-        """Return whether the catalogue can have this file; leave each field that it can't have to the user."""
+        """Return whether this file is valid; leave invalid fields to the user."""
         content = {"name": self.name, "families": self.families,
                    "containers": [self.records[found.path] for found in self.imported]}
         try:
@@ -113,7 +113,7 @@ class File:
         return True
 
     def drop(self, kind, place, field, reason):
-        """Leave a field of a record or family to the user; raise EbsifError if nothing can be done without it."""
+        """Leave a field of a record or family to the user; raise EbsifError if it is indispensable."""
         table = (self.records[self.imported[place].path] if kind == "containers" else
                  self.families[place] if kind == "families" else {})
         if field in ("family", "version") or field not in table:

@@ -1,16 +1,16 @@
-"""Read a command line of a shell: which simple commands it has, and what they write."""
+"""Parse a shell command line into its simple commands and the files that they write."""
 
 import shlex
 
 from ebsif.importing.reader import INSTALLATION
 
-# In place of INSTALLATION, whose parentheses a shell would read.
+# Replaces INSTALLATION, whose parentheses are special in a shell.
 STAND_IN = "@installdir@"
 
 # Commands that leave nothing behind.
 PASSING = ("true", ":", "set", "cd", "pwd", "echo", "printf", "exit")
 
-# Words that begin more than a simple command (bash(1), "Compound Commands" and "Reserved Words").
+# Words that start compound commands (bash(1), "Compound Commands" and "Reserved Words").
 COMPOUND = ("if", "then", "elif", "else", "for", "while", "until", "do", "case", "select", "function", "{", "[[", "((",
             "!", "time", "coproc", "eval")
 
@@ -42,7 +42,7 @@ def simple_commands(text):
     found, words, targets, alternative = [], [], [], False
     tokens = tokens_of(text)
     while tokens:
-        # the lexer joins an operator and the end of its line
+        # the lexer joins an operator with the following line break
         token = tokens.pop(0)
         operator = token.strip("\n")
         if operator in ("|", "|&"):
@@ -70,7 +70,7 @@ def without_filter(words):
 
 
 def take_target(words, targets, target):
-    """Add the file that output goes to, which is none for /dev/null and the other output; remove its number."""
+    """Add the target of a redirection, unless it is /dev/null or another stream; remove the stream's number."""
     if words and words[-1] in ("1", "2"):
         words.pop()
     if target not in ("/dev/null", "1", "2"):

@@ -1,4 +1,4 @@
-"""The file of an easyconfig: its parameters, as EasyBuild's parser reads them, and their lines."""
+"""Read the parameters of an easyconfig with EasyBuild's parser, and find their line numbers."""
 
 import ast
 import warnings
@@ -32,7 +32,7 @@ class Source:
     """
 
     def __init__(self, path):
-        """Parse it; EasyBuild has run it before, so it is valid Python."""
+        """Parse the easyconfig, which is valid Python because EasyBuild has already run it."""
         text = path.read_text(encoding="utf-8")
         self.lines = text.splitlines()
         with warnings.catch_warnings():

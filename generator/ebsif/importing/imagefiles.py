@@ -10,7 +10,7 @@ from ebsif.importing.reader import shortened
 
 
 def read_sources(values, found, source):
-    """Read the image, definition files, what is copied besides, and the checksum."""
+    """Read the image, definition files, other copied files, and the checksum."""
     names = [Path(name).name for name in eb.source_names(values["sources"])]
     images = [name for name in names if name.endswith((".sif", ".simg"))]
     if not images:

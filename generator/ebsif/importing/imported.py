@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass
 class Imported:
-    """An easyconfig as a record, with every field as if there were no family, and what became of each part of it."""
+    """An easyconfig as a record without a family, and what happened to each part of it."""
 
     path: Path
     name: str = ""

@@ -1,4 +1,4 @@
-"""Compare what was imported with a family of the catalogue."""
+"""Compare an imported container with a family of the catalogue."""
 
 import re
 
@@ -13,7 +13,7 @@ from ebsif.catalogue.template import read_fields
 from ebsif.errors import EbsifError
 from ebsif.render.easyconfig import image_packages
 
-# Fields of a record that no family has; the others can be its family's.
+# Fields that only records have; others can come from the family.
 OF_RECORD = ("version", "date", "hash", "variant", "label", "file", "suffix", "components", "definition_files",
              "requirements", "sha256", "archived")
 
@@ -25,7 +25,7 @@ SINGLE = ("homepage", "description", "usage", "init", "venv", "conda_root", "con
           "requirements", "sha256", "gpu", "gpu_option", "gpu_visibility", "entry_point", "image", "masked_paths",
           "support")
 
-# What an easyconfig may lack although the family has it: every container has one of these.
+# Fields that an easyconfig may lack even if its family has them, because every container has a default for them.
 ALWAYS_THERE = ("homepage", "description", "sha256")
 
 
@@ -99,7 +99,7 @@ class Comparison:
         self.compare_single({
             "init": "image", "venv": False, "conda_root": "/opt/miniconda3", "conda_env": name.lower(),
             "venv_name": name.lower(), "moduleclass": site.moduleclass, **of_gpu(site)})
-        # as far as placeholders are filled by now
+        # with the placeholders that are filled so far
         self.filled = Container(name, join_fields(defaults, {
             key: value for key, value in self.record.items() if value}), None, None, 0)
         self.compare_templates()
@@ -114,7 +114,7 @@ class Comparison:
         self.record = ordered({**self.record, **naming(found, self.record, defaults, name)})
 
     def compare_archive(self):
-        """Keep why it was archived, if the family has another reason or none; a family's reason is better than none."""
+        """Keep the reason for archiving if it differs from the family's; without a reason, use the family's."""
         own, theirs = self.own.get("archived"), self.defaults["archived"]
         if isinstance(theirs, Archive):
             theirs = theirs.model_dump(exclude_none=True)

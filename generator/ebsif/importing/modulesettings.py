@@ -1,4 +1,4 @@
-"""Read what the module of an easyconfig does, from modextravars, modluafooter and parameters of our easyblocks."""
+"""Read the settings of an easyconfig's module: modextravars, modluafooter and parameters of our easyblocks."""
 
 import re
 
@@ -9,7 +9,7 @@ VENV = re.compile(r"/user-software/venv/([\w.+-]+)")
 BINDS = re.compile(r"(SINGULARITY|APPTAINER)_BIND(PATH)?")
 PREFIX = re.compile(r"(SINGULARITY|APPTAINER)ENV_")
 
-# Commands that activate what is active from the start; scripts that run them still work.
+# Commands that activate an environment that is now always active; scripts that run them still work.
 ACTIVATING = re.compile(r"true|:|(?:source|\.) (?:/runscripts/init-conda-venv|/user-software/venv/[^/\s]+/bin/activate"
                         r"|(?P<root>/\S+)/bin/activate (?P<env>[\w.+-]+))")
 
@@ -79,7 +79,7 @@ class ModuleSettings(Reader):
             self.put_variable("variables", name, value, line, message)
 
     def own_variables(self):
-        """Return the variables that our module sets anyway (dict)."""
+        """Return the variables that our module sets by itself (dict)."""
         suffix = self.values["name"].upper()
         image, scripts = f"{INSTALLATION}/{self.record['file']}", f"{INSTALLATION}/runscripts"
         return {"SIF": image, f"SIF{suffix}": image, "RUNSCRIPTS": scripts, f"RUNSCRIPTS{suffix}": scripts,
@@ -96,7 +96,7 @@ class ModuleSettings(Reader):
             self.found.put(field, name, value, message)
 
     def read_activation(self, name, value, line):
-        """Read a variable of an activated Python, which tells how it is activated; return False for others."""
+        """Determine from a variable how Python is activated; return False for other variables."""
         record, of_venv = self.record, VENV.fullmatch(value)
         if name == "PREPEND_PATH":
             self.read_search_path(value, line)
@@ -119,7 +119,7 @@ class ModuleSettings(Reader):
         return True
 
     def read_search_path(self, value, line):
-        """Leave directories on PATH in the container to the user, apart from those that activation adds."""
+        """Leave directories on the container's PATH to the user, except those that activation adds."""
         for part in filter(None, value.split(":")):
             if not re.fullmatch(r"/runscripts|/user-software/venv/[^/]+/bin|/.*/(envs/[^/]+/bin|condabin)", part):
                 self.found.leave(line, f"directory {shortened(part)} in PREPEND_PATH, for PATH in the container")

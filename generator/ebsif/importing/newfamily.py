@@ -1,4 +1,4 @@
-"""Find what several imported containers have in common, for a family of their own."""
+"""Find what several imported containers have in common, for a new family."""
 
 import re
 from collections import Counter

@@ -13,12 +13,12 @@ FIELDS = ("init", "conda_root", "conda_env", "entry_point", "venv_name", "image"
           "aliases")
 BY_MODULE = ("binds", "optional_binds", "container_env", "conflicts")
 
-# Easyconfigs with none of these get those of the site.
+# Easyconfigs that set none of these use those of the site.
 GAINED = ("library_binds", "bind_file")
 
 
 def read_own(values, found, source, site):
-    """Read parameters of our own easyblocks; what follows from the site's profile is compared, not repeated."""
+    """Read parameters of our own easyblocks; those that follow from the site's profile are compared, not copied."""
     record, found.ours = found.record, True
     read_archive(values, record)
     record.update(venv=values["easyblock"] == "ContainerVenv", init="image")
@@ -47,7 +47,7 @@ def read_bind_file(values, site):
 
 
 def read_archive(values, record):
-    """Take since when, why and for what a container was archived from the message that is shown at load."""
+    """Read the date, reason and replacement of an archived container from its load message."""
     message = values.get("modloadmsg") or ""
     archive = ARCHIVE_MESSAGE.fullmatch(message)
     if archive and values.get("hidden"):

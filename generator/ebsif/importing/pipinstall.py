@@ -2,7 +2,7 @@
 
 import re
 
-# Options of pip: keys of a stage that are lists, strings and switches; those that stay options; those without effect.
+# Options of pip that become lists, strings and switches of a stage; that remain options; that have no effect.
 PIP_LISTS = {"--extra-index-url": "extra_index_url", "-f": "find_links", "--find-links": "find_links",
              "--no-binary": "no_binary"}
 PIP_VALUES = {"-i": "index_url", "--index-url": "index_url"}
@@ -61,7 +61,7 @@ def stage_of(words, environment, lines_of):
 
 
 def add_pip_option(stage, option, value):
-    """Add an option of pip to a stage (dict); return False if a stage can't say it."""
+    """Add an option of pip to a stage (dict); return False if a stage can't express it."""
     if option in PIP_LISTS:
         stage.setdefault(PIP_LISTS[option], []).append(value)
     elif option in PIP_VALUES:

@@ -2,7 +2,7 @@
 
 import re
 
-# EasyBuild fills this in while it installs.
+# EasyBuild replaces this during the installation.
 INSTALLATION = "%(installdir)s"
 
 # Binds that the module makes by itself.
@@ -26,7 +26,7 @@ class Reader:
     """
 
     def __init__(self, values, found, source, site):
-        """Keep the easyconfig; nothing is read yet."""
+        """Set the easyconfig to read."""
         self.values, self.found, self.source, self.site = values, found, source, site
         self.record = found.record
 
@@ -35,7 +35,7 @@ def shortened(value, length=160):
     """
     Return a value for a message (str): in one line, at most `length` characters, an ellipsis if there are more.
 
-    Credentials are masked first: half a credential would not be recognised any more (G-09).
+    Credentials are masked first, because half a credential would not be recognised (G-09).
     """
     from easybuild.easyblocks.generic.container.credentials import Credentials
 
@@ -50,7 +50,7 @@ def same_path_twice(bind):
 
 
 def is_empty(value):
-    """Return whether a parameter is not set, or is set to nothing; False and 0 are something."""
+    """Return whether a parameter is not set or empty; False and 0 are not empty."""
     return value is None or value in ("", [], {}, ())
 
 

@@ -18,7 +18,7 @@ from ebsif.importing.reader import as_strings, is_data, is_empty, shortened
 from ebsif.importing.shellcommands import ShellCommands
 from ebsif.user.requirements import PIP_NAMES
 
-# Parameters that say nothing about the container; None: whatever their value is.
+# Parameters that are irrelevant for a container if they have one of these values; None: any value.
 NOT_NEEDED = {
     "easyblock": ("MakeCp", "Tarball", "Binary", "PackedBinary"), "skip": (True,),
     **dict.fromkeys(("start_dir", "unpack_options", "buildininstalldir"))}
@@ -150,7 +150,7 @@ def read_others(values, found, source):
 
 
 def settle(values, found, source):
-    """Take what follows from several parts: whether it is archived, how Python is activated."""
+    """Determine what depends on several parameters: whether it is archived, how Python is activated."""
     record = found.record
     if "__archive__" in found.path.absolute().parts:
         record["archived"] = True
@@ -167,7 +167,7 @@ def settle(values, found, source):
 
 
 def activation_of(values, found):
-    """Return the `init` of a container (str) for which no variable of the module says it."""
+    """Return the `init` of a container if no variable of the module determines it (str)."""
     record = found.record
     used = found.python or record.get("venv") or record.get("wrappers")
     in_text = "WITH_CONDA" in (values.get("description") or "") and not used

@@ -2,7 +2,7 @@
 
 import re
 
-# Lines of any script, which test something and print messages.
+# Lines that may be in any script: tests and messages.
 ANY = (
     r"then|else|fi|do|done|esac", r"exit( [0-9]+)?", r"set [-+].*", r"(>&2|1>&2|>2&)? *(echo|printf) .*", r"'[^']*' *",
     r"(if|elif) *(! *)?\[\[? .* \]\]?( *(\|\||&&) *\[\[? .* \]\]?)*( *; *then)?", r"\w+=\$\(basename \"?\$0\"?\)")
@@ -12,7 +12,7 @@ ACTIVATE = (r"(eval )?\"?\$WITH_CONDA(_VENV)?\"?", r"(source|\.) /runscripts/ini
             r"(source|\.) /\S+/bin/activate( [\w.+-]+)?")
 PYTHON = (*ACTIVATE, r"(exec )?python3? \"\$@\"")
 
-# Lines of scripts for which ours do the same in their own way.
+# Lines of scripts that ours implement differently.
 LINES = {
     "bin/start-shell": (
         r"exec bash( \"\$@\")?", RUN + r"(exec \$SIF bash|shell \$SIF)( \"\$@\")?",
@@ -44,12 +44,12 @@ LINES = {
 }
 OLD_NAMES = {"runscripts/python-conda-simple": "runscripts/conda-python-simple"}
 
-# Commands that can have any name; they are recognised by what they run.
+# Scripts that can have any name; they are recognised by the commands in them.
 KINDS = ("bin/container-runtime", "bin/container-run", "bin/container-exec", "bin/start-shell", "wrapper")
 
 
 def in_place_of(name, text):
-    """Return which of our scripts replaces one (str), 'wrapper', 'requirements', or None."""
+    """Return the name of our script that replaces this one, 'wrapper', 'requirements', or None."""
     if name in LINES:
         return name
     if name in OLD_NAMES:
@@ -66,7 +66,7 @@ def in_place_of(name, text):
 
 def lines_of(text):
     """
-    Return the lines of a script that do something (list of str).
+    Return the lines of a script that contain commands (list of str).
 
     Every variable with the image becomes `$SIF`; options for GPUs are removed, as they are the site's.
     """
@@ -84,7 +84,7 @@ def lines_of(text):
 
 def strange_lines(ours, text, site):
     """
-    Return the lines of a script that ours has nothing for (list of str).
+    Return the lines of a script that have no equivalent in ours (list of str).
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from ebsif.importing.scripts import KINDS, in_place_of, strange_lines
 # Directories that our easyblocks make.
 DIRECTORIES = ("", "bin", "runscripts", "share", "share/docker-defs", "user-software", "user-software/venv")
 
-# Commands that activate what is active already where a stage runs.
+# Commands that activate an environment that is already active when a stage runs.
 ACTIVATING = r"\$WITH_CONDA|(source|\.) /\S+/(init-conda-venv|bin/activate)( [\w.+-]+)?"
 
 # A here-document that is written to a file.
@@ -24,7 +24,7 @@ class ShellCommands(Reader):
     """Reads the commands that run after the installation, and those of the sanity check."""
 
     def __init__(self, *easyconfig):
-        """Keep the easyconfig; nothing is written or installed yet."""
+        """Set the easyconfig to read."""
         super().__init__(*easyconfig)
         self.written = {}
         self.stages = []
@@ -121,7 +121,7 @@ class ShellCommands(Reader):
         return not non_options(arguments) or inside(non_options(arguments)[0]) == "user-software"
 
     def is_file_command(self, program, arguments):
-        """Return whether a command makes, marks or removes only what our easyblocks do themselves."""
+        """Return whether a command only creates, changes or removes files that our easyblocks handle themselves."""
         paths = non_options(arguments)
         if program == "mkdir":
             return all(inside(path) in DIRECTORIES for path in paths)
@@ -174,7 +174,7 @@ class ShellCommands(Reader):
         return words
 
     def use_gpu(self, option):
-        """Take the runtime's option for GPUs, unless the site uses it anyway."""
+        """Take the runtime's option for GPUs, unless the site already uses it."""
         kind = {"--nv": "cuda", "--rocm": "rocm"}[option]
         if kind != self.site.gpu:
             self.record["gpu"] = kind
@@ -183,7 +183,7 @@ class ShellCommands(Reader):
         self.found.data.append(f"option {option}")
 
     def is_known_bind(self, bind):
-        """Return whether the module makes a bind anyway."""
+        """Return whether the module already makes a bind."""
         bind, binds = same_path_twice(bind), self.site.binds
         return bind in (*binds.required, *binds.optional, *self.record.get("binds", [])) or bool(OWN_BINDS.match(bind))
 
@@ -229,7 +229,7 @@ class ShellCommands(Reader):
         return None if text is None else [line.strip() for line in text.splitlines() if line.strip()]
 
     def settle_requirements(self):
-        """Put requirements into the record, as stages only where one list is not enough."""
+        """Put requirements into the record, as stages only if a single list isn't enough."""
         stages = [stage for stage in self.stages if stage]
         if not stages:
             return

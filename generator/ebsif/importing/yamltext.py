@@ -1,4 +1,4 @@
-"""Write YAML as people write it in the catalogue: blocks for long strings, short lists on one line."""
+"""Write YAML in the style of the catalogue: blocks for long strings, short lists on one line."""
 
 import yaml
 
@@ -14,7 +14,7 @@ class Dumper(yaml.SafeDumper):
     yaml_implicit_resolvers = Loader.yaml_implicit_resolvers
 
     def ignore_aliases(self, data):
-        """Write the same value out in each place."""
+        """Don't use aliases for repeated values."""
         return True
 
 
