@@ -325,6 +325,21 @@ def test_the_gpu_option_is_data_of_site_and_family(read):
     assert "gpu_option" not in easyconfig.render(one.replace(gpu="none", gpu_option=False))
 
 
+def test_the_network_and_the_driver_of_lumi():
+    """S002-60, L-02, L-05: the network's variables are the profile's; the AI Factory's images take them away."""
+    lumi = site.read("lumi")
+    names = ("NCCL_SOCKET_IFNAME", "NCCL_NET_GDR_LEVEL")
+    values = {name: lumi.network_env[name] for name in names}
+    assert values == {"NCCL_SOCKET_IFNAME": "hsn", "NCCL_NET_GDR_LEVEL": "3"}
+    for one in reading.read(lumi, site.SITES / "lumi"):
+        found = easyconfig.parameters(one).get("network_env", {})
+        if one.name == "lumi-multitorch":
+            assert [found[name] for name in names] == [None, None], one.module
+        if one.name == "PyTorch":
+            assert {name: str(found[name]) for name in names} == values, one.module
+    assert lumi.driver_rocm == ["6.1", "7.0"]
+
+
 def test_the_recipe_of_archer2():
     """
     S003-21: the stages of the site's instructions in their order, with its 24 packages besides torch, mpi4py and
