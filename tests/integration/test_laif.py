@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
+from ebsif.catalogue import reading, selection, site
 from parts import TOOLS, wheel_settings
 from support import Site, make_wheel
 
@@ -25,10 +27,14 @@ families:
     gpu_visibility: all
     wrappers: [python, pip, torchrun]
     container_env: {MAP_HIP_TO_ROCR_VISIBLE_DEVICES: 0}
+    network_env: NETWORK
 containers:
   - {family: multitorch, version: 3.13, components: {flavour: laif}}
   - {family: multitorch, version: 3.11, components: {flavour: laif-torch}, entry_point: /.singularity.d/runscript}
 """
+# The network settings of LUMI's profile and of its newest container of the AI Factory.
+LUMI = site.read("lumi")
+NETWORK = selection.find_one(reading.read(LUMI, site.SITES / "lumi"), "lumi-multitorch").network_env
 TUNING = """
 import sys, torch
 def main():
@@ -71,8 +77,8 @@ class Place:
         (sites / "local/containers").mkdir(parents=True)
         (sites / "local/site.yaml").write_text(
             f"name: local\ndescription: a machine of the tests.\ngpu: rocm\n"
-            f"images:\n  directories: [{{path: {self.site.sources}}}]\n")
-        (sites / "local/containers/Laif.yaml").write_text(CATALOGUE)
+            f"images:\n  directories: [{{path: {self.site.sources}}}]\n" + yaml.dump({"network_env": LUMI.network_env}))
+        (sites / "local/containers/Laif.yaml").write_text(CATALOGUE.replace("NETWORK", json.dumps(NETWORK)))
         for variant in ("laif", "laif-torch"):
             (self.site.sources / f"{variant}.sif").symlink_to(small_image(variant))
         self.make_by_hand()
@@ -235,3 +241,22 @@ def test_two_nodes_train(place, cluster):
                           **cluster.environment)
     assert sorted(line for line in output.splitlines() if line.startswith("nid")) == [
         f"nid00100{number} 3.0 /opt/venv/lib/python3.11/site-packages/torch/__init__.py" for number in (1, 2)]
+
+
+def test_the_network_of_ranks_is_that_of_the_profile(place, cluster):
+    """
+    L-02, S002-60: on two nodes the environment of each rank is what site and family say, however it is started, also
+    with the settings of an old script in the caller's environment.
+    """
+    (place.site.work / "network.py").write_text(
+        "import json, os, sys\n"
+        "found = {name: value for name, value in os.environ.items() if name.startswith(('NCCL_', 'FI_MR', 'RCCL_'))}\n"
+        "sys.stdout.write(json.dumps(found) + '\\n')\n")
+    old = "export NCCL_NET_GDR_LEVEL=PHB NCCL_SOCKET_IFNAME=eth0"
+    ways = ("python", "singularity exec $SIF python", "singularity run $SIF python",
+            "singularity exec $SIF conda-python-distributed")
+    script = "\n".join(f"{old}; srun -N2 -n2 {way} network.py" for way in ways)
+    found = place.shown(TORCH, script, **cluster.environment)
+    wanted = {name: value for name, value in {**LUMI.network_env, **NETWORK}.items() if value is not None}
+    assert found == [wanted] * 2 * len(ways)
+    assert wanted == {"FI_MR_CACHE_MONITOR": "userfaultfd"}
