@@ -115,6 +115,8 @@ class ContainerInstall(Reinstall, EasyBlock):
             'one_container': [REFUSE, "What loading does if another container module is loaded: %s"
                                       % ', '.join(ONE_CONTAINER), CUSTOM],
             'optional_binds': [[], "Bind mounts that are used only if their source exists", CUSTOM],
+            'own_modules': [None, "The image has its own modules: programs start without the host's modules. Name of a "
+                                  "variable that lists further variables to keep, separated by commas", CUSTOM],
             'scheduler': [None, "Scheduler whose variables distributed runs read: %s (default: any launcher's)"
                                 % ', '.join(SCHEDULERS), CUSTOM],
             'script_names': [{}, "Additional names of commands and run scripts (new name: existing name, both as "

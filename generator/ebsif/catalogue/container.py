@@ -156,10 +156,14 @@ class Container:
         """File name of the easyconfig."""
         return f"{self.name}-{self.full_version}.eb"
 
+    def of_site(self, field):
+        """Return the site's value of a field; empty if the record does not inherit it."""
+        return EMPTY[field] if field in self.not_inherited else getattr(self.site, field)
+
     @cached_property
     def all_binds(self) -> Binds:
         """The binds of the site and of the record."""
-        site, own = self.site.binds, self.binds or Binds()
+        site, own = self.of_site("binds") or Binds(), self.binds or Binds()
         return Binds(
             required=[*site.required, *own.required], optional=[*site.optional, *own.optional],
             libraries={**site.libraries, **own.libraries}, file=own.file or site.file)

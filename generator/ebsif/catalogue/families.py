@@ -7,8 +7,11 @@ from ebsif.catalogue.site import Binds
 from ebsif.catalogue.yamlfile import Model
 
 # Lists and tables to which a family or record adds, instead of replacing those of its family.
-ADDED = ("aliases", "conflicts", "definition_files", "keywords", "warnings")
+ADDED = ("aliases", "conflicts", "definition_files", "keywords", "not_inherited", "warnings")
 MERGED = ("components", "container_env", "network_env", "variables", "image_packages", "script_names", "parameters")
+
+# Tables in which null has a meaning in the easyconfig: the variable is unset in the container.
+UNSETTING = ("container_env", "network_env")
 
 # The fields that every container has, with the values of those that are not set.
 EMPTY: dict[str, Any] = {
@@ -29,11 +32,16 @@ def family_values(document: CatalogueFile, name: str) -> dict[str, Any]:
 
 
 def join_fields(defaults: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """Return the joined fields of two levels: `more` wins over `defaults`, or adds to lists and tables."""
-    joined = dict(defaults)
+    """
+    Return the joined fields of two levels: `more` wins over `defaults`, or adds to lists and tables.
+
+    Fields in `not_inherited` begin empty, and None takes away an entry of a table.
+    """
+    joined = {**defaults, **{field: EMPTY[field] for field in more.get("not_inherited", ())}}
     for field, value in more.items():
         if field in MERGED:
-            joined[field] = {**joined.get(field, {}), **value}
+            table = {**joined.get(field, {}), **value}
+            joined[field] = {key: one for key, one in table.items() if one is not None or field in UNSETTING}
         elif field in ADDED:
             joined[field] = [*joined.get(field, []), *value]
         elif field == "binds" and joined.get("binds"):

@@ -4,7 +4,7 @@ import re
 from typing import Annotated
 
 from easybuild.easyblocks.generic.container.texts import bind_problem, value_problem, variable_problem
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, WrapValidator
 
 # All characters that end a line for any program (str.splitlines, universal newlines) or that control a terminal.
 # A tab does neither.
@@ -34,6 +34,31 @@ def is_env_value(text):
     if problem:
         raise ValueError(problem)
     return text
+
+
+class Statements(str):
+    """A value of a variable that is for `eval`: variables in it are expanded then, not when the module is loaded."""
+
+    __slots__ = ()
+
+
+def statements(value, check, info: ValidationInfo):
+    """
+    Return the value of a variable; Statements for `{file: NAME}` and `{text: STATEMENTS}`.
+
+    A file is in the directory `files` of the site. It becomes one line, without comments and indentation, so each of
+    its statements ends with a semicolon.
+    """
+    if not (isinstance(value, dict) and list(value) in (["file"], ["text"])):
+        return check(value)
+    ((key, text),) = value.items()
+    if key == "file":
+        try:
+            lines = (info.context["files"] / str(text)).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"can't read the file '{text}' in the directory 'files' of the site: {error}") from None
+        text = " ".join(line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#"))
+    return Statements(check(text))
 
 
 def is_env_name(text):
@@ -81,6 +106,9 @@ Bind = Annotated[str, AfterValidator(is_bind)]
 Comment = Annotated[str, AfterValidator(is_comment)]
 EnvName = Annotated[str, AfterValidator(is_env_name)]
 EnvValue = Annotated[str, AfterValidator(is_env_value)]
+EnvText = Annotated[EnvValue, WrapValidator(statements), WithJsonSchema({"anyOf": [{"type": "string"}, *(
+    {"type": "object", "properties": {key: {"type": "string"}}, "required": [key], "additionalProperties": False}
+    for key in ("file", "text"))]})]
 Duration = Annotated[str, AfterValidator(is_duration)]
 Count = Annotated[int, Field(ge=1)]
 VersionPart = Annotated[str, AfterValidator(is_version_part)]

@@ -122,7 +122,7 @@ def document_of(path: Path, families: Optional[dict[str, Family]] = None) -> Cat
     """
     content = load(path)
     try:
-        document = validated(content, families)
+        document = validated(content, families, path)
     except ValidationError as error:
         raise document_error(error, CatalogueFile, path) from None
     if document.name != path.stem:
@@ -134,9 +134,10 @@ def document_of(path: Path, families: Optional[dict[str, Family]] = None) -> Cat
     return document
 
 
-def validated(content, families):
+def validated(content, families, path):
     """Return the model of a file's content (CatalogueFile), with the families of the file that it extends."""
-    document = CatalogueFile.model_validate(content, context={"families": families})
+    context = {"families": families, "files": path.parent.parent / "files"}
+    document = CatalogueFile.model_validate(content, context=context)
     if document.extends and families is not None:
         return document.model_copy(update={"families": {**families, **document.families}})
     return document
@@ -149,7 +150,7 @@ def valid_part(path, families=None):
         content = load(path)
         for index, record in enumerate(content["containers"]):
             with contextlib.suppress(ValidationError):
-                document = validated({**content, "containers": [record]}, families)
+                document = validated({**content, "containers": [record]}, families, path)
                 valid.append((index, document.containers[0]))
     except (DocumentError, KeyError, TypeError):
         return None, []

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Optional, Union
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from ebsif.catalogue.fieldtypes import EnvName, EnvValue, SingleLine, Suffix, Text, VersionPart
+from ebsif.catalogue.fieldtypes import EnvName, EnvText, SingleLine, Suffix, Text, VersionPart
 from ebsif.catalogue.site import Binds, GpuKind, GpuVisibility, Images
 from ebsif.catalogue.yamlerrors import invalid
 from ebsif.catalogue.yamlfile import Model
@@ -92,24 +92,30 @@ class ContainerFields(Model):
         None, description="whether to use the runtime's option for GPUs, overriding the site")
     gpu_visibility: Optional[GpuVisibility] = Field(
         None, description="GPUs that a rank sees, overriding the site")
-    components: dict[VersionPart, VersionPart] = Field(
+    components: dict[VersionPart, Optional[VersionPart]] = Field(
         {}, description="components in the image and their versions")
     python_packages: list[VersionPart] = Field(
         [], description="components that are Python packages of the image: their versions, where the record has them, "
                         "are checked at installation")
-    image_packages: dict[VersionPart, VersionPart] = Field(
+    image_packages: dict[VersionPart, Optional[VersionPart]] = Field(
         {}, description="more Python packages of the image and their versions, checked at installation")
     keywords: list[SingleLine] = Field(
         [], description="what `module keyword` finds the module by, besides its description and components")
-    container_env: dict[EnvName, Optional[EnvValue]] = Field(
+    container_env: dict[EnvName, Optional[EnvText]] = Field(
         {}, description="environment variables in the container; null unsets a variable there")
     network_env: dict[EnvName, Optional[SingleLine]] = Field(
         {}, description="environment variables for the network, in addition to those of the site; null unsets a "
                         "variable in the container")
-    variables: dict[EnvName, EnvValue] = Field({}, description="environment variables that the module sets")
+    variables: dict[EnvName, Optional[EnvText]] = Field(
+        {}, description="environment variables that the module sets; {file: NAME} and {text: STATEMENTS} are "
+                        "for `eval`")
+    own_modules: Optional[EnvName] = Field(
+        None, description="the image has modules of its own: programs start without the host's modules; name of a "
+                          "variable that lists further variables to keep, separated by commas")
     wrappers: Union[list[SingleLine], Literal["all"], None] = Field(
         None, description="programs of the image that become commands on PATH")
-    script_names: dict[SingleLine, SingleLine] = Field({}, description="aliases of commands and run scripts")
+    script_names: dict[SingleLine, Optional[SingleLine]] = Field(
+        {}, description="aliases of commands and run scripts")
     masked_paths: Union[list[SingleLine], dict[SingleLine, Optional[SingleLine]], None] = None
     definition_files: list[SingleLine] = Field([], description="files the image was built from")
     conflicts: list[SingleLine] = Field([], description="conflicting modules in addition to those of the site")
@@ -124,6 +130,10 @@ class ContainerFields(Model):
     doc: Optional[SingleLine] = Field(None, description="text for the site's list of software")
     archived: Union[bool, Archive, None] = Field(
         None, description="no longer recommended: the module is hidden, and loading it shows a message")
+    not_inherited: list[Literal[
+        "aliases", "binds", "components", "conflicts", "container_env", "definition_files", "image_packages",
+        "network_env", "parameters", "script_names", "variables", "warnings"]] = Field(
+        [], description="fields without what family and site have in them; null takes away an entry of a table")
     aliases: list[VersionPart] = Field([], description="additional versions under which the module can be loaded")
 
 

@@ -18,7 +18,7 @@ from ebsif.findings import ERROR, WARNING, Finding, findings_of
 from ebsif.image import inspection
 from ebsif.render import easyconfig, rendering
 
-# Easyconfigs with more lines than this are hard to read; those with stages may be longer.
+# Easyconfigs with more lines than this are hard to read; those with stages or with many binds may be longer.
 LONG = 80
 
 # How messages of the easyblocks name a parameter; the field of the record has the same name.
@@ -143,5 +143,5 @@ def check_easyconfig(container, path, text, finding):
         yield finding(ERROR, f"{path} does not exist: run {command}")
     elif there != text:
         yield finding(ERROR, f"{path} differs from the catalogue: run {command}, or change the catalogue")
-    if len(text.splitlines()) >= LONG and not container.stages:
+    if len(text.splitlines()) >= LONG and not (container.stages or "binds" in container.not_inherited):
         yield finding(WARNING, f"{path} has {len(text.splitlines())} lines, which is hard to read")

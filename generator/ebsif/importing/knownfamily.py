@@ -22,8 +22,8 @@ TABLES = ("container_env", "network_env", "variables", "script_names", "paramete
 
 # Fields that a record has instead of its family's.
 SINGLE = ("homepage", "description", "usage", "init", "venv", "conda_root", "conda_env", "venv_name", "moduleclass",
-          "requirements", "sha256", "gpu", "gpu_option", "gpu_visibility", "entry_point", "image", "masked_paths",
-          "support")
+          "requirements", "sha256", "gpu", "gpu_option", "gpu_visibility", "entry_point", "own_modules", "image",
+          "masked_paths", "support")
 
 # Fields that an easyconfig may lack even if its family has them, because every container has a default for them.
 ALWAYS_THERE = ("homepage", "description", "sha256")

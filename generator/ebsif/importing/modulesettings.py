@@ -32,15 +32,19 @@ class ModuleSettings(Reader):
         for bind in self.values.get("optional_binds") or []:
             self.read_binds(bind, self.source.of("optional_binds"))
         for name, value in (self.values.get("container_env") or {}).items():
-            if self.site.container_env.get(name) != value:
-                self.found.put("container_env", name, str(value), f"variable {name} = {shortened(value)}")
+            if self.site.container_env.get(name, "") != value:
+                text = None if value is None else str(value)
+                self.found.put("container_env", name, text, f"variable {name} = {shortened(value)}")
         self.read_call("conflict", self.values.get("conflicts") or [], 1)
         for name, value in (self.values.get("modextravars") or {}).items():
             line = self.source.having(f"'{name}'", self.source.of("modextravars"))
-            self.read_variable(name, str(value), line)
+            if isinstance(value, dict) and value.get("resolve_env_vars") is False:
+                self.found.put("variables", name, {"text": value["value"]}, f"variable {name}")
+            else:
+                self.read_variable(name, str(value), line)
         self.read_footer()
         gained = [bind for bind in (*self.site.binds.required, *self.site.binds.optional) if bind not in self.binds]
-        if gained:
+        if gained and "binds" not in self.record.get("not_inherited", ()):
             self.found.leave(1, f"binds of the site, which this easyconfig does not have: {', '.join(gained)}")
 
     def read_required_binds(self):
@@ -126,7 +130,8 @@ class ModuleSettings(Reader):
 
     def read_binds(self, value, line):
         """Take binds, separated by commas, that the site does not have."""
-        known = {*self.site.binds.required, *self.site.binds.optional}
+        inherited = "binds" not in self.record.get("not_inherited", ())
+        known = {*self.site.binds.required, *self.site.binds.optional} if inherited else ()
         for bind in filter(None, re.split(r"(?<!\\),", value)):
             bind = same_path_twice(bind)
             if bind in self.binds:

@@ -9,8 +9,8 @@ from ebsif.render import easyconfig
 # Our own easyblocks; parameters that are fields of a record, and those that the module's reader takes.
 OWN = ("ContainerInstall", "ContainerVenv")
 FIELDS = ("init", "conda_root", "conda_env", "entry_point", "venv_name", "image", "image_packages", "gpu", "gpu_option",
-          "gpu_visibility", "masked_paths", "wrappers", "script_names", "definition_files", "requirements", "warnings",
-          "aliases")
+          "gpu_visibility", "masked_paths", "own_modules", "wrappers", "script_names", "definition_files",
+          "requirements", "warnings", "aliases")
 BY_MODULE = ("binds", "optional_binds", "container_env", "conflicts")
 
 # Easyconfigs that set none of these use those of the site.
@@ -33,8 +33,9 @@ def read_own(values, found, source, site):
     if str(values.get("download_instructions")).startswith(easyconfig.WHERE.format(site.description) + "\n"):
         del values["download_instructions"]
     read_image_places(values, record, site)
-    read_network(values, record, site)
     read_bind_file(values, site)
+    read_not_inherited(values, record, site)
+    read_network(values, record, site)
     compare_with_site(values, found, source, site)
 
 
@@ -44,6 +45,16 @@ def read_bind_file(values, site):
         del values["bind_file_default"]
         for name, binds in (("binds", site.binds.required), ("optional_binds", site.binds.optional)):
             values[name] = [*binds, *(values.get(name) or [])]
+
+
+def read_not_inherited(values, record, site):
+    """Take what of the site a container does not have, if it has binds that are all its own, or no network at all."""
+    binds, own = {*site.binds.required, *site.binds.optional}, values.get("optional_binds") or []
+    fields = [] if is_empty(site.network_env) or values.get("network_env") else ["network_env"]
+    if own and not values.get("binds") and not values.get("bind_file") and not binds <= set(own):
+        fields.append("binds")
+    if fields:
+        record["not_inherited"] = fields
 
 
 def read_archive(values, record):
@@ -101,7 +112,8 @@ def compare_with_site(values, found, source, site):
         "library_binds": site.binds.libraries, "bind_file": site.binds.file}
     for name, wanted in theirs.items():
         value = values.get(name)
-        if is_empty(value) and (name not in GAINED or is_empty(wanted)) or value == wanted:
+        gained = name in GAINED and not is_empty(wanted) and "binds" not in found.record.get("not_inherited", ())
+        if is_empty(value) and not gained or value == wanted:
             continue
         found.leave(source.of(name), f"parameter {name} = {of_value(value)}, and the site has {of_value(wanted)}")
     for name in (*FIELDS, *theirs, "support_level"):

@@ -2,6 +2,7 @@
 
 import yaml
 
+from ebsif.catalogue.fieldtypes import Statements
 from ebsif.catalogue.yamlfile import Loader
 
 SHORT = 90  # columns
@@ -41,6 +42,7 @@ def represent_string(dumper, text):
 Dumper.add_representer(str, represent_string)
 Dumper.add_representer(Lines, lambda dumper, table: dumper.represent_mapping(TABLE, table, flow_style=False))
 Dumper.add_representer(Items, lambda dumper, items: dumper.represent_sequence(LIST, items, flow_style=False))
+Dumper.add_representer(Statements, lambda dumper, text: dumper.represent_data({"text": str(text)}))
 Dumper.add_representer(dict, lambda dumper, table: dumper.represent_mapping(TABLE, table, flow_style=is_short(table)))
 Dumper.add_representer(list, lambda dumper, items: dumper.represent_sequence(LIST, items, flow_style=is_short(items)))
 

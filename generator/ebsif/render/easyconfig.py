@@ -9,6 +9,7 @@ from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.container import CatalogueError, Container, RecordError
 from ebsif.catalogue.families import as_parameter
+from ebsif.catalogue.fieldtypes import Statements
 from ebsif.catalogue.selection import components_of
 from ebsif.catalogue.site import Binds
 from ebsif.templating import environment
@@ -86,10 +87,11 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
          "gpu_visibility": container.gpu_visibility or site.gpu_visibility if gpu != "none" else None,
          "gpu_mpi_library": site.gpu_mpi_library if gpu != "none" else None,
          "scheduler": site.scheduler.kind if site.scheduler.kind != "slurm" else None,
-         "network_env": {**site.network_env, **container.network_env}},
+         "network_env": {**container.of_site("network_env"), **container.network_env}},
         {**binds_of(container), "library_binds": container.all_binds.libraries, "masked_paths": container.masked_paths},
-        {"container_env": {**site.container_env, **container.container_env}, "modextravars": container.variables,
-         "conflicts": list(dict.fromkeys([*site.conflicts, *container.conflicts])),
+        {"container_env": {**container.of_site("container_env"), **container.container_env},
+         "modextravars": module_variables(container), "own_modules": container.own_modules,
+         "conflicts": list(dict.fromkeys([*container.of_site("conflicts"), *container.conflicts])),
          "one_container": site.one_container if site.one_container != "refuse" else None,
          "listed_packages": site.listed_packages if site.listed_packages != "all" else None},
         {"wrappers": wrappers(container), "script_names": container.script_names},
@@ -158,6 +160,12 @@ def binds_of(container):
 def site_lines(binds):
     """Return the binds of a site as lines of its file (list of str)."""
     return [*binds.required, *(f"?{bind}" for bind in binds.optional)]
+
+
+def module_variables(container):
+    """Return the variables that the module sets, as EasyBuild's parameter has them: it leaves $ in Statements alone."""
+    return {name: {"value": str(value), "resolve_env_vars": False} if isinstance(value, Statements) else value
+            for name, value in container.variables.items()}
 
 
 def archive(container):

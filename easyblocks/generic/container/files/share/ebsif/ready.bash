@@ -1,4 +1,6 @@
 # Sourced before starting the runtime: check that the module of this installation (`root`) is loaded, and set `runtime`.
+# shellcheck source=without-host-modules.bash
+[[ -z "${EBSIF_OWN_MODULES:-}" ]] || source "${root:?}/share/ebsif/without-host-modules.bash"
 if [[ "${CONTAINERROOT:-}" -ef "${root:?}" && -f "${SIF:-}" && "${EBSIF_LOADED_MODULE:-}" && -e "${EBSIF_MOUNTED_USER_SOFTWARE:-$SIF}" ]]; then
     unset -f apptainer singularity
     for runtime in apptainer singularity; do
