@@ -123,8 +123,8 @@ class ContainerInstall(Reinstall, EasyBlock):
                                  "bin/NAME or runscripts/NAME)", CUSTOM],
             'support_level': [None, "How this container is supported, for the help of the module", CUSTOM],
             'warnings': [[], "Texts to show at installation and in the help of the module", CUSTOM],
-            'wrappers': [[], "Programs of the container that become commands of the module (list of names), '%s' for "
-                             "the programs of the venv" % WRAPPERS_ALL, CUSTOM],
+            'wrappers': [[], "Programs of the container and run scripts that become commands of the module (list of "
+                             "names), '%s' for the programs of the venv" % WRAPPERS_ALL, CUSTOM],
         })
         return extra_vars
 
@@ -425,8 +425,10 @@ class ContainerInstall(Reinstall, EasyBlock):
         if WRAPPERS_ALL in names:
             names = [name for name in names if name != WRAPPERS_ALL] + self.programs()
         names = sorted(set(names))
-        if names:
-            missing = self.run_installed(sh_command('missing-programs.sh', *names), hidden=True,
+        # run scripts are on PATH in the container once the module is loaded, not yet
+        programs = [name for name in names if 'runscripts/%s' % name not in self.spec.scripts]
+        if programs:
+            missing = self.run_installed(sh_command('missing-programs.sh', *programs), hidden=True,
                                          split_stderr=True).output.split()
             if missing:
                 raise EasyBuildError("Easyconfig parameter 'wrappers': the container has no program named %s",

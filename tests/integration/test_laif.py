@@ -1,6 +1,8 @@
 """Images like those of the LUMI AI Factory: Python of a venv in the image, a PYTHONPATH and an entry point."""
 
 import json
+import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -8,7 +10,8 @@ import pytest
 import yaml
 from ebsif.catalogue import reading, selection, site
 from parts import TOOLS, wheel_settings
-from support import Site, make_wheel
+from slurm import NODES
+from support import CHECKOUT, Site, make_wheel
 
 # The modules, and their torch. `ebsif extend` makes the first, whose runscript is that of an OCI image.
 OCI, TORCH = "Laif/3.13-mine-20260101", "Laif/3.11"
@@ -25,7 +28,7 @@ families:
     venv: true
     entry_point: /opt/oci-entrypoint.sh
     gpu_visibility: all
-    wrappers: [python, pip, torchrun]
+    wrappers: [python, pip, torchrun, conda-python-distributed]
     container_env: {MAP_HIP_TO_ROCR_VISIBLE_DEVICES: 0}
     network_env: NETWORK
 containers:
@@ -73,6 +76,7 @@ class Place:
         self.wheels.mkdir()
         make_wheel(self.wheels, "tuning", requires=["torch"], module_text=TUNING, scripts={"tune": "tuning:main"})
         make_wheel(self.wheels, "byhand")
+        make_wheel(self.wheels, "optuna")
         sites = folder / "sites"
         (sites / "local/containers").mkdir(parents=True)
         (sites / "local/site.yaml").write_text(
@@ -96,7 +100,7 @@ class Place:
             image={self.site.sources}/laif.sif
             in_container() {{ singularity exec -B env:/user-software -B {self.wheels} $image "$@"; }}
             in_container python -m venv --system-site-packages --without-pip /user-software
-            in_container python -m pip --python /user-software/bin/python install --no-deps tuning
+            in_container python -m pip --python /user-software/bin/python install --no-deps tuning optuna
             mksquashfs env tuning-env.sqsh -processors 1 -no-xattrs -quiet -no-progress
         """], **wheel_settings(self.wheels))
 
@@ -260,3 +264,129 @@ def test_the_network_of_ranks_is_that_of_the_profile(place, cluster):
     wanted = {name: value for name, value in {**LUMI.network_env, **NETWORK}.items() if value is not None}
     assert found == [wanted] * 2 * len(ways)
     assert wanted == {"FI_MR_CACHE_MONITOR": "userfaultfd"}
+
+
+# --- the LUMI AI Guide with these modules: docs/lumi
+
+GUIDE = CHECKOUT / "docs/lumi"
+# What the scripts load, and which module answers to that name here; the second is made of an environment by hand.
+LUMI_MODULE = "lumi-multitorch/2.10-rocm-7.0-full-20260807_115122"
+LUMI_MODULES = {LUMI_MODULE: TORCH, f"{LUMI_MODULE}-optuna-20261122": OCI}
+# Options of sbatch, as a user would add them: an account, and for a machine with two cores fewer tasks.
+SUBMIT = "--account=project_1 --partition=small"
+SMALL = "--ntasks-per-node=1 --gpus-per-node=1 --mem=1G"
+SUBMITTED = {"01-quick-start": "", "02-environment": "", "02-squashfs": "", "03-file-formats": SMALL, "05-srun": SMALL,
+             "05-torchrun": SMALL, "07-tensorboard": "", "08-mlflow": "", "10-inference": ""}
+TENSORBOARD = ("tensorboard", "absl-py", "protobuf")
+# Stand-ins for packages that are too large to install here: the calls that the guide uses.
+MLFLOW = """
+import json, os
+__version__ = "1.0"
+state = {}
+def set_tracking_uri(uri):
+    state["folder"] = uri
+def start_run(run_name):
+    os.makedirs(state["folder"])
+    state["file"] = open(os.path.join(state["folder"], run_name), "w")
+def log_metric(key, value, step):
+    state["file"].write(json.dumps([key, value, step]) + "\\n")
+def end_run():
+    state["file"].close()
+"""
+VLLM = """
+import http.server, json, socketserver, sys
+class Server(socketserver.UnixStreamServer):
+    def get_request(self):
+        return self.socket.accept()[0], ("", 0)
+class Handler(http.server.BaseHTTPRequestHandler):
+    def answer(self, content):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(content).encode())
+    def log_message(self, *_):
+        pass
+    def do_GET(self):
+        self.answer({})
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        text = " ".join([asked["model"], asked["messages"][0]["content"], *sys.argv[-2:]])
+        self.answer({"choices": [{"message": {"content": text}}]})
+def main():
+    assert sys.argv[1] == "serve"
+    Server(sys.argv[sys.argv.index("--uds") + 1], Handler).serve_forever()
+"""
+
+
+@pytest.fixture(scope="module")
+def guide(place, cluster):
+    """The files of the guide, all jobs of which have been run: by script, the exit status and what it printed."""
+    folder = place.site.work / "guide"
+    shutil.copytree(GUIDE, folder)
+    modules = place.site.modules
+    (modules / "LUMI.lua").write_text("")
+    (modules / "lumi-multitorch").mkdir()
+    for name, ours in LUMI_MODULES.items():
+        (modules / f"{name}.lua").write_text((modules / f"{ours}.lua").read_text().replace(f'"{ours}"', f'"{name}"'))
+    make_wheel(place.wheels, "mlflow", module_text=MLFLOW)
+    make_wheel(place.wheels, "vllm", module_text=VLLM, scripts={"vllm": "vllm:main"})
+    place.site.run(["pip", "download", "--quiet", "--no-deps", "--dest", place.wheels, *TENSORBOARD])
+    place.output(TORCH, f"pip install --quiet --no-deps mlflow vllm {' '.join(TENSORBOARD)}")
+    for name in ("02-environment", "03-file-formats"):
+        commands = re.search(r"^```bash\n(.*?)^```", (folder / f"{name}.md").read_text(), re.MULTILINE | re.DOTALL)
+        place.site.bash(f"set -e\n{commands.group(1)}", cwd=folder, APPTAINER_BIND=place.wheels,
+                        **wheel_settings(place.wheels))
+    jobs = [f"{{ sbatch --wait --output={name}.out {SUBMIT} {options} {name}.sh; echo $? >{name}.status; }} &"
+            for name, options in SUBMITTED.items()]
+    place.site.bash("\n".join([*jobs, "wait"]), cwd=folder, timeout=580, **cluster.environment)
+    return folder
+
+
+def test_the_scripts_of_the_guide(guide):
+    """L-09, issue 19, point 5: every job script of docs/lumi as it stands: it succeeds, and does what its page says."""
+    assert sorted(f"{name}.sh" for name in SUBMITTED) == sorted(path.name for path in guide.glob("*.sh"))
+    output = {name: (guide / f"{name}.out").read_text() for name in SUBMITTED}
+    failed = {name: text for name, text in output.items() if (guide / f"{name}.status").read_text() != "0\n"}
+    assert not failed
+    for name, ranks, samples in (("01-quick-start", 1, 256), ("03-file-formats", 2, 512), ("05-srun", 2, 256),
+                                 ("05-torchrun", 2, 256), ("07-tensorboard", 1, 256), ("08-mlflow", 1, 256)):
+        # a rank whose loss has not gone down fails
+        found = re.findall(r"^rank (.*), loss [\d.]+ -> [\d.]+$", output[name], re.MULTILINE)
+        wanted = [f"{rank} of {ranks} on {NODES[rank]}: {samples} samples" for rank in range(ranks)]
+        # one rank may be on either node
+        assert sorted(re.sub(*NODES[::-1], one) if ranks == 1 else one for one in found) == wanted, name
+    # packages of one's own, and the container's torch
+    versions = {name: dict(line.rsplit(" ", 1) for line in output[name].splitlines() if line.endswith(".py"))
+                for name in ("02-environment", "02-squashfs")}
+    torch, added = {TORCH: "3.11", OCI: "3.13"}, {"02-environment": guide / "optuna-env", "02-squashfs": VENV}
+    for (name, found), (module, python) in zip(versions.items(), torch.items()):
+        assert found == {f"torch {VERSIONS[module]}": f"/opt/venv/lib/python{python}/site-packages/torch/__init__.py",
+                         "optuna 1.0": f"{added[name]}/lib/python{python}/site-packages/optuna.py"}
+    # the directory is gone, so the samples were read from the SquashFS file, on both nodes
+    assert not (guide / "samples").exists()
+    assert next((guide / "runs").glob("events.out.tfevents.*")).stat().st_size > 500
+    logged = [json.loads(line) for path in (guide / "mlruns").iterdir() for line in path.read_text().splitlines()]
+    assert [(name, step) for name, _, step in logged] == [("loss", step) for step in range(20)]
+    answer = "/scratch/project_1/models/my-model What is a container? --tensor-parallel-size 2\n"
+    assert answer in output["10-inference"]
+
+
+def test_the_job_scripts_of_the_guide_set_nothing_by_hand():
+    """L-09: nothing of what the scripts of the LUMI AI Guide set by hand, and no image's path, is in ours."""
+    for path in GUIDE.glob("*.sh"):
+        by_hand = r"MASTER_|RANK|WORLD_SIZE|MIOPEN|NCCL|ENV_|_HOME|CACHE|\.sif|-B |--bind|module (use|purge)"
+        assert not re.search(by_hand, path.read_text()), path
+
+
+def test_what_the_guide_says_of_habits(place, tmp_path):
+    """Lumi, section 5: what docs/lumi/README.md tells those who come from the older modules."""
+    (tmp_path / "mine.py").write_text("")
+    (place.site.home / ".bashrc").write_text("export FROM_BASHRC=1\n")
+    output = place.output(OCI, f"""
+        export PYTHONPATH={tmp_path}
+        python -c 'import mine' 2>/dev/null || echo wrapper
+        APPTAINERENV_PYTHONPATH={tmp_path} python -c 'import mine; print("on purpose")'
+        start-shell -c 'echo bashrc $FROM_BASHRC'
+        $WITH_VENV && $WITH_CONDA && echo harmless
+    """)
+    (place.site.home / ".bashrc").unlink()
+    assert output.splitlines() == ["wrapper", "on purpose", "bashrc", "harmless"]

@@ -20,7 +20,7 @@ families:
     homepage: https://example.org/
     file: tool-{version}.sif
     init: image
-    wrappers: [tool, "tool{python}", other]
+    wrappers: [tool, "tool{python}", other, conda-python-distributed]
     python: 3.12
 containers:
   - family: tool
@@ -252,7 +252,8 @@ def test_a_record_extends_the_file_of_the_project(place, capsys):
     assert after["own/mine/containers/Tool.yaml"] == (
         "name: Tool\nextends: true\ncontainers:\n  - family: tool\n    version: 2.0\n"
         f"    sha256: {digest}\n"
-        "    wrappers: [tool, other]  # review: the image has no tool3.12, which the family has\n")
+        "    wrappers: [tool, other, conda-python-distributed]  # review: the image has no tool3.12, which the family "
+        "has\n")
     written = ""
     for name in sorted(new, reverse=True):
         lines = after[name].splitlines()

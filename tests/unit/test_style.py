@@ -60,7 +60,7 @@ def test_the_documentation_names_only_commands_that_exist():
     """S002-72: every command of ebsif, every command and run script of a module that a document names is there."""
     files = CHECKOUT / "easyblocks/generic/container/files"
     scripts = {path.name for folder in ("bin", "runscripts") for path in (files / folder).iterdir()}
-    for path in [CHECKOUT / "README.md", *(CHECKOUT / "docs").glob("*.md")]:
+    for path in [CHECKOUT / "README.md", *(CHECKOUT / "docs").rglob("*.md")]:
         text = path.read_text()
         commands = re.findall(r"(?:`|^|\()ebsif ([a-z]+)", text, re.MULTILINE)
         assert set(commands) <= set(COMMANDS), path

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
+from easybuild.easyblocks.generic.container.spec import ContainerSpec
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.container import Container
@@ -425,7 +426,8 @@ def compare_programs(proposal: Proposal, container: Container, programs: Program
     """
     wanted = container.wrappers if isinstance(container.wrappers, list) else []
     filled = {name: container.fill(name) for name in wanted}
-    asked = [name for name in filled.values() if not (container.venv and OF_A_VENV.fullmatch(name))]
+    asked = [name for name in filled.values() if not (container.venv and OF_A_VENV.fullmatch(name))
+             and f"runscripts/{name}" not in ContainerSpec.PYTHON_SCRIPTS]
     missing = set(asked) - programs(asked) if asked else set()
     if missing:
         proposal.values["wrappers"] = [name for name in wanted if filled[name] not in missing]

@@ -1,0 +1,22 @@
+#!/bin/bash
+#SBATCH --account=project_xxxxxxxxx
+#SBATCH --partition=small-g
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=14
+#SBATCH --gpus-per-node=2
+#SBATCH --mem-per-gpu=60G
+#SBATCH --time=00:30:00
+
+module load LUMI
+module load lumi-multitorch/2.10-rocm-7.0-full-20260807_115122
+
+model=/scratch/$SLURM_JOB_ACCOUNT/models/my-model
+server=/tmp/vllm-$SLURM_JOB_ID.sock
+
+srun --cpus-per-task=14 singularity run "$SIF" vllm serve "$model" --uds "$server" \
+    --tensor-parallel-size "$SLURM_GPUS_ON_NODE" &
+srun --overlap python ask.py "$server" "$model" 'What is a container?'
+status=$?
+kill $!
+exit $status
