@@ -180,7 +180,7 @@ def test_stages_of_one_s_own(place, site):
     (["-r", "none.txt"], 1, "the file none.txt does not exist"),
     (["--stage", "a"], 1, "--stage a: should be NAME=FILE"),
     (["-r", "requirements.txt", "--name", "a/b"], 1, "'a/b' is not valid in a version suffix"),
-    ([], 2, "one of the arguments -r/--requirements --stage is required"),
+    ([], 2, "one of the arguments -r/--requirements --stage --from-venv is required"),
 ])
 def test_what_is_wrong_is_named(place, arguments, status, expected):
     """What is wrong and what to do; nothing is written."""
