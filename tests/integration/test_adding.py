@@ -11,7 +11,6 @@ import pytest
 import yaml
 from ebsif import files
 from ebsif.catalogue import adding, reading, site, template, writing, yamlfile
-from ebsif.catalogue.records import CatalogueFile
 from ebsif.image import inspection
 
 LUMI_NAME = "lumi-pytorch-rocm-6.4.4-python-3.11-pytorch-v2.8.0-dockerhash-0123456789ab.sif"
@@ -250,13 +249,7 @@ def lumi(monkeypatch):
     return None
 
 
-def documents():
-    """The files of LUMI's catalogue."""
-    folder = site.SITES / "lumi/containers"
-    return [yamlfile.validate(CatalogueFile, yamlfile.load(path), path) for path in sorted(folder.glob("*.yaml"))]
-
-
-LUMI_DOCUMENTS = documents()
+LUMI_DOCUMENTS = list(reading.documents(site.SITES / "lumi"))
 
 
 def test_the_generation_follows_from_who_makes_python_ready(lumi):
