@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.modulefile import SYNTAXES, ModuleFile, VenvModuleFile
+from easybuild.easyblocks.generic.container.modulerc import add_symbolic_versions
 from easybuild.easyblocks.generic.container.packages import Packages
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.runtime import Container
@@ -205,3 +206,29 @@ def test_what_easybuild_tests_of_each_easyblock(easyblock, tmp_path):
     easyconfig.write_text(f"easyblock = {easyblock.__name__!r}\nname = {easyblock.__name__!r}\nversion = '1.0'\n"
                           "homepage = ''\ndescription = 'A text.'\ntoolchain = SYSTEM\nsources = []\n")
     assert easyblock(EasyConfig(str(easyconfig))).name == easyblock.__name__
+
+
+@pytest.mark.parametrize("statement", ['module_version("{modname}", "{sym_version}")',
+                                       "#%Module\nmodule-version {modname} {sym_version}"])
+def test_versions_under_which_a_module_can_be_loaded(statement, tmp_path):
+    """L-11: a line for each, once, also if one begins like another; what others wrote there stays."""
+    class Generator:
+        DOT_MODULERC = ".modulerc"
+
+        def modulerc(self, version):
+            return statement.format(**version)
+
+    def add(module, *aliases):
+        add_symbolic_versions(Generator(), str(tmp_path / "module"), module, list(aliases),
+                              lambda path, text: Path(path).write_text(text))
+        return (tmp_path / ".modulerc").read_text()
+
+    header, line = statement.rpartition("\n")[0], statement.rpartition("\n")[2]
+    expected = [header] * bool(header) + [line.format(modname="P/2.0-x", sym_version=one) for one in ("2.0-y", "2.0")]
+    assert add("P/2.0-x", "2.0-y", "2.0").splitlines() == expected
+    # a file without a line break at its end, as EasyBuild leaves it
+    (tmp_path / ".modulerc").write_text("\n".join(expected))
+    for _ in range(2):
+        text = add("P/.1.0", "2.0-x")
+    expected += [line.format(modname="P/.1.0", sym_version=one) for one in ("1.0", "2.0-x")]
+    assert text.splitlines() == expected

@@ -51,8 +51,9 @@ def add_symbolic_versions(generator, mod_filepath, module, aliases, write):
     for alias in symbolic_versions(version, aliases):
         statement = generator.modulerc({'modname': module, 'sym_version': alias, 'version': version})
         header, _, body = statement.partition('\n') if statement.startswith('#%Module') else ('', '', statement)
-        text = text or (header and header + '\n')
-        if body not in text:
-            text += body + '\n'
+        text = text or header
+        # whole lines: one version can begin like another
+        if '\n%s\n' % body not in '\n%s\n' % text:
+            text += '\n' * (text != '' and not text.endswith('\n')) + body + '\n'
     if text != earlier:
         write(path, text)

@@ -53,6 +53,8 @@ def statements(value, check, info: ValidationInfo):
         return check(value)
     ((key, text),) = value.items()
     if key == "file":
+        if not info.context:
+            raise ValueError(f"the file '{text}' can only be named in a catalogue, whose site has a directory 'files'")
         try:
             lines = (info.context["files"] / str(text)).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
