@@ -41,7 +41,7 @@ def test_what_is_missing_is_named_before_anything_is_done(tmp_path):
     assert "missing on this machine, to be installed as root:" in result.stderr
     for part in ("squashfs-tools", "squashfuse", "tcl", "apptainer (the container runtime)"):
         assert part in result.stderr
-    assert "install what is missing with the package manager" in result.stderr
+    assert "install the missing packages with your package manager, then run it again" in result.stderr
 
 
 def ordinary(*command):
