@@ -1,4 +1,4 @@
-"""`ebsif add`: what names, labels and packages say; all of a record is written, or nothing."""
+"""`ebsif add`: values taken from file names, labels and packages; a record is written completely or not at all."""
 
 import hashlib
 import io
@@ -29,7 +29,7 @@ containers:
 
 
 def found(name="x.sif", packages=None, labels=None, init="image", **values):
-    """An inspection of an image of that name."""
+    """Return an inspection of an image with that name."""
     python = None if init == "none" else {"version": "3.12.1", "prefix": "/opt/x", "base_prefix": "/opt/x",
                                           "packages": packages or {}, "missing": []}
     return inspection.Inspection(path=f"/images/{name}", resolved=f"/images/{name}", size=1, python=python, init=init,
@@ -40,7 +40,7 @@ LABEL = "org.opencontainers.image.version"
 
 
 @pytest.mark.parametrize(("software", "name", "packages", "labels", "expected", "review"), [
-    # the file name alone: never a version of something else in it
+    # from the file name alone, and never the version of something else in it
     ("Tool", "tool-1.2.sif", {}, {}, "1.2", "from the file name"),
     ("Tool", "tool-py3.11-1.2.sif", {}, {}, "1.2", "from the file name"),
     ("Tool", "python-3.11-rocm-6.2.4_tool_v1.2rc1+local.sif", {}, {}, "1.2rc1", "from the file name"),
@@ -51,19 +51,19 @@ LABEL = "org.opencontainers.image.version"
     ("PyTorch", "image.sif", {"torch": "2.10.0+cu124", "pytorch": "1"}, {}, "2.10.0", None),
     ("TensorFlow", "tf-2.16.sif", {"tensorflow_rocm": "2.16.1"}, {}, "2.16.1", None),
     ("jax", "image-0.4.sif", {"jax": "0.5.0"}, {}, "0.5.0", "the package jax says so, the file name says 0.4"),
-    # labels first, but for that of the system below
+    # labels come first, except the version of the operating system
     ("Tool", "tool.sif", {}, {LABEL: "v3.4.5"}, "3.4.5", None),
     ("Tool", "tool-1.0.sif", {"tool": "2.0"}, {LABEL: "2.0.1"}, "2.0.1",
      f"the label {LABEL} says so, the file name says 1.0"),
     ("Tool", "tool-1.0.sif", {}, {LABEL: "24.04"}, "1.0", "from the file name"),
     ("Tool", "tool-1.0.sif", {}, {LABEL: "main"}, "1.0", "from the file name"),
-    # what people write after it
+    # suffixes that people add to a version
     ("Tool", "tool.sif", {}, {LABEL: "2.7.1 (x)"}, "2.7.1", f"the label {LABEL} says '2.7.1 (x)'"),
     ("Tool", "tool.sif", {}, {LABEL: "2.7.1-rc1+cu124"}, "2.7.1-rc1", None),
     ("Tool", "tool-1.0.sif", {}, {LABEL: "2.7.1x"}, "1.0", "from the file name"),
 ])
-def test_where_the_version_is(software, name, packages, labels, expected, review):
-    """Admin D5, 3(e): labels, then the package, then the file name; what is a guess is marked."""
+def test_version_from_labels_package_or_file_name(software, name, packages, labels, expected, review):
+    """Admin D5, 3(e): labels come first, then the package, then the file name; a guess is marked for review."""
     image = found(name, packages, labels, system="Ubuntu 24.04.1 LTS")
     proposal = adding.propose(image, [], name=software)
     assert (proposal.values["version"], proposal.reviews.get("version")) == (expected, review)
@@ -71,33 +71,33 @@ def test_where_the_version_is(software, name, packages, labels, expected, review
         assert proposal.new_family["package"] == "torch"
 
 
-def test_a_version_that_nothing_says():
-    """Admin D5: asked for instead of 0, in old and new families."""
+def test_without_a_version_the_user_is_asked_for_one():
+    """Admin D5: an unknown version is an error instead of 0 in new families; known ones find it in the file name."""
     with pytest.raises(adding.AddingError, match="nor name of tool.sif: add --version VERSION"):
         adding.propose(found("tool.sif", {}, {}), [], name="Tool")
     assert adding.propose(found("tool.sif"), [], name="Tool", version="1.5").values["version"] == "1.5"
     known = CatalogueFile.model_validate({
         "name": "Tool", "families": {"tool": {"file": "tool-{version}.sif"}},
         "containers": [{"family": "tool", "version": "1.0"}]})
-    # said twice it's no component
+    # a version given on the command line does not become a component
     for version in (None, "1.5"):
         proposal = adding.propose(found("tool-1.5.sif", init="image"), [known], version=version)
         assert (proposal.values["version"], "components" in proposal.values) == ("1.5", False)
     (document,) = [one for one in reading.documents(site.SITES / "lumi") if one.name == "lumi-multitorch"]
     name = "lumi-multitorch-full-u24r71f22m50t211-20260601_120000.sif"
-    # as its other records: that of torch, as the file name has it
+    # torch's version in the form that the file name and the other records have
     for packages in ({}, {"torch": "2.11.0+rocm7.1"}):
         proposal = adding.propose(found(name, packages, init="venv-in-image"), [document])
         assert (proposal.values["version"], proposal.reviews.get("version")) == ("2.11", None)
-    # the next release with the same versions is one line: what the family has is not repeated
+    # the next release with the same versions takes one line; values of the family are not repeated
     proposal = adding.propose(found("lumi-multitorch-full-u24r70f21m50t210-20261201_120000.sif"), [document])
     assert proposal.values == {"family": "oci-full", "version": "2.10", "date": "20261201_120000"}
     proposal = adding.propose(found("lumi-multitorch-torch-u24r70f21m50t210-20261201_120000.sif"), [document])
     assert proposal.values == {"family": "oci", "version": "2.10", "date": "20261201_120000"}
 
 
-def test_the_family_whose_entry_point_is_there():
-    """Admin 3: of families with the same file names the one whose entry point the image has."""
+def test_the_entry_point_decides_between_families():
+    """Admin 3: among families with the same file names, the one with the image's entry point is chosen."""
     (document,) = [one for one in reading.documents(site.SITES / "lumi") if one.name == "lumi-multitorch"]
     image = found("lumi-multitorch-full-u24r71f22m50t211-20260601_120000.sif", init="venv-in-image")
     for path, family in (("/opt/oci-entrypoint.sh", "oci-full"), ("/.singularity.d/runscript", "rocm-7.0-full")):
@@ -107,15 +107,15 @@ def test_the_family_whose_entry_point_is_there():
     assert "the entry point of that family" in proposal.reviews["family"]
 
 
-def test_what_labels_say_of_a_new_software():
-    """Admin 3(e): description and homepage."""
+def test_labels_of_new_software():
+    """Admin 3(e): labels provide description and homepage."""
     labels = {"org.opencontainers.image.description": "A tool: 'fast'", "org.opencontainers.image.source": "https://x.org/"}
     proposal = adding.propose(found("tool-1.0.sif", labels=labels), [], name="Tool")
     assert proposal.new_family["description"] == "A tool: 'fast'"
     assert proposal.new_family["homepage"] == "https://x.org/"
     labels = {"org.opencontainers.image.description": "A {tool}"}
     assert "description" not in adding.propose(found("tool-1.0.sif", labels=labels), [], name="Tool").new_family
-    # issue 17.5: one that can't be in a record is none
+    # issue 17.5: ignored, because it can't be written to a record
     for labels in ({}, {"org.opencontainers.image.url": "https://x.org/\x1b]0;\nfamilies: {}"}):
         proposal = adding.propose(found("tool-1.0.sif", labels=labels), [], name="Tool")
         text = writing.text_without_records(proposal)
@@ -128,7 +128,7 @@ def test_what_labels_say_of_a_new_software():
     ({"missing": ["ensurepip", "pip"]}, None),
 ])
 def test_a_new_family_has_a_venv_only_where_one_can_be_made(python, reason):
-    """Admin 3(e): the easyblock refuses user software for an image whose Python can make no venv."""
+    """Admin 3(e): no venv for an image whose Python can't create one, because the easyblock would refuse it."""
     image = found("tool-1.0.sif")
     image.python.update(python)
     proposal = adding.propose(image, [], name="Tool")
@@ -138,7 +138,7 @@ def test_a_new_family_has_a_venv_only_where_one_can_be_made(python, reason):
 
 
 def answers(*given):
-    """A user who gives these answers, one after another, and the questions so far."""
+    """Return a function that gives these answers one after another, and the list of questions asked so far."""
     left, questions = list(given), []
 
     def ask(question, default):
@@ -148,8 +148,8 @@ def answers(*given):
     return ask, questions
 
 
-def test_a_user_is_asked_for_what_nothing_tells():
-    """Admin D5, issue 17.5: name and version, at a terminal; what is confirmed is no guess any more."""
+def test_a_user_is_asked_for_what_is_unknown():
+    """Admin D5, issue 17.5: name and version are asked for at a terminal; confirmed values need no review."""
     ask, questions = answers("Tool", "1.5")
     proposal = adding.propose(found("thing.sif"), [], ask=ask)
     assert (proposal.name, proposal.values["version"], "version" in proposal.reviews) == ("Tool", "1.5", False)
@@ -163,8 +163,8 @@ def test_a_user_is_asked_for_what_nothing_tells():
         adding.propose(found("tool.sif"), [], name="Tool", ask=lambda *_: "1 0")
 
 
-def test_a_user_chooses_the_family_if_none_fits():
-    """Issue 17.5: of families with such file names; without a terminal the one used last, marked."""
+def test_a_user_chooses_the_family_if_none_matches():
+    """Issue 17.5: choose among families with similar file names; without a terminal the latest is used and marked."""
     known = CatalogueFile.model_validate({
         "name": "Tool", "families": {"one": {"file": "tool-{version}.sif", "init": "conda-injected"},
                                      "two": {"file": "tool-{version}.sif", "init": "venv-in-image"}},
@@ -185,7 +185,7 @@ def test_a_user_chooses_the_family_if_none_fits():
     ("tool2.1.sif", "tool{version}.sif"), ("tool-v2.1_x.sif", "tool-v{version}_x.sif"), ("tool.sif", "tool.sif"),
 ])
 def test_a_version_within_another_number_stays(name, expected):
-    """Admin D5, issue 17.5: no placeholder for 2.1 in 12.1.3; a name without the version is marked, as it fits once."""
+    """Admin D5, issue 17.5: 2.1 in 12.1.3 becomes no placeholder; a name without the version is marked for review."""
     proposal = adding.propose(found(name), [], name="Tool", version="2.1")
     assert proposal.new_family["file"] == expected
     assert ("file" in proposal.reviews) == (name == expected)
@@ -193,7 +193,7 @@ def test_a_version_within_another_number_stays(name, expected):
 
 
 def test_fields_are_read_from_names():
-    """Issue 18.4: one reader for add and import; a placeholder that is there twice has one value."""
+    """Issue 18.4: add and import read file names alike; a placeholder used twice must match the same value."""
     names = "tool-{version}-rocm-{rocm!dotless}{label}-{version}.sif"
     assert template.read_fields(names, "tool-1.2-rocm-624-a-b-1.2.sif") == {
         "version": "1.2", "rocm": "6.24", "label": "a-b"}
@@ -205,7 +205,7 @@ def test_fields_are_read_from_names():
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """A project with one file, a catalogue of one's own, images; what is in an image comes from a table."""
+    """A project with one file, a catalogue of the user's own, and images whose content comes from a table."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     project = tmp_path / "project"
@@ -224,13 +224,13 @@ def place(tmp_path, monkeypatch):
 
 
 def files(place):
-    """All files below the catalogue and the easyconfigs (dict of text)."""
+    """Return all files of the catalogue and the easyconfigs (dict of text)."""
     return {str(path.relative_to(place)): path.read_text() for folder in ("own", "ec", "project")
             for path in sorted((place / folder).rglob("*")) if path.is_file()}
 
 
 def add(name, *arguments, text="image"):
-    """Add an image, which is made if it is not there; return the exit status."""
+    """Add an image, creating the file if it is missing; return the exit status."""
     path = Path(name)
     if not path.exists() or text != "image":
         path.write_text(text)
@@ -238,7 +238,7 @@ def add(name, *arguments, text="image"):
 
 
 def test_a_record_extends_the_file_of_the_project(place, capsys):
-    """Admin D12, 4: the file of one's own holds the record alone; a dry run shows all that is written."""
+    """Admin D12, 4: the user's file contains only the new record; a dry run shows everything that would be written."""
     before = files(place)
     assert add("tool-2.0.sif", "--dry-run") == 0
     shown = capsys.readouterr().out
@@ -259,15 +259,15 @@ def test_a_record_extends_the_file_of_the_project(place, capsys):
         lines = after[name].splitlines()
         written += f"--- /dev/null\n+++ {name}\n@@ -0,0 +1,{len(lines)} @@\n" + "".join(f"+{line}\n" for line in lines)
     assert shown == written
-    # what the project has stays, and a third one goes into the same file
+    # the project's records stay, and a third record goes into the same file
     assert add("tool-3.0.sif") == 0
     directories = (place / "own/mine", place / "project/mine")
     assert [one.version for one in reading.read(site.read("mine", [place / "project"]), *directories)] == \
         ["1.0", "2.0", "3.0"]
 
 
-def test_the_same_name_and_another_image(place, capsys):
-    """Admin D3, 4: other SHA256, status 1 and what to do; the same one is in the catalogue already."""
+def test_the_same_name_with_another_image(place, capsys):
+    """Admin D3, 4: another SHA256: status 1 and what to do; the same SHA256: already in the catalogue."""
     assert add("tool-2.0.sif") == 0
     before = files(place)
     assert add("tool-2.0.sif") == 0
@@ -285,7 +285,7 @@ def test_the_same_name_and_another_image(place, capsys):
 @pytest.mark.parametrize(("typed", "default", "expected"), [
     (" 2.0 \n", None, "2.0"), ("\n", "1.0", "1.0"), ("\n", None, None), ("", "1.0", "1.0")])
 def test_questions_at_a_terminal(monkeypatch, capsys, typed, default, expected):
-    """Issue 17.5: asked where both input and messages are at a terminal, and nowhere else."""
+    """Issue 17.5: questions are asked only if standard input and standard error are both terminals."""
     monkeypatch.setattr("sys.stdin", io.StringIO(typed))
     assert ask("Version\x1b of Tool", default) is None
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
@@ -307,7 +307,7 @@ def test_the_next_step_can_be_copied(place, capsys):
     "the easyconfig can't be written", "interrupted", "module", "no version", "no family", "profile", "not the image"])
 @pytest.mark.parametrize("begun", [False, True])
 def test_all_or_nothing(place, monkeypatch, capsys, failure, begun):
-    """Admin D1: whatever fails, catalogue and easyconfigs are as they were, byte for byte."""
+    """Admin D1: after any failure, catalogue and easyconfigs are unchanged byte for byte."""
     if begun:
         assert add("tool-2.0.sif") == 0
     before = files(place)
@@ -341,10 +341,10 @@ def test_all_or_nothing(place, monkeypatch, capsys, failure, begun):
 
 
 def full(*_):
-    """As writing to a disk that is full."""
+    """Fail as if the disk were full."""
     raise OSError(28, "No space left on device")
 
 
 def interrupt(*_):
-    """As Ctrl-C."""
+    """Fail as after Ctrl-C."""
     raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""What scripts and Python have to say alike, because neither can read the other."""
+"""Values and names that scripts and Python code must share although neither can import the other."""
 
 import importlib.util
 import re
@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from support import CHECKOUT, CONTAINER_FILES, tracked
 
 PYTHON = "\n".join(path.read_text() for path in tracked("easyblocks/generic/*.py", "easyblocks/generic/container/*.py"))
-# what an expression finds in Python, and the same in scripts
+# regular expressions that find the value in Python and in scripts
 SAME = {
     "the status for no pip": (r"NO_PIP_TO_COPY = (\d+)", {"share/ebsif/copy-pip.py": r"NOT_HERE = (\d+)"}),
     "the word of an image that is active by itself": (
@@ -26,7 +26,7 @@ SAME = {
 
 @pytest.mark.parametrize("what", SAME)
 def test_values(what):
-    """G-20: a value that a script has and Python expects."""
+    """G-20: Values that scripts use and Python expects are equal."""
     expression, files = SAME[what]
     expected = set(re.findall(expression, PYTHON))
     assert len(expected) == 1
@@ -34,22 +34,22 @@ def test_values(what):
         assert set(re.findall(found, (CONTAINER_FILES / name).read_text())) == expected, name
 
 
-def test_what_make_squashfs_says():
-    """The line that goes to the output of eb."""
+def test_the_message_of_make_squashfs():
+    """The line that eb copies to its output begins alike in the script and in Python."""
     assert '\nsay "made $squashfs: ' in (CONTAINER_FILES / "bin/make-squashfs").read_text()
     assert """printf '%s: %s\\n' "${0##*/}" "$1" >&2""" in (CONTAINER_FILES / "share/ebsif/common.bash").read_text()
     assert scripts.PACKED == "make-squashfs: made "
 
 
-# of ours: neither _EBSIF_X, which scripts keep to themselves, nor part of another name
+# our variables only: not _EBSIF_X, which scripts use internally, and not part of another name
 VARIABLE = r"(?<![\w-])EBSIF_[A-Z]+(?:_[A-Z]+)*"
 
 
 def test_variables():
-    """Each variable of the module that a script reads is one that the module sets, or that a user may set."""
+    """Each variable that a script reads is set by the module or documented as a setting for users."""
     settings = {"EBSIF_GPU_VISIBILITY", "EBSIF_NODE_LOCAL", "EBSIF_REPORT"}
     internal = {"EBSIF_ENTERED"}
-    # for what initialises the modules of an image in the container
+    # set where the modules inside an image are initialised
     own_modules = {"EBSIF_BINDS", "EBSIF_MODULES_OF"}
     read = set()
     for path in CONTAINER_FILES.rglob("*"):
@@ -61,7 +61,7 @@ def test_variables():
 
 
 def test_list_of_variables():
-    """house 2.7: all variables that modules, scripts and commands share are in one list, with our prefix."""
+    """house 2.7: all variables shared by modules, scripts and commands are in one list and have our prefix."""
     used, ours = set(), tracked("easyblocks/generic/**", "generator/ebsif/**")
     for path in ours:
         text = path.read_text()
@@ -72,14 +72,14 @@ def test_list_of_variables():
 
 
 def test_every_program_for_images_is_used():
-    """Nothing is left of what was replaced, and nothing is named that isn't there."""
+    """Every program for images is used, and every program that is used exists."""
     there = {path.name for path in (CONTAINER_FILES / "sh").iterdir()}
     named = set(re.findall(r"sh_command\('([\w.-]+)'", PYTHON))
     assert there == named
 
 
 def test_kinds_of_gpu():
-    """S000-18 point 5: a kind is a row, which bash and Python read alike; no other file names the devices."""
+    """S000-18 point 5: a GPU kind is a row in a file that bash and Python read; no other file names devices."""
     rows = [line for line in (CONTAINER_FILES / gpus.GPUS_FILE).read_text().splitlines() if not line.startswith("#")]
     assert {row.split()[0]: tuple(row.split()[1:4]) for row in rows} == gpus.GPU_KINDS
     visibility = {row.split()[5] for row in rows}
@@ -96,7 +96,7 @@ def test_kinds_of_gpu():
 
 @pytest.mark.parametrize("name", ["torch", "Flash_Attn", "ruamel.yaml", "a--b__c..d", "A-_.b"])
 def test_names_of_packages(name):
-    """PEP 503, also in the container, where nothing of EasyBuild is."""
+    """Both sides normalise names as PEP 503 says, including the code in the container, which can't import EasyBuild."""
     path = CONTAINER_FILES / "site-packages/ebsif_pip_hints.py"
     found = importlib.util.spec_from_file_location("hints", path)
     hints = importlib.util.module_from_spec(found)
@@ -105,7 +105,7 @@ def test_names_of_packages(name):
 
 
 def accepts(check, text):
-    """Whether a type of field of a catalogue takes a text."""
+    """Return whether a field type of the catalogue accepts a text."""
     try:
         check(text)
     except ValueError:
@@ -115,33 +115,33 @@ def accepts(check, text):
 
 @pytest.mark.parametrize("name", ["A", "_a1", "1A", "A-B", "", "A\n", "\u00c4"])
 def test_names_of_variables(name):
-    """What a catalogue may have, the easyblock takes, and the other way round."""
+    """The catalogue and the easyblock accept the same names."""
     assert accepts(fieldtypes.is_env_name, name) == (texts.variable_problem(name) is None)
 
 
 @pytest.mark.parametrize("value", ["a", "", "a b", "a\tb", "a\nb", "~/x", "/a:~/b", "a~", "\x7f", "\x1b[0m"])
 def test_values_of_variables(value):
-    """Likewise; what only some modules tools can't do is for the easyblock to say, which knows the tool."""
+    """Likewise for values; limits of single modules tools are left to the easyblock, which knows the tool."""
     assert accepts(fieldtypes.is_env_value, value) == (texts.value_problem(value) is None)
 
 
 @pytest.mark.parametrize("bind", [
     "/a", "/a:/b", "/a:/b:ro", "a", "/a:b", "/a,/b", "/a\\,b", "/a:/b:ro:rw", "/a\\:b:/c"])
 def test_binds(bind):
-    """Likewise; a template of an easyconfig is nothing for a catalogue."""
+    """Likewise for binds; only easyconfigs may contain templates."""
     assert accepts(fieldtypes.is_bind, bind) == (texts.bind_problem(bind) is None)
 
 
 @pytest.mark.parametrize("rule", ["[-_.]+", "[A-Za-z_][A-Za-z0-9_]*"])
 def test_rules_for_texts_have_one_home(rule):
-    """S000-18 point 4: names of packages and of variables; what runs in the container can't import the home."""
+    """S000-18 point 4: names of packages and variables have one set of rules, except in code for the container."""
     found = [path for path in tracked("easyblocks/*.py", "generator/*.py") if rule in path.read_text()]
     assert [path.name for path in found if CONTAINER_FILES not in path.parents] == ["texts.py"]
 
 
 @pytest.mark.parametrize("module", [texts, lockfile, sbom, gpus, requirements])
 def test_what_commands_need_loads_nothing_of_easybuild(module):
-    """It takes longer to load than `ebsif list` to run."""
+    """Importing it does not load EasyBuild, which would take longer than running `ebsif list`."""
     assert not re.search(r"easybuild\.(?!easyblocks\.generic\.container)", Path(module.__file__).read_text())
 
 
@@ -150,7 +150,7 @@ def test_what_commands_need_loads_nothing_of_easybuild(module):
     [{"name": "one", "requirements": ["a"]}, {"requirements": ["b==1"], "no_deps": True}], [{"post": ["true"]}],
     {"lock": "/x/lock.json"}])
 def test_shapes_of_requirements(value):
-    """House 2.4: the commands see in every shape of the parameter the lines that the easyblock installs."""
+    """House 2.4: commands and easyblock read the same lines from every form of the parameter."""
     parameter = None if requirements.lock_of(value) else value
     installed = "".join(stage.requirements for stage in Stage.from_parameter(parameter)).split("\n")
     assert requirements.lines_of(value) == [line.strip() for line in installed if line.strip()]
@@ -161,12 +161,12 @@ def test_shapes_of_requirements(value):
 
 @pytest.mark.parametrize("value", [5, [1, 2], {"lok": "a"}, [{"requirements": None}], [{}]])
 def test_requirements_that_the_easyblock_refuses(value):
-    """Commands that only read an easyconfig leave the complaint to the easyblock."""
+    """Commands that only read an easyconfig accept it and leave the error to the easyblock."""
     assert isinstance(requirements.lines_of(value), list)
 
 
 def test_the_lock_file_has_one_home():
-    """S000-18 point 4: its path and its keys stand in one module, which the easyblocks and the commands read."""
+    """S000-18 point 4: path and keys are defined in one module, which the easyblocks and the commands import."""
     keys = {value for name, value in vars(lockfile).items() if name.isupper()}
     assert {"image", "stages", "venv_packages"} < keys
     use = re.compile(r"""(?:record|lock|lock\.read\(\w+\))(?:\.get\(|\[)['"](\w+)""")
@@ -177,7 +177,7 @@ def test_the_lock_file_has_one_home():
 
 
 def test_the_easyblocks_name_commands_of_ebsif_in_one_place():
-    """House 2.8: they work without it; what they suggest is in one module. Comments may say more."""
+    """House 2.8: easyblocks work without ebsif; only one module names commands of ebsif, apart from comments."""
     for path in tracked("easyblocks/*.py"):
         if CONTAINER_FILES not in path.parents and path.name != "advice.py":
             code = re.sub(r"\"\"\".*?\"\"\"|#.*", "", path.read_text(), flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""The catalogue: models, families, rendering, what is chosen by what is inside."""
+"""The catalogue: models, families, rendering, selection by components."""
 
 import json
 import re
@@ -47,7 +47,7 @@ RECORD = """\
 
 @pytest.fixture
 def read(tmp_path):
-    """A function that reads a catalogue of one file for a site."""
+    """Return a function that reads a catalogue with one file for a site."""
 
     def read(text, profile=None, name="PyTorch"):
         folder = tmp_path / "containers"
@@ -61,11 +61,11 @@ def read(tmp_path):
 @pytest.mark.parametrize("path", sorted((CHECKOUT / "easyconfigs").rglob("*.eb")), ids=lambda path: path.name)
 def test_easyconfigs_pass_the_rules_of_easybuild(path):
     """
-    easybuild, upstream's suites: rules of the tests of easyconfigs there, in words of our own.
+    easybuild, upstream's suites: the rules that upstream tests check in easyconfigs.
 
-    test_pr_python_packages: Python is run without the packages in a home directory (-s).
-    test_downloadable_or_instructions: what can't be downloaded has instructions.
-    template_easyconfig_test: name and place of the file, no parameter twice.
+    test_pr_python_packages: Python runs without packages in the home directory (-s).
+    test_downloadable_or_instructions: files that can't be downloaded have instructions.
+    template_easyconfig_test: file name and directory are as expected, no parameter is set twice.
     """
     text = path.read_text()
     values = literals(text)
@@ -80,7 +80,7 @@ def test_easyconfigs_pass_the_rules_of_easybuild(path):
 
 
 def test_what_the_site_decides(read):
-    """easybuild, upstream's suites: the site says where the image is and what is listed; a record may say more."""
+    """easybuild, upstream's suites: the site sets the image's location and the listed packages; records override."""
     lumi = site.read("lumi").model_copy(update={"listed_packages": "user_software"})
     (one,) = read(HEAD + RECORD, lumi)
     values = easyconfig.parameters(one)
@@ -94,8 +94,8 @@ def test_what_the_site_decides(read):
     assert not {"download_instructions", "listed_packages"} & easyconfig.parameters(nowhere).keys()
 
 
-def test_a_record_says_what_differs_only(read):
-    """S002-51: family, families it extends, site: tables are joined, the more particular value wins."""
+def test_a_record_contains_only_differences(read):
+    """S002-51: family, parent families and site: tables are merged, the more specific value wins."""
     (one,) = read(HEAD + RECORD, site.read("lumi"))
     assert one.module == "PyTorch/2.10-rocm-6.2.4-singularity-20250101"
     assert one.file_name == "lumi-2.10-abc.sif"
@@ -106,7 +106,7 @@ def test_a_record_says_what_differs_only(read):
 
 
 def test_a_record_without_what_it_would_inherit(read):
-    """L-10, admin section 1: `not_inherited` for whole fields, those of the site too; null for entries of tables."""
+    """L-10, admin section 1: `not_inherited` removes whole fields, also the site's; null removes entries of tables."""
     lumi = site.read("lumi")
     (one,) = read(f"{HEAD}{RECORD}    not_inherited: [binds, network_env, conflicts]\n    conflicts: [mine]\n"
                   "    binds: {optional: [/own]}\n    components: {rocm: null, torch: 2.10}\n    suffix: -x\n", lumi)
@@ -117,7 +117,7 @@ def test_a_record_without_what_it_would_inherit(read):
 
 
 def test_statements_for_eval(read, tmp_path):
-    """L-10: from a file, in one line without comments; EasyBuild leaves their variables alone."""
+    """L-10: read from a file into one line without comments; EasyBuild leaves their variables alone."""
     (one,) = read(HEAD + RECORD + "    variables: {GO: {text: 'exec $HOME/go;'}, HERE: $HOME}\n")
     assert easyconfig.parameters(one)["modextravars"] == {
         "GO": {"value": "exec $HOME/go;", "resolve_env_vars": False}, "HERE": "$HOME"}
@@ -131,15 +131,15 @@ def test_statements_for_eval(read, tmp_path):
 
 
 def test_variants_have_suffixes_of_their_own(read):
-    """What tells builds apart goes into the suffix."""
+    """Values that distinguish builds go into the version suffix."""
     more = RECORD + "    label: mine\n    variant: debug\n"
     first, second = read(HEAD + RECORD + more)
     assert second.versionsuffix == "-rocm-6.2.4-debug-singularity-mine-20250101"
     assert first.module != second.module
 
 
-def test_the_names_of_the_ai_factory():
-    """The name of the image has the versions without dots, that of the module with them."""
+def test_the_names_of_the_ai_factorys_images():
+    """Image names have versions without dots, module names have them with dots."""
     lumi = site.read("lumi")
     containers = [one for one in reading.read(lumi, site.SITES / "lumi") if one.name == "lumi-multitorch"]
     one, newer = (one for one in containers if one.module_or_version.endswith(
@@ -150,7 +150,7 @@ def test_the_names_of_the_ai_factory():
         "/appl/local/laifs/containers/lumi-multitorch-u24r70f21m50t210-20260415_130625"]
     assert values["init"] == "venv-in-image"
     assert values["conflicts"] == ["singularity-AI-bindings", "lumi-aif-singularity-bindings"]
-    # lumi B11, L-03: where each generation sets what depends on the rank
+    # lumi B11, L-03: where images of each generation set variables that depend on the rank
     assert values["entry_point"] == "/.singularity.d/runscript"
     assert "entry_point = '/opt/oci-entrypoint.sh'" in easyconfig.render(newer)
 
@@ -167,8 +167,8 @@ def test_the_names_of_the_ai_factory():
     (HEAD.replace("name: PyTorch", "name: Pytorch") + RECORD, "'Pytorch' should be the name of the file, PyTorch"),
     (HEAD + RECORD + "    requirements: [{reqirements: a}]\n", "did you mean 'requirements'?"),
 ])
-def test_what_is_wrong_is_told_with_its_line(read, text, expected):
-    """File, line, field, what is wrong, what is allowed."""
+def test_errors_have_file_and_line(read, text, expected):
+    """Errors name file, line, field, problem and allowed values."""
     with pytest.raises(yamlerrors.DocumentError) as error:
         read(text)
     assert expected in str(error.value)
@@ -176,14 +176,14 @@ def test_what_is_wrong_is_told_with_its_line(read, text, expected):
 
 
 def test_a_placeholder_without_value(read):
-    """What a placeholder can stand for is listed."""
+    """The error lists the placeholders that have a value."""
     (one,) = read(HEAD.replace("{version}", "{vers}") + RECORD)
     with pytest.raises(CatalogueError, match=r"there is no value for \{vers\} in 'lumi-.*known: date, hash, "):
         one.file_name  # noqa: B018
 
 
-def test_the_versions_that_are_known_are_listed(read):
-    """S004-11: an unknown version lists the known ones; with and without v; the whole name; the easyconfig."""
+def test_an_unknown_version_lists_the_known_ones(read):
+    """S004-11: names with and without v, full module names, easyconfig file names; errors list the known ones."""
     containers = read(HEAD + RECORD + RECORD.replace("2.10", "2.4.0"))
     for wanted in ("PyTorch/2.4.0", "pytorch/v2.4.0", "PyTorch/2.4.0-rocm-6.2.4-singularity-20250101",
                    "PyTorch-2.4.0-rocm-6.2.4-singularity-20250101.eb"):
@@ -205,14 +205,14 @@ def test_choosing_by_what_is_inside(read, wanted, found):
     assert selection.satisfies(one, selection.parse_requirement(wanted)) == found
 
 
-def test_a_wish_that_is_none():
-    """How a wish is written."""
+def test_a_malformed_requirement():
+    """The error shows how to write a requirement."""
     with pytest.raises(selection.SelectionError, match="such as vllm>=0.8"):
         selection.parse_requirement("vllm >>= 1")
 
 
 def test_the_catalogue_and_the_easyblocks_have_the_same_stages_and_kinds_of_activation():
-    """House 2.5: what a record may say of a stage, and of who makes Python ready, is what the easyblocks take."""
+    """House 2.5: the catalogue accepts the same stage properties and kinds of activation as the easyblocks."""
     from easybuild.easyblocks.generic.container import spec, stages
 
     assert list(records.Stage.model_fields) == list(stages.Stage.PROPERTIES)
@@ -231,12 +231,12 @@ NASTY = ['"""', "'''", "\\", "%(name)s", "%%(version)s", "%", "100% of %(x)s", "
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.one_of(HOSTILE, st.sampled_from(NASTY)), min_size=1, max_size=3))
 def test_every_string_survives(read, texts):
-    """What a record says is what EasyBuild reads: quotes, newlines, %, backslash, Unicode; none is executed."""
+    """EasyBuild reads exactly the record's text: quotes, newlines, %, backslash, Unicode; none of it is executed."""
     (one,) = read(HEAD + RECORD)
     one = one.replace(
         usage="\n".join(texts), container_env={"A": texts[0]}, requirements=texts, support=texts[-1],
         masked_paths=dict.fromkeys(texts))
-    # the easyblock may refuse what it is
+    # the easyblock may reject what isn't valid
     assert not [text for text in differences(one, easyconfig.render(one)) if "does not read" in text]
 
 
@@ -244,8 +244,8 @@ LINE_ENDS = ("\r", "\n", "\x0b", "\x0c", "\x1e", "\x85", "\u2028", "\u2029", "\x
 
 
 @pytest.mark.parametrize("end", LINE_ENDS, ids=ascii)
-def test_a_line_ends_nowhere_inside(read, tmp_path, end):
-    """Defects A2: nothing that ends a line for anybody gets through the catalogue, so nothing becomes code."""
+def test_no_line_break_inside_a_line(read, tmp_path, end):
+    """Defects A2: every character that any program treats as a line break is rejected, so text can't become code."""
     text = f'{HEAD}{RECORD}    doc: {json.dumps(f"a container{end}import os")}\n'
     with pytest.raises(yamlerrors.DocumentError, match="PyTorch.yaml:20: .*doc: should be one line, without control"):
         read(text)
@@ -256,7 +256,7 @@ def test_a_line_ends_nowhere_inside(read, tmp_path, end):
 
 @pytest.mark.parametrize("end", LINE_ENDS, ids=ascii)
 def test_the_line_for_the_list_of_software_is_a_comment(read, tmp_path, end):
-    """Defects A2: also of a container that no catalogue would let through."""
+    """Defects A2: the same for a container that did not come through the catalogue's checks."""
     (one,) = read(HEAD + RECORD, site.read("lumi"))
     made = tmp_path / "made"
     one = one.replace(doc=f"a{end}open({str(made)!r}, 'w')")
@@ -272,7 +272,7 @@ def test_the_line_for_the_list_of_software_is_a_comment(read, tmp_path, end):
 
 @pytest.mark.parametrize("suffix", ["/../../../../escaped", "-a/b", "-a b", "-{rocm}/{date}", "-\\u2028"])
 def test_an_easyconfig_stays_in_its_directory(read, tmp_path, suffix):
-    """Defects A10: a suffix is part of a file name, in the catalogue and, once more, where easyconfigs are written."""
+    """Defects A10: a suffix is part of a file name: checked in the catalogue and again where files are written."""
     with pytest.raises(yamlerrors.DocumentError, match="PyTorch.yaml:20: .*suffix: should contain letters, digits"):
         read(f'{HEAD}{RECORD}    suffix: "{suffix}"\n')
     (one,) = read(HEAD + RECORD)
@@ -283,7 +283,7 @@ def test_an_easyconfig_stays_in_its_directory(read, tmp_path, suffix):
 
 @pytest.mark.parametrize("name", site.names())
 def test_every_container_is_read_back_as_it_is(name):
-    """Rendered, parsed with EasyBuild, compared with the record: equal, for every container of every site."""
+    """Every container of every site, rendered and parsed with EasyBuild, equals its record."""
     profile = site.read(name)
     for one in reading.read(profile, site.SITES / name):
         text = easyconfig.render(one)
@@ -294,7 +294,7 @@ def test_every_container_is_read_back_as_it_is(name):
 
 
 def test_parameters_without_a_field(read):
-    """Admin section 2, missing 5: they are written as they are, templates included; what has a field is refused."""
+    """Admin section 2, missing 5: parameters without a field are written as they are; those with one are refused."""
     more = ("    warnings: [two]\n    parameters:\n      docurls: ['see https://example.org']\n      hidden: true\n"
             "      modluafooter: |\n        setenv(\"A\", \"%(installdir)s/{etc}\")\n        -- \\ it's 100%\n")
     head = HEAD.replace("    venv: true", "    venv: true\n    warnings: [one]\n    parameters: {whatis: [A tool]}", 1)
@@ -313,14 +313,14 @@ def test_parameters_without_a_field(read):
 
 
 def test_a_difference_is_found(read):
-    """The comparison can fail."""
+    """The comparison detects a changed value."""
     (one,) = read(HEAD + RECORD)
     text = easyconfig.render(one).replace("version = '2.10'", "version = '2.1'")
     assert any("version is '2.1'" in line for line in differences(one, text))
 
 
-def test_only_what_says_something(read):
-    """No parameter that is empty or the default."""
+def test_only_parameters_with_a_value(read):
+    """Parameters that are empty or have the default value are not written."""
     (one,) = read(HEAD + RECORD)
     text = easyconfig.render(one)
     assert "conda_root" not in text
@@ -329,8 +329,8 @@ def test_only_what_says_something(read):
     assert "cuda" not in text
 
 
-def test_nothing_of_lumi_without_its_profile():
-    """S001-21, S000-15: no path or name of one site in the easyconfigs of another; CUDA takes the same ways."""
+def test_nothing_of_lumi_in_other_profiles():
+    """S001-21, S000-15: easyconfigs of one site contain no path or name of another; CUDA uses the same mechanism."""
     for name in site.names():
         if name != "lumi":
             for one in reading.read(site.read(name), site.SITES / name):
@@ -338,7 +338,7 @@ def test_nothing_of_lumi_without_its_profile():
 
 
 def test_the_gpu_option_is_data_of_site_and_family(read):
-    """L-07: LUMI's images bring all they need, as its own recipes have it; a family may say otherwise than its site."""
+    """L-07: LUMI's images contain all GPU libraries, as in LUMI's recipes; a family may override its site."""
     for one in reading.read(site.read("lumi"), site.SITES / "lumi"):
         assert "gpu_option = False" in easyconfig.render(one)
         # lumi B12, L-04: all devices and LOCAL_RANK as in the LUMI AI Guide, or one device and no LOCAL_RANK
@@ -351,7 +351,7 @@ def test_the_gpu_option_is_data_of_site_and_family(read):
 
 
 def test_the_network_and_the_driver_of_lumi():
-    """S002-60, L-02, L-05: the network's variables are the profile's; the AI Factory's images take them away."""
+    """S002-60, L-02, L-05: network variables come from the profile; the AI Factory's images remove them."""
     lumi = site.read("lumi")
     names = ("NCCL_SOCKET_IFNAME", "NCCL_NET_GDR_LEVEL")
     values = {name: lumi.network_env[name] for name in names}
@@ -367,8 +367,8 @@ def test_the_network_and_the_driver_of_lumi():
 
 def test_the_recipe_of_archer2():
     """
-    S003-21: the stages of the site's instructions in their order, with its 24 packages besides torch, mpi4py and
-    Horovod (what pip gets: test_stage_texts); source and package version of torch are recorded.
+    S003-21: the stages of the site's instructions in order, with its 24 packages besides torch, mpi4py and
+    Horovod (for pip's arguments see test_stage_texts); source and package version of torch are recorded.
     """
     (one,) = reading.read(site.read("archer2"), site.SITES / "archer2")
     stages = {stage["name"]: stage for stage in one.stages}
@@ -379,12 +379,12 @@ def test_the_recipe_of_archer2():
     assert stages["build tools"]["upgrade_pip"]
     assert [name for name, stage in stages.items() if stage.get("heavy")] == ["torch", "horovod"]
     assert (one.version, one.components["torch-source"]) == ("1.13.1", "1.13.0a0")
-    # what the help of the module shows
+    # as shown in the module's help
     assert "PyTorch 1.13.1 (source version 1.13.0a0)" in " ".join(easyconfig.description(one).split())
 
 
 def test_the_recipe_of_derecho():
-    """S004-12, S004-18: the stages of the site's recipe in its order, with their modules, variables and options."""
+    """S004-12, S004-18: the stages of the site's recipe in order, with their modules, variables and options."""
     profile = site.read("derecho")
     older, newer = reading.read(profile, site.SITES / "derecho")
     stages = {stage["name"]: stage for stage in older.stages}
@@ -401,7 +401,7 @@ def test_the_recipe_of_derecho():
     values = easyconfig.parameters(newer)
     expected = json.loads((CHECKOUT / "tests/data/derecho-runtime.json").read_text())
     assert values["network_env"] == {**expected["set"], **dict.fromkeys(expected["unset"])}
-    # --nv and GPU-aware MPI; GPUs are the framework's to choose
+    # --nv and GPU-aware MPI; the framework chooses the GPUs
     assert (values["gpu"], values["scheduler"]) == ("cuda", "pbs")
     assert "gpu_option" not in values
     assert "/opt/cray" in values["optional_binds"]
@@ -409,7 +409,7 @@ def test_the_recipe_of_derecho():
 
 
 def test_the_default_version_of_a_site(monkeypatch):
-    """S004-10: the name stands for the version that the recipe of the site builds by default; a variable wins."""
+    """S004-10: the plain name means the version that the site's recipe builds by default; a variable overrides it."""
     containers = reading.read(site.read("derecho"), site.SITES / "derecho")
     monkeypatch.delenv("EBSIF_VERSION_PYTORCH", raising=False)
     assert selection.find_one(containers, "PyTorch").version == "2.3.1"
@@ -419,7 +419,7 @@ def test_the_default_version_of_a_site(monkeypatch):
 
 
 def test_versions_that_are_checked_in_the_image(read):
-    """L-12: the components that are Python packages, and the software itself, as far as the record says a version."""
+    """L-12: the components that are Python packages, and the software itself if its record names the version."""
     more = "    package: torch\n    python_packages: [torch, Flash_Attn, vllm]"
     head = HEAD.replace("    venv: true", f"    venv: true\n{more}", 1)
     more = "    components: {rocm: 6.2.4, flash-attn: 2.7.3, deepspeed: 0.15.1}\n"
@@ -433,7 +433,7 @@ def test_versions_that_are_checked_in_the_image(read):
 
 
 def test_versions_that_lumi_checks():
-    """L-12: every package that the originals check at installation, and nothing that is no Python package."""
+    """L-12: every package that the original recipes check at installation, and Python packages only."""
     containers = {one.module: one for one in reading.read(site.read("lumi"), site.SITES / "lumi")}
     assert easyconfig.image_packages(containers["PyTorch/2.7.1-rocm-6.2.4-python-3.12-singularity-20250827"]) == {
         "torch": "2.7.1", "deepspeed": "0.17.4", "flash-attn": "2.7.3", "transformers": "4.55.3",
@@ -449,7 +449,7 @@ def test_versions_that_lumi_checks():
 
 
 def test_keywords():
-    """Lumi section 2: `module keyword` finds flash-attention, which is flash-attn among the components."""
+    """Lumi section 2: `module keyword` finds flash-attention, named flash-attn in the components."""
     for one in reading.read(site.read("lumi"), site.SITES / "lumi"):
         text = easyconfig.description(one)
         if "flash-attn" in one.components or one.components.get("flavour") == "full":
@@ -463,7 +463,7 @@ def test_keywords():
 # --- writing
 
 def test_only_what_changed_is_written(read, tmp_path):
-    """A second run touches nothing; a changed record one file."""
+    """A second run writes nothing; after a change to one record, one file."""
     output = tmp_path / "easyconfigs"
     more = RECORD.replace("2.10", "2.4.0")
     for one in rendering.render(read(HEAD + RECORD + more), output):
@@ -483,8 +483,8 @@ def test_only_what_changed_is_written(read, tmp_path):
     assert not [path for path in output.rglob("*") if path.name.startswith(".")]
 
 
-def test_the_version_that_is_meant(read, monkeypatch):
-    """S004-10: where none is given the newest one that is recommended, and the plain one; a variable names another."""
+def test_the_default_version(read, monkeypatch):
+    """S004-10: without a version, the newest recommended one without suffix; a variable overrides it."""
     records = "".join(RECORD.replace("2.10", version).replace("20250101", date).replace("abc", f"h{date}") + more
                       for version, date, more in (
                           ("2.9", "20250527", ""), ("2.8", "20250601", ""), ("2.8", "20250602", "    label: mine\n"),
@@ -500,8 +500,8 @@ def test_the_version_that_is_meant(read, monkeypatch):
         selection.find_one(containers, "PyTorch")
 
 
-def test_the_container_before_is_the_older_one(read):
-    """Use D12.10: the history is by date, whatever the order of versions; without a date by version."""
+def test_the_previous_container_is_the_older_one(read):
+    """Use D12.10: history is ordered by date, whatever the versions; by version if there is no date."""
     records = "".join(RECORD.replace("2.10", version).replace("20250101", date).replace("abc", f"h{date}")
                       for version, date in (("2.7.0", "20250527"), ("20240801", "20241007"), ("2.8.0", "20250601")))
     pages = build.pages(read(HEAD + records))
@@ -511,7 +511,7 @@ def test_the_container_before_is_the_older_one(read):
     assert [page.before and page.before.version for page in build.pages(read(HEAD + undated))] == ["2.9", None]
 
 
-def test_earlier_pages_stay_if_new_ones_can_not_take_their_place(tmp_path, monkeypatch):
+def test_earlier_pages_stay_if_new_ones_can_not_replace_them(tmp_path, monkeypatch):
     """Defects E11: the second of two renames fails."""
     directory = tmp_path / "public"
     directory.mkdir()
@@ -534,10 +534,10 @@ def test_earlier_pages_stay_if_new_ones_can_not_take_their_place(tmp_path, monke
 
 def test_many_records_take_linear_time(read):
     """
-    Ten times the records take about ten times as long, not a hundred times.
+    Ten times as many records take about ten times as long, not a hundred times.
 
-    A part that grows with the square makes the ratio 18 when it takes a tenth of the time for 400 records, and so 2.4
-    times as long as the rest for ten thousand.
+    If 400 records have a quadratic part that takes a tenth as long as the rest, the ratio is 18; for 10,000 records
+    that part takes 2.5 times as long as the rest.
     """
     def seconds(number):
         text = HEAD + "".join(RECORD.replace("2.10", f"2.{index}") for index in range(number))
@@ -546,13 +546,13 @@ def test_many_records_take_linear_time(read):
         assert count == number
         return time.process_time() - start
 
-    # what is built on first use
+    # caches are filled on first use
     seconds(1)
     assert seconds(4_000) < 18 * seconds(400)
 
 
 def test_the_schemas_are_those_of_the_models():
-    """The schemas that are shipped: `ebsif schema NAME > generator/ebsif/catalogue/schemas/NAME.json` makes them."""
+    """Schemas are up to date: `ebsif schema NAME > generator/ebsif/catalogue/schemas/NAME.json` updates them."""
     for name, text in schema.texts().items():
         assert (schema.FOLDER / f"{name}.json").read_text() == text
         assert json.loads(text)["properties"]
@@ -563,7 +563,7 @@ def test_the_schemas_are_those_of_the_models():
 
 @pytest.mark.parametrize("path", sorted(site.SITES.rglob("*.yaml")), ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_editors_find_nothing_wrong(path):
-    """An editor reads YAML's numbers as numbers and checks with the schema: every file of the project passes."""
+    """Editors read numbers in YAML as numbers and check with the schema: every file of the project passes."""
     name = "site" if path.name == "site.yaml" else "containers"
     content = yaml.safe_load(path.read_text())
     errors = list(jsonschema.Draft202012Validator(json.loads(schema.texts()[name])).iter_errors(content))
@@ -575,7 +575,7 @@ def test_editors_find_nothing_wrong(path):
 # --- checking
 
 def found(read, tmp_path, text, profile=None):
-    """What is wrong with a catalogue, apart from easyconfigs that are not there."""
+    """Return the findings in a catalogue, apart from missing easyconfigs."""
     containers = read(text, profile)
     findings = check(containers, tmp_path / "none", profile or site.read("local"), deep=False)
     return [(one.level, one.line, one.text) for one in findings if "does not exist" not in one.text]
@@ -596,19 +596,19 @@ def found(read, tmp_path, text, profile=None):
     ("file: image.tar", "warning", "the image image.tar does not end in .sif"),
 ])
 def test_findings(read, tmp_path, lines, level, expected):
-    """S000-02, S000-07, S000-20, S000-22: what is likely to go wrong is named before anything is installed."""
+    """S000-02, S000-07, S000-20, S000-22: likely problems are reported before anything is installed."""
     findings = found(read, tmp_path, f"{HEAD}{RECORD}    {lines}\n", site.read("lumi"))
-    # the line of the record, or of what EasyBuild calls by its name
+    # the line of the record, or of the value that EasyBuild names
     assert any(one[0] == level and expected in one[2] and one[1] in (16, 20) for one in findings), findings
 
 
-def test_nothing_is_wrong_with_a_good_record(read, tmp_path):
-    """The checks can be passed."""
+def test_no_findings_in_a_good_record(read, tmp_path):
+    """A correct record produces no finding."""
     assert found(read, tmp_path, HEAD + RECORD + "    requirements: [rich==14.0.0]\n", site.read("lumi")) == []
 
 
-def test_names_that_are_there_twice(read, tmp_path):
-    """Two records of one name and suffix: installing one would replace the other's module."""
+def test_duplicate_names(read, tmp_path):
+    """Two records with one name and suffix: installing one would replace the other's module."""
     ((level, line, text),) = found(read, tmp_path, HEAD + RECORD + RECORD)
     assert (level, line) == ("error", 20)
     assert "another container has the same name and suffix (" in text
@@ -616,7 +616,7 @@ def test_names_that_are_there_twice(read, tmp_path):
 
 
 def test_drift_is_found(read, tmp_path):
-    """An easyconfig that is missing, one that was changed, one that is left over."""
+    """A missing easyconfig, a changed one and an obsolete one are reported."""
     output = tmp_path / "out"
     local = site.read("local")
     containers = read(HEAD + RECORD)
@@ -634,13 +634,13 @@ def test_drift_is_found(read, tmp_path):
     other = one.path.with_name("PyTorch-1.eb")
     other.write_text(one.text)
     assert "is no longer in the catalogue" in texts()[0]
-    # one that a person has made their own stays
+    # an easyconfig of a user's own stays
     other.write_text("# mine\n")
     assert texts() == []
 
 
 def test_images_that_can_be_reached(read, tmp_path):
-    """S001-02, S002-17: without checksum: a warning; only behind a link that moves: an error; a stable copy is fine."""
+    """S001-02, S002-17: no checksum: a warning; only behind a moving link: an error; a stable copy: nothing."""
     lumi = site.read("lumi")
     images = lumi.images.model_copy(update={"root": str(tmp_path / "images")})
     profile = lumi.model_copy(update={"images": images})
@@ -661,7 +661,7 @@ def test_images_that_can_be_reached(read, tmp_path):
 
 
 def test_a_rocm_that_the_driver_does_not_support(read, tmp_path):
-    """S001-17: outside the range of the driver: a finding, a warning at installation; inside: nothing."""
+    """S001-17: outside the driver's range: a finding and a warning at installation; inside: nothing."""
     profile = site.read("lumi").model_copy(update={"driver_rocm": ["5.6", "6.1"]})
     ((level, _, text),) = found(read, tmp_path, HEAD + RECORD, profile)
     assert level == "warning"
@@ -674,7 +674,7 @@ def test_a_rocm_that_the_driver_does_not_support(read, tmp_path):
 
 
 def test_the_driver_of_lumi():
-    """L-05, S001-17: the range in LUMI's profile: images of other versions have a warning, which help shows, too."""
+    """L-05, S001-17: the range in LUMI's profile: images of other versions produce a warning, also in the help."""
     warned = {one.components["rocm"] for one in reading.read(site.read("lumi"), site.SITES / "lumi")
               if "the driver of lumi supports ROCm 6.1 to 7.0" in str(easyconfig.parameters(one).get("warnings"))}
     fitting = {one.components["rocm"] for one in reading.read(site.read("lumi"), site.SITES / "lumi")
@@ -684,7 +684,7 @@ def test_the_driver_of_lumi():
 
 
 def test_formats(read, tmp_path):
-    """For a person, for a program, for a workflow."""
+    """Text for people, JSON for programs, annotations for workflows."""
     (one,) = [one for one in check(read(HEAD + RECORD + RECORD), tmp_path, site.read("local"), deep=False)
               if "twice" in one.text or "another" in one.text]
     assert str(one).startswith(f"{one.path}:20: error: PyTorch/2.10-rocm-6.2.4-singularity-20250101: another")

@@ -1,4 +1,4 @@
-"""The commands around the catalogue: render, check, list, show; catalogues and settings of a site's own."""
+"""Commands for catalogues: render, check, list, show; catalogues and settings of a site's own."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def place(tmp_path):
 
 
 def run(place, *arguments, status=0, **environment):
-    """Run the command in a directory, with nothing of the caller's settings; return the CompletedProcess."""
+    """Run the command in a directory without the caller's settings; return the CompletedProcess."""
     result = run_ebsif(arguments, place, {"PATH": "/usr/bin:/bin", "HOME": place, **environment})
     assert result.returncode == status, result.stdout + result.stderr
     return result
@@ -60,7 +60,7 @@ def test_render_says_what_it_does(place):
     before = path.stat().st_mtime_ns
     assert run(place, "render", *MINE).stdout == \
         "easyconfigs of the site mine: 0 new, 0 changed, 3 up to date\n"
-    # by hand: found, and put right
+    # changed by hand: detected and restored
     path.write_text("x")
     assert "changed  easyconfigs/j/JAX/JAX-0.10.0" in run(place, "render", *MINE).stdout
     assert path.stat().st_mtime_ns > before
@@ -69,7 +69,7 @@ def test_render_says_what_it_does(place):
 
 
 def test_one_bad_record_does_not_stop_the_others(place):
-    """Admin D7: what can't be rendered is named with its place, before anything is written; the status tells."""
+    """Admin D7: records that can't be rendered are reported with file and line before anything is written; status 1."""
     folder = place / "sites/mine/containers"
     (folder / "JAX.yaml").write_text(
         CONTAINERS + "  - {family: jax, version: 1.0}\n  - {family: jaxx, version: 1.1, date: 20250101}\n"
@@ -88,15 +88,15 @@ def test_one_bad_record_does_not_stop_the_others(place):
     assert f"{where}:5: {module}:10: give one of them a 'label'" in problems
     assert f"{where}:10: {module}:5: give one of them a 'label'" in problems
     assert "2 new, 0 changed, 0 up to date; 6 problems" in result.stdout
-    # it isn't remembered as done, and the others are shown
+    # the failure is not remembered as done, and the other records are still shown
     assert "0 new, 0 changed, 2 up to date; 6 problems" in run(place, "render", *MINE, status=1).stdout
     assert run(place, "render", *MINE, "--stdout", status=1).stdout.count("easyblock = ") == 2
-    # a name is looked at beside all there are
+    # a single name is checked against all records
     assert "is also the module of" in run(place, "render", *MINE, "JAX/0.5.0", status=1).stderr
 
 
 def test_render_shows_without_writing(place):
-    """--diff with a status for scripts, --stdout; one container by its name."""
+    """--diff with an exit status for scripts, --stdout; a single container by name."""
     text = run(place, "render", *MINE, "--stdout", "JAX/v0.10.0").stdout
     assert "versionsuffix = '-20250601'" in text
     assert text.count("easyblock = ") == 1
@@ -107,8 +107,8 @@ def test_render_shows_without_writing(place):
     assert run(place, "render", *MINE, "--diff").stdout == ""
 
 
-def test_a_record_that_is_gone(place):
-    """Its easyconfig stays, and is named."""
+def test_a_removed_record(place):
+    """Its easyconfig stays and is reported."""
     run(place, "render", *MINE)
     (place / "sites/mine/containers/JAX.yaml").write_text("".join(CONTAINERS.splitlines(keepends=True)[:-1]))
     result = run(place, "render", *MINE)
@@ -117,7 +117,7 @@ def test_a_record_that_is_gone(place):
 
 
 def test_check(place):
-    """Status 1 while something is wrong; text, JSON, annotations; strict."""
+    """Status 1 if anything is wrong; text, JSON, annotations; --strict."""
     found = run(place, "check", *MINE, status=1)
     assert "3 containers: 3 errors, 0 warnings" in found.stderr
     data = json.loads(run(place, "check", *MINE, "--format", "json", status=1).stdout)
@@ -136,7 +136,7 @@ def test_check(place):
 
 
 def test_nothing_temporary_is_left(place):
-    """What EasyBuild makes for itself when easyconfigs are read is gone afterwards."""
+    """EasyBuild's temporary files for reading easyconfigs are removed."""
     (place / "tmp").mkdir()
     run(place, "render", *MINE)
     run(place, "check", *MINE, TMPDIR=str(place / "tmp"))
@@ -144,7 +144,7 @@ def test_nothing_temporary_is_left(place):
 
 
 def test_the_catalogue_of_the_project_is_in_order():
-    """Every site of the project: nothing is wrong, and what is checked in is what the catalogue says."""
+    """No site of the project has findings, and the committed easyconfigs are up to date."""
     result = subprocess.run([EBSIF, "check", "--all-sites", "--catalogue", SITES], cwd=CHECKOUT, text=True,
                             capture_output=True, check=False)
     assert result.returncode == 0, result.stdout
@@ -154,7 +154,7 @@ def test_the_catalogue_of_the_project_is_in_order():
 
 
 def test_list(place):
-    """A table of plain columns in a file; filters by name and component; archived ones on request; JSON."""
+    """Plain columns if the output is a file; filters by name and component; archived ones on request; JSON."""
     output = run(place, "list", *MINE).stdout
     assert output.splitlines() == [
         "container            python  in the image", "JAX/0.5.0-20250101   3.12    cuda 12.4",
@@ -164,7 +164,7 @@ def test_list(place):
     assert "0.5.0" not in run(place, "list", *MINE, "--has", "cuda>=12.6").stdout
     assert run(place, "list", *MINE, "--has", "vllm").stdout.startswith("no container matches")
     assert "0.4.0" in run(place, "list", *MINE, "--archived").stdout
-    # use D12.2: hidden with a name as well, marked where they are shown
+    # use D12.2: hidden also if selected by name, and marked where shown
     assert run(place, "list", *MINE, "jax").stdout == output
     assert run(place, "list", *MINE, "jax/0.4.0").stdout.splitlines()[1:] == ["JAX/0.4.0-20240101  3.12    (archived)"]
     data = json.loads(run(place, "list", *MINE, "--json", "jax/0.10.0").stdout)
@@ -175,8 +175,8 @@ def test_list(place):
 
 
 @pytest.mark.parametrize("arguments", [["list", *MINE], ["show", *MINE, "JAX/0.10.0", "--json"], ["list", "--help"]])
-def test_nobody_reads_on(place, arguments):
-    """Defects D4, use D12.1, admin D13: the end of who reads is no error of ours; the status is that of SIGPIPE."""
+def test_a_closed_pipe(place, arguments):
+    """Defects D4, use D12.1, admin D13: a reader that stops is not an error of ours; the status is that of SIGPIPE."""
     reading, writing = os.pipe()
     os.close(reading)
     result = subprocess.run([EBSIF, *arguments], cwd=place, stdout=writing, stderr=subprocess.PIPE, text=True,
@@ -188,17 +188,17 @@ def test_nobody_reads_on(place, arguments):
 @pytest.mark.parametrize(("line", "expected"), [
     ("catalogues: ['~nobody-of-that-name/x']", "config.yaml: ~nobody-of-that-name/x:"),
     ("output: '~nobody-of-that-name/x'", "config.yaml: ~nobody-of-that-name/x:")])
-def test_a_home_directory_that_is_not_there(place, line, expected):
-    """Defects D3: named, with the file, without a traceback."""
+def test_a_missing_home_directory(place, line, expected):
+    """Defects D3: the message names file and line, without a traceback."""
     (place / "config.yaml").write_text(f"{line}\n")
     said = run(place, "list", EBSIF_CONFIG=str(place / "config.yaml"), status=1).stderr
     assert said.startswith(f"ebsif: {place}/{expected}")
-    # what Python says, which depends on its version
+    # Python's own message, which depends on its version
     assert "determine home directory" in said
 
 
-def test_easyconfigs_that_are_written_otherwise(place):
-    """Defects D3: sources as tables, with and without a file name, numbers as values: read, or said what is missing."""
+def test_easyconfigs_in_other_styles(place):
+    """Defects D3: sources as dictionaries, with or without file name, and numbers as values are read, or refused."""
     text = ("easyblock = 'MakeCp'\nname = 'Tool'\nversion = '1.0'\nhomepage = 'http://example.org'\ndescription = 'x'\n"
             "toolchain = SYSTEM\nfiles_to_copy = []\nmoduleclass = 'tools'\nmodextravars = {'OMP_NUM_THREADS': 4}\n")
     (place / "named.eb").write_text(text + "sources = [{'filename': 'tool-1.0.sif', 'extract_cmd': 'cp %s .'}]\n")
@@ -212,7 +212,7 @@ def test_easyconfigs_that_are_written_otherwise(place):
 
 
 def test_list_at_a_terminal(place):
-    """With a terminal: a table with lines; NO_COLOR is respected."""
+    """At a terminal the table has lines; NO_COLOR is respected."""
     def at_terminal(*more, **environment):
         main, other = pty.openpty()
         variables = {"PATH": "/usr/bin:/bin", "HOME": str(place), "TERM": "xterm-256color", **environment}
@@ -235,8 +235,8 @@ def test_list_at_a_terminal(place):
     assert at_terminal("--no-color") == at_terminal(NO_COLOR="1")
 
 
-def test_how_much_is_told(place):
-    """Results and errors with --quiet; commands with --verbose; no colours at a terminal with --no-color."""
+def test_verbosity(place):
+    """Only results and errors with --quiet; commands with --verbose; no colours at a terminal with --no-color."""
     assert run(place, "render", *MINE, "--quiet").stdout == ""
     assert "archived" not in run(place, "list", *MINE, "-q").stdout
     assert "JAX/0.10.0" in run(place, "list", *MINE, "-q").stdout
@@ -244,7 +244,7 @@ def test_how_much_is_told(place):
     (place / "text.sif").write_text("text")
     programs = place / "programs"
     programs.mkdir()
-    # finds, as a runtime does, that this is no image
+    # reports, like a real runtime, that this is no image
     (programs / "apptainer").symlink_to(shutil.which("false"))
     path = f"{programs}:/usr/bin:/bin"
     said = run(place, "inspect", "text.sif", "-v", "--no-checksum", status=1, PATH=path).stderr
@@ -254,7 +254,7 @@ def test_how_much_is_told(place):
 
 
 def test_show(place):
-    """What a person wants to know, how it is installed; JSON; the versions there are."""
+    """What is in a container and how to install it; JSON; the available versions."""
     output = run(place, "show", *MINE, "JAX/v0.10.0").stdout
     for name, value in (("in the image", "cuda 12.6"), ("image", "jax-0.10.0.sif"),
                         ("install", "eb JAX-0.10.0-20250601.eb")):
@@ -262,7 +262,7 @@ def test_show(place):
     data = json.loads(run(place, "show", *MINE, "JAX/0.10.0", "--json").stdout)
     assert data[0]["parameters"]["gpu"] == "cuda"
     assert data[0]["images"] == []
-    # admin 4: whether the image is there
+    # admin 4: whether the image exists
     (place / "images").mkdir()
     (place / "images/jax-0.10.0.sif").touch()
     (place / "sites/mine/site.yaml").write_text(f"{SITE}images: {{directories: [{{path: {place}/images}}]}}\n")
@@ -272,7 +272,7 @@ def test_show(place):
 
 
 def test_a_configuration_file(place):
-    """S001-05 (in part): site and catalogues of a site's own, relative to the file; options and variables win."""
+    """S001-05 (in part): site and catalogues of one's own, relative to the file; options and variables win."""
     configuration = place / "etc/ebsif.yaml"
     configuration.parent.mkdir()
     configuration.write_text("site: mine\ncatalogues: [../sites]\noutput: ../out\n")
@@ -288,8 +288,8 @@ def test_a_configuration_file(place):
     assert "nowhere is not a directory" in run(place, "list", status=1, **where).stderr
 
 
-def test_a_site_may_replace_parts_of_the_catalogue_of_the_project(place):
-    """A file of the same name wins, the others stay; so does the profile if there is no other."""
+def test_a_site_may_replace_parts_of_the_projects_catalogue(place):
+    """A file of the same name replaces the project's, other files stay; without a profile the project's is used."""
     folder = place / "sites/lumi/containers"
     folder.mkdir(parents=True)
     (folder / "JAX.yaml").write_text(CONTAINERS)
@@ -305,7 +305,7 @@ def test_a_site_may_replace_parts_of_the_catalogue_of_the_project(place):
 
 
 def test_no_credential_is_written(place):
-    """G-09, use D11: extend, render and check refuse a password in requirements; no file and no message has it."""
+    """G-09, use D11: extend, render and check refuse a password in requirements; no file and no message contains it."""
     address = "https://bob:S3cr3tPw@example.org/simple"
     (place / "mine.txt").write_text(f"--extra-index-url {address}\neinops\n")
     record = place / "sites/mine/containers/JAX.yaml"
@@ -321,8 +321,8 @@ def test_no_credential_is_written(place):
     assert not [path for path in place.rglob("*.eb") if "S3cr3tPw" in path.read_text()]
 
 
-def test_what_was_changed_by_hand_is_kept_each_time(tmp_path):
-    """extend --rebuild, twice: neither of the earlier easyconfigs is lost."""
+def test_changes_by_hand_are_kept_each_time(tmp_path):
+    """extend --rebuild, run twice: both earlier easyconfigs are kept."""
     path = tmp_path / "a.eb"
     for text in ("one\n", "two\n", "three\n", "three\n"):
         outcome.write_file(path, text, again=True)

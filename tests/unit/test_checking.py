@@ -1,4 +1,4 @@
-"""`ebsif check`: mistakes that are made are found, each with file and line, in every format."""
+"""`ebsif check` reports mistakes with file and line, in every format."""
 
 import json
 import sys
@@ -34,7 +34,7 @@ FILES = {"site": "site.yaml", "Tool": "containers/Tool.yaml"}
 
 @pytest.fixture
 def place(tmp_path):
-    """A function that writes a catalogue of a site and returns its settings."""
+    """Return a function that writes a catalogue for a site and returns its settings."""
 
     def write(text=HEAD, profile=SITE, name="mine"):
         folder = tmp_path / "sites" / name / "containers"
@@ -47,19 +47,19 @@ def place(tmp_path):
 
 
 def findings(settings, **options):
-    """What is found in the chosen site, whose easyconfigs are as they should be."""
+    """Return the findings for a site whose easyconfigs are up to date."""
     try:
         containers = settings.containers(settings.site())
         for one in containers:
             for rendered in rendering.render([one], settings.output):
                 rendering.write(rendered)
-    except Exception:  # noqa: S110 that is what is to be found
+    except Exception:  # noqa: S110 the exception is what the test looks for
         pass
     return [one for one in check_sites(settings, [None], **options) if isinstance(one, Finding)
             and "does not exist: run ebsif render" not in one.text]
 
 
-# of the record, after its three lines; then of the whole file; then of the profile
+# in the record, after its first three lines; then in the whole file; then in the profile
 MISTAKES = [
     ("binds: {optional: [scratch]}", 12, "binds.optional.0: should be source[:target[:options]], with full paths"),
     ("binds: {required: ['/a:b']}", 12, "binds.required.0: should be source[:target[:options]], with full paths"),
@@ -120,7 +120,7 @@ MISTAKES_OF_PROFILES = [
 
 
 def one_error(found, expected):
-    """The line of the one error there is, whose text is what was expected."""
+    """Return the line of the only error, after checking its text."""
     errors = [one for one in found if one.level == ERROR]
     assert len(errors) == 1, found
     assert expected in errors[0].text
@@ -130,34 +130,34 @@ def one_error(found, expected):
 
 @pytest.mark.parametrize(("lines", "line", "expected"), MISTAKES, ids=[lines for lines, _, _ in MISTAKES])
 def test_mistakes_in_a_record(place, lines, line, expected):
-    """Admin 4: found once, with the line of the field where there is one, in words for people."""
+    """Admin 4: reported once, with the line of the field if there is one, in readable words."""
     found = findings(place(f"{HEAD}    {lines}\n"))
     assert found and found[0].path.endswith("sites/mine/containers/Tool.yaml")
-    # that nothing stands for a placeholder, and what needs a venv, is a matter of the record as a whole
+    # missing values for placeholders, and what needs a venv, concern the record as a whole
     whole = expected.startswith(("there is no value for", "requirements need"))
     assert one_error(found, expected) == (9 if whole else line)
 
 
 @pytest.mark.parametrize(("before", "after", "line", "expected"), MISTAKES_OF_FILES)
 def test_mistakes_in_a_file(place, before, after, line, expected):
-    """Admin 4: unknown families have the line of the record, not the first one."""
+    """Admin 4: unknown families are reported with the line of the record, not the first line of the file."""
     assert one_error(findings(place(HEAD.replace(before, after, 1))), expected) == line
 
 
 @pytest.mark.parametrize(("lines", "line", "expected"), MISTAKES_OF_PROFILES)
 def test_mistakes_in_a_profile(place, lines, line, expected):
-    """Admin 4: what is wrong with a scheduler has the line of what is wrong."""
+    """Admin 4: mistakes in a scheduler's settings are reported with their own line."""
     assert one_error(findings(place(profile=f"{SITE}{lines}\n")), expected) == line
 
 
-def test_nothing_is_found_where_nothing_is_wrong(place):
-    """The checks can be passed, with what binds may be: options, commas and colons of paths."""
+def test_valid_binds_have_no_findings(place):
+    """Binds may have options, and paths with commas and colons."""
     binds = r"binds: {required: ['/a:/b:ro', '/a\,b:/c\:d', '/a:/b:image-src=/x,ro'], libraries: {/x.so: if_newer}}"
     assert findings(place(f"{HEAD}    {binds}\n")) == []
 
 
-def test_marks_of_what_is_to_be_looked_at(place):
-    """Admin D11: a warning for each mark, not for a text that has such words."""
+def test_review_comments_are_reported(place):
+    """Admin D11: one warning for each review comment, none for other text with the same words."""
     lines = ("    label: a  # review: from the file name\n    # review\n    usage: 'x # review'\n"
              "    doc: it's one  # review: Anna's\n    history: |\n      a # review\n    support: x# review\n")
     found = findings(place(HEAD + lines))
@@ -165,15 +165,15 @@ def test_marks_of_what_is_to_be_looked_at(place):
     assert "not reviewed yet: from the file name (check it, then remove the comment '# review')" in found[0].text
 
 
-def test_a_homepage_that_stands_for_none(place):
-    """Admin 4: what `ebsif add` writes where it knows none does not get into modules unseen."""
+def test_the_placeholder_for_a_homepage(place):
+    """Admin 4: the homepage that `ebsif add` writes if it knows none is reported before it gets into a module."""
     (one,) = findings(place(HEAD.replace("https://example.org/", NO_HOMEPAGE)))
     assert (one.level, one.line) == ("warning", 9)
     assert "homepage: https://apptainer.org/ is a placeholder" in one.text
 
 
-def test_what_easybuild_reads_is_checked_for_each_kind(place):
-    """S002-52: EasyBuild reads one of each kind; what it would refuse or read otherwise is found in every record."""
+def test_easybuilds_own_checks_for_each_kind(place):
+    """S002-52: values that EasyBuild rejects or reads differently are found, with one parsed easyconfig per kind."""
     records = "".join(f"  - {{family: tool, version: 2.{number}, date: 1, venv: true, requirements: [a=={number}]}}\n"
                       for number in range(20))
     settings = place(HEAD + records + "  - {family: tool, version: 3.0, date: 1, support: 'x%(name)s'}\n")
@@ -187,7 +187,7 @@ def test_what_easybuild_reads_is_checked_for_each_kind(place):
         assert len([one for one in found if "moduleclass provided 'none'" in one.text]) == 20
     finally:
         easyconfigs.eb.read = reading
-    # what is passed on is read by Python for each
+    # passed through unchanged, so Python reads it for each record
     settings = place(HEAD + records)
     containers = settings.containers(settings.site())
     reader = easyconfigs.Reader()
@@ -199,7 +199,7 @@ def test_what_easybuild_reads_is_checked_for_each_kind(place):
 
 
 def test_style_is_checked_for_each_kind(tmp_path):
-    """A line that is too long, or another mistake, is found in each file that has it."""
+    """A line that is too long, or another mistake, is reported in each file that has it."""
     paths = [tmp_path / f"{number}.eb" for number in range(4)]
     for path, text in zip(paths, ("a = 'x'\n", "b = 'yy'\n", f"c = '{'z' * 130}'\n", f"d = '{'x' * 130}'\n")):
         path.write_text(text)
@@ -209,7 +209,7 @@ def test_style_is_checked_for_each_kind(tmp_path):
 
 
 def test_without_pycodestyle(place, monkeypatch, capsys):
-    """Admin D2: after a plain installation everything but the style is checked, and that is said once."""
+    """Admin D2: after a plain installation everything except style is checked, and a message says so once."""
     monkeypatch.setitem(sys.modules, "pycodestyle", None)
     settings = place(HEAD + HEAD.partition("containers:\n")[2].replace("1.0", "2.0"))
     assert findings(settings) == []
@@ -220,7 +220,7 @@ def test_without_pycodestyle(place, monkeypatch, capsys):
 
 @pytest.mark.parametrize("break_it", ["yaml", "not text", "gone", "site", "directory", "output"])
 def test_every_kind_of_error_in_every_format(place, tmp_path, monkeypatch, capsys, break_it):
-    """Admin 4: what can't be read is a finding as well; JSON stays JSON, and a workflow gets annotations."""
+    """Admin 4: unreadable files are findings, too; JSON output stays JSON, and workflows get annotations."""
     settings = place()
     findings(settings)
     monkeypatch.chdir(tmp_path)
@@ -253,24 +253,24 @@ def test_every_kind_of_error_in_every_format(place, tmp_path, monkeypatch, capsy
     assert capsys.readouterr().out.startswith(f"::error{place}::")
 
 
-def test_annotations_are_one_line_each():
-    """What means something to GitHub's workflow commands is escaped."""
+def test_annotations_are_single_lines():
+    """Characters with a meaning in GitHub's workflow commands are escaped."""
     one = Finding("error", "x", "50%\nmore: a, b", "a:b,c", 3)
     assert one.github == "::error file=a%3Ab%2Cc,line=3::x: 50%25%0Amore: a, b"
     assert str(Finding("error", "", "x\ny")) == "error: x\\ny"
 
 
-def test_the_sites_of_ones_own(place, tmp_path, capsys, monkeypatch):
-    """Admin 4: --all-sites are those of the catalogues that are named, each with easyconfigs of its own."""
+def test_sites_of_ones_own(place, tmp_path, capsys, monkeypatch):
+    """Admin 4: --all-sites means the sites of the catalogues given, each with its own easyconfigs."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("mine", "other"):
         findings(place(name=name))
-    # records of their own for a site of the project
+    # records of one's own for a site of the project
     (tmp_path / "sites/lumi/containers").mkdir(parents=True)
     arguments = ["--catalogue", str(tmp_path / "sites"), "-o", str(tmp_path / "out/{site}")]
     assert cli.main(["check", "--all-sites", "--quick", *arguments]) == 1
     said = capsys.readouterr().out.splitlines()
-    # those of the project that are joined have no easyconfigs here
+    # the project's records, which are merged, have no easyconfigs here
     assert said and all("/lumi/" in line for line in said)
     (tmp_path / "sites/lumi/containers").rmdir()
     assert cli.main(["check", "--all-sites", *arguments]) == 0
@@ -278,7 +278,7 @@ def test_the_sites_of_ones_own(place, tmp_path, capsys, monkeypatch):
 
 
 def test_one_bad_file_does_not_hide_the_others(place, tmp_path):
-    """What can be read is checked, and easyconfigs of what can't are not called left over."""
+    """Readable files are still checked, and easyconfigs of unreadable ones are not reported as obsolete."""
     settings = place()
     findings(settings)
     other = HEAD.replace("name: Tool", "name: Other")
@@ -287,14 +287,14 @@ def test_one_bad_file_does_not_hide_the_others(place, tmp_path):
     assert [(one.path[-10:], one.line) for one in found] == [("Other.yaml", 9)]
     place("a: [")
     assert [one.path[-10:] for one in findings(settings)] == ["Other.yaml", "/Tool.yaml"]
-    # nor that of a record whose name nobody knows
+    # likewise for a record whose name can't be determined
     (tmp_path / "sites/mine/containers/Other.yaml").unlink()
     (one,) = findings(place(HEAD.replace("    date: 20250101\n", "")))
     assert "there is no value for {date}" in one.text
 
 
 def test_a_wrong_field_hides_nothing(place):
-    """Admin 4: unknown families and other wrong records of the same file are found beside it, each with its line."""
+    """Admin 4: unknown families and other wrong records in the same file are reported as well, each with its line."""
     wrong = ("    hsh: x\n  - {family: tol, version: 2.0}\n  - {family: tool, version: [3]}\n  - {family: toll}\n"
              "  - 7\n")
     expected = [(12, "unknown key, did you mean 'hash'?"), (13, "unknown family 'tol' (known: tool)"),
@@ -309,13 +309,13 @@ def test_a_wrong_field_hides_nothing(place):
     assert all(words in text for (_, text), (_, words) in zip(told, expected)), told
     with_base = HEAD.replace("    init: image", "    init: imag\n    extends: base")
     assert [line for line, _ in said(with_base)] == [7, 8]
-    # of a family that is no table, or families that are none, nothing more is said
+    # where families is no table, or a family is none, nothing else is reported
     assert len(said(HEAD.replace("  tool:\n", "  tool: x\n  other:\n"))) == 1
     assert [line for line, _ in said(HEAD.partition("containers:")[0].replace("tool:", "- a") + "containers: x\n")]
 
 
-def test_all_files_are_told(place, tmp_path, capsys, monkeypatch):
-    """Admin 4: `list` names what is wrong in each file of each site, with its line; so does `check`."""
+def test_all_files_are_reported(place, tmp_path, capsys, monkeypatch):
+    """Admin 4: `list` and `check` report the errors in each file of each site, with their lines."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("mine", "other"):
         place(HEAD.replace("family: tool", "family: tol"), name=name)
@@ -335,7 +335,7 @@ def test_all_files_are_told(place, tmp_path, capsys, monkeypatch):
 
 
 def test_a_site_without_profile(place, tmp_path, capsys, monkeypatch):
-    """Admin 4: the message names the file that is missing."""
+    """Admin 4: the message names the missing file."""
     monkeypatch.setenv("HOME", str(tmp_path))
     place()
     (tmp_path / "sites/mine/site.yaml").unlink()
@@ -344,7 +344,7 @@ def test_a_site_without_profile(place, tmp_path, capsys, monkeypatch):
 
 
 def test_the_easyconfigs_that_were_installed(tmp_path, capsys, monkeypatch):
-    """Admin D2: without a catalogue and easyconfigs of one's own, those beside the installed project are checked."""
+    """Admin D2: without a catalogue and easyconfigs of one's own, those installed with the project are checked."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert cli.main(["check", "--all-sites", "--quick"]) == 0
@@ -357,13 +357,13 @@ def test_the_easyconfigs_that_were_installed(tmp_path, capsys, monkeypatch):
 
 # --- images
 
-def test_images_that_are_gone_or_others(place, tmp_path):
-    """Admin D3: missing central images are always said, with --images all that are missing, and other checksums."""
+def test_missing_and_changed_images(place, tmp_path):
+    """Admin D3: missing central images are always reported; --images reports all missing images and wrong checksums."""
     images = tmp_path / "images"
     profile = f"{SITE}images: {{directories: [{{path: {images}}}, {{path: {tmp_path}/not-mounted}}]}}\n"
     digest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"  # of b"test"
     central = place(f"{HEAD}    image: central\n    sha256: {digest}\n", profile)
-    # not this machine
+    # on another machine
     assert findings(central, images=True) == []
     images.mkdir()
     assert "the image tool-1.0.sif is missing in " in findings(central)[0].text
@@ -380,16 +380,16 @@ def test_images_that_are_gone_or_others(place, tmp_path):
     assert [one.level for one in findings(own, images=True)] == ["warning"]
 
 
-def test_a_directory_of_images_that_cannot_be_looked_into(place, tmp_path):
-    """Admin D3: one of others is not on this machine as far as one can see; a name too long fails for root as well."""
+def test_a_directory_of_images_that_cannot_be_read(place, tmp_path):
+    """Admin D3: an unreadable directory counts as another machine's; a name that is too long fails even for root."""
     profile = f"{SITE}images: {{directories: [{{path: {tmp_path}/{'x' * 300}/images}}]}}\n"
     assert findings(place(HEAD, profile), deep=False, images=True) == []
 
 
 # --- files that add to another one
 
-def test_a_file_that_adds_to_that_of_the_project(tmp_path):
-    """Admin D12: it holds what is one's own; families and containers of the project stay, also when they change."""
+def test_a_file_that_adds_to_the_projects(tmp_path):
+    """Admin D12: it contains one's own records; the project's families and containers stay, and follow updates."""
     def write(folder, text):
         path = tmp_path / folder / "containers/Tool.yaml"
         path.parent.mkdir(parents=True)
@@ -420,7 +420,7 @@ def test_a_file_that_adds_to_that_of_the_project(tmp_path):
 
 
 def test_doctor_reads_the_site(place, tmp_path, monkeypatch, capsys):
-    """Admin D11: catalogue and directories of images of the site that is named; mistakes in its profile are told."""
+    """Admin D11: doctor reads catalogue and image directories of the chosen site, and reports errors in its profile."""
     monkeypatch.setattr("ebsif.installed.doctor.examine", list)
     (tmp_path / "root/here").mkdir(parents=True)
     profile = (f"{SITE}images:\n  root: /nowhere\n  root_variable: ROOT\n  directories:\n    - {{path: here}}\n"

@@ -23,8 +23,8 @@ def run(*arguments, **options):
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["doctor", "--help"], ["lock", "diff", "--help"]])
-def test_help_has_no_traceback_and_shows_the_use(arguments):
-    """Every command explains itself."""
+def test_help_describes_each_command(arguments):
+    """--help of every command shows its usage."""
     result = run(*arguments)
     assert result.returncode == 0
     assert result.stdout.startswith("usage: ebsif")
@@ -32,14 +32,14 @@ def test_help_has_no_traceback_and_shows_the_use(arguments):
 
 @pytest.mark.parametrize("arguments", [[], ["nonsense"], ["lock"], ["lock", "diff", "one"]])
 def test_wrong_use_is_status_2(arguments):
-    """Wrong use: what is wrong on standard error, status 2."""
+    """Wrong usage: an error on standard error and status 2."""
     result = run(*arguments)
     assert result.returncode == 2
     assert "usage:" in result.stderr
 
 
 def test_an_account_without_a_home_directory(monkeypatch):
-    """Accounts of services, and images without /etc/passwd: no configuration and no cache, without a traceback."""
+    """service accounts and images without /etc/passwd: no configuration and no cache, but no traceback."""
     monkeypatch.delenv("HOME")
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
@@ -49,7 +49,7 @@ def test_an_account_without_a_home_directory(monkeypatch):
 
 
 def test_doctor_names_what_is_missing(tmp_path):
-    """A machine with nothing: each part with what to do, status 1."""
+    """On a bare machine each missing part is listed with a remedy; status 1."""
     result = run("doctor", env={"PATH": str(tmp_path), "HOME": str(tmp_path)})
     assert result.returncode == 1
     missing = [line for line in result.stdout.splitlines() if line.startswith("MISSING")]
@@ -58,7 +58,7 @@ def test_doctor_names_what_is_missing(tmp_path):
 
 
 def test_doctor_says_when_a_program_does_not_run(tmp_path):
-    """A program that is there and does not work is not ok."""
+    """A program that exists but fails is not reported as ok."""
     (tmp_path / "apptainer").write_text("#!/bin/sh\nexit 127\n")
     (tmp_path / "apptainer").chmod(0o755)
     result = run("doctor", env={"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)})
@@ -66,12 +66,12 @@ def test_doctor_says_when_a_program_does_not_run(tmp_path):
 
 
 def test_doctor_lists_packages_that_would_shadow(tmp_path):
-    """S002-41: packages in ~/.local are listed, and which of them would shadow the image's."""
+    """S002-41: packages in ~/.local are listed, with those that would shadow the image's."""
     folder = tmp_path / ".local/lib/python3.11/site-packages"
     for name, version in (("numpy", "1.0"), ("mine", "2.0")):
         (folder / f"{name}-{version}.dist-info").mkdir(parents=True)
         (folder / f"{name}-{version}.dist-info" / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
-    # defects D3: what is left when pip is interrupted
+    # defects D3: left behind by an interrupted pip
     (folder / "~umpy-1.0.dist-info").mkdir()
     root = tmp_path / "installation"
     (root / "share/ebsif").mkdir(parents=True)
@@ -83,7 +83,7 @@ def test_doctor_lists_packages_that_would_shadow(tmp_path):
 
 
 def test_a_python_that_is_too_old_is_named(monkeypatch):
-    """S000-16: the Python of the host is too old: which version is needed, and where one may be found."""
+    """S000-16: if the host's Python is too old, the error names the version needed and where to find one."""
     with pytest.raises(SystemExit, match=r"Python 3.9 or newer is needed, this is 3.6 .*module load cray-python"):
         check_python((3, 6))
     check_python((3, 9))
@@ -93,12 +93,12 @@ def test_a_python_that_is_too_old_is_named(monkeypatch):
     monkeypatch.undo()
     old = "import sys; sys.path.insert(0, 'generator'); import ast; " \
         "ast.parse(open('generator/ebsif/cli.py').read(), feature_version=(3, 6))"
-    # the message has to be readable by that Python: the file parses as 3.6
+    # the old Python must be able to parse the file that prints the message: valid syntax for 3.6
     subprocess.run([sys.executable, "-c", old], cwd=CHECKOUT, check=True)
 
 
-def test_sizes_and_numbers_as_a_person_reads_them():
-    """An image of 1 MB does not have "0.00 GB", and one error is no "1 errors"."""
+def test_readable_sizes_and_numbers():
+    """An image of 1 MB is not shown as 0.00 GB, nor one error as "1 errors"."""
     assert [output.format_size(number) for number in (1_100_000, 2_000_000_000)] == ["1.1 MB", "2.0 GB"]
     assert [output.format_count(number, "error") for number in (0, 1, 2)] == ["0 errors", "1 error", "2 errors"]
 
@@ -108,15 +108,15 @@ def test_sizes_and_numbers_as_a_person_reads_them():
      "Run this as the user who installs software"),
     ("ERROR: Can't find path", "Install ebsif with pip beside EasyBuild"),
 ])
-def test_doctor_says_what_helps_where_eb_fails(monkeypatch, said, remedy):
-    """EasyBuild refuses root before it looks for anything, so that installing ebsif elsewhere would not help."""
+def test_doctor_names_the_remedy_if_eb_fails(monkeypatch, said, remedy):
+    """EasyBuild refuses to run as root before anything else, so advice to install ebsif elsewhere would be wrong."""
     monkeypatch.setattr(doctor.eb, "run", lambda *_, **__: subprocess.CompletedProcess([], 1, stdout=f"{said}\n"))
     assert said in doctor.find_easyconfigs().text
     assert remedy in doctor.find_easyconfigs().text
 
 
 def test_commands_do_not_import_each_other():
-    """House 2.11: what two commands share is in a room of its own."""
+    """House 2.11: code shared by two commands is in a package of its own."""
     for path in (CHECKOUT / "generator/ebsif").rglob("*.py"):
         assert "ebsif.commands import" not in path.read_text(), path
         assert not re.search(r"^\s*(from|import) ebsif\.commands\.", path.read_text(), re.MULTILINE), path

@@ -1,4 +1,4 @@
-"""The parts of the easyblocks one by one: values in, no easyblock, and a container that runs nothing."""
+"""The parts of the easyblocks one by one, with a fake container that runs nothing, and without an easyblock."""
 
 import re
 import sys
@@ -29,7 +29,7 @@ OWN_PIP = ("pip", "26.0", PURELIB)
 
 
 class FakeContainer:
-    """What a container at install time offers: commands are noted, and answered from a table."""
+    """A container at install time that records commands and answers them from a table."""
 
     image = "/images/x.sif"
     search_path = ("/opt/conda/bin",)
@@ -39,7 +39,7 @@ class FakeContainer:
         self.commands, self.answers, self.seen = [], {}, []
 
     def run(self, command, binds=(), environment=None, stdin="", **_):
-        """Answer; what Python sees is the first of what is to be seen, the last one stays."""
+        """Answer; each query for Python's packages takes the next answer, the last one repeatedly."""
         self.commands.append((command, list(binds), environment))
         output = self.answers.get(command[-1], "")
         if stdin == read_program("installed-packages.py"):
@@ -56,23 +56,23 @@ def container(tmp_path):
 
 @pytest.fixture
 def venv(container, tmp_path):
-    """A venv in it."""
+    """A venv in that container."""
     return Venv(container, str(tmp_path / "user-software"), "/user-software/venv/x")
 
 
 def spec(cls=ContainerSpec, **values):
-    """What an easyconfig says."""
+    """Return the specification for an easyconfig."""
     easyblock = ContainerVenv if cls is VenvSpec else ContainerInstall
     return cls(easyblock.extra_options(), {"name": "Example", "version": "1.0", "sources": ["example.sif"], **values})
 
 
 def packages(*seen):
-    """Packages by their normal name."""
+    """Return packages by normalised name."""
     return Packages((name, (name, version, folder)) for name, version, folder in seen)
 
 
-def test_a_specification_stays_as_it_is():
-    """house 2.2: what follows from the easyconfig is checked once, and nobody changes it afterwards."""
+def test_a_specification_is_immutable():
+    """house 2.2: the values that follow from the easyconfig are checked once and can't be changed afterwards."""
     made = spec(VenvSpec, conda_env=None, venv_name="own")
     made.check()
     assert (made.conda_env, made.venv) == ("example", "/user-software/venv/own")
@@ -82,7 +82,7 @@ def test_a_specification_stays_as_it_is():
 
 @pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
 def test_a_module_from_values(syntax):
-    """house 2.2: the text of a module needs the specification, the record and a syntax, no installation."""
+    """house 2.2: a module's text needs the specification, the record and a syntax, but no installation."""
     record = {"wrappers": ["python"], "library_binds": ["/usr/lib/libx.so"], "image_packages": ["numpy==2.0"],
               "venv_packages": ["hello==1.0"], "venv_environment": {"PYTHONPATH": "/p"}}
     values = {"binds": ["/scratch"], "gpu": "rocm", "network_env": {"NET": "hsn"}, "conflicts": ["other"],
@@ -102,7 +102,7 @@ def test_a_module_from_values(syntax):
 
 
 def test_the_command_of_a_container(tmp_path, monkeypatch):
-    """house 2.3: binds, variables and directories of every command at install time; a required bind has to be there."""
+    """house 2.3: binds, variables and directories of every command at install time; required binds must exist."""
     monkeypatch.setenv("CFLAGS", "-O0")
     monkeypatch.setenv("EBSIF_INSTALL_BIND", "/certificates")
     calls = []
@@ -126,7 +126,7 @@ def test_the_command_of_a_container(tmp_path, monkeypatch):
 
 
 def test_masks_ask_the_container(container):
-    """house 2.3: what the patterns match is what the container says; a pattern that matches nothing is a mistake."""
+    """house 2.3: the container tells what the patterns match; a pattern that matches nothing is an error."""
     masks = Masks({"/a*": None, "/b": "/c"})
     container.answers["/b"] = "0 /a1\n0 /a2\n1 /b\n"
     masks.find(container)
@@ -137,7 +137,7 @@ def test_masks_ask_the_container(container):
 
 
 def test_a_venv_that_does_not_see_the_image(container, venv):
-    """house 2.3: what it doesn't see is shown by a .pth file; if that doesn't help, nothing is installed."""
+    """house 2.3: packages it doesn't see are added with a .pth file; if that fails, nothing is installed."""
     image = ("numpy", "2.0", "/opt/lib")
     probe = types.SimpleNamespace(packages=packages(image), python={"missing": []}, pip_wheel="", image="x.sif")
     folder = Path(venv.folder + PURELIB[len("/user-software"):])
@@ -151,7 +151,7 @@ def test_a_venv_that_does_not_see_the_image(container, venv):
 
 
 def test_pip_keeps_the_packages_of_the_image(container, venv, tmp_path):
-    """house 2.3, S001-19: pip gets constraints; if a package of the image is hidden all the same, that stops it."""
+    """house 2.3, S001-19: pip gets constraints; if a package of the image is hidden anyway, the installation stops."""
     numpy, added = ("numpy", "2.0", "/opt/lib"), ("hello", "1.0", PURELIB)
     before = packages(OWN_PIP, numpy)
     installer = Pip(venv, str(tmp_path), packages(numpy), {"hello": "1.0"}, None)
@@ -172,7 +172,7 @@ def test_pip_keeps_the_packages_of_the_image(container, venv, tmp_path):
 
 
 def test_easybuild_documents_the_two_easyblocks():
-    """house 2.1: EasyBuild's generator of documentation finds two easyblocks of ours, with their parameters."""
+    """house 2.1: EasyBuild's documentation generator finds our two easyblocks with their parameters."""
     package = "easybuild.easyblocks.generic"
     ours = [one for one in get_easyblock_classes(package) if one.__module__.startswith(f"{package}.container")]
     assert sorted(one.__name__ for one in ours) == ["ContainerInstall", "ContainerVenv"]
@@ -187,10 +187,10 @@ def test_easybuild_documents_the_two_easyblocks():
 @pytest.mark.parametrize("easyblock", [ContainerInstall, ContainerVenv])
 def test_what_easybuild_tests_of_each_easyblock(easyblock, tmp_path):
     """
-    house 2.1: what the tests check that easybuild-easyblocks makes for each file in easyblocks/*/.
+    house 2.1: the checks of the tests that easybuild-easyblocks generates for each file in easyblocks/*/.
 
-    The first class of the file is the easyblock; each parameter of its own has a legal name and an explanation, and
-    none is mandatory. (`--module-only` where nothing is installed: test_lumi.py)
+    The first class of the file is the easyblock; each of its own parameters has a legal name and a description, and
+    none is mandatory. (For `--module-only` without an installation see test_lumi.py.)
     """
     text = Path(sys.modules[easyblock.__module__].__file__).read_text()
     assert re.search(r"^class (\w+)\(", text, re.MULTILINE)[1] == easyblock.__name__
@@ -211,7 +211,7 @@ def test_what_easybuild_tests_of_each_easyblock(easyblock, tmp_path):
 @pytest.mark.parametrize("statement", ['module_version("{modname}", "{sym_version}")',
                                        "#%Module\nmodule-version {modname} {sym_version}"])
 def test_versions_under_which_a_module_can_be_loaded(statement, tmp_path):
-    """L-11: a line for each, once, also if one begins like another; what others wrote there stays."""
+    """L-11: one line for each, once, even if one is a prefix of another; other lines in the file stay."""
     class Generator:
         DOT_MODULERC = ".modulerc"
 
@@ -226,7 +226,7 @@ def test_versions_under_which_a_module_can_be_loaded(statement, tmp_path):
     header, line = statement.rpartition("\n")[0], statement.rpartition("\n")[2]
     expected = [header] * bool(header) + [line.format(modname="P/2.0-x", sym_version=one) for one in ("2.0-y", "2.0")]
     assert add("P/2.0-x", "2.0-y", "2.0").splitlines() == expected
-    # a file without a line break at its end, as EasyBuild leaves it
+    # a file without a newline at its end, as EasyBuild writes it
     (tmp_path / ".modulerc").write_text("\n".join(expected))
     for _ in range(2):
         text = add("P/.1.0", "2.0-x")

@@ -1,4 +1,4 @@
-"""Copying an image while its SHA256 is taken."""
+"""Copying an image while computing its SHA256."""
 
 import hashlib
 import os
@@ -19,13 +19,13 @@ BLOCK = 8192
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    """Files of many blocks, without many bytes."""
+    """Small blocks, so that small files consist of many."""
     monkeypatch.setattr(imagecopy, "BLOCK", BLOCK)
 
 
 @pytest.fixture(params=["disk", "memory"])
 def folder(request, tmp_path):
-    """A directory on the disk, and one in memory."""
+    """A directory on disk, and one in memory."""
     if request.param == "disk":
         yield tmp_path
     else:
@@ -36,7 +36,7 @@ def folder(request, tmp_path):
 
 @pytest.mark.parametrize("size", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 10 * BLOCK, 10 * BLOCK + 4095])
 def test_the_copy_is_the_same_file(tmp_path, folder, size):
-    """S002-01: whatever its size: the same bytes, their SHA256, nothing else beside it."""
+    """S002-01: files of any size: same bytes, correct SHA256, nothing else beside the copy."""
     content = os.urandom(size)
     source, target = tmp_path / "source", folder / "target.sif"
     source.write_bytes(content)
@@ -46,7 +46,7 @@ def test_the_copy_is_the_same_file(tmp_path, folder, size):
 
 
 def test_a_clone_is_not_written(tmp_path, monkeypatch):
-    """Where the file system lets both share their blocks, the image is read once for its SHA256, and not written."""
+    """Where the file system shares blocks between copies, the image is read once for its SHA256 and not written."""
     def clone(image, copy):
         Path(copy.name).write_bytes(Path(image.name).read_bytes())
         return True
@@ -60,8 +60,8 @@ def test_a_clone_is_not_written(tmp_path, monkeypatch):
     assert (tmp_path / "target").read_bytes() == content
 
 
-def test_copying_leaves_nothing_half_done(tmp_path):
-    """S002-01: a copy that fails leaves no file that could be taken for an image."""
+def test_a_failed_copy_leaves_nothing(tmp_path):
+    """S002-01: a copy that fails leaves no file that could be mistaken for an image."""
     target = tmp_path / "target.sif"
     with pytest.raises(EasyBuildError, match="Copying the image /does/not/exist.sif to .*target.sif failed"):
         imagecopy.copy_image("/does/not/exist.sif", str(target))
@@ -69,10 +69,10 @@ def test_copying_leaves_nothing_half_done(tmp_path):
 
 
 def test_a_write_that_fails(tmp_path):
-    """S002-01: the system refuses in the middle: said, and nothing is left; the copy before it stays."""
+    """S002-01: a write fails halfway: an error, no partial file, and an earlier copy stays."""
     (tmp_path / "source").write_bytes(os.urandom(20 * BLOCK))
     (tmp_path / "target").write_text("earlier")
-    # in a process of its own, which has a limit for files
+    # in a separate process, which has a limit on file size
     code = ("import sys; from easybuild.easyblocks.generic.container import imagecopy as c\n"
             "c.BLOCK = int(sys.argv[3])\n"
             "try: c.copy_image(*sys.argv[1:3])\nexcept c.EasyBuildError as err: print(err)")
@@ -91,8 +91,8 @@ def test_a_write_that_fails(tmp_path):
 
 @pytest.mark.parametrize(("source_mode", "mode"), [(0o644, 0o644), (0o640, 0o640), (0o755, 0o755), (0o466, 0o664),
                                                   (0o4777, 0o775)])
-def test_the_copy_is_as_private_and_as_executable(tmp_path, source_mode, mode):
-    """defects A11, lumi B8: modes are those of the source; nobody else may write it."""
+def test_the_copy_keeps_the_mode(tmp_path, source_mode, mode):
+    """defects A11, lumi B8: the source's mode, without write permission for others."""
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_bytes(b"image")
     source.chmod(source_mode)
@@ -114,6 +114,6 @@ MD5, SHA256, OTHER = "5" * 32, "a" * 64, "b" * 64
     ([SHA256, MD5], True), ([SHA256, OTHER], False), ({"x.sif": SHA256}, True), ({"x.sif": OTHER}, False),
     ({"x.sif": None}, True), ({"y.sif": SHA256}, False), ([{"x.sif": (OTHER, SHA256)}], True)])
 def test_every_form_of_checksum(checksum, right):
-    """G-06 (defects A4): a checksum of an easyconfig is compared with what was installed, in all forms of EasyBuild."""
+    """G-06 (defects A4): the easyconfig's checksum, in any form of EasyBuild, is compared with the installed image."""
     found = {"sha256": SHA256, "md5": MD5, "size": 7}
     assert imagecopy.is_verified(checksum, "x.sif", found.__getitem__) is right

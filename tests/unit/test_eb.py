@@ -1,4 +1,4 @@
-"""How eb is run, and what is told of an EasyBuild that is not configured as it should be."""
+"""How eb is run, and the errors for a wrong configuration of EasyBuild."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from ebsif import eb, modulestool
 
-# takes away what it has begun, which needs longer than Python's subprocess would wait
+# cleans up, which takes longer than Python's subprocess would wait
 SLOW = """\
 #!/bin/bash
 trap 'sleep 1; touch "$WORK/cleaned"; exit 130' INT
@@ -19,13 +19,13 @@ while :; do sleep 0.1; done
 """
 
 
-def test_an_interrupted_eb_takes_away_what_it_has_begun(tmp_path):
-    """Defects D5: after Ctrl-C, which the whole group of processes gets, eb is not killed but waited for."""
+def test_an_interrupted_eb_cleans_up(tmp_path):
+    """Defects D5: Ctrl-C reaches the whole process group; eb is waited for, not killed."""
     (tmp_path / "eb").write_text(SLOW)
     (tmp_path / "eb").chmod(0o755)
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path), "WORK": str(tmp_path)}
     code = "import sys; from ebsif import eb\ntry:\n    eb.run([])\nexcept KeyboardInterrupt:\n    sys.exit(130)"
-    # a shell that runs the tests in the background lets them ignore the signal
+    # a shell that runs the tests in the background makes them ignore the signal
     process = subprocess.Popen([sys.executable, "-c", code], env=environment, start_new_session=True,
                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     try:
@@ -46,7 +46,7 @@ def test_an_interrupted_eb_takes_away_what_it_has_begun(tmp_path):
     (["diff", "a.eb", "a.eb"], 2, "ebsif: "),
 ])
 def test_settings_that_easybuild_refuses(tmp_path, arguments, status, start):
-    """Defects D3: a variable that EasyBuild does not know is named, without a traceback."""
+    """Defects D3: an unknown variable of EasyBuild is named, without a traceback."""
     (tmp_path / "a.eb").write_text("name = 'A'\n")
     result = subprocess.run(
         [Path(sys.prefix) / "bin/ebsif", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False,
@@ -58,8 +58,8 @@ def test_settings_that_easybuild_refuses(tmp_path, arguments, status, start):
     assert "Traceback" not in result.stderr
 
 
-def test_a_configuration_file_that_is_none(tmp_path):
-    """Defects D3: EasyBuild itself fails with a traceback for it."""
+def test_a_malformed_configuration_file(tmp_path):
+    """Defects D3: an error instead of the traceback that EasyBuild itself produces."""
     (tmp_path / "config.cfg").write_text("not ini\n")
     (tmp_path / "a.eb").write_text("name = 'A'\n")
     result = subprocess.run(
@@ -71,7 +71,7 @@ def test_a_configuration_file_that_is_none(tmp_path):
 
 
 def test_the_scripts_for_the_modules_tool(tmp_path):
-    """House 2.9: what the tool prints is evaluated by bash; its arguments stay as they are; its failure is seen."""
+    """House 2.9: bash evaluates the tool's output; arguments are passed unchanged; failures are detected."""
     tool = tmp_path / "a tool"
     tool.write_text("#!/bin/sh\nshift\n[ \"$2\" != none ] || exit 1\n"
                     "echo \"export DONE='$*' SIF=/a.sif; unset GONE; echo said\"\n")

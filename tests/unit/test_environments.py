@@ -1,4 +1,4 @@
-"""The requirements of virtual environments made by hand."""
+"""Requirements read from virtual environments made by hand."""
 
 import json
 
@@ -7,7 +7,7 @@ from ebsif.user import environments, requirements
 
 
 def package(packages, name, version="1.0", files=(), direct_url=None):
-    """Put a package into a folder of packages, as pip leaves it."""
+    """Add a package to a folder of packages, as pip does."""
     info = packages / f"{name}-{version}.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nName: none\n")
@@ -20,7 +20,7 @@ def package(packages, name, version="1.0", files=(), direct_url=None):
 
 @pytest.fixture
 def environment(tmp_path):
-    """An environment with what there can be in one."""
+    """A virtual environment with every kind of package."""
     root = tmp_path / "environment"
     packages = root / "lib/python3.12/site-packages"
     package(packages, "optuna", "4.5.0", ["../../../bin/optuna", '"a,b.py"'])
@@ -49,8 +49,8 @@ def environment(tmp_path):
     return root
 
 
-def test_what_is_in_it(environment):
-    """Issue 19, point 6: every package with version and origin; the rest is named."""
+def test_packages_of_an_environment(environment):
+    """Issue 19, point 6: every package with version and origin; whatever can't be a requirement is named."""
     built = environment.parent / "built wheel-1.0-py3-none-any.whl"
     wanted = environments.read(environment)
     assert wanted.lines == [
@@ -64,8 +64,8 @@ def test_what_is_in_it(environment):
                       "lib/python3.12/site-packages/byhand.py")
 
 
-def test_an_environment_within(environment, tmp_path):
-    """Issue 19, point 6: user software of a module: the environment is deeper, what is beside it is named."""
+def test_an_environment_in_user_software(environment, tmp_path):
+    """Issue 19, point 6: a module's user software: the environment is in a subdirectory; other files are named."""
     outer = tmp_path / "user-software"
     (outer / "venv").mkdir(parents=True)
     environment.rename(outer / "venv/pytorch")
@@ -83,8 +83,8 @@ def test_an_environment_within(environment, tmp_path):
     ("empty", "empty contains no Python environment"),
     ("bare", "bare contains no package that pip can install"),
 ])
-def test_what_is_no_environment(tmp_path, name, expected):
-    """Issue 19, point 6: which path, and what is wrong with it."""
+def test_no_environment(tmp_path, name, expected):
+    """Issue 19, point 6: the error names the path and what is missing."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "bare/lib/python3.12/site-packages").mkdir(parents=True)
     with pytest.raises(requirements.RequirementsError, match=expected):

@@ -1,4 +1,4 @@
-"""What is run by the Python of a new venv, with the Python of the tests: image-programs.py and copy-pip.py."""
+"""Programs that the Python of a new venv runs, here with the tests' Python: image-programs.py and copy-pip.py."""
 
 import shutil
 import subprocess
@@ -13,13 +13,13 @@ COPY_PIP = CONTAINER_FILES / "share/ebsif/copy-pip.py"
 PIP = CONTAINER_FILES / "share/ebsif/pip"
 LIST_PACKAGES = CONTAINER_FILES / "runscripts/list-packages.py"
 PROGRAM = CONTAINER_FILES / "share/ebsif/image-programs.py"
-# what every program prints: which Python, what it was told, what it is, and where its siblings are looked for
+# printed by every program: its Python, its arguments, its own name, and where it looks for modules
 TELL = (
     "import os, sys\n"
     "def main():\n    print(sys.prefix, *sys.argv[1:], sys.flags.ignore_environment)\n"
 )
 SCRIPT = "{first}\n" + TELL + "if __name__ == '__main__':\n    print(__file__, sys.argv[0], sys.path[0])\n    main()\n"
-# files of metadata that are no text
+# metadata files that are not valid text
 BROKEN = ("METADATA", "RECORD", "entry_points.txt")
 SPAWN = """#!{python}
 import multiprocessing, sys
@@ -34,7 +34,7 @@ if __name__ == "__main__":
 
 
 def make_venv(path, sees=None):
-    """Make a venv, which sees the packages of another one, or no others."""
+    """Make a venv, which sees the packages of another one or of none."""
     options = ["--without-pip", *(["--system-site-packages"] if sees else [])]
     subprocess.run([sys.executable, "-m", "venv", *options, path], check=True)
     (packages,) = path.glob("lib/python*/site-packages")
@@ -44,7 +44,7 @@ def make_venv(path, sees=None):
 
 
 def add_package(packages, name, entry_points="", record="", module=TELL):
-    """Put a package into a directory of packages, as pip leaves it."""
+    """Add a package to a directory of packages, as pip does."""
     (packages / f"{name}.py").write_text(module)
     info = packages / f"{name}-1.0.dist-info"
     info.mkdir()
@@ -61,7 +61,7 @@ def add_program(path, text, mode=0o755):
 
 
 class Place:
-    """An image's environment, itself a venv, with programs of all kinds; and a venv on top of it."""
+    """An image's environment, itself a venv, with all kinds of programs, and a venv on top of it."""
 
     def __init__(self, folder):
         self.image = folder / "image"
@@ -91,7 +91,7 @@ class Place:
         for name, first in firsts.items():
             add_program(bin_ / name, SCRIPT.format(first=first))
         add_program(bin_ / "spawn", SPAWN.format(python=python))
-        # what is not to be touched
+        # programs that must not be replaced
         other = folder / "other"
         make_venv(other)
         add_program(bin_ / "shell", "#!/bin/sh\necho shell\n")
@@ -107,12 +107,12 @@ class Place:
         (bin_ / "__pycache__").mkdir()
         make_venv(self.venv, sees=self.image)
         add_program(self.venv / "bin" / "recorded", "mine\n")
-        # where the program runs, others may have put modules
+        # the working directory may contain modules of others
         for name in ("re", "sysconfig"):
             (folder / f"{name}.py").write_text("raise SystemExit('imported from the working directory')\n")
 
     def make(self, venv, path):
-        """Run the program with the Python of a venv; the result are the names and texts of what it wrote."""
+        """Run the program with a venv's Python; return names and texts of the files that it wrote."""
         before = {path.name for path in (venv / "bin").iterdir()}
         path = ":".join(str(folder) for folder in [*path, "/usr/bin", "/bin"])
         result = subprocess.run([venv / "bin/python", "-"], input=PROGRAM.read_text(), env={"PATH": path},
@@ -124,7 +124,7 @@ class Place:
 
 
 def run(path, *arguments):
-    """Run a program and return its lines."""
+    """Run a program and return its output lines."""
     environment = {"PATH": f"{path.parent}:/usr/bin:/bin"}
     return subprocess.run([path, *arguments], env=environment, capture_output=True, text=True, check=True,
                           cwd="/").stdout.splitlines()
@@ -137,25 +137,25 @@ def place(tmp_path_factory):
     return place
 
 
-def test_every_python_program_of_the_image_has_one(place):
-    """use D1, G-01: entry points and Python scripts; nothing for other programs, other Pythons, pip, Python itself."""
+def test_a_replacement_for_every_python_program(place):
+    """use D1, G-01: for entry points and Python scripts; not for other programs, other Pythons, pip and Python."""
     own = {"tool", "no-file", "window", "spawn", *place.scripts} - {"recorded"}
     assert own <= set(place.made)
-    # nothing for the Python beneath the image's venv, whose packages that does not see
+    # none for the Python that the image's venv is based on, which doesn't see the venv's packages
     assert {name for name in place.made if (place.image / "bin" / name).exists()} == own - {"no-file", "window", "far"}
     assert (place.venv / "bin/recorded").read_text() == "mine\n"
     assert not [name for name in place.made if name.startswith("pip") or name.endswith("-config")]
 
 
-def test_they_run_the_python_of_the_venv(place):
-    """use D1, G-01: entry points as pip writes them, also below a directory with a blank; processes they start, too."""
+def test_replacements_run_the_venvs_python(place):
+    """use D1, G-01: entry points as pip writes them, also in a directory with a blank; child processes, too."""
     for name in ("tool", "no-file", "window"):
         assert run(place.venv / "bin" / name, "a b", "*") == [f"{place.venv} a b * 0"]
     assert run(place.venv / "bin/spawn") == [str(place.venv)]
 
 
-def test_a_script_is_that_very_file(place):
-    """use D1, G-01: a script's name, file and search path are its own, the options of its first line in force."""
+def test_replacements_run_the_original_script(place):
+    """use D1, G-01: a script has its own name, file and search path; options in its first line apply."""
     for name in place.scripts - {"recorded"}:
         file = place.image / "bin" / name if name != "far" else place.image / "elsewhere/bin/far"
         told, last = run(place.venv / "bin" / name, "x y")
@@ -164,7 +164,7 @@ def test_a_script_is_that_very_file(place):
 
 
 def test_a_venv_on_top_of_the_venv(place, tmp_path):
-    """use D1, G-01: programs of both; those that run the lower venv's Python are made to run the upper one's."""
+    """use D1, G-01: programs of both; those that run the lower venv's Python run the upper one's instead."""
     (packages,) = place.venv.glob("lib/python*/site-packages")
     if not (packages / "mine.py").exists():
         add_package(packages, "mine", entry_points="[console_scripts]\nmine = mine:main\n")
@@ -180,8 +180,8 @@ def test_a_venv_on_top_of_the_venv(place, tmp_path):
     assert (told.split()[0], last) == (str(place.image / "bin/third"), f"{long} x 1")
 
 
-def test_again_it_changes_nothing(place):
-    """What is there stays, and the bytes are the same wherever they were made."""
+def test_a_second_run_changes_nothing(place):
+    """Existing files stay; the written bytes don't depend on the directory."""
     assert place.make(place.venv, [place.image / "bin"]) == {}
     for path in place.made:
         (place.venv / "bin" / path).unlink()
@@ -189,21 +189,21 @@ def test_again_it_changes_nothing(place):
 
 
 def test_packages_are_listed_without_pip(place):
-    """G-11, defects B13: a package whose metadata is missing or no text is left out, the others are listed."""
+    """G-11, defects B13: packages with missing or invalid metadata are left out, the others are listed."""
     command = [place.image / "bin/python", LIST_PACKAGES]
     _, _, *lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["broken", "entry_points", "RECORD", "tool"]
 
 
-def test_pip_that_does_not_list_its_list(tmp_path):
-    """defects B16: pip whose RECORD leaves RECORD out is copied; without metadata the venv gets ensurepip's (3)."""
+def test_a_pip_without_record_of_record(tmp_path):
+    """defects B16: a pip whose RECORD omits RECORD is copied; without metadata the venv gets ensurepip's (status 3)."""
     image, venv = make_venv(tmp_path / "image"), tmp_path / "venv"
     packages = make_venv(venv, sees=tmp_path / "image")
     pip = distribution("pip")
     info = image / f"pip-{pip.version}.dist-info"
     shutil.copytree(pip.locate_file("pip"), image / "pip", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(pip.locate_file(info.name), info)
-    # ensurepip installs that as well with an old Python
+    # old versions of Python install setuptools with ensurepip as well
     (image / "setuptools-1.0.dist-info").mkdir()
     (image / "setuptools-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: setuptools\nVersion: 1.0\n")
     lines = [line for line in (info / "RECORD").read_text().splitlines(keepends=True) if "/RECORD," not in line]
@@ -219,7 +219,7 @@ def test_pip_that_does_not_list_its_list(tmp_path):
     assert f"{info.name}/RECORD,,\n" in (packages / info.name / "RECORD").read_text()
     version = subprocess.run([venv / "bin/pip", "--version"], capture_output=True, text=True, check=True).stdout
     assert str(packages) in version
-    # an image's pip in a venv, where the Python of a new one does not look
+    # an image's pip in a venv, where a new venv's Python does not look
     other = make_venv(tmp_path / "other")
     assert copy(tmp_path / "other") == 3
     assert copy(tmp_path / "other", image) == 0

@@ -1,4 +1,4 @@
-"""`ebsif import` on easyconfigs of today's style, in every generation; fixtures are made from facts."""
+"""`ebsif import` of easyconfigs in the style in use today, of every generation, written from the facts."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from support import CHECKOUT
 FACTS = json.loads((CHECKOUT / "tests/data/lumi-containers.json").read_text())
 LUMI = site.SITES / "lumi"
 
-# Commands and scripts as short as they can be written in these styles.
+# Commands and scripts, as short as this style allows.
 START_SHELL = """#!/bin/bash -e
 if [[ -f "/.singularity.d/Singularity" ]]
 then
@@ -68,7 +68,7 @@ def lumi():
 
 
 def in_todays_style(fact):
-    """The text of an easyconfig that does what the fact says, as a program of shell commands."""
+    """Return the text of an easyconfig with the fact's content, written as shell commands."""
     suffix = fact["easyconfig"][len(f"{fact['name']}-{fact['version']}") : -len(".eb")]
     venv = fact["user_software_venv"]
     lines = []
@@ -87,7 +87,7 @@ def in_todays_style(fact):
             f", ([{name!r}], 'share/docker-defs/')" for name in fact["sif"][1:]) + "]"]
     commands = ["mkdir -p %(installdir)s/bin %(installdir)s/runscripts"]
     for script in fact["scripts"]:
-        # a shell reads the text: its $ are escaped
+        # a shell reads the text, so each $ is escaped
         text = scripts[script].replace("$", "\\$")
         commands += [f"cat >%(installdir)s/{script} <<EOF \n{text}EOF", f"chmod a+x %(installdir)s/{script}"]
     commands += [f"ln -s ./python %(installdir)s/{link}" for link in fact["wrapper_links"]]
@@ -124,7 +124,7 @@ def written(folder, name, text):
 
 
 def imported(paths, folder, profile, known=True):
-    """Import easyconfigs of one name into a folder; return what was found, and the containers of the file."""
+    """Import easyconfigs of one name into a folder; return the findings and the containers in the file."""
     found = [recipe.read(path, profile) for path in paths]
     recipe.report_same_module(found)
     name = found[0].name
@@ -138,13 +138,13 @@ def imported(paths, folder, profile, known=True):
 
 @pytest.mark.parametrize("known", [True, False], ids=["with families", "without"])
 @pytest.mark.parametrize("name", sorted({fact["name"] for fact in FACTS}))
-def test_what_is_imported_is_what_the_catalogue_has(name, known, lumi, tmp_path):
-    """Admin D6: every container of LUMI, of all generations, makes the same module, with families and without."""
+def test_imported_containers_equal_the_catalogues(name, known, lumi, tmp_path):
+    """Admin D6: every container of LUMI, of all generations, gives the same module, with and without known families."""
     facts = [fact for fact in FACTS if fact["name"] == name]
     places = {True: tmp_path / "__archive__", False: tmp_path / "now"}
     paths = [written(places[fact["archived"]], fact["easyconfig"], in_todays_style(fact)) for fact in facts]
     found, made = imported(paths, tmp_path, lumi, known)
-    # the facts have no binds of ccpe, and two of PyTorch have the module of another one
+    # the facts lack ccpe's binds, and two PyTorch containers have the module of another one
     left = [text for one in found for _, text in one.left]
     assert [text for text in left if not re.match("binds of the site, which this easyconfig does not have", text)] == []
     assert bool(left) == (name == "ccpe")
@@ -155,26 +155,26 @@ def test_what_is_imported_is_what_the_catalogue_has(name, known, lumi, tmp_path)
 
 
 def compare(made, ours, known):
-    """Compare an imported container with the one of the catalogue."""
+    """Compare an imported container with the catalogue's."""
     assert made.file_name == ours.file_name
     for field in ("venv", "requirements", "definition_files", "script_names"):
         assert (getattr(made, field) or None) == (getattr(ours, field) or None), field
-    # what the facts do not have: binds of ccpe, what LUMI builds into its image, and what only modluafooter sets
+    # not in the facts: ccpe's binds, contents of LUMI's own image, and settings in modluafooter
     if made.name == "ccpe":
         assert made.container_env == {"PS1": ours.container_env["PS1"]}
     else:
         assert made.container_env == ours.container_env
         assert made.all_binds == ours.all_binds
-    # nothing in the easyconfig says why
+    # the easyconfig doesn't say why
     assert bool(made.archived) == bool(ours.archived)
-    # without families the image is the only source for this
+    # without families, only the image has this information
     assert (made.init or "image") == (ours.init or "image")
     assert (made.conda_env or made.name.lower()) == (ours.conda_env or ours.name.lower())
     assert sorted(easyconfig.wrappers(made) or []) == sorted(easyconfig.wrappers(ours) or [])
     assert made.easyconfig_name == ours.easyconfig_name
     footer = dict.fromkeys(("EXPORTCCPE", "SWITCHTOCCPE") if made.name == "ccpe" else ())
     assert {**made.variables, **footer} == {**ours.variables, **footer}
-    # of one, the file name and the suffix name different versions: that of the file is what is in the image
+    # one container has different versions in file name and suffix: the file name is right
     assert made.components.get("rocm") in (ours.components.get("rocm"), "5.5.3", "6.3", None)
     if known and made.name != "ccpe":
         assert set(ours.components) <= set(made.components)
@@ -244,8 +244,8 @@ moduleclass = 'tools'
 """
 
 
-def test_nothing_is_dropped_in_silence(lumi, tmp_path):
-    """Admin section 2: what has a field becomes data, the rest is named with its line."""
+def test_nothing_is_dropped_silently(lumi, tmp_path):
+    """Admin section 2: whatever has a field becomes data, everything else is reported with its line."""
     path = written(tmp_path, "Strange-1.0-a.eb", STRANGE)
     (found,), (made,) = imported([path], tmp_path, lumi)
     lines = STRANGE.splitlines()
@@ -319,14 +319,14 @@ postinstallcmds = [
       "bash -c '. /user-software/venv/tool/bin/activate && pip3 install --no-deps rich'"],
      [{"requirements": ["flash-attn==2.7.3"], "no_build_isolation": True, "options": ["--no-cache-dir"],
        "env": {"MAX_JOBS": "4"}}, {"requirements": ["rich"], "no_deps": True}]),
-    # of one command, of those that follow, of the shell outside
+    # variables for one command, for the commands after it, and from the surrounding shell
     (["bash -c 'A=1 pip install rich && export B=2 && pip install numpy'"],
      [{"requirements": ["rich"], "env": {"A": "1"}}, {"requirements": ["numpy"], "env": {"B": "2"}}]),
     (["true ; export A=1 ; singularity exec x.sif bash -c 'B=2 pip install rich'"],
      [{"requirements": ["rich"], "env": {"A": "1", "B": "2"}}]),
 ])
 def test_what_pip_installs_in_the_container(commands, expected, lumi, tmp_path):
-    """Admin section 2: pip in `singularity exec --bind ... bash -c '...'` becomes requirements, or stages."""
+    """Admin section 2: pip in `singularity exec --bind ... bash -c '...'` becomes requirements or stages."""
     block = ", ".join(f"local_exec + {command!r}" for command in commands)
     path = written(tmp_path, "Tool-1.0.eb", PIP.replace("COMMANDS", block))
     (found,), (made,) = imported([path], tmp_path, lumi)
@@ -335,15 +335,15 @@ def test_what_pip_installs_in_the_container(commands, expected, lumi, tmp_path):
     assert (made.venv, made.init) == (True, None)
 
 
-def test_the_conda_environment_that_pip_installs_into(lumi, tmp_path):
-    """Admin section 2: activating it is not lost where nothing else names it."""
+def test_the_conda_environment_for_pip(lumi, tmp_path):
+    """Admin section 2: its activation is kept even if only pip's command line names it."""
     command = "local_exec + \"bash -c 'source /opt/conda/bin/activate ai ; pip install rich'\""
     _, (made,) = imported([written(tmp_path, "Tool-1.0.eb", PIP.replace("COMMANDS", command))], tmp_path, lumi)
     assert (made.init, made.conda_root, made.conda_env) == ("conda-injected", "/opt/conda", "ai")
 
 
-def test_what_speaks_of_one_version_is_the_records_own(lumi, tmp_path):
-    """Admin section 2: the next container of the family does not get it."""
+def test_texts_about_one_version_stay_in_the_record(lumi, tmp_path):
+    """Admin section 2: they don't apply to the next container of the family."""
     text = PIP.replace("COMMANDS", "'true'") + "modloadmsg = 'Tool 1.0 is here.'\nwhatis = ['A tool']\n"
     _, (made,) = imported([written(tmp_path, "Tool-1.0.eb", text)], tmp_path, lumi)
     assert made.parameters == {"modloadmsg": "Tool 1.0 is here.", "whatis": ["A tool"]}
@@ -355,8 +355,8 @@ def test_what_speaks_of_one_version_is_the_records_own(lumi, tmp_path):
     "pip install --target /user-software/lib rich", "pip install $PACKAGES", "bash -c 'cat list | xargs pip install'",
     "pip install -r /some/file.txt", "--writable bash -c 'true'", "bash -c 'if true; then pip install rich; fi'",
     "bash -c 'cd /src && pip install .[all]'", "pip install rich >| list.txt"])
-def test_what_pip_is_told_otherwise(command, lumi, tmp_path):
-    """What no stage can express is left to the user."""
+def test_unsupported_uses_of_pip(command, lumi, tmp_path):
+    """Commands that stages can't express are left to the user."""
     path = written(tmp_path, "Tool-1.0.eb", PIP.replace("COMMANDS", f"local_exec + {command!r}"))
     (found,), (made,) = imported([path], tmp_path, lumi)
     assert [line for line, _ in found.left if line > 1] == [12]
@@ -364,7 +364,7 @@ def test_what_pip_is_told_otherwise(command, lumi, tmp_path):
 
 
 def test_no_credential_is_imported(lumi, tmp_path):
-    """G-09: neither the record nor the report has it; a person is told where it can be."""
+    """G-09: neither record nor report contains it; the report says where credentials belong."""
     command = "local_exec + 'pip install --index-url https://me:Passw0rd1@example.org/simple rich'"
     text = PIP.replace("COMMANDS", command) + "modextravars = {'MY_TOKEN': 'abcdef123456', 'B': '1'}\n"
     (found,), (made,) = imported([written(tmp_path, "Tool-1.0.eb", text)], tmp_path, lumi)
@@ -383,22 +383,22 @@ def test_no_credential_is_imported(lumi, tmp_path):
     ("pip install rich & wait", "a command in the background"),
     ("(cd /src; pip install rich)", r"it has \("), ("pip install $(cat list)", r"it has \("), ("cat < x", "it has <"),
 ])
-def test_what_is_more_than_simple_commands(text, reason):
-    """Admin section 2, issue 17.4: never taken for the simple commands in it."""
+def test_compound_commands_are_refused(text, reason):
+    """Admin section 2, issue 17.4: they are never treated as the simple commands they contain."""
     with pytest.raises(ValueError, match=reason):
         commandline.simple_commands(text)
 
 
 def test_simple_commands():
-    """Admin section 2: separated as a shell does, at the ends of lines as well; filters of messages are no pipe."""
+    """Admin section 2: split like in a shell, at line ends as well; filters for messages don't count as pipes."""
     text = "mkdir a || exit 1 ;\ncurl x |\nbash\npip list 2>&1 | grep -v y > /dev/null"
     assert commandline.simple_commands(text) == [
         (["mkdir", "a"], [], False), (["exit", "1"], [], False), (["curl", "x", "|", "bash"], [], True),
         (["pip", "list"], [], False)]
 
 
-def test_messages_keep_their_paths_and_their_order(lumi, tmp_path):
-    """Issue 17: values alone are shortened, with an ellipsis, never half a credential (G-09); sorted by line."""
+def test_messages_keep_paths_and_order(lumi, tmp_path):
+    """Issue 17: values are shortened, with an ellipsis, never in the middle of a credential (G-09); sorted by line."""
     value = "x" * 130 + " https://me:Passw0rd123456789@example.org/simple/packages"
     text = PIP.replace("COMMANDS", f"'touch a', 'touch {value}'") + f"local_long = {value!r}\n"
     folder = tmp_path / ("d" * 200) / ("e" * 200)
@@ -427,8 +427,8 @@ def test_messages_keep_their_paths_and_their_order(lumi, tmp_path):
          "parameter library_binds = {'/lib/a.so': 'if_newer'}, and the site has {'/lib/a.so': 'if_missing'}",
          "parameter bind_file = /etc/binds, and the site has none"]),
 ])
-def test_binds_are_compared_with_all_of_the_site(lines, expected, tmp_path):
-    """Admin D6, issue 17: required, optional and library binds, in both directions; 'none' only where there is none."""
+def test_binds_are_compared_with_the_sites(lines, expected, tmp_path):
+    """Admin D6, issue 17: required, optional and library binds, in both directions; 'none' only if there is no bind."""
     binds = site.Binds(required=["/must"], optional=["/may", "/maybe"], libraries={"/lib/a.so": "if_missing"})
     profile = site.Site(name="mine", description="x", binds=binds)
     text = ("easyblock = 'ContainerInstall'\nname = 'Tool'\nversion = '1.0'\nhomepage = 'https://example.org'\n"
@@ -439,8 +439,8 @@ def test_binds_are_compared_with_all_of_the_site(lines, expected, tmp_path):
     assert sorted(message for _, message in found.left) == sorted(expected)
 
 
-def test_a_new_family_has_a_description_that_stays_true(lumi, tmp_path):
-    """Admin section 2, issue 17: not one that names a version, which would be wrong for the next container."""
+def test_the_description_of_a_new_family(lumi, tmp_path):
+    """Admin section 2, issue 17: it names no version, which would be wrong for the next container."""
     for text, expected in (("Tool 1.0, a tool.", "Tool {version}, a tool."), ("For CUDA 12.4.", None)):
         path = written(tmp_path, "Tool-1.0.eb", PIP.replace("COMMANDS", "'true'").replace("= 'x'", f"= {text!r}"))
         _, (made,) = imported([path], tmp_path, lumi)
@@ -450,14 +450,14 @@ def test_a_new_family_has_a_description_that_stays_true(lumi, tmp_path):
 
 
 def test_an_easyconfig_without_homepage(lumi, tmp_path):
-    """Issue 17.4: said by import, and in the file, not first by render."""
+    """Issue 17.4: import and the written file report it, before render does."""
     text = PIP.replace("COMMANDS", "'true'").replace("'https://example.org'", "''")
     (found,), _ = imported([written(tmp_path, "Tool-1.0.eb", text)], tmp_path, lumi)
     assert "there is no homepage, and EasyBuild wants one" in [message for _, message in found.left]
 
 
-def test_options_for_the_gpu(lumi, tmp_path):
-    """What a wrapper tells the runtime becomes data, where the site does not do that anyway."""
+def test_gpu_options(lumi, tmp_path):
+    """Runtime options in a wrapper become data unless the site sets them anyway."""
     script = '#!/bin/bash\nexec apptainer exec --nv "${SIFTOOL}" rich "$@"\n'
     command = f"cat >%(installdir)s/bin/rich <<'EOF'\n{script}EOF\n"
     path = written(tmp_path, "Tool-1.0.eb", PIP.replace("COMMANDS", repr(command)))
@@ -474,8 +474,8 @@ def test_options_for_the_gpu(lumi, tmp_path):
     (STRANGE.replace("version = '1.0'", "version = '1.0 beta'"), "the catalogue can't have this name or version"),
     (STRANGE + "modextravars = ['A']\n", "modextravars is not what EasyBuild expects: "),
 ])
-def test_what_is_no_container(text, expected, lumi, tmp_path):
-    """A message, no traceback."""
+def test_other_easyconfigs(text, expected, lumi, tmp_path):
+    """An error, no traceback."""
     path = tmp_path / "x.eb"
     path.write_text(text)
     with pytest.raises(easyconfigfile.ImportingError, match=expected):
@@ -483,7 +483,7 @@ def test_what_is_no_container(text, expected, lumi, tmp_path):
 
 
 def test_a_site_without_families(tmp_path):
-    """Admin D6: one file, families once, placeholders where names have them; no activation for what has no Python."""
+    """Admin D6: one file, each family once, placeholders for parts of names; no activation without Python."""
     facts = [fact for fact in FACTS if fact["name"] in ("PyTorch", "rocm")]
     local = site.read("local")
     paths = [written(tmp_path, fact["easyconfig"], in_todays_style(fact)) for fact in facts]
@@ -501,17 +501,17 @@ def test_a_site_without_families(tmp_path):
     head = text.split("containers:\n")[0]
     assert head.count("file: lumi-pytorch-rocm-{rocm}-python-{python}-pytorch-v{version}-dockerhash-{hash}.sif") == 3
     assert {one.init or "image" for one in made} == {"none", "conda-manual", "conda-injected", "image"}
-    # no family by its name alone: that of the site is for other images
+    # a name alone doesn't select a family: the site's is for other images
     known = reading.document_of(site.SITES / "local/containers/PyTorch.yaml")
     file = cataloguefile.File("PyTorch", found, known, local)
     assert "example" not in file.families
-    # a site without a profile says nothing about its network
+    # a site without a profile has no network settings
     assert {text.split(": ")[-1] for one in found for _, text in one.left} == {
         "export NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3", "export NCCL_NET_GDR_LEVEL=3"}
 
 
-def test_the_same_module_twice(lumi, tmp_path):
-    """Admin D6, D7: of two easyconfigs with one suffix each names the other; so does one with another file name."""
+def test_two_easyconfigs_for_one_module(lumi, tmp_path):
+    """Admin D6, D7: of two easyconfigs with one suffix each names the other; likewise with another file name."""
     fact = next(fact for fact in FACTS if fact["name"] == "mpi4py")
     text = in_todays_style(fact)
     paths = [written(tmp_path, fact["easyconfig"], text),
@@ -521,14 +521,14 @@ def test_the_same_module_twice(lumi, tmp_path):
     assert told.startswith(f"the module {made[0].module} is also that of {tmp_path}")
     assert f"renamed {fact['easyconfig']}, after the module" in found[1].data
     assert len(rendering.render_all(made, tmp_path, made)[1]) == 2
-    # what is left is in the file as well
+    # the file lists what could not be imported
     text = (tmp_path / "containers/mpi4py.yaml").read_text()
     assert text.count("  # review: line ") == 2
 
 
 @pytest.mark.parametrize("name", ["lumi", "derecho", "archer2", "local"])
-def test_what_was_rendered_is_what_it_was_rendered_from(name, tmp_path):
-    """Admin D6: our own easyconfigs as records again, every one of the project: the same text is rendered from them."""
+def test_rendered_easyconfigs_are_imported_unchanged(name, tmp_path):
+    """Admin D6: every easyconfig of the project, imported and rendered again, has the same text."""
     profile, texts = site.read(name), {}
     for one in reading.read(profile, site.SITES / name):
         texts[written(tmp_path, one.easyconfig_name, easyconfig.render(one))] = one
@@ -547,8 +547,8 @@ def test_what_was_rendered_is_what_it_was_rendered_from(name, tmp_path):
                 assert text == wanted
 
 
-def test_a_family_that_adds_something_is_not_taken(lumi, tmp_path):
-    """Admin section 2: neither a bind nor an old name is gained in silence; a family is begun instead."""
+def test_a_family_that_adds_something_is_not_used(lumi, tmp_path):
+    """Admin section 2: a family must not silently add a bind or an old name; a new family is started instead."""
     fact = next(fact for fact in FACTS if fact["name"] == "AlphaFold")
     plain = {**fact, "scripts": ["runscripts/conda-python-simple"],
              "binds": [bind for bind in fact["binds"] if "libjansson" not in bind]}
@@ -558,8 +558,8 @@ def test_a_family_that_adds_something_is_not_taken(lumi, tmp_path):
     assert any("bind /usr/lib64/libjansson.so.4, which the family has" in text for text in found.recognised)
 
 
-def test_a_name_that_lacks_what_its_family_has_is_kept(lumi, tmp_path):
-    """Admin section 2: a template that can't be filled is no template of this image; the easyconfig is no catalogue."""
+def test_a_file_name_that_the_familys_template_does_not_match(lumi, tmp_path):
+    """Admin section 2: the image keeps its own file name, without placeholders that have no value."""
     fact = next(fact for fact in FACTS if fact["name"] == "PyTorch" and "-dockerhash-" in fact["sif"][0])
     name = re.sub("-dockerhash-[0-9a-f]+", "-dockerhash", fact["sif"][0])
     path = written(tmp_path, fact["easyconfig"], in_todays_style({**fact, "sif": [name, *fact["sif"][1:]]}))
@@ -567,7 +567,7 @@ def test_a_name_that_lacks_what_its_family_has_is_kept(lumi, tmp_path):
     assert made.file_name == name
 
 
-def test_components_are_found_by_their_normal_names(lumi, tmp_path):
+def test_components_have_normalised_names(lumi, tmp_path):
     """Admin section 2: `list --has flash-attn` finds what was imported."""
     facts = [fact for fact in FACTS if "flashattention" in fact["components"]]
     paths = [written(tmp_path, fact["easyconfig"], in_todays_style(fact)) for fact in facts]
@@ -577,7 +577,7 @@ def test_components_are_found_by_their_normal_names(lumi, tmp_path):
 
 
 def test_the_command(tmp_path):
-    """Admin D6: a file that loads at once; 0 if all was understood, 1 if something is left, 2 for bad input."""
+    """Admin D6: a file that loads without changes; status 0 if everything was understood, 1 if not, 2 for bad input."""
     def run(*arguments, status):
         result = run_ebsif(["import", "--site", "lumi", *arguments], tmp_path)
         assert result.returncode == status, result.stderr

@@ -1,4 +1,4 @@
-"""`ebsif inspect`: what the runtime is given, and what is refused, without an image."""
+"""`ebsif inspect`: arguments for the runtime and rejected files, without an image."""
 
 import os
 
@@ -11,7 +11,7 @@ KEPT_AWAY = {"APPTAINER_BIND": "/x", "SINGULARITYENV_A": "1", "LD_PRELOAD": "", 
 
 
 def test_the_runtime_has_the_environment_of_installations(tmp_path, monkeypatch):
-    """Issue 18.4: one rule for what the caller's environment may change, with the directories of the runtime in it."""
+    """Issue 18.4: the caller's environment is filtered by the same rules, with the runtime's own directories kept."""
     runtime = tmp_path / "apptainer"
     runtime.write_text('#!/bin/sh\nenv -0 >"$0.environment"\nprintf "%s\\n" "$*" >>"$0.calls"\ncat\n')
     runtime.chmod(0o755)
@@ -35,8 +35,8 @@ def test_the_runtime_has_the_environment_of_installations(tmp_path, monkeypatch)
     ("a b", r"is a directory, not an image \(a SIF file\); if it is a sandbox, convert it with: "
             r"apptainer build image\.sif '.*/a b'"),
     ("none", "the file .*/none does not exist"), ("fifo", "fifo is not a file")])
-def test_what_is_no_file(tmp_path, name, expected):
-    """Issue 17.7: the message says what it is and what to do, before anything is started."""
+def test_files_that_can_not_be_inspected(tmp_path, name, expected):
+    """Issue 17.7: the error says what the file is and what to do, before a program starts."""
     (tmp_path / "a b").mkdir()
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(inspection.InspectionError, match=expected):

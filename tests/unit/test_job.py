@@ -1,4 +1,4 @@
-"""Batch scripts: what `ebsif job` writes for each site."""
+"""Batch scripts that `ebsif job` writes for each site."""
 
 import re
 import subprocess
@@ -15,31 +15,31 @@ ACCOUNTS = {"SBATCH_ACCOUNT": "project_465000001", "PBS_ACCOUNT": "NCAR0001"}
 
 
 def run(*arguments, **environment):
-    """Run the command with nothing of the caller's environment."""
+    """Run the command without the caller's environment."""
     return run_ebsif(["job", *arguments], env={"PATH": "/usr/bin:/bin", **environment})
 
 
 def script(name, *arguments, program=("train.py",)):
-    """The script for a site."""
+    """Return the script for a site."""
     result = run("PyTorch/2.7.1-x", "--site", name, *arguments, "--", *program, **ACCOUNTS)
     assert result.returncode == 0, result.stderr
     return result.stdout
 
 
 def header(text):
-    """The options in the header of a script."""
+    """Return the options in a script's header."""
     return re.findall(r"^#(?:SBATCH|PBS) (.*)$", text, re.MULTILINE)
 
 
 def commands(text):
-    """The script without comments."""
+    """Return a script without comments."""
     return "".join(line + "\n" for line in text.splitlines() if not line.startswith("#"))
 
 
 @pytest.mark.parametrize("launcher", job.LAUNCHERS)
 @pytest.mark.parametrize("name", site.names())
 def test_every_script_is_clean(name, launcher):
-    """The scripts of all sites and launchers end in one newline, have no long lines, and nothing of the template."""
+    """Scripts for all sites and launchers end in one newline and have no long lines and no template code."""
     text = script(name, "--nodes", 2, "--launcher", launcher, "--data", "a b", "--report", "--nccl-debug")
     assert not text.endswith("\n\n")
     assert max(map(len, text.splitlines())) <= 160
@@ -47,7 +47,7 @@ def test_every_script_is_clean(name, launcher):
 
 
 def test_lumi():
-    """S002-68, S001-16: LUMI: whole nodes, masks in the order of ranks, GPUs that are not isolated from each other."""
+    """S002-68, S001-16: whole nodes, CPU masks in rank order, GPUs that ranks on a node can reach."""
     text = script("lumi", "--nodes", 4)
     assert header(text)[1:] == [
         "--account=project_465000001", "--partition=standard-g", "--nodes=4", "--ntasks-per-node=8",
@@ -56,14 +56,14 @@ def test_lumi():
     assert f"cpu_masks={masks}\n" in text
     assert "srun --export=ALL --kill-on-bad-exit=1 --cpu-bind=mask_cpu:\"$cpu_masks\"" in text
     assert not re.search("gpus-per-task|gpu-bind", text)
-    # where nodes are shared the CPUs are not ours to name
+    # no CPU masks on shared nodes
     assert "mask_cpu" not in script("lumi", "--partition", "small-g")
-    # half the ranks: the masks of their GPUs
+    # half the ranks: the masks for their GPUs
     assert "cpu_masks=0xfe000000000000,0xfe00000000000000\n" in script("lumi", "--tasks-per-node", 2)
 
 
 def test_archer2():
-    """S003-01, S003-25: ARCHER2: no GPU in the script; srun with its options; the environment is passed on to ranks."""
+    """S003-01, S003-25: no GPU in the script; srun with its options; the environment is passed to ranks."""
     text = script("archer2", "--nodes", 2)
     assert header(text)[1:] == [
         "--account=project_465000001", "--partition=standard", "--qos=standard", "--nodes=2", "--ntasks-per-node=8",
@@ -74,7 +74,7 @@ def test_archer2():
 
 
 def test_derecho():
-    """S004-01, S004-02, S004-03: Derecho: headers of PBS, mpiexec, the master from the node list, no Slurm."""
+    """S004-01, S004-02, S004-03: PBS directives, mpiexec, the master from the node list, nothing of Slurm."""
     text = script("derecho", "--nodes", 2)
     assert header(text) == [
         "-N train", "-A NCAR0001", "-q main", "-l select=2:ncpus=64:mpiprocs=4:ngpus=4", "-l walltime=00:30:00",
@@ -85,8 +85,8 @@ def test_derecho():
 
 
 @pytest.mark.parametrize("name", site.names())
-def test_nothing_of_one_site_in_the_script_of_another(name):
-    """S001-21, S004-01: what only one site has is in no other site's script."""
+def test_nothing_of_one_site_in_anothers_script(name):
+    """S001-21, S004-01: whatever only one site has is in no other site's script."""
     own = {
         "lumi": ["LUMI", "standard-g", "mask_cpu", "480G"],
         "archer2": ["ARCHER2", "nomultithread", "--qos"],
@@ -100,7 +100,7 @@ def test_nothing_of_one_site_in_the_script_of_another(name):
 
 
 def test_torchrun():
-    """The other launcher: one task per node with all its CPUs, no masks for ranks that srun does not start."""
+    """torchrun: one task per node with all CPUs, no masks because srun doesn't start the ranks."""
     text = script("lumi", "--nodes", 2, "--launcher", "torchrun", program=["-u", "train.py"])
     assert "--ntasks-per-node=1" in header(text)
     assert "--cpus-per-task=56" in header(text)
@@ -111,7 +111,7 @@ def test_torchrun():
 
 
 def test_data_is_fetched_before_the_job(tmp_path):
-    """S002-70: the job stops at once, before any rank starts, if data is missing, and says where to fetch it."""
+    """S002-70: if data is missing, the job stops before any rank starts and says where to fetch it."""
     text = script("local", "--data", tmp_path / "da ta", "--data", "/")
     start, end = text.index("# Data must be present"), text.index("# The shell survives signals")
     check = ["bash", "-c", text[start:end]]
@@ -123,7 +123,7 @@ def test_data_is_fetched_before_the_job(tmp_path):
 
 
 def test_nccl_debug():
-    """S002-71: a switch that shows the network plugin in use; off, it is there to be uncommented; not without GPUs."""
+    """S002-71: a setting that shows the network plugin in use; commented out by default; not without GPUs."""
     on = "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET"
     assert on not in commands(script("lumi"))
     assert f"# {on}" in script("lumi")
@@ -133,8 +133,8 @@ def test_nccl_debug():
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), min_size=1), min_size=1))
-def test_the_program_is_what_was_typed(words):
-    """Whatever its arguments hold, each reaches the program as it is, and nothing of it is run by the shell."""
+def test_the_program_is_passed_unchanged(words):
+    """Each argument reaches the program unchanged, and the shell executes nothing in it."""
     request = job.Request(module="M", command=("train.py", *words))
     text = job.script(request, site.read("local"))
     line = text[text.index("singularity exec") :].removeprefix('singularity exec "$SIF" ')
@@ -165,23 +165,23 @@ def test_the_program_is_what_was_typed(words):
         (["M", "--submit", "--", __file__], 1, "sbatch is not on PATH: submit on a login node of local"),
     ],
 )
-def test_what_is_wrong_is_named(arguments, status, expected):
-    """What is wrong, what is known, what to do; status 2 for wrong use."""
+def test_errors_name_cause_and_remedy(arguments, status, expected):
+    """Errors name the problem, the known values and the remedy; status 2 for wrong usage."""
     result = run(*arguments, PATH="/nowhere")
     assert (result.returncode, result.stdout) == (status, "")
     assert expected in result.stderr
 
 
 @pytest.mark.parametrize("words", [["python", "train.py"], ["/usr/bin/python3.12", "train.py"], ["train.py"]])
-def test_python_is_said_already(words):
+def test_python_as_the_program(words):
     """use D12.3: `-- python train.py` runs train.py, and the job is called train."""
     text = script("local", program=words)
     assert "conda-python-distributed train.py\n" in text
     assert header(text)[0] == "--job-name=train"
 
 
-def test_a_container_is_named_as_everywhere():
-    """use D12.4: NAME/VERSION of the catalogue is its module; what is not found here is said, and written as it is."""
+def test_containers_by_module_name():
+    """use D12.4: NAME/VERSION of the catalogue is its module; unknown names are reported and written unchanged."""
     arguments = ["--site", "lumi", "--account", "A"]
     result = run("PyTorch/2.7.0", *arguments, "--", __file__)
     assert "\nmodule load PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-20250527\n" in result.stdout
@@ -194,8 +194,8 @@ def test_a_container_is_named_as_everywhere():
     assert "does not exist" not in run("M", "--", "-W", "error", "-m", "package").stderr
 
 
-def test_days(tmp_path):
-    """use D12.5: a time limit as Slurm writes it, for PBS as well; a file that was written is named."""
+def test_time_limits_in_days(tmp_path):
+    """use D12.5: a time limit in Slurm's format, for PBS as well; a message names the written file."""
     for name, line in (("local", "--time=48:00:00"), ("derecho", "-l walltime=48:00:00")):
         assert line in header(script(name, "--time", "2-00:00:00"))
     durations = {"0-12": "12:00:00", "1-01:30": "25:30:00", "100:00:00": "100:00:00"}
@@ -207,7 +207,7 @@ def test_days(tmp_path):
 
 
 def test_the_account(monkeypatch):
-    """S004-10: the option wins over the variable, the variable over the group; sane defaults for all else."""
+    """S004-10: the option overrides the variable, and that the group; sites without accounts need none."""
     lumi = site.read("lumi")
     monkeypatch.delenv("SBATCH_ACCOUNT", raising=False)
     monkeypatch.setattr(job.os, "getgroups", lambda: [1, 2, 3])
@@ -230,7 +230,7 @@ def test_the_account(monkeypatch):
     ("derecho", ["-N install-mine", "-A A", "-q main", "-l select=1:ncpus=64", "-l walltime=06:00:00", "-j oe"]),
 ])
 def test_installing_on_a_compute_node(name, expected, tmp_path):
-    """S003-02, S003-11, S004-17: one node, time, account, partition, qos, export none; the modules of the site; eb."""
+    """S003-02, S003-11, S004-17: one node, time, account, partition, qos, no exported environment, modules, eb."""
     path = tmp_path / "install.sh"
     result = run("--install", "mine.eb", "--site", name, "--account", "A", "-o", path, "--", "--robot", "a b")
     assert (result.returncode, result.stdout) == (0, "")

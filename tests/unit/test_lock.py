@@ -1,4 +1,4 @@
-"""Reading and comparing the records of installations, through the command line."""
+"""Reading and comparing the records of installations on the command line."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def places(tmp_path):
 
 
 def test_differences_as_text(places, capsys):
-    """S000-18: two installations are compared: packages added, removed, changed; image; stages; local files."""
+    """S000-18: compare two installations: packages added, removed, changed; image; stages; local files."""
     assert main(["lock", "diff", *places]) == 1
     assert capsys.readouterr().out.splitlines() == [
         f"~ image sha256 {SHA256} -> 2",
@@ -56,20 +56,20 @@ def test_differences_as_text(places, capsys):
 
 
 def test_differences_as_json(places, capsys):
-    """S000-18: the same for programs."""
+    """S000-18: the same as JSON."""
     assert main(["lock", "diff", *places, "--json"]) == 1
     changes = json.loads(capsys.readouterr().out)
     assert {"kind": "package", "name": "new", "before": None, "after": "1"} in changes
 
 
 def test_no_differences(places, capsys):
-    """Alike, wherever the image came from: status 0."""
+    """Equal records, whatever the image's path: status 0."""
     assert main(["lock", "diff", places[0], places[0]]) == 0
     assert capsys.readouterr().out == "no differences\n"
 
 
-def test_what_earlier_versions_did_not_record(places, capsys):
-    """Admin D4: packages of the image are compared where both records have them; without a venv, earlier ones don't."""
+def test_records_of_earlier_versions(places, capsys):
+    """Admin D4: image packages are compared only if both records have them; early records without a venv don't."""
     for known in ({"image_packages": RECORD["image_packages"]}, {}):
         Path(places[1]).write_text(json.dumps({"image": RECORD["image"], **known}))
         assert main(["lock", "diff", *places]) == 1
@@ -78,7 +78,7 @@ def test_what_earlier_versions_did_not_record(places, capsys):
 
 
 def test_a_bill_of_materials(places, tmp_path):
-    """S000-18: the bill of materials is valid CycloneDX and names the image and every package, with what is known."""
+    """S000-18: valid CycloneDX with the image and every package, and all that is known about them."""
     path = tmp_path / "sbom.json"
     assert main(["lock", "sbom", places[0], "-o", str(path)]) == 0
     text = path.read_text()
@@ -96,11 +96,11 @@ def test_a_bill_of_materials(places, tmp_path):
         "ref": "module", "dependsOn": ["image", "user-software:einops@1", "user-software:gone@3"]}
 
 
-def test_a_bill_of_materials_is_a_function_of_the_record():
-    """House 2.8: the easyblock writes it itself; the same record at the same time gives the same text."""
+def test_a_bill_of_materials_depends_on_the_record_only():
+    """House 2.8: the easyblock writes it itself; the same record and time give the same text."""
     assert bill_of_materials(RECORD, 0) == bill_of_materials(RECORD, 0) != bill_of_materials(RECORD, 1)
     assert json.loads(bill_of_materials(RECORD, 0))["metadata"]["timestamp"] == "1970-01-01T00:00:00Z"
-    # what an early version of ebsif recorded without a venv
+    # recorded without a venv by an early version of ebsif
     least = bill_of_materials({"image": RECORD["image"]}, 0)
     assert JsonStrictValidator(SchemaVersion.V1_5).validate_str(least) is None
 
@@ -108,7 +108,7 @@ def test_a_bill_of_materials_is_a_function_of_the_record():
 @pytest.mark.parametrize(("name", "version"), [
     ("Num_Py", "1.2"), ("ruamel.yaml", "3!1"), ("a--b__c", "2.7.1+rocm6.2"), ("x", "1.0rc1.post2.dev3")])
 def test_package_urls(name, version):
-    """Package URLs are those that the packageurl library makes."""
+    """Package URLs equal those of the packageurl library."""
     purl = package_component(f"{name}=={version}", "image", {})["purl"]
     assert purl == str(PackageURL("pypi", name=name, version=version))
 
@@ -117,8 +117,8 @@ def test_package_urls(name, version):
     ("content", "expected"),
     [(None, "not an installation of a container module"), ("{", "can't be read"), ("[]", "has no 'image'")],
 )
-def test_what_is_no_record_is_named(places, tmp_path, capsys, content, expected):
-    """An error names the file and the reason; nothing on standard output, status 2 (use D12.7)."""
+def test_files_that_are_no_records(places, tmp_path, capsys, content, expected):
+    """the error names file and reason; nothing on standard output, status 2 (use D12.7)."""
     path = tmp_path / "wrong.json"
     if content is not None:
         path.write_text(content)

@@ -1,4 +1,4 @@
-"""What an image can use of the network of a site."""
+"""What images can use of a site's network."""
 
 import pytest
 from ebsif.catalogue import reading, site
@@ -9,8 +9,8 @@ LUMI = site.read("lumi")
 CONTAINERS = reading.read(LUMI, site.SITES / "lumi")
 
 
-def said(name="image.sif", profile=LUMI, **values):
-    """What is told about an image, by part."""
+def findings(name="image.sif", profile=LUMI, **values):
+    """Return the findings about an image by part."""
     found = inspection.Inspection(path=f"/images/{name}", resolved=f"/images/{name}", size=1, **values)
     return {finding.subject: finding for finding in network.examine(found, profile, CONTAINERS)}
 
@@ -24,29 +24,29 @@ def said(name="image.sif", profile=LUMI, **values):
     ([], "none in the image", True),
 ])
 def test_the_abi_of_mpi(libraries, text, note):
-    """S001-14 (in part): by the name of the library."""
-    finding = said(libraries=libraries)["MPI"]
+    """S001-14 (in part): read from the library's name."""
+    finding = findings(libraries=libraries)["MPI"]
     assert text in finding.text
     assert (finding.level == NOTE) == note
 
 
 def test_provider_and_plugin():
-    """S001-14 (in part): what is in the image, and what the site brings."""
+    """S001-14 (in part): those in the image, and those that the site provides."""
     libraries = ["/opt/libfabric/lib/libfabric.so.1"]
-    parts = said(libraries=libraries, components={"libfabric": "1.22.0"}, plugins=["/opt/lib/librccl-net.so"])
+    parts = findings(libraries=libraries, components={"libfabric": "1.22.0"}, plugins=["/opt/lib/librccl-net.so"])
     assert parts["libfabric"].text == (
         "1.22.0, /opt/libfabric/lib/libfabric.so.1; for Slingshot /usr/lib64/libcxi.so.1 of lumi")
     assert parts["RCCL plugin"].text == "/opt/lib/librccl-net.so"
-    local = said(libraries=libraries, profile=site.read("local"))
+    local = findings(libraries=libraries, profile=site.read("local"))
     assert "no libcxi, so it can't use Slingshot" in local["libfabric"].text
     # no GPUs, no plugin
     assert list(local) == ["image", "libfabric", "MPI"]
 
 
 def test_an_image_of_the_site():
-    """The file name tells; every other image is not promised anything."""
+    """Recognised by its file name; nothing is promised for other images."""
     one = CONTAINERS[-1]
-    assert one.module in said(one.file_name)["image"].text
-    other = said("julia.sif")["image"]
+    assert one.module in findings(one.file_name)["image"].text
+    other = findings("julia.sif")["image"]
     assert other.level == NOTE
     assert "not in the catalogue of lumi" in other.text

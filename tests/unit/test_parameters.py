@@ -1,4 +1,4 @@
-"""What the easyblocks make of their parameters, without installing anything."""
+"""How the easyblocks interpret their parameters, without installing anything."""
 
 import functools
 import logging
@@ -25,12 +25,12 @@ from support import examples
 
 @pytest.fixture(scope="module", autouse=True)
 def configuration(tmp_path_factory):
-    """EasyBuild's configuration, as eb makes it at its start; it knows no modules tool, and so needs none."""
+    """EasyBuild's configuration as eb sets it up at start, without a modules tool."""
     prefix = tmp_path_factory.mktemp("eb")
     options = [f"--prefix={prefix}", "--allow-use-as-root-and-accept-consequences"]
     before, tempdir = dict(os.environ), tempfile.tempdir
     set_up_configuration(args=options, silent=True)
-    # it has made a private directory that of all temporary files: not for the tests that share this process
+    # this set the process's temporary directory to a private one: undo it for the tests that share the process
     os.environ.clear()
     os.environ.update(before)
     tempfile.tempdir = tempdir
@@ -41,13 +41,13 @@ def configuration(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def logs(tmp_path, monkeypatch):
-    """Where easyblocks write their logs."""
+    """The directory for the easyblocks' logs."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 @pytest.fixture
 def easyblock(tmp_path):
-    """A function that makes an easyblock from the text of an easyconfig."""
+    """Return a function that creates an easyblock from the text of an easyconfig."""
 
     def make(text, cls=ContainerVenv, name="Example"):
         path = tmp_path / "easyconfig.eb"
@@ -62,7 +62,7 @@ def easyblock(tmp_path):
 
 @pytest.mark.parametrize("name", ["PyTorch", "mpi4py", "lumi-multitorch", "2to3", "C++tools", "a.b", "x_y"])
 def test_the_name_is_always_legal_in_a_variable(easyblock, name):
-    """S002-06: <NAME> of SIF<NAME> and RUNSCRIPTS<NAME> is always legal in a variable name."""
+    """S002-06: <NAME> in SIF<NAME> and RUNSCRIPTS<NAME> is always legal in a variable name."""
     suffix = easyblock("", name=name).spec.variable_suffix
     assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", "SIF" + suffix)
 
@@ -76,8 +76,8 @@ def test_the_name_is_spelt_as_easybuild_does(easyblock):
 @settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), min_size=1), min_size=1))
 def test_requirement_lines_are_kept_byte_for_byte(easyblock, lines):
-    """S000-06: whatever a line holds, it stands in the requirements file."""
-    # templates of EasyBuild (%(name)s) are resolved, as in every parameter; a lone % is not one
+    """S000-06: whatever a line contains, the requirements file contains it."""
+    # EasyBuild's templates (%(name)s) are resolved as in every parameter; a lone % is not a template
     lines = [line.replace("%(", "% (") for line in lines]
     stages = easyblock(f"requirements = {lines!r}").stages
     expected = "".join(line + "\n" for line in lines)
@@ -86,7 +86,7 @@ def test_requirement_lines_are_kept_byte_for_byte(easyblock, lines):
 
 @pytest.mark.parametrize("block", ["\na\nb\n\n", "\na\nb\n", "\na\nb", "a\nb"])
 def test_a_block_ends_in_a_newline(easyblock, block):
-    """S002-47: with or without empty line or newline at its end, the last requirement is a line of its own."""
+    """S002-47: with or without an empty line or newline at the end, the last requirement is a line of its own."""
     (stage,) = easyblock(f"requirements = {block!r}").stages
     text = stage.requirements
     assert text.split() == ["a", "b"]
@@ -95,7 +95,7 @@ def test_a_block_ends_in_a_newline(easyblock, block):
 
 @pytest.mark.parametrize("nothing", ["None", "''", "'\\n\\n'", "[]", "['']"])
 def test_no_requirements(easyblock, nothing):
-    """None, an empty block and an empty list all mean: no requirements."""
+    """None, an empty block and an empty list all mean that there are no requirements."""
     assert easyblock(f"requirements = {nothing}").stages == []
 
 
@@ -104,39 +104,39 @@ def test_no_requirements(easyblock, nothing):
     [("/a/b", "/a/b"), ("/a,b", "/a\\,b"), ("/a:b", "/a\\:b"), ("/a b", "/a b"), ("/a\\b", "/a\\b")],
 )
 def test_paths_in_binds(path, bind):
-    """S002-07: comma and colon of a path are no separators in a bind."""
+    """S002-07: commas and colons in a path don't act as separators in a bind."""
     assert escape_bind(path) == bind
     assert bind_source(f"{bind}:/target:ro") == path
 
 
-def test_a_path_the_runtime_can_not_bind_is_refused():
+def test_a_path_that_the_runtime_can_not_bind_is_refused():
     """The runtime would silently bind another path."""
     with pytest.raises(EasyBuildError, match="loses the space"):
         escape_bind("/a, b")
 
 
-def test_variables_of_the_runtime():
-    """What changes the container is dropped, where the runtime keeps its files is not."""
+def test_variables_for_the_runtime():
+    """Variables that change the container are removed, those for the runtime's own directories are kept."""
     names = ["APPTAINER_BIND", "SINGULARITYENV_X", "APPTAINER_CACHEDIR", "SINGULARITY_TMPDIR", "PATH"]
     assert runtime_variables(dict.fromkeys(names)) == ["APPTAINER_BIND", "SINGULARITYENV_X"]
 
 
 @pytest.mark.parametrize("cls", [ContainerInstall, ContainerVenv])
-def test_no_source_is_no_none_in_the_module(easyblock, cls):
-    """easybuild, upstream's suites: they look for None in the module of an easyconfig without sources."""
+def test_no_none_in_the_module_without_sources(easyblock, cls):
+    """easybuild, upstream's suites: the module of an easyconfig without sources doesn't contain None."""
     block = easyblock("sources = []", cls=cls)
     block.installdir = "/software/Example/1.0"
     assert block.spec.image_name == "Example-1.0.sif"
     assert "None" not in block.make_module_description() + block.make_module_extra()
 
 
-def test_only_path_is_extended_outside(easyblock):
-    """Nothing of an installation is compiled against or linked with from outside: PATH is all."""
+def test_only_path_is_extended_outside_the_container(easyblock):
+    """The module extends only PATH: nothing outside is compiled or linked with the installation."""
     assert list(easyblock("").module_load_environment.as_dict) == ["PATH"]
 
 
-def test_the_environment_of_the_kinds_of_images(easyblock):
-    """S001-04 (in part), S002-10: what is injected follows from who makes Python ready in the image."""
+def test_the_environment_for_each_kind_of_image(easyblock):
+    """S001-04 (in part), S002-10: injected variables depend on what activates Python in the image."""
     injected = easyblock("init = 'conda-injected'\nconda_env = 'env'").spec
     assert injected.container_environment["CONDA_PREFIX"] == "/opt/miniconda3/envs/env"
     assert injected.container_search_path == [
@@ -193,8 +193,8 @@ def test_the_environment_of_the_kinds_of_images(easyblock):
         ("buildininstalldir = True", "'buildininstalldir' can't be used"),
     ],
 )
-def test_wrong_values_are_named(easyblock, text, expected):
-    """S001-15 (in part): which parameter, what was found, what is known."""
+def test_wrong_values_are_reported(easyblock, text, expected):
+    """S001-15 (in part): the error names parameter, value found and values allowed."""
     with pytest.raises(EasyBuildError) as error:
         easyblock(text)
     assert expected in str(error.value)
@@ -211,10 +211,10 @@ ODD_STAGES = [
 ]
 
 
-def test_every_value_is_accepted_or_refused_by_name(easyblock, monkeypatch):
-    """easybuild D11: whatever a parameter is, it's accepted, or the message names the parameter."""
+def test_every_value_is_accepted_or_the_parameter_named(easyblock, monkeypatch):
+    """easybuild D11: any value of any parameter is accepted, or the error names the parameter."""
     block = easyblock("")
-    # these take EasyBuild longer than all the rest: where an error was raised, for the log, and every other parameter
+    # these dominate EasyBuild's run time: locating the error for the log, and parsing all other parameters
     monkeypatch.setattr(exceptions, "get_callers_logger", lambda: logging.Logger("none"))
     monkeypatch.setattr(EasyBuildError, "LOC_INFO_TOP_PKG_NAMES", None)
     ours = ContainerVenv.extra_options()
@@ -244,8 +244,8 @@ def test_every_value_is_accepted_or_refused_by_name(easyblock, monkeypatch):
         ("sources = [5]", "'sources' should be a list with the name of an image (a SIF file), found: [5]"),
     ],
 )
-def test_wrong_types_are_told(easyblock, text, expected):
-    """easybuild D11: which parameter, what it should be, what it is."""
+def test_wrong_types_are_reported(easyblock, text, expected):
+    """easybuild D11: the error names the parameter, the type expected and the type found."""
     with pytest.raises(EasyBuildError) as error:
         easyblock(text)
     assert expected in str(error.value)
@@ -257,10 +257,10 @@ def test_wrong_types_are_told(easyblock, text, expected):
     [("all", ["hello-1.0", "numpy-2.0", "pip-24.0"]), ("user_software", ["hello-1.0", "pip-24.0"]), ("none", [])],
 )
 def test_the_site_decides_which_packages_are_listed(easyblock, generator, listed, expected):
-    """easybuild, extensions: all packages are listed, those of user software or none; so in EBEXTSLIST."""
+    """easybuild, extensions: all packages, those of user software or none are listed, also in EBEXTSLIST."""
     block = easyblock(f"listed_packages = '{listed}'")
     block.module_generator = generator(block)
-    # the generator runs EasyBuild without a modules tool, and EasyBuild keeps the first one of a process
+    # the generator runs EasyBuild without a modules tool, and EasyBuild keeps the first tool of a process
     block.module_generator.modules_tool = types.SimpleNamespace(
         supports_extensions=False, REQ_VERSION_EXTENSIONS=Lmod.REQ_VERSION_EXTENSIONS)
     block.installdir = "/software/Example/1.0"
@@ -275,7 +275,7 @@ def test_the_site_decides_which_packages_are_listed(easyblock, generator, listed
 
 
 def test_a_container_is_no_component_of_a_bundle(easyblock):
-    """easybuild D13: EasyBuild would unpack the image; said before anything is done."""
+    """easybuild D13: EasyBuild would unpack the image: refused before anything is done."""
     text = ("components = [('Example', '1.0', {'easyblock': 'ContainerInstall', 'sources': ['example.sif']})]\n"
             "sources = []")
     with pytest.raises(EasyBuildError, match="can't be a component of a Bundle"):
@@ -291,8 +291,8 @@ def test_a_container_is_no_component_of_a_bundle(easyblock):
         ("wheelhouse = '/gone/wheels'", "wheels"),
     ],
 )
-def test_all_that_is_needed_is_fetched(easyblock, tmp_path, monkeypatch, text, missing):
-    """easybuild D12: `eb --fetch` fails where a file is missing, and so does an installation, before it begins."""
+def test_missing_files_stop_fetch_and_installation(easyblock, tmp_path, monkeypatch, text, missing):
+    """easybuild D12: `eb --fetch` fails if a file is missing, and an installation does before it starts."""
     monkeypatch.setattr("easybuild.framework.easyblock.download_file", lambda *_args, **_kwargs: None)
     (tmp_path / "example.sif").write_text("")
     easyblock("").fetch_step()
@@ -302,8 +302,8 @@ def test_all_that_is_needed_is_fetched(easyblock, tmp_path, monkeypatch, text, m
     assert error.value.exit_code in (EasyBuildExit.MISSING_SOURCES, EasyBuildExit.FAIL_DOWNLOAD)
 
 
-def test_local_files_that_are_missing_are_pointed_out(easyblock, tmp_path, capsys):
-    """easybuild D12: a file of requirements that is not here may be one of the image."""
+def test_missing_local_files_are_reported(easyblock, tmp_path, capsys):
+    """easybuild D12: a requirements file that is missing here may be in the image, so it's a note, no error."""
     (tmp_path / "example.sif").write_text("")
     (tmp_path / "here.txt").write_text("")
     easyblock(f"requirements = ['-r {tmp_path}/here.txt', '-c /etc/pip/gone.txt']").fetch_step()
@@ -319,7 +319,7 @@ def test_local_files_that_are_missing_are_pointed_out(easyblock, tmp_path, capsy
      ("testcases", "FAIL_TEST_CASES_STEP"), ("extract", "ERROR")],
 )
 def test_errors_have_the_exit_status_of_their_step(easyblock, step, code):
-    """easybuild, upstream's suites: as EasyBuild has it for commands; what has one of its own keeps that."""
+    """easybuild, upstream's suites: EasyBuild's status for failed commands in that step, unless errors have one."""
     block = easyblock("", cls=ContainerInstall)
 
     def fail(own):
@@ -333,7 +333,7 @@ def test_errors_have_the_exit_status_of_their_step(easyblock, step, code):
 
 
 def test_a_missing_runtime_has_an_exit_status_of_its_own(monkeypatch, tmp_path):
-    """easybuild, upstream's suites: what is to be installed on the system is told by the status as well."""
+    """easybuild, upstream's suites: the status tells, too, that something must be installed on the system."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(EasyBuildError) as error:
         Runtime()
@@ -341,7 +341,7 @@ def test_a_missing_runtime_has_an_exit_status_of_its_own(monkeypatch, tmp_path):
 
 
 def test_the_easyconfig_wins_over_what_the_module_adds(easyblock):
-    """What 'container_env' has stands before what the module adds; its PYTHONPATH behind the packages of the venv."""
+    """'container_env' comes before the module's own values; its PYTHONPATH follows the venv's packages."""
     own = {"PIP_CONSTRAINT": "/own.txt", "PYTHONPATH": "/site", "VIRTUAL_ENV_PROMPT": "mine"}
     block = easyblock(f"container_env = {own!r}")
     block.record["venv_environment"] = {"PYTHONPATH": "/user-software/lib:/site"}
@@ -353,20 +353,20 @@ def test_the_easyconfig_wins_over_what_the_module_adds(easyblock):
     ]
 
 
-def test_files_of_one_name_are_refused(easyblock):
-    """defects B17: two definition files would become one: said before anything is copied."""
+def test_files_with_one_name_are_refused(easyblock):
+    """defects B17: two definition files would overwrite each other: refused before anything is copied."""
     with pytest.raises(EasyBuildError, match="more than one file named image.def"):
         easyblock("definition_files = ['one/image.def', 'two/image.def']", cls=ContainerInstall)
     easyblock("definition_files = ['one/image.def', 'two/other.def']", cls=ContainerInstall)
 
 
 def test_the_size_of_an_image():
-    """A small image has a size as well."""
+    """Sizes are shown in MB or GB, also for small images."""
     assert [shown_size(size) for size in (4_200_000, 999_000_000, 12_345_000_000)] == ["4.2 MB", "999.0 MB", "12.3 GB"]
 
 
-def test_each_step_confirms_whose_lock_it_is(easyblock):
-    """defects E6: from the first step on the lock is ours, and the note beside it says so."""
+def test_each_step_confirms_the_owner_of_the_lock(easyblock):
+    """defects E6: once a step runs, the lock is ours, and the file beside it says so."""
     block = easyblock("", cls=ContainerInstall)
     noted = []
     block.lock_owner = types.SimpleNamespace(confirm=lambda: noted.append("confirmed"))

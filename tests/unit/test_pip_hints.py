@@ -1,4 +1,4 @@
-"""What is said when pip fails in user software."""
+"""Hints for users when pip fails in user software."""
 
 import importlib.util
 import logging
@@ -10,7 +10,7 @@ from support import CONTAINER_FILES
 
 @pytest.fixture
 def hints(monkeypatch, tmp_path):
-    """The module, with constraints of a module in force."""
+    """The module with the hints, with constraints of an ebsif module in force."""
     spec = importlib.util.spec_from_file_location("hints", CONTAINER_FILES / "site-packages/ebsif_pip_hints.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -21,8 +21,8 @@ def hints(monkeypatch, tmp_path):
     return module
 
 
-def said(hints, messages=(), status=1):
-    """What is printed after pip has logged these messages."""
+def hint(hints, messages=(), status=1):
+    """Return what is printed after pip has logged these messages."""
     for message in messages:
         hints.CONFLICTS.filter(logging.makeLogRecord({"msg": message}))
     with pytest.raises(SystemExit) as ended:
@@ -31,12 +31,12 @@ def said(hints, messages=(), status=1):
 
 
 def test_a_package_of_the_image(hints, monkeypatch, capsys):
-    """G-03: which packages of the image are in the way, and the exact command to do it all the same."""
+    """G-03: the hint names the conflicting packages of the image and the exact command that overrides them."""
     monkeypatch.setattr(sys, "argv", ["pip", "install", "torchvision<0.20"])
     messages = ["Cannot install torchvision because these package versions have conflicting dependencies.",
                 "The conflict is caused by:\n    torchvision 0.19 depends on torch==2.4\n"
                 "    The user requested (constraint) torch==2.7.1+rocm6.2.4"]
-    said(hints, messages)
+    hint(hints, messages)
     text = capsys.readouterr().err
     assert "hint: torch 2.7.1+rocm6.2.4 is a package of the image" in text
     assert "hint:     PIP_CONSTRAINT= pip install 'torchvision<0.20'\n" in text
@@ -44,20 +44,20 @@ def test_a_package_of_the_image(hints, monkeypatch, capsys):
 
 @pytest.mark.parametrize("message", ["No matching distribution found for x", "x and y have conflicting dependencies"])
 def test_another_failure_has_no_hint(hints, monkeypatch, capsys, message):
-    """G-05: nothing is advised where the packages of the image are not what is wrong."""
+    """G-05: no hint if the image's packages are not the cause."""
     monkeypatch.setattr(sys, "argv", ["pip", "install", "x"])
-    said(hints, [message])
-    said(hints, [], status=0)
+    hint(hints, [message])
+    hint(hints, [], status=0)
     assert capsys.readouterr().err == ""
 
 
-def test_constraints_of_a_person(hints, monkeypatch, capsys):
-    """G-03: with constraints of one's own the image's are no reason."""
+def test_constraints_of_a_users_own(hints, monkeypatch, capsys):
+    """G-03: with constraints of the user's own, those of the image are not blamed."""
     monkeypatch.setattr(sys, "argv", ["pip", "install", "-U", "numpy"])
-    said(hints, status=0)
+    hint(hints, status=0)
     assert "numpy 2.4.6 is a package of the image and is kept" in capsys.readouterr().err
     monkeypatch.setenv("PIP_CONSTRAINT", "/mine")
-    said(hints, ["conflicting dependencies", "(constraint) numpy==2.4.6"])
+    hint(hints, ["conflicting dependencies", "(constraint) numpy==2.4.6"])
     assert capsys.readouterr().err == ""
 
 
@@ -71,13 +71,13 @@ def test_constraints_of_a_person(hints, monkeypatch, capsys):
         ("/project/env", True, True, ["you can't change /project/env"], ["unmake", "packed"]),
     ],
 )
-def test_what_can_not_be_written(hints, monkeypatch, capsys, prefix, packed, own, expected, unexpected):
-    """use D10: is it packed, is it one's own, is it user software at all; what works is advised, and nothing else."""
+def test_a_directory_without_write_permission(hints, monkeypatch, capsys, prefix, packed, own, expected, unexpected):
+    """use D10: packed or not, one's own or not, user software or not: only advice that works is given."""
     monkeypatch.setattr(sys, "argv", ["pip", "install", "--user", "x"])
     monkeypatch.setattr(sys, "prefix", prefix)
     monkeypatch.setattr(hints, "is_packed", lambda: packed)
     monkeypatch.setattr(hints, "is_own", lambda: own)
-    said(hints)
+    hint(hints)
     text = capsys.readouterr().err
     for part in [*expected, "leave out --user", "make-venv DIRECTORY"]:
         assert part in text
@@ -85,8 +85,8 @@ def test_what_can_not_be_written(hints, monkeypatch, capsys, prefix, packed, own
         assert part not in text
 
 
-def test_whose_it_is(hints, monkeypatch, tmp_path):
-    """use D10: the place of user software where it is seen; one that the person has named is their own."""
+def test_whose_user_software_it_is(hints, monkeypatch, tmp_path):
+    """use D10: judged by the mounted path if it is visible; software in EBSIF_USER_SOFTWARE is the user's own."""
     (tmp_path / "place").mkdir()
     monkeypatch.setenv("EBSIF_MOUNTED_USER_SOFTWARE", str(tmp_path / "place/user-software.squashfs"))
     assert hints.is_own()

@@ -1,4 +1,4 @@
-"""What is refused for which image, from what was found in it."""
+"""Images that are refused, by what was found in them."""
 
 import importlib.util
 import sysconfig
@@ -11,7 +11,7 @@ from easybuild.tools.build_log import EasyBuildError
 
 
 def probe(version="3.11.2", missing=(), bash="/bin/bash", python3="/usr/bin/python3", runs=True):
-    """What is known of an image."""
+    """Return what is known about an image."""
     environment = {"PYTHONPATH": ""}
     python = {"version": version, "missing": list(missing), "packages": [], "environment": environment, "purelib": "/x"}
     output = f"said by the image\nbash\t{bash}\npython3\t{python3}\n" + (f"{python!r}\n" if python3 and runs else "")
@@ -20,7 +20,7 @@ def probe(version="3.11.2", missing=(), bash="/bin/bash", python3="/usr/bin/pyth
 
 @pytest.fixture
 def wheel_folder(tmp_path, monkeypatch):
-    """The only folder of this machine that may have wheels of pip."""
+    """Use one folder only for wheels of pip."""
     monkeypatch.setattr(probing, "WHEEL_FOLDER", str(tmp_path))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(sysconfig, "get_config_var", lambda name: None)
@@ -28,13 +28,13 @@ def wheel_folder(tmp_path, monkeypatch):
 
 
 def make_pip(folder, version, wanted):
-    """Write what there has to be of a wheel of pip."""
+    """Write what the probe needs of a wheel of pip."""
     with zipfile.ZipFile(folder / f"pip-{version}-py3-none-any.whl", "w") as wheel:
         wheel.writestr(f"pip-{version}.dist-info/METADATA", f"Name: pip\nRequires-Python: {wanted}\n")
 
 
 def test_an_image_that_has_everything(wheel_folder):
-    """Nothing is refused; the packages are those that Python said."""
+    """Nothing is refused; the packages are those that Python listed."""
     assert probe().lacks(venv=True) == []
     assert probe(missing=["pip"]).lacks(venv=True) == []
     assert probe(missing=["json", "venv", "pip"]).lacks(venv=False) == []
@@ -43,7 +43,7 @@ def test_an_image_that_has_everything(wheel_folder):
 
 
 def test_an_image_without_python_has_no_packages():
-    """Admin D4: the record of an installation without Python has none, which is no mistake."""
+    """Admin D4: the record of an installation without Python has no packages, which is no error."""
     assert ImageProbe("x.sif", "bash\t/bin/bash\n").packages.pins == []
 
 
@@ -62,8 +62,8 @@ def test_an_image_without_python_has_no_packages():
          "without user software"),
     ],
 )
-def test_what_is_refused(wheel_folder, found, venv, reasons, remedy):
-    """G-11, defects B6, admin D10: each thing that is missing is named, and what can be done."""
+def test_missing_parts_are_refused(wheel_folder, found, venv, reasons, remedy):
+    """G-11, defects B6, admin D10: each missing part is named with a remedy."""
     with pytest.raises(EasyBuildError) as refused:
         probe(**found).check(venv)
     for text in ("x.sif", "Nothing was copied", remedy, *reasons):
@@ -72,7 +72,7 @@ def test_what_is_refused(wheel_folder, found, venv, reasons, remedy):
 
 
 def test_the_pip_of_this_machine(wheel_folder):
-    """G-11: the newest wheel of pip that is for the image's Python; none that is too old for it."""
+    """G-11: the newest wheel of pip that supports the image's Python; not one that doesn't."""
     assert probe().pip_wheel == ""
     for version, wanted in [("9.0.3", ">=2.6"), ("23.0.1", ">=3.7"), ("24.0", ">=3.7"), ("26.0", ">=3.10")]:
         make_pip(wheel_folder, version, wanted)
@@ -82,6 +82,6 @@ def test_the_pip_of_this_machine(wheel_folder):
     for version in ("24.0", "26.0"):
         (wheel_folder / f"pip-{version}-py3-none-any.whl").unlink()
     assert probe(version="3.11.2").pip_wheel.endswith("pip-23.0.1-py3-none-any.whl")
-    # its parts use what Python 3.12 has no more
+    # it needs modules that Python 3.12 no longer has
     assert probe(version="3.12.0").pip_wheel == ""
     assert probe(missing=["pip", "ensurepip"]).lacks(venv=True) == []

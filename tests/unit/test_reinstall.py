@@ -21,7 +21,7 @@ from easybuild.tools.build_log import EasyBuildError
 
 @pytest.fixture(params=["at once", "with three renames"])
 def swap(request, tmp_path, monkeypatch):
-    """An installation and its replacement, on a system that can exchange them at once, or not."""
+    """An installation and its replacement, on systems with and without an atomic exchange."""
     if request.param == "with three renames":
         monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
     for name in ("1.0", "1.0.replace"):
@@ -31,12 +31,12 @@ def swap(request, tmp_path, monkeypatch):
 
 
 def content(tmp_path):
-    """What is where."""
+    """Return the files' content by path."""
     return {path.name: (path / "which").read_text() for path in tmp_path.iterdir()}
 
 
 def test_exchange(swap, tmp_path):
-    """Once: the replacement is in place; twice: everything is as it was."""
+    """After one exchange the replacement is in place, after two everything is as before."""
     swap.exchange()
     assert content(tmp_path) == {"1.0": "1.0.replace", "1.0.replace": "1.0"}
     swap.exchange()
@@ -44,15 +44,15 @@ def test_exchange(swap, tmp_path):
 
 
 def test_recover(swap, tmp_path):
-    """Killed after the first of three renames: the installation is back; otherwise nothing is touched."""
+    """Killed after the first of three renames: the installation is restored; otherwise nothing changes."""
     (tmp_path / "1.0").rename(swap.backup_dir)
     swap.recover()
     swap.recover()
     assert content(tmp_path) == {"1.0": "1.0", "1.0.replace": "1.0.replace"}
 
 
-def test_what_is_set_aside_overwrites_nothing(tmp_path):
-    """Set aside twice in one second: both are kept."""
+def test_setting_aside_overwrites_nothing(tmp_path):
+    """Two are set aside in the same second: both are kept."""
     software = UserSoftware(str(tmp_path / "1.0"))
     (tmp_path / "1.0").mkdir()
     paths = []
@@ -62,8 +62,8 @@ def test_what_is_set_aside_overwrites_nothing(tmp_path):
     assert [open(path).read() for path in paths] == ["one", "two"]  # noqa: PTH123, SIM115
 
 
-def test_bytecode_that_stays(tmp_path):
-    """Only that of source files with the time of all files; none is left of others, nor a directory without any."""
+def test_bytecode_that_is_kept(tmp_path):
+    """Only bytecode of source files with the common mtime is kept; emptied directories are removed."""
     for folder, time in (("kept", FILE_TIME), ("compiled", FILE_TIME + 1)):
         source = tmp_path / folder / "module.py"
         source.parent.mkdir()
@@ -82,7 +82,7 @@ def test_bytecode_that_stays(tmp_path):
 
 @pytest.mark.parametrize("failing", [1, 2, 3])
 def test_an_exchange_that_fails_changes_nothing(tmp_path, monkeypatch, failing):
-    """defects E2: without an exchange at once, any of the three renames fails: both are where they were."""
+    """defects E2: without an atomic exchange, if any of three renames fails, both are where they were."""
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
     for name in ("1.0", "1.0.replace"):
         (tmp_path / name).mkdir()
@@ -102,7 +102,7 @@ def test_an_exchange_that_fails_changes_nothing(tmp_path, monkeypatch, failing):
 
 
 def test_a_link_stays_a_link(tmp_path):
-    """easybuild D8: the installation directory is a link to elsewhere: what it points to is swapped."""
+    """easybuild D8: the installation directory is a link: its target is swapped."""
     there = tmp_path / "elsewhere"
     (there / "1.0").mkdir(parents=True)
     (there / "1.0/which").write_text("earlier")
@@ -114,13 +114,13 @@ def test_a_link_stays_a_link(tmp_path):
     assert (tmp_path / "1.0").is_symlink()
     assert (tmp_path / "1.0" / UNPROVEN).exists()
     assert sorted(path.name for path in there.iterdir()) == ["1.0", "1.0.replace"]
-    # killed now: the next attempt begins with the earlier one
+    # if killed now, the next attempt starts by restoring the earlier installation
     InstallDirSwap(str(tmp_path / "1.0")).recover()
     assert (tmp_path / "1.0/which").read_text() == "earlier"
 
 
 def test_recover_from_each_point(tmp_path, monkeypatch):
-    """A kill after any of the three renames, the new installation marked as not proven: the earlier one is back."""
+    """Killed after any of three renames, with the new installation unconfirmed: the earlier one is restored."""
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
     for killed in (1, 2, 3):
         folder = tmp_path / str(killed)
@@ -137,14 +137,14 @@ def test_recover_from_each_point(tmp_path, monkeypatch):
         for _ in range(2):
             swap.recover()
             assert (folder / "1.0/which").read_text() == "earlier"
-            # by this the next attempt knows that the earlier module belongs back, also if it's killed before that
+            # tells the next attempt to restore the earlier module, even if it was killed before that
             assert (folder / "1.0.replace" / UNPROVEN).exists()
         assert sorted(path.name for path in folder.iterdir()) == ["1.0", "1.0.replace"]
 
 
 
 def installation(root, scripts=(), record=True):
-    """A directory with user software of one file, scripts, and the record of all that."""
+    """Return a directory with user software of one file, scripts, and their record."""
     for folder in ("user-software", "runscripts", "share/ebsif"):
         (root / folder).mkdir(parents=True)
     (root / "user-software/module.py").write_text("a = 1")
@@ -159,7 +159,7 @@ def installation(root, scripts=(), record=True):
 
 
 def test_a_change_that_keeps_the_size(tmp_path):
-    """defects A6: one byte of a file is edited: user software has changed; not so by modes, bytecode, directories."""
+    """defects A6: editing one byte is a change of user software; modes, bytecode and directories are not."""
     software = installation(tmp_path / "1.0")
     module = tmp_path / "1.0/user-software/module.py"
     module.chmod(0o664)
@@ -171,21 +171,21 @@ def test_a_change_that_keeps_the_size(tmp_path):
     assert software.changed == ["user-software"]
 
 
-def test_what_counts_as_changed_without_a_record(tmp_path):
-    """lumi 6: an installation of another recipe has no record: all counts, scripts as well."""
+def test_changes_without_a_record(tmp_path):
+    """lumi 6: installations of other recipes have no record: everything counts as changed, scripts included."""
     software = installation(tmp_path / "1.0", ["runscripts/mine"], record=False)
     assert (software.changed, software.own_scripts) == (["user-software"], ["runscripts/mine"])
 
 
-def test_what_counts_as_changed_since_another_recipe_ended(tmp_path):
-    """L-08, lumi 6: EasyBuild's log has the time; what is newer is a user's, but for bytecode, whatever its mtime."""
+def test_changes_since_another_recipe_ended(tmp_path):
+    """L-08, lumi 6: files newer than EasyBuild's log are the user's, whatever their mtime, except bytecode."""
     software = installation(tmp_path / "1.0", ["runscripts/theirs"], record=False)
     folder = tmp_path / "1.0/user-software"
     log = tmp_path / "1.0/easybuild/easybuild-Example-1.0-20250101.120000.log.bz2"
     log.parent.mkdir()
     log.write_text("")
     assert (software.changed, software.own_scripts) == ([], [])
-    # another one, of eb --module-only
+    # a second log, from eb --module-only
     later = log.with_name("easybuild-Example-1.0-20350101.120000.log")
     later.write_text("")
     os.utime(later, (2**31, 2**31))
@@ -203,8 +203,8 @@ def test_what_counts_as_changed_since_another_recipe_ended(tmp_path):
     assert software.changed == ["user-software", "user-software.squashfs"]
 
 
-def test_the_command_that_puts_it_in_use(tmp_path):
-    """lumi 6: the command that goes with what was set aside works, whatever the new installation has."""
+def test_the_command_to_use_what_was_set_aside(tmp_path):
+    """lumi 6: the given command works, whatever the new installation contains."""
     software = installation(tmp_path / "a place" / "1.0")
     (path,), command = software.set_aside(["user-software"], software)
     (tmp_path / "a place/1.0/user-software.squashfs").write_text("new")
@@ -214,8 +214,8 @@ def test_the_command_that_puts_it_in_use(tmp_path):
     assert not os.path.exists(path)  # noqa: PTH110
 
 
-def test_the_command_that_puts_both_in_use(tmp_path):
-    """The directory and the file packed from it are set aside: one command, which loses neither of them."""
+def test_the_command_for_directory_and_squashfs(tmp_path):
+    """If a directory and the file packed from it are set aside, one command restores both."""
     software = installation(tmp_path / "1.0")
     (tmp_path / "1.0/user-software.squashfs").write_text("packed by hand")
     _, command = software.set_aside(software.present, software)
@@ -224,8 +224,8 @@ def test_the_command_that_puts_both_in_use(tmp_path):
     assert software.present == ["user-software", "user-software.squashfs"]
 
 
-def test_what_can_not_be_set_aside_stays(tmp_path, monkeypatch):
-    """easybuild D4: the directory around the installation can't be written: a message, and nothing is lost."""
+def test_user_software_that_can_not_be_set_aside_stays(tmp_path, monkeypatch):
+    """easybuild D4: the parent directory is not writable: an error, and nothing is lost."""
     software = installation(tmp_path / "1.0")
 
     def refuse(*_):
@@ -238,7 +238,7 @@ def test_what_can_not_be_set_aside_stays(tmp_path, monkeypatch):
 
 
 def test_the_group_of_directories(tmp_path):
-    """G-12 (lumi B3): what is made in user software belongs to the group, where the installation is set-gid."""
+    """G-12 (lumi B3): files created in user software belong to the group if the installation is set-gid."""
     (tmp_path / "one/two").mkdir(parents=True)
     (tmp_path / "one/file").write_text("")
     for set_gid in (True, False):
@@ -253,29 +253,29 @@ def test_the_group_of_directories(tmp_path):
     ({}, "alive"), ({"pid": 2**22 + 1}, "gone"), ({"boot": "x"}, "gone"),
     ({"boot": "x", "machine": "another"}, "unknown"),
     ({"boot": "x", "machine": ""}, "unknown"), ({"host": "elsewhere"}, "unknown")])
-def test_whose_lock_it_is(change, state, monkeypatch):
-    """defects A8: a machine of the same name that has started at another time may be another machine."""
+def test_the_state_of_a_lock(change, state, monkeypatch):
+    """defects A8: a machine of the same name with another boot may be another machine."""
     monkeypatch.setattr(lockowner, "machine_id", lambda: "this")
     owner = {**lockowner.this_process(), **change}
     assert lockowner.owner_state(owner) == state
 
 
-def test_a_machine_without_a_name_of_its_own(monkeypatch):
-    """defects A8: where no machine has an id, a lock of another start is nobody's to judge."""
+def test_a_machine_without_an_id(monkeypatch):
+    """defects A8: without machine ids, the state of a lock from another boot is unknown."""
     monkeypatch.setattr(lockowner, "machine_id", lambda: "")
     assert lockowner.owner_state({**lockowner.this_process(), "boot": "x"}) == "unknown"
 
 
 @pytest.fixture
 def claim(tmp_path, monkeypatch):
-    """The claim of this process on an installation directory."""
+    """The ownership of an installation directory's lock by this process."""
     made = lockowner.LockOwner.__new__(lockowner.LockOwner)
     made.lock = str(tmp_path / "a.lock")
     made.note = made.lock + ".owner"
     made.name = "a"
     monkeypatch.setattr(lockowner, "build_option", lambda name: False)
 
-    # EasyBuild's own need its configuration
+    # EasyBuild's own functions need its configuration
     def create_lock(_):
         try:
             os.mkdir(made.lock)  # noqa: PTH102
@@ -287,23 +287,23 @@ def claim(tmp_path, monkeypatch):
     return made
 
 
-def test_who_has_waited_for_a_lock_says_that_it_is_theirs(claim, tmp_path):
-    """defects E6: eb --wait-on-lock: the note is the other's while that has the lock, then one's own."""
+def test_after_waiting_for_a_lock_the_owner_is_updated(claim, tmp_path):
+    """defects E6: eb --wait-on-lock: the file names the other process while it has the lock, then this one."""
     other = {**lockowner.this_process(), "host": "elsewhere"}
     lock, note = tmp_path / "a.lock", tmp_path / "a.lock.owner"
     lock.mkdir()
     note.write_text(json.dumps(other))
     with claim.held():
         assert claim.owner == other
-        # the other one ends, and EasyBuild makes the lock ours
+        # the other process ends, and EasyBuild gets the lock for us
         note.unlink()
         claim.confirm()
         assert claim.owner == lockowner.this_process()
     assert not note.exists()
 
 
-def test_who_does_not_get_the_lock_leaves_the_note_of_who_has_it(claim, tmp_path):
-    """defects E6: two begin at the same time; both write a note, one gets the lock, the other one ends."""
+def test_without_the_lock_the_owners_file_stays(claim, tmp_path):
+    """defects E6: two processes start together and both write the file; one gets the lock, the other stops."""
     other = {**lockowner.this_process(), "host": "elsewhere"}
     note = tmp_path / "a.lock.owner"
     with claim.held():
@@ -311,17 +311,17 @@ def test_who_does_not_get_the_lock_leaves_the_note_of_who_has_it(claim, tmp_path
         note.write_text(json.dumps(other))
     assert claim.owner == other
     with claim.held():
-        # it was first, but the other one's note is over ours now
+        # it was first, but the other process has overwritten the file
         note.write_text(json.dumps(other))
         claim.confirm()
         assert claim.owner == lockowner.this_process()
 
 
-def test_two_find_the_lock_of_one_that_was_killed(claim, tmp_path, monkeypatch):
+def test_two_processes_find_the_lock_of_a_killed_one(claim, tmp_path, monkeypatch):
     """
-    Both see that its owner is gone; the first removes it and takes its own before the second goes on.
+    Both see that its owner is gone; the first removes it and takes its own before the second continues.
 
-    The second leaves lock and note of the first alone.
+    The second leaves the first one's lock and owner alone.
     """
     lock, note = tmp_path / "a.lock", tmp_path / "a.lock.owner"
     first = {**lockowner.this_process(), "host": "elsewhere"}
@@ -339,8 +339,8 @@ def test_two_find_the_lock_of_one_that_was_killed(claim, tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == [lock.name, note.name]
 
 
-def test_the_lock_is_held_again(claim, tmp_path):
-    """EasyBuild has given the lock back: who undoes an installation takes it again, unless another one has it."""
+def test_the_lock_is_taken_again(claim, tmp_path):
+    """After EasyBuild released the lock, undoing an installation takes it again unless another process has it."""
     lock = tmp_path / "a.lock"
     with claim.held(), claim.again() as ours:
         assert ours
@@ -358,8 +358,8 @@ def test_the_lock_is_held_again(claim, tmp_path):
     (("user-software",), ("user-software",)), (("user-software.squashfs",), ("user-software.squashfs",)),
     (("user-software",), ("user-software.squashfs",)), (("user-software.squashfs",), ("user-software",)),
     (("user-software", "user-software.squashfs"), ("user-software.squashfs",))])
-def test_user_software_is_there_while_it_is_taken_over(tmp_path, monkeypatch, earlier, now):
-    """defects B5: who loads the module at any moment finds user software; in the end it is the earlier one."""
+def test_user_software_exists_while_it_is_taken_over(tmp_path, monkeypatch, earlier, now):
+    """defects B5: a module loaded at any moment finds user software, in the end the earlier one."""
     for folder, names in (("before", earlier), ("now", now)):
         (tmp_path / folder).mkdir()
         for name in names:
@@ -378,7 +378,7 @@ def test_user_software_is_there_while_it_is_taken_over(tmp_path, monkeypatch, ea
         return looking
 
     monkeypatch.setattr(os, "rename", look(os.rename))
-    # EasyBuild's own need its configuration
+    # EasyBuild's own functions need its configuration
     for name, function in (("remove_dir", shutil.rmtree), ("remove_file", os.remove),
                            ("exchange", usersoftware.exchange)):
         monkeypatch.setattr(usersoftware, name, look(function))
@@ -390,11 +390,11 @@ def test_user_software_is_there_while_it_is_taken_over(tmp_path, monkeypatch, ea
 
 
 @pytest.mark.parametrize(("stopped", "ours"), [(True, True), (True, False), (False, True)])
-def test_what_a_stop_throws_away_is_said(monkeypatch, capsys, stopped, ours):
+def test_a_stop_reports_what_is_discarded(monkeypatch, capsys, stopped, ours):
     """
-    easybuild D10: --rebuild --stop=install is a success for EasyBuild, and the earlier installation comes back.
+    easybuild D10: --rebuild --stop=install is a success for EasyBuild, and the earlier installation is restored.
 
-    Another eb has taken the lock since EasyBuild gave it back: that one undoes what is there, as after a kill.
+    If another eb has taken the lock since EasyBuild released it, that process restores it, as after a kill.
     """
     monkeypatch.setattr(
         reinstall, "LockOwner", lambda _: SimpleNamespace(held=nullcontext, again=lambda: nullcontext(ours)))

@@ -1,17 +1,17 @@
-"""What people bring: requirements.txt, pyproject.toml, environment.yml."""
+"""Files that users bring: requirements.txt, pyproject.toml, environment.yml."""
 
 import pytest
 from ebsif.user import requirements
 
 
 def read(path, text):
-    """What is read from a file with this text."""
+    """Return the requirements in a file with this text."""
     path.write_text(text)
     return requirements.read(path)
 
 
 def test_a_requirements_file(tmp_path):
-    """Comments and blank lines go, lines that are continued become one, files that are included take their place."""
+    """Comments and blank lines are removed, continued lines joined, included files inserted."""
     (tmp_path / "more").mkdir()
     included = "--extra-index-url https://example.org/simple\nb[x]>=2 ; python_version > '3'\n"
     (tmp_path / "more/b.txt").write_text(included)
@@ -36,8 +36,8 @@ def test_a_requirements_file(tmp_path):
     ("environment.yml", "dependencies: [pytorch]\n", "unless the image contains it, add torch to the pip section"),
     ("environment.yml", "dependencies: [\n", "can't be read"),
 ])
-def test_what_can_not_be_used(tmp_path, name, text, expected):
-    """Which file, what is wrong with it, what to do."""
+def test_unsupported_files(tmp_path, name, text, expected):
+    """The error names the file, the problem and the remedy."""
     with pytest.raises(requirements.RequirementsError) as error:
         read(tmp_path / name, text)
     assert expected in str(error.value)
@@ -45,13 +45,13 @@ def test_what_can_not_be_used(tmp_path, name, text, expected):
 
 
 def test_a_project(tmp_path):
-    """The dependencies of a pyproject.toml."""
+    """The dependencies in a pyproject.toml."""
     text = "[project]\nname = 'x'\ndependencies = ['a>=1', 'b']\n"
     assert read(tmp_path / "pyproject.toml", text).lines == ["a>=1", "b"]
 
 
 def test_a_conda_environment(tmp_path):
-    """Use D12.8: the part for pip, with what it includes; what became of each Conda package."""
+    """Use D12.8: the pip section with included files; each Conda package is accounted for."""
     text = ("dependencies: [python=3.10, pip, 'conda-forge::opencv=4', ffmpeg, 'numpy<2', pytorch=2.6=py3_0, "
             "{pip: [rich==13, -r other.txt]}]\n")
     (tmp_path / "other.txt").write_text("./a.whl[x] ; python_version > '3'\n")
@@ -76,7 +76,7 @@ def test_a_conda_environment(tmp_path):
 
 
 def test_paths_beside_the_file(tmp_path, monkeypatch):
-    """Defects D2: they are full ones in the easyconfig, wherever they are read from; addresses stay as they are."""
+    """Defects D2: absolute in the easyconfig, wherever the file was read from; URLs are unchanged."""
     monkeypatch.chdir("/")
     for name in ("wheels", "more", "pro ject"):
         (tmp_path / name).mkdir()
@@ -94,8 +94,8 @@ def test_paths_beside_the_file(tmp_path, monkeypatch):
     assert read(tmp_path / "b.txt", "pro\\\n ject\n./more\n").lines == ["pro ject", f"{tmp_path}/more"]
 
 
-def test_what_needs_torch_gets_a_stage_of_its_own():
-    """S000-02, S000-22: after what it needs, without isolation, with the tools that builds want."""
+def test_packages_that_need_torch_get_their_own_stage():
+    """S000-02, S000-22: it comes after what they need, without isolation, with the tools for builds."""
     assert requirements.split_into_stages(["a", "b"]) == ["a", "b"]
     first, second, third = requirements.split_into_stages(["--pre", "flash_attn==2", "a", "ninja==1"])
     assert first == {"name": "build tools", "requirements": ["packaging", "setuptools", "wheel"]}

@@ -1,4 +1,4 @@
-"""Credentials: in no file that others read (G-09)."""
+"""Credentials never get into files that others can read (G-09)."""
 
 import re
 
@@ -42,7 +42,7 @@ TOKEN = "ghp_S3cr3tPw0123456789012345678901234567"
     ],
 )
 def test_credentials_in_stages_are_refused(properties):
-    """G-09, use D11, defects A9: wherever it stands; the message does not repeat it, and says what to do."""
+    """G-09, use D11, defects A9: wherever they are; the error does not repeat them, and says what to do."""
     with pytest.raises(EasyBuildError) as error:
         Stage.from_parameter([properties])
     assert "a credential is written out" in str(error.value)
@@ -69,14 +69,14 @@ def test_credentials_in_stages_are_refused(properties):
         {"pre": ["HF_TOKEN=$(cat ~/token) git clone https://bob:$PW@host/x", ["echo", "user@host:8080"]]},
     ],
 )
-def test_what_only_looks_like_one(properties):
-    """Names, variables, ports and versions are no credentials."""
+def test_values_that_are_no_credentials(properties):
+    """Names, variables, ports and versions are not treated as credentials."""
     assert Stage.from_parameter([properties])
     assert Credentials.mask(properties) == str(properties)
 
 
 def test_variables_of_an_environment():
-    """By name or by what they hold."""
+    """Recognised by name or by value."""
     environment = {"PIP_EXTRA_INDEX_URL": f"https://bob:{SECRET}@host", "http_proxy": f"http://a:{SECRET}@proxy:80",
                    "HF_TOKEN": SECRET, "HOME": "/home/bob", "PIP_INDEX_URL": "https://host/simple"}
     assert sorted(Credentials.find_variables(environment)) == ["HF_TOKEN", "PIP_EXTRA_INDEX_URL", "http_proxy"]

@@ -1,4 +1,4 @@
-"""Site profiles, and what is told of YAML files that are not as they should be."""
+"""Site profiles, and the errors for malformed YAML files."""
 
 import re
 
@@ -22,7 +22,7 @@ network_env: {"A-B": 1, C: " x"}
 
 
 def messages(text, tmp_path):
-    """What is said of the text of a profile, by line."""
+    """Return the error messages about a profile's text, by line."""
     path = tmp_path / "site.yaml"
     path.write_text(text)
     with pytest.raises(yamlerrors.DocumentError) as error:
@@ -30,8 +30,8 @@ def messages(text, tmp_path):
     return [line.removeprefix(str(path)) for line in str(error.value).splitlines()]
 
 
-def test_what_is_wrong_is_told_with_its_line(tmp_path):
-    """File, line, field, what is wrong, what is allowed, with a suggestion for a misspelt key; all of it at once."""
+def test_errors_have_file_and_line(tmp_path):
+    """File, line, field, problem, allowed values, a suggestion for misspelt keys; all errors at once."""
     found = messages(WRONG, tmp_path)
     for expected in (
         ":1: description: is missing",
@@ -61,13 +61,13 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path):
         ("", ":1: the document: should be a table, found nothing"),
     ],
 )
-def test_what_is_no_document(text, expected, tmp_path):
-    """A file that is no YAML, or more than data: a message, nothing executed, no traceback."""
+def test_malformed_documents(text, expected, tmp_path):
+    """A file that isn't YAML or is more than data: an error, nothing executed, no traceback."""
     assert messages(text, tmp_path)[0].startswith(expected)
 
 
-def test_scalars_are_what_was_written(tmp_path):
-    """2.10 stays 2.10 and a time stamp a text: versions and suffixes are no numbers."""
+def test_scalars_are_kept_as_written(tmp_path):
+    """2.10 stays 2.10 and a time stamp stays text: versions and suffixes are not numbers."""
     path = tmp_path / "a.yaml"
     path.write_text("a: 2.10\nb: 20260415_130625\nc: no\nd: true\ne: null\nf: 0x10\ng:\nh: ''\ni: 2024-01-01\n")
     assert yamlfile.load(path) == {"a": "2.10", "b": "20260415_130625", "c": "no", "d": True, "e": None, "f": "0x10",
@@ -79,8 +79,8 @@ def test_scalars_are_what_was_written(tmp_path):
     ("partitions: {a: {cpu_masks: ['0xf']}}", "exclusive should be true"),
     ("default_partition: b\n  partitions: {a: {}}", "there is no partition 'b' (known: a)"),
 ])
-def test_a_scheduler_that_can_not_be(text, expected, tmp_path):
-    """What does not fit together is named."""
+def test_inconsistent_schedulers(text, expected, tmp_path):
+    """Settings that contradict each other are reported."""
     (line,) = messages(f"name: a\ndescription: a\nscheduler:\n  {text}\n", tmp_path)
     assert expected in line
 
@@ -93,7 +93,7 @@ def test_every_profile_is_valid():
 
 
 def test_rccl_comes_from_the_image_and_the_provider_from_the_host():
-    """S001-10: with a GPU and Slingshot the CXI library is bound from the host, and no RCCL, NCCL or plugin."""
+    """S001-10: with a GPU and Slingshot the host's CXI library is bound, but no RCCL, NCCL or plugin."""
     lumi = site.read("lumi")
     assert (lumi.gpu, lumi.network_env["NCCL_SOCKET_IFNAME"]) == ("rocm", "hsn")
     binds = [*lumi.binds.required, *lumi.binds.optional, *lumi.binds.libraries]
@@ -101,8 +101,8 @@ def test_rccl_comes_from_the_image_and_the_provider_from_the_host():
     assert not [bind for bind in binds if re.search("rccl|nccl|ofi|libfabric", bind)]
 
 
-def test_a_site_without_gpu_has_nothing_of_one(tmp_path):
-    """S003-01: no bind, variable or option of ROCm or CUDA; a profile that says otherwise is refused."""
+def test_a_site_without_gpus_has_no_gpu_settings(tmp_path):
+    """S003-01: no bind, variable or option of ROCm or CUDA; a profile that has one is refused."""
     for name in ("archer2", "local"):
         profile = site.read(name)
         assert profile.gpu == "none"
@@ -112,8 +112,8 @@ def test_a_site_without_gpu_has_nothing_of_one(tmp_path):
     assert "gpu is none, so there should be no gpu_visibility" in line
 
 
-def test_the_mpi_of_the_host_is_bound_where_there_are_nvidia_gpus():
-    """S004-18: what the library by which MPI knows of GPUs is part of, is in every container; GPUs are not chosen."""
+def test_the_hosts_mpi_is_bound_where_there_are_nvidia_gpus():
+    """S004-18: every container has the library for GPU-aware MPI; no GPU is selected."""
     for name in site.names():
         profile = site.read(name)
         if profile.gpu != "cuda":

@@ -12,13 +12,13 @@ from easybuild.easyblocks.generic.container.runtime import host_variables
     [("make() { return 7; }\nmake | tee /dev/null", 7), ("false\ntrue", 1), ("false; true", 1), ("false || true", 0),
      ("if false; then :; fi\n! false", 0), ("true | cat\ntrue", 0)],
 )
-def test_all_of_a_command_has_to_work(command, status):
-    """S004-19, tests: a failure in a pipe or in a line before the last is one of the whole."""
+def test_a_command_fails_if_any_part_fails(command, status):
+    """S004-19, tests: a failure in a pipe or before the last line fails the whole command."""
     assert subprocess.run([*BASH, command], check=False, stdout=subprocess.DEVNULL).returncode == status
 
 
-def test_what_modules_add():
-    """S003-11: all they set; what they add to search paths comes after the container's own; no Python of theirs."""
+def test_variables_of_modules():
+    """S003-11: all variables that they set; search paths come after the container's own; no Python settings."""
     before = {"PATH": "/usr/bin:/bin", "KEPT": "1", "LD_LIBRARY_PATH": "/x"}
     after = {"PATH": "/a $b/bin:/usr/bin:/bin", "KEPT": "1", "LD_LIBRARY_PATH": "/a/lib:/x", "CC": "cc",
              "PYTHONPATH": "/p"}

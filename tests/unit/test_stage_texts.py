@@ -1,4 +1,4 @@
-"""Stages and diagnosis, as texts."""
+"""Stages and pip's messages, as text."""
 
 import ast
 import json
@@ -30,7 +30,7 @@ from test_parameters import configuration  # noqa: F401
 
 
 def stage(**properties):
-    """One stage."""
+    """Return one stage."""
     (made,) = Stage.from_parameter([properties])
     return made
 
@@ -49,13 +49,13 @@ def stage(**properties):
     ],
 )
 def test_properties_become_options_of_pip(properties, options):
-    """Each property is one option, its value one word."""
+    """Each property becomes one option, its value one word."""
     made = stage(**properties)
     assert made.pip_options + made.pip_index_options == options
 
 
 class FakeContainer:
-    """What a stage needs of a container; commands are noted, and nothing is run. Python sees only pip."""
+    """The part of a container that a stage needs: records commands and runs nothing; Python sees only pip."""
 
     search_path = ()
     seen = repr({"environment": {"PYTHONPATH": ""}, "purelib": "", "packages": [
@@ -66,13 +66,13 @@ class FakeContainer:
         self.calls = []
 
     def run(self, command, environment, **_):
-        """Note a command."""
+        """Record a command."""
         self.calls.append((command, environment))
         return types.SimpleNamespace(exit_code=0, output=self.seen)
 
 
 def fake_pip(work_dir):
-    """One that installs into a venv of a container that runs nothing, and the venv."""
+    """Return a pip that installs into a venv of such a container, and the venv."""
     venv = Venv(FakeContainer(work_dir), str(work_dir / "user-software"), "/user-software/venv/x")
     return Pip(venv, str(work_dir), Packages(), {}, None), venv
 
@@ -81,8 +81,8 @@ RECIPE = json.loads((CHECKOUT / "tests/data/archer2-recipe.json").read_text())
 
 
 @pytest.mark.parametrize("expected", RECIPE, ids=[one["stage"] for one in RECIPE])
-def test_pip_gets_what_the_recipe_of_the_site_says(tmp_path, expected):
-    """S003-04, S003-05, S003-08, S003-11, S003-12, S003-23, tests: the shipped record and the recipe of the site."""
+def test_pips_arguments_follow_the_sites_recipe(tmp_path, expected):
+    """S003-04, S003-05, S003-08, S003-11, S003-12, S003-23, tests: the shipped record and the site's recipe."""
     (record,) = reading.read(site.read("archer2"), site.SITES / "archer2")
     (properties,) = [one for one in record.stages if one["name"] == expected["stage"]]
     pip, venv = fake_pip(tmp_path)
@@ -102,7 +102,7 @@ def test_pip_gets_what_the_recipe_of_the_site_says(tmp_path, expected):
 
 
 def check_stage(site_name, stage_name, folder):
-    """Run the checks of a stage of a site's record with the programs in a folder; return which failed."""
+    """Run the checks of a stage of a site's record with the programs in a folder; return those that failed."""
     record = reading.read(site.read(site_name), site.SITES / site_name)[0]
     (properties,) = [one for one in record.stages if one["name"] == stage_name]
     environment = {"PATH": f"{folder}:{Path(sys.executable).parent}:/usr/bin:/bin", "PYTHONPATH": str(folder)}
@@ -136,7 +136,7 @@ EOF
 @pytest.mark.parametrize("site_name", ["archer2", "derecho"])
 @pytest.mark.parametrize("mpi", [True, False])
 def test_torch_without_mpi_is_refused(tmp_path, site_name, mpi):
-    """S003-03: `torch.distributed.is_mpi_available()` decides whether the stage that builds torch has succeeded."""
+    """S003-03: `torch.distributed.is_mpi_available()` decides whether the stage that builds torch succeeds."""
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch/__init__.py").write_text("")
     (tmp_path / "torch/distributed.py").write_text(
@@ -147,8 +147,8 @@ def test_torch_without_mpi_is_refused(tmp_path, site_name, mpi):
 
 
 @pytest.mark.parametrize(("lines", "said"), [(["a"], "1 requirement line with"), (["a", "b"], "2 requirement lines ")])
-def test_how_many_lines(tmp_path, monkeypatch, lines, said):
-    """One line is no lines."""
+def test_the_number_of_lines(tmp_path, monkeypatch, lines, said):
+    """The message says "1 line" or "2 lines"."""
     told = []
     monkeypatch.setattr(pip, "trace_msg", told.append)
     installer, venv = fake_pip(tmp_path)
@@ -156,8 +156,8 @@ def test_how_many_lines(tmp_path, monkeypatch, lines, said):
     assert [text for text in told if said in text]
 
 
-def test_the_order_is_that_of_the_list():
-    """S000-21: the order of the stages is the order of installation."""
+def test_stages_keep_their_order():
+    """S000-21: stages are installed in the order of the list."""
     stages = Stage.from_parameter([{"name": name} for name in ("c", "a", "b")])
     assert [made.name for made in stages] == ["c", "a", "b"]
 
@@ -178,15 +178,15 @@ def test_the_order_is_that_of_the_list():
         ([{"patches": ["a.patch"]}], "but there are 0 requirements"),
     ],
 )
-def test_wrong_stages_are_named(value, expected):
-    """What is wrong, in which stage, and what is allowed."""
+def test_wrong_stages_are_reported(value, expected):
+    """The error names the problem, the stage and the allowed values."""
     with pytest.raises(EasyBuildError) as error:
         Stage.from_parameter(value)
     assert expected in str(error.value)
 
 
-def test_files_of_this_machine_are_found():
-    """S003-09: paths in requirement lines and find_links have to be reachable in the container."""
+def test_local_files_are_found():
+    """S003-09: paths in requirement lines and find_links must be visible in the container."""
     made = stage(
         requirements=[
             "/a/x.whl", "y @ file:///b/y.whl", "git+file:///c/z.git@main#egg=z", "-f /d/wheels", "q>=1 # /no/path",
@@ -222,34 +222,34 @@ def test_files_of_this_machine_are_found():
     ],
 )
 def test_paths_as_pip_reads_them(line, path):
-    """S003-09, defects B7: indented, with @ and blanks, in options: reachable in the container."""
+    """S003-09, defects B7: indented, with @ and blanks, in options: visible in the container."""
     assert stage(requirements=line).local_paths == ([path] if path else [])
 
 
-def test_paths_in_files_that_are_included(tmp_path):
-    """defects B7: what an included file names is needed, too; one that includes itself is no trap."""
+def test_paths_in_included_files(tmp_path):
+    """defects B7: files named in an included file are needed, too; a file that includes itself is no endless loop."""
     (tmp_path / "more.txt").write_text(f"-r {tmp_path}/more.txt\n/a/x.whl\n")
     assert stage(requirements=f"-r {tmp_path}/more.txt").local_paths == [
         f"{tmp_path}/more.txt", f"{tmp_path}/more.txt", "/a/x.whl"]
 
 
 @pytest.mark.parametrize("line", ["-e /a/project", "  --editable=/a/b[c]", "-e file:///a", "-e ."])
-def test_directories_that_are_not_copied_are_refused(line):
-    """defects B8: an editable requirement gives a module that depends on a directory elsewhere."""
+def test_editable_directories_are_refused(line):
+    """defects B8: an editable requirement would make the module depend on a directory elsewhere."""
     with pytest.raises(EasyBuildError, match="depend on a directory elsewhere.*install a copy"):
         stage(requirements=line)
     assert stage(requirements="-e git+https://example.org/x.git#egg=x")
 
 
-def test_what_is_built_for_a_wheelhouse_is_not_built_from_it():
-    """defects B3: --no-binary is left out, in every spelling."""
+def test_wheels_for_a_wheelhouse_may_be_installed_from_it():
+    """defects B3: --no-binary is removed, in every spelling."""
     made = stage(no_binary=["a"], options=["--pre", "--no-binary", "b", "--no-binary=c", "--upgrade"])
     assert without_options(made.pip_options, {"--no-binary": 1}) == ["--pre", "--upgrade"]
     assert by_name("  --no-binary d", made) == ""
 
 
-def test_the_pip_of_another_place_is_refused():
-    """S000-14: a pip that is not the venv's would install elsewhere."""
+def test_a_pip_outside_the_venv_is_refused():
+    """S000-14: it would install elsewhere."""
     assert pip_version(Packages(pip=("pip", "23.0.1", "/user-software/venv/x/lib"))) == "23.0.1"
     for packages in ({"pip": ("pip", "23.0.1", "/usr/lib/python3/dist-packages")}, {}):
         with pytest.raises(EasyBuildError, match="not in /user-software"):
@@ -278,8 +278,8 @@ def test_the_pip_of_another_place_is_refused():
         ("something nobody has seen before", ""),
     ],
 )
-def test_what_pip_says_is_explained(output, expected):
-    """S000-08 (git), defects E9 (certificates), and what else happens: disk, quota, network, index, platform."""
+def test_pips_errors_are_explained(output, expected):
+    """S000-08 (git), defects E9 (certificates), and others: disk, quota, network, index, platform."""
     text = Diagnosis(output).text
     assert expected in text if expected else text == ""
 
@@ -291,8 +291,8 @@ def test_what_pip_says_is_explained(output, expected):
         ("libz.so.1", None),
     ],
 )
-def test_a_library_of_other_gpu_software_is_explained(library, kind):
-    """A wheel for another ROCm or CUDA: what its import says is put into words."""
+def test_a_library_for_other_gpu_software_is_explained(library, kind):
+    """A wheel for another version of ROCm or CUDA: the error at import is explained."""
     output = f"ImportError: {library}: cannot open shared object file: No such file or directory"
     text = Diagnosis(output).library
     assert (f"a version of {kind} that the image doesn't have (it needs {library})" in text) if kind else text == ""
@@ -309,13 +309,13 @@ def test_a_library_of_other_gpu_software_is_explained(library, kind):
     ],
 )
 def test_labels_of_gpu_software(version, label):
-    """Kind and version of GPU software are in the local label of a version."""
+    """A version's local label names kind and version of GPU software."""
     assert gpu_label(version) == label
 
 
 @pytest.mark.parametrize("torch", ["2.7.1+rocm6.2.4", "2.7.1+cu124", "2.7.1+cpu"])
 def test_protection_is_the_same_for_every_kind_of_gpu(torch):
-    """S000-15: ROCm, CUDA or none: the same stages, constraints and messages."""
+    """S000-15: the same stages, constraints and messages for ROCm, CUDA or none."""
     image = Packages(torch=("torch", torch, "/opt/x"))
     assert image.constraints == [f"torch=={torch}"]
     output = f"The user requested (constraint) torch=={torch}\n    x 1.0 depends on torch>=3\n"
@@ -334,8 +334,8 @@ VERSIONS = [
 NAMES = ["a", "A-b.c_d", "1", "-a", "a-", "a b", "a[b]", "a\n", "\xe4"]
 
 
-def test_constraints_are_lines_that_pip_can_read():
-    """defects B2, G-11: versions and names of the image that pip could not read are left out; no other ones."""
+def test_constraints_are_valid_for_pip():
+    """defects B2, G-11: packages of the image whose name or version pip can't parse are left out, and only those."""
     def is_legal(name, version):
         try:
             return Requirement(name).name == name and str(Version(version)) and version == version.strip()
@@ -347,7 +347,7 @@ def test_constraints_are_lines_that_pip_can_read():
     assert constraint_lines([*packages, ("a", None)]) == expected
     image = Packages(gpg=("gpg", "1.16.0-unknown", "/usr"), torch=("torch", "2.7.1+cpu", "/opt"))
     assert image.constraints == ["torch==2.7.1+cpu"]
-    # the record has them all
+    # the record lists all of them
     assert image.pins == ["gpg==1.16.0-unknown", "torch==2.7.1+cpu"]
 
 
@@ -355,7 +355,7 @@ def test_constraints_are_lines_that_pip_can_read():
     "python", ["", "m.PathDistribution.metadata = property(lambda self: self.read_text('METADATA') and old(self))",
                "m.PathDistribution.metadata = property(lambda self: self.read_text('METADATA') and old(self) or no())"])
 def test_directories_without_metadata(tmp_path, python):
-    """defects B13: without METADATA there is no metadata at all (Python 3.14), or an exception (3.15)."""
+    """defects B13: without METADATA Python 3.14 finds no metadata, and 3.15 raises an exception."""
     for name, text in [("whole-1.0", "Name: whole\nVersion: 1.0\n"), ("empty-1.0", None), ("odd-1.0", "Name: odd\n"),
                        ("nameless-1.0", "Version: 1.0\n")]:
         (tmp_path / f"{name}.dist-info").mkdir()
@@ -386,15 +386,15 @@ def test_directories_without_metadata(tmp_path, python):
         ("2.7.1+cpu", "einops", "0.8", False),
     ],
 )
-def test_packages_for_other_gpu_software_are_named(torch, name, version, wrong):
-    """A package for another ROCm or CUDA than the image's torch is named, with both versions."""
+def test_packages_for_other_gpu_software_are_reported(torch, name, version, wrong):
+    """A package for another ROCm or CUDA than that of the image's torch is reported with both versions."""
     image = Packages({"torch": ("torch", torch, "/opt"), name: (name, version, "/user-software/x")})
     texts = image.select(lambda other: other == name).for_other_gpu(image)
     assert texts == ([f"{name} {version}, but the torch it is used with is {torch}"] if wrong else [])
 
 
 def findings(*properties, image=("torch", "setuptools", "wheel", "ninja", "packaging"), pip="23.0.1"):
-    """What the lint finds in stages."""
+    """Return what the lint finds in stages."""
     return Lint(Stage.from_parameter(list(properties)), image, pip).findings
 
 
@@ -404,7 +404,7 @@ def findings(*properties, image=("torch", "setuptools", "wheel", "ninja", "packa
              "git+https://github.com/ROCm/flash-attention.git#egg=flash_attn", "xformers"],
 )
 def test_packages_that_need_torch_to_build(line):
-    """S000-02: built against torch: reported by name if the stage is isolated or has torch itself."""
+    """S000-02: reported by name if the stage is isolated or also installs torch."""
     name = package_name(line)
     (text,) = findings({"name": "kernels", "requirements": line})
     assert f"stage 'kernels': {name} is built against torch, but builds of this stage are isolated" in text
@@ -413,14 +413,14 @@ def test_packages_that_need_torch_to_build(line):
     assert findings({"requirements": line, "no_build_isolation": True}) == []
 
 
-def test_what_needs_no_torch_is_not_reported():
-    """S000-02: no alarm for other packages, for wheels, and for what may only be a wheel."""
+def test_packages_that_do_not_need_torch_are_not_reported():
+    """S000-02: no warning for other packages and for wheels."""
     assert findings({"requirements": "einops\ntorchmetrics\n/w/flash_attn-2.8-cp311-linux_x86_64.whl"}) == []
     assert findings({"requirements": "flash-attn", "options": ["--only-binary=:all:"]}) == []
 
 
-def test_build_requirements_are_asked_for():
-    """S000-22: isolation is off: setuptools, wheel, ninja, packaging have to be in the image or an earlier stage."""
+def test_missing_build_requirements_are_reported():
+    """S000-22: without isolation, setuptools, wheel, ninja, packaging must be in the image or an earlier stage."""
     kernels = {"name": "kernels", "requirements": "mykernels", "no_build_isolation": True}
     (text,) = findings(kernels, image=["setuptools"])
     assert "stage 'kernels' builds without isolation" in text
@@ -437,12 +437,12 @@ def test_build_requirements_are_asked_for():
         ({"requirements": "x @ git+file:///a/b"}, "spelling of a git URL"),
     ],
 )
-def test_options_that_depend_on_the_version_of_pip(properties, expected):
-    """S000-07: the meaning depends on the version of pip: a warning with the version that is there."""
+def test_options_whose_meaning_depends_on_pips_version(properties, expected):
+    """S000-07: a warning with the version that is installed."""
     texts = [text for text in findings(dict(properties, no_build_isolation=True)) if expected in text]
     assert texts
     assert "The venv has pip 23.0.1" in texts[0]
-    # a stage that takes the pip it wants
+    # a stage that upgrades pip
     assert not [text for text in findings(dict(properties, upgrade_pip=True)) if expected in text]
 
 
@@ -460,13 +460,13 @@ def test_options_that_depend_on_the_version_of_pip(properties, expected):
         ("/a/x_y-1.0-py3-none-any.whl", "x_y"),
     ],
 )
-def test_a_wheelhouse_is_asked_by_name(line, expected):
-    """S003-10: what came from a repository or a file has a wheel in the wheelhouse, found by its name."""
+def test_a_wheelhouse_is_searched_by_name(line, expected):
+    """S003-10: wheels built from a repository or a file are in the wheelhouse under the package's name."""
     assert by_name(line, stage(requirements="x")) == expected
 
 
-def test_a_place_without_a_name_is_refused():
-    """From an address alone nothing can be found in a wheelhouse."""
+def test_a_url_without_a_name_is_refused():
+    """A wheelhouse can't be searched by URL."""
     with pytest.raises(EasyBuildError, match="Write 'name @ git"):
         by_name("git+https://example.org/x.git", stage(requirements="x"))
 

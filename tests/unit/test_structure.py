@@ -1,4 +1,4 @@
-"""Who imports whom: the rules of docs/architecture.md, read from the sources, imports inside functions included."""
+"""The import rules of docs/architecture.md, checked in the sources, imports inside functions included."""
 
 import ast
 from graphlib import TopologicalSorter
@@ -10,7 +10,7 @@ ROOTS = {WING: CHECKOUT / "easyblocks/generic", "ebsif": CHECKOUT / "generator/e
 
 
 def modules():
-    """Every module of the project (dict of name and path), programs for the image aside."""
+    """Return every module of the project (dict of name and path), without programs for the image."""
     found = {}
     for package, folder in ROOTS.items():
         for path in folder.rglob("*.py"):
@@ -22,7 +22,7 @@ def modules():
 
 
 def imports(path, known):
-    """The modules of the project that one imports (set of str)."""
+    """Return the project's modules that a module imports (set of str)."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -33,7 +33,7 @@ def imports(path, known):
 
 
 def graph():
-    """What each module imports."""
+    """The imports of each module."""
     known = modules()
     found = {name: imports(path, set(known)) for name, path in known.items()}
     assert len(found) > 60
@@ -41,14 +41,14 @@ def graph():
     return found
 
 
-def test_no_import_goes_in_a_circle():
+def test_no_circular_imports():
     """House 3, must hold of the layout: neither at the top of a module nor inside a function."""
     order = list(TopologicalSorter(graph()).static_order())
     assert order
 
 
 def test_the_easyblocks_stand_alone():
-    """Design, layout: nothing of the generator; in the wing no door."""
+    """Design, layout: easyblocks import nothing of the generator; modules of the sub-package import no easyblock."""
     for name, used in graph().items():
         if name.startswith(WING):
             assert not [one for one in used if one.startswith("ebsif")], name
@@ -57,7 +57,7 @@ def test_the_easyblocks_stand_alone():
 
 
 def test_commands_do_not_import_each_other():
-    """House 2.11: what two commands need is in a room; no room needs a command."""
+    """House 2.11: code shared by commands is in another package, and none of those imports a command."""
     for name, used in graph().items():
         commands = [one for one in used if one.startswith("ebsif.commands.")]
         assert not commands or name == "ebsif.cli", (name, commands)

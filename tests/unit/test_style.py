@@ -1,4 +1,4 @@
-"""Tools that read the code: style, oldest Python, what the project says of itself."""
+"""Style, oldest Python version, and statements in the documentation."""
 
 import importlib.util
 import re
@@ -15,7 +15,7 @@ BIN = Path(sys.prefix) / "bin"
 
 
 def check(*command):
-    """Run a tool; what it prints is the message of the failure."""
+    """Run a tool; its output is the message if it fails."""
     result = subprocess.run([str(word) for word in command], cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
 
@@ -26,7 +26,7 @@ def test_ruff():
 
 
 def test_easyblocks_run_on_python_3_6():
-    """The easyblocks work with the oldest Python of EasyBuild, and import nothing but EasyBuild and the library."""
+    """They support EasyBuild's oldest Python, and import only EasyBuild and the standard library."""
     check(BIN / "vermin", "-t=3.6-", "--violations", "--no-tips", "easyblocks")
     imports = set()
     for path in (CHECKOUT / "easyblocks").rglob("*.py"):
@@ -40,24 +40,24 @@ def test_easyblocks_run_on_python_3_6():
 
 
 def test_easyconfigs_pass_the_style_check_of_easybuild(capsys):
-    """What `eb --check-style` runs, on every easyconfig; eb itself would need a modules tool."""
+    """Like `eb --check-style`, for every easyconfig; eb itself would need a modules tool."""
     assert check_easyconfigs_style([str(path) for path in tracked("*.eb")]) == 0, capsys.readouterr().out
 
 
 def test_easyblocks_pass_pycodestyle():
-    """The style check of EasyBuild for easyblocks is pycodestyle with 120 columns."""
+    """EasyBuild's style check for easyblocks is pycodestyle with 120 columns."""
     check(BIN / "pycodestyle", "--max-line-length=120", *tracked("easyblocks/*.py"))
 
 
 def test_a_fresh_clone_is_complete():
-    """S000-17: nothing is hidden: no submodule, and every file the set-up runs is in the project."""
+    """S000-17: no submodules, and every file that set-up runs is in the project."""
     assert not tracked(".gitmodules")
     for script in re.findall(r"@(scripts/[\w-]+)", (CHECKOUT / "Makefile").read_text()):
         assert CHECKOUT / script in tracked()
 
 
 def test_the_documentation_names_only_commands_that_exist():
-    """S002-72: every command of ebsif, every command and run script of a module that a document names is there."""
+    """S002-72: commands of ebsif, commands and run scripts of modules that the documents name exist."""
     files = CHECKOUT / "easyblocks/generic/container/files"
     scripts = {path.name for folder in ("bin", "runscripts") for path in (files / folder).iterdir()}
     for path in [CHECKOUT / "README.md", *(CHECKOUT / "docs").rglob("*.md")]:
@@ -70,8 +70,8 @@ def test_the_documentation_names_only_commands_that_exist():
         assert not re.search("conda-python-single|RCONTAINERROOT", text)
 
 
-def test_readme_names_only_what_exists():
-    """S002-72 (in part): every make target, file and easyconfig the README names exists."""
+def test_the_readme_names_only_what_exists():
+    """S002-72 (in part): every make target, file and easyconfig named in the README exists."""
     readme = (CHECKOUT / "README.md").read_text()
     makefile = (CHECKOUT / "Makefile").read_text()
     for target in re.findall(r"`?make ([a-z-]+)", readme):
