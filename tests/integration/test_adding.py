@@ -1,4 +1,4 @@
-"""Looking at images and adding them to the catalogue, with real images."""
+"""Inspecting real images and adding them to the catalogue."""
 
 import json
 import multiprocessing
@@ -18,7 +18,7 @@ LUMI_NAME = "lumi-pytorch-rocm-6.4.4-python-3.11-pytorch-v2.8.0-dockerhash-01234
 
 @pytest.fixture
 def ebsif(tmp_path):
-    """A function that runs the command in a directory of its own."""
+    """Return a function that runs the command in a directory of its own."""
 
     def run(*arguments, status=0):
         result = subprocess.run([Path(sys.prefix) / "bin/ebsif", *map(str, arguments)], cwd=tmp_path, text=True,
@@ -30,7 +30,7 @@ def ebsif(tmp_path):
 
 
 def named_images(tmp_path, source):
-    """A function that gives an image another name."""
+    """Return a function that gives an image another name."""
 
     def named(name, folder="images"):
         path = tmp_path / folder / name
@@ -44,18 +44,18 @@ def named_images(tmp_path, source):
 
 @pytest.fixture
 def image(tmp_path, base_image):
-    """A function that gives the example image another name."""
+    """Return a function that gives the example image another name."""
     return named_images(tmp_path, base_image)
 
 
 @pytest.fixture
 def tiny_image(tmp_path, small_image):
-    """A function that gives an image of nothing but busybox another name."""
+    """Return a function that gives an image with only busybox another name."""
     return named_images(tmp_path, small_image("busybox"))
 
 
-def test_looking_at_an_image(ebsif, base_image):
-    """What is in it and how Python is activated, as text and as JSON."""
+def test_inspecting_an_image(ebsif, base_image):
+    """Contents and activation of Python, as text and as JSON."""
     text = ebsif("inspect", base_image.parent / ".." / base_image.parent.name / base_image.name).stdout
     assert "is a link" not in text
     assert re.search(r"^python +3\.11\.\d+ in /opt/miniconda3/envs/pytorch$", text, re.MULTILINE)
@@ -69,8 +69,8 @@ def test_looking_at_an_image(ebsif, base_image):
     assert data["system"].startswith("Debian")
 
 
-def test_what_is_no_image(ebsif, tmp_path, base_image):
-    """Not there, a directory, text, half an image: a message that names it."""
+def test_files_that_are_no_images(ebsif, tmp_path, base_image):
+    """A missing file, a directory, text, half an image: the error names it."""
     (tmp_path / "text.sif").write_text("text")
     with base_image.open("rb") as whole:
         (tmp_path / "half.sif").write_bytes(whole.read(1_000_000))
@@ -81,7 +81,7 @@ def test_what_is_no_image(ebsif, tmp_path, base_image):
 
 
 def test_a_new_image_in_two_commands(ebsif, image, site, tmp_path):
-    """S001-09: an image of a known family is in the catalogue and installed in two commands."""
+    """S001-09: an image of a known family is added to the catalogue and installed with two commands."""
     path = image("pytorch-2.14.0-cpu-python-3.11.sif")
     said = ebsif("add", path, "--site", "local", "--catalogue", ".").stdout
     (command,) = re.findall(r"^install it with: eb (.*)$", said, re.MULTILINE)
@@ -90,22 +90,22 @@ def test_a_new_image_in_two_commands(ebsif, image, site, tmp_path):
     assert module.startswith("PyTorch/2.14.0-cpu-python-3.11-singularity-")
     load = f"module load {module}\nsingularity exec $SIF python -c 'import numpy; print(numpy.__name__)'"
     assert site.bash(load).stdout == "numpy\n"
-    # and again: nothing changes
+    # a second time, nothing changes
     before = (tmp_path / "local/containers/PyTorch.yaml").read_text()
     again = ebsif("add", path, "--site", "local", "--catalogue", ".").stdout
     assert "is in the catalogue already: PyTorch/2.14.0" in again
     assert "unchanged" in again
     assert (tmp_path / "local/containers/PyTorch.yaml").read_text() == before
-    # admin D12: what is in the project's file stays there
+    # admin D12: the project's records stay in the project's file
     assert before.startswith("name: PyTorch\nextends: true\ncontainers:\n  - family: example\n")
     assert before.count("  - family:") == 1
 
 
-def test_what_is_a_guess_is_marked(ebsif, image, tmp_path):
-    """The name says nothing of the date, so that is marked; a dry run writes nothing."""
+def test_guesses_are_marked(ebsif, image, tmp_path):
+    """The name has no date, so the date is marked for review; a dry run writes nothing."""
     path = image(LUMI_NAME)
     text = ebsif("add", path, "--site", "lumi", "--catalogue", ".", "--dry-run").stdout
-    # as a difference of the files: what belongs to the project's file is not repeated
+    # shown as a difference: the project's file is not repeated
     lines = [line[1:] for line in text.partition("+++ easyconfigs")[0].splitlines() if line.startswith("+")][1:]
     assert lines[:3] == ["name: PyTorch", "extends: true", "containers:"]
     (record,) = yaml.load("\n".join(lines), yamlfile.Loader)["containers"]  # noqa: S506 a safe loader
@@ -118,8 +118,8 @@ def test_what_is_a_guess_is_marked(ebsif, image, tmp_path):
     assert len(lines) <= 13
 
 
-def test_a_link_in_a_directory_whose_links_move(ebsif, image, tmp_path):
-    """S001-02, S002-17: refused, by `add` and by `render`, unless that is meant; what it leads to is said."""
+def test_a_link_to_an_image_that_may_move(ebsif, image, tmp_path):
+    """S001-02, S002-17: refused by `add` and `render` unless confirmed; the message shows the link's target."""
     image("pytorch-2.14.0-cpu-python-3.11.sif")
     directories = f"[{{path: {tmp_path}/moving, stability: moving}}]"
     profile = f"name: mine\ndescription: x\nimages:\n  directories: {directories}\n"
@@ -135,7 +135,7 @@ def test_a_link_in_a_directory_whose_links_move(ebsif, image, tmp_path):
     assert "moving/latest.sif is a link: the record is for" in ebsif(*arguments, "--moving").stderr
     path = tmp_path / "mine/containers/PyTorch.yaml"
     assert "file: 'pytorch-{version}-cpu-python-3.11.sif'" in path.read_text()
-    # rendered all the same because the record says so, and not without that
+    # rendered because the record allows it, and only then
     (tmp_path / "moving/pytorch-2.14.0-cpu-python-3.11.sif").symlink_to("../images/pytorch-2.14.0-cpu-python-3.11.sif")
     render = ("render", "--site", "mine", "--catalogue", ".")
     assert "1 up to date" in ebsif(*render).stdout
@@ -147,7 +147,7 @@ def test_a_link_in_a_directory_whose_links_move(ebsif, image, tmp_path):
 
 
 def test_the_first_image_of_its_kind(ebsif, tiny_image, tmp_path):
-    """A name is needed; what the image does not say is marked; the catalogue of the project is not changed."""
+    """It needs a name; unknown values are marked for review; the project's catalogue is unchanged."""
     path = tiny_image("thing-1.2.3.sif")
     assert "give a --name" in ebsif("add", path, "--catalogue", ".", status=1).stderr
     assert "name one of your own, --catalogue" in ebsif("add", path, "--name", "Thing", status=1).stderr
@@ -156,19 +156,19 @@ def test_the_first_image_of_its_kind(ebsif, tiny_image, tmp_path):
     assert "    version: 1.2.3  # review: from the file name\n" in text
     assert "  # review: a placeholder: the image does not say its homepage\n" in text
     assert "install" not in ebsif("check", "--site", "local", "--catalogue", ".", "--quick", status=1).stderr
-    # a second version goes into the same family
+    # a second version joins the same family
     other = tiny_image("thing-1.3.0.sif")
     ebsif("add", other, "--catalogue", ".")
     (_, second) = reading.read_file(tmp_path / "local/containers/Thing.yaml", site_of("local"))
     assert second.version == "1.3.0"
-    # a file that a person has arranged otherwise is not touched
+    # a file with another layout is left alone
     (tmp_path / "local/containers/Thing.yaml").write_text("containers: []\nname: Thing\nfamilies: {}\n")
     third = tiny_image("thing-1.4.0.sif")
     assert "add this record by hand" in ebsif("add", third, "--name", "Thing", "--catalogue", ".", status=1).stderr
 
 
-def test_another_name_for_a_known_software(ebsif, tiny_image, tmp_path):
-    """Defects D3, admin D1: the record says the file name, and the file that is no good is refused before anything."""
+def test_another_name_for_known_software(ebsif, tiny_image, tmp_path):
+    """Defects D3, admin D1: the record has the file name; an invalid file is rejected before anything is written."""
     ebsif("add", tiny_image("tool-3.2.1.sif"), "--name", "Tool", "--catalogue", ".")
     path = tmp_path / "local/containers/Tool.yaml"
     before = path.read_text()
@@ -185,14 +185,14 @@ def test_another_name_for_a_known_software(ebsif, tiny_image, tmp_path):
 
 
 def add_records(path, numbers):
-    """Add a record for each number; for a process of its own."""
+    """Add a record for each number; runs in a process of its own."""
     for number in numbers:
         values = {"family": "tool", "version": str(number), "file": f"tool-{number}.sif"}
         writing.write(adding.Proposal("Tool", "tool", values, new_family={"homepage": "https://example.org/"}), path)
 
 
-def test_many_add_at_once(tmp_path):
-    """Defects A7: every record is there, the same one once, and nothing else is left in the directory."""
+def test_concurrent_adds(tmp_path):
+    """Defects A7: every record is there, the duplicate one once, and no other file is left in the directory."""
     path = tmp_path / "containers/Tool.yaml"
     workers = [multiprocessing.get_context("fork").Process(target=add_records, args=(path, range(start, start + 20, 2)))
                for start in (0, 1, 0, 1, 20, 21)]
@@ -206,13 +206,13 @@ def test_many_add_at_once(tmp_path):
 
 
 def replace_often(path, text):
-    """Replace a file again and again; for a process of its own."""
+    """Replace a file repeatedly; runs in a process of its own."""
     for _ in range(200):
         files.replace(path, text)
 
 
-def test_many_render_at_once(tmp_path):
-    """Defects A7: whoever writes an easyconfig at the same time gets in nobody's way."""
+def test_concurrent_renders(tmp_path):
+    """Defects A7: other processes that write the same easyconfig cause no failure."""
     workers = [multiprocessing.get_context("fork").Process(target=replace_often, args=(tmp_path / "a.eb", text * 1000))
                for text in "abcd"]
     for worker in workers:
@@ -225,14 +225,14 @@ def test_many_render_at_once(tmp_path):
 
 
 def site_of(name):
-    """The profile of a site."""
+    """Return the profile of a site."""
     return site.read(name)
 
 
-# --- what names and content say, without an image
+# --- names and inspections, without an image
 
 def found(name, init="image", packages=None, **values):
-    """An inspection of an image of that name, which is this file."""
+    """Return an inspection of an image with that name, whose file is this one."""
     python = None if init == "none" else {
         "version": "3.12.1", "prefix": "/opt/x", "base_prefix": "/opt/x", "packages": packages or {}}
     inspected = inspection.Inspection(path=f"/images/{name}", resolved=str(Path(__file__)), size=1, python=python,
@@ -243,7 +243,7 @@ def found(name, init="image", packages=None, **values):
 
 @pytest.fixture
 def lumi(monkeypatch):
-    """The files of LUMI; every image was written on one day."""
+    """LUMI's catalogue; all images have the same date."""
     monkeypatch.setattr(adding.time, "strftime", lambda *_: "20260101")
     monkeypatch.setattr(Path, "stat", lambda self, **_: type("Status", (), {"st_mtime": 0})())
     return None
@@ -252,8 +252,8 @@ def lumi(monkeypatch):
 LUMI_DOCUMENTS = list(reading.documents(site.SITES / "lumi"))
 
 
-def test_the_generation_follows_from_who_makes_python_ready(lumi):
-    """The same name in another generation: the family is told by what is in the image."""
+def test_the_family_follows_from_the_activation(lumi):
+    """The same file name in another generation: the image's content decides the family."""
     name = "lumi-pytorch-rocm-6.4.4-python-3.12-pytorch-v2.8.0-dockerhash-0123456789ab.sif"
     for init, family in (("image", "image"), ("conda-injected", "injected-jansson")):
         assert adding.propose(found(name, init), LUMI_DOCUMENTS).family == family
@@ -265,7 +265,7 @@ def test_the_generation_follows_from_who_makes_python_ready(lumi):
 
 
 def test_name_and_image_disagree(lumi):
-    """Both are told; nothing is invented."""
+    """The message names both values; nothing is invented."""
     name = "lumi-pytorch-rocm-6.4.4-python-3.11-pytorch-v2.8.0-dockerhash-0123456789ab.sif"
     proposal = adding.propose(
         found(name, packages={"torch": "2.7.1"}, components={"rocm": "6.3.0"}), LUMI_DOCUMENTS)
@@ -275,17 +275,17 @@ def test_name_and_image_disagree(lumi):
 
 
 def test_names_of_the_ai_factory_are_decoded():
-    """Versions without dots: u24r70f21m50t210."""
+    """Versions without dots, as in u24r70f21m50t210."""
     name = "lumi-multitorch-full-u24r71f22m50t211-20260601_120000.sif"
     proposal = adding.propose(found(name, "venv-in-image", {"torch": "2.11.0"}), LUMI_DOCUMENTS)
     assert proposal.name == "lumi-multitorch"
-    # the others are those of the family
+    # the other fields are those of the family
     assert proposal.values["components"] == {"rocm": "7.1", "libfabric": "2.2", "torch": "2.11"}
     assert proposal.values["date"] == "20260601_120000"
 
 
 def test_an_image_without_python():
-    """S001-12 (in part): no venv, nothing of Python."""
+    """S001-12 (in part): no venv, no Python settings."""
     proposal = adding.propose(found("julia-1.11.2.sif", "none"), LUMI_DOCUMENTS, name="Julia")
     assert proposal.new_family["init"] == "none"
     assert "venv" not in proposal.new_family
@@ -293,9 +293,9 @@ def test_an_image_without_python():
 
 
 def test_every_name_of_lumi_is_read_back():
-    """The template of a family reads what it has written, for all containers."""
+    """For all containers, the family's template parses the file name that it wrote."""
     for one in reading.read(site.read("lumi"), site.SITES / "lumi"):
-        # a hyphen in a value can't be told from one between values
+        # a hyphen inside a value is indistinguishable from one between values
         if "{" in one.file and "-" not in one.components.get("release", "") + one.version:
             fields = template.read_fields(one.file, one.file_name)
             assert fields is not None, one.file_name
@@ -304,7 +304,7 @@ def test_every_name_of_lumi_is_read_back():
 
 
 def test_what_an_image_can_use_of_the_network(ebsif, small_image, tmp_path):
-    """S001-14: libfabric, ABI of MPI and plugin of a real image that was not made for the site."""
+    """S001-14: libfabric, MPI ABI and plugin of a real image that was not built for the site."""
     files = ("/opt/mpi/lib/libmpi.so.40", "/usr/lib/x86_64-linux-gnu/libfabric.so.1", "/opt/plugin/librccl-net.so")
     root = tmp_path / "root"
     root.mkdir()

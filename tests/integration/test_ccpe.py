@@ -1,4 +1,4 @@
-"""The programming environment in a container: the record of LUMI with a small image that has modules of its own."""
+"""The programming environment in a container: LUMI's record with a small image that has modules of its own."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from support import CHECKOUT, Site
 EASYCONFIG = CHECKOUT / "easyconfigs/c/ccpe/ccpe-25.03-B-rocm-6.3-SP5-LUMI.eb"
 MODULE = "ccpe/25.03-B-rocm-6.3-SP5-LUMI"
 
-# The compiler of the image says what it finds around itself.
+# The image's compiler prints its environment.
 COMPILER = """\
 #!/bin/sh
 echo "cc of the image, $(command -v cc || echo not on PATH), compiler ${CRAY_CC_VERSION:-none}," \\
@@ -26,7 +26,7 @@ setenv("CRAY_CC_VERSION", "19.0.0")
 prepend_path("PATH", "/opt/cray/pe/cce/19.0.0/bin")
 """
 
-# What LUMI's users write, after its documentation of ccpe.
+# Written as in LUMI's documentation of ccpe.
 JOB = f"""\
 #!/bin/bash
 if [ -z "$SWITCHTOCCPE" ]; then
@@ -40,7 +40,7 @@ echo "left: ${{SLURM_EXPORT_ENV:-nothing}}"
 
 
 def make_image(folder, small_image):
-    """Make an image with a programming environment of its own; the programs of this machine are bound into it."""
+    """Build an image with a programming environment; the programs of this machine are bound into it."""
     root = folder / "root"
     for name in ("usr", "proc", "sys", "dev", "tmp", "var", "lib", "lib64"):
         (root / name).mkdir(parents=True)
@@ -63,7 +63,7 @@ def make_image(folder, small_image):
 
 
 class Host:
-    """A machine with modules of its own, where ccpe is installed."""
+    """A machine with its own modules on which ccpe is installed."""
 
     def __init__(self, folder, small_image):
         self.site = Site(folder, TOOLS["Lmod-Lua"](), Path(sys.prefix))
@@ -75,11 +75,11 @@ class Host:
             f'setenv("OTHER", "of a module")\nprepend_path("MODULEPATH", "{self.site.modules}")\n')
         self.site.eb(EASYCONFIG)
         self.load = f"module unuse {self.site.modules}; module use {host}; module load host-pe {MODULE}\n"
-        # bash, Lua, Lmod and Slurm of this machine, in place of those that the real image has
+        # bash, Lua, Lmod and Slurm of this machine replace those of the real image
         self.environment = dict.fromkeys(("SINGULARITY_BIND", "APPTAINER_BIND"), "/usr,/bin,/lib,/lib64")
 
     def bash(self, script, check=True, **environment):
-        """Run a script where both modules are loaded."""
+        """Run a script with both modules loaded."""
         return self.site.bash(self.load + script, check, **self.environment, **environment)
 
 
@@ -89,33 +89,33 @@ def host(tmp_path_factory, small_image):
     return Host(tmp_path_factory.mktemp("ccpe"), small_image)
 
 
-def test_programs_start_in_the_environment_of_the_container(host):
-    """L-10, lumi B1: each `ccpe-*` sees the image's programs and modules, and nothing of the host's modules."""
+def test_programs_run_in_the_containers_environment(host):
+    """L-10, lumi B1: each `ccpe-*` sees the image's programs and modules, and none of the host's modules."""
     assert host.bash(f"ccpe-exec {CC}").stdout == f"{CLEAN}, mine gone, other gone\n"
     assert host.bash(f"ccpe-shell -c {CC}").stdout == f"{CLEAN}, mine gone, other gone\n"
     assert host.bash(f"ccpe-run -c {CC}").stdout == f"{CLEAN}, mine gone, other gone\n"
     assert host.bash(f"ccpe-singularity exec $SIF {CC}").stdout == f"{CLEAN}, mine gone, other gone\n"
-    # the caller's own shell is as it was
+    # the caller's shell is unchanged
     assert host.bash("ccpe-exec true; echo $HOST_PE; module -t list 2>&1 | grep -c .").stdout == "1.0\n2\n"
-    # variables named there come along, of which modules are the host's or not
+    # variables named there are passed on, also those that tell which modules are loaded
     kept = host.bash(f"export EXPORTCCPE=$EXPORTCCPE,MINE; ccpe-exec {CC}").stdout
     assert kept == f"{CLEAN}, mine kept, other gone\n"
 
 
 def test_the_modules_of_the_container(host):
-    """L-10: `eval $INITCCPE` and interactive shells have the container's modules; scripts too."""
+    """L-10: `eval $INITCCPE` and interactive shells provide the container's modules, scripts too."""
     assert host.bash("ccpe-exec bash -c 'eval $INITCCPE; cc'").stdout == f"{READY}, mine gone, other gone\n"
     assert host.bash("ccpe-run -i -c cc").stdout == f"{READY}, mine gone, other gone\n"
     script = "eval $INITCCPE; module load PrgEnv-cray; module -t list 2>&1; echo $CCPE_VERSION; type -t ccpe-srun"
     assert host.bash(f"ccpe-exec bash -c '{script}'").stdout.split() == [
         "PrgEnv-cray/8.6.0", MODULE.partition("/")[2], "function"]
-    # again, it changes nothing
+    # a second time it changes nothing
     again = host.bash("ccpe-exec bash -c 'eval $INITCCPE; module unload PrgEnv-cray; eval $INITCCPE; cc || echo gone'")
     assert again.stdout == "gone\n"
 
 
 def submit(host, cluster, name, options="", before=""):
-    """Submit the job script, wait for its end, return the output in lines."""
+    """Submit the job script, wait until it ends, return the output lines."""
     script, output = host.site.work / f"{name}.sh", host.site.work / f"{name}.out"
     script.write_text(JOB)
     host.bash(f"{before}sbatch --wait -N 2 --output={output} {options} {script} 'a  b' '$c'", check=False,
@@ -124,14 +124,14 @@ def submit(host, cluster, name, options="", before=""):
 
 
 def expected(rest):
-    """The output of the job."""
+    """Return the job's expected output."""
     return [f"batch [a  b] [$c] inside: {READY}, {rest}", *[f"step: {READY}, {rest}"] * 2, "left: nothing"]
 
 
-def test_a_job_goes_on_in_the_container(host, cluster):
-    """L-10: `eval $SWITCHTOCCPE`: the script goes on inside, with its arguments, and its steps on both nodes work."""
+def test_a_job_continues_in_the_container(host, cluster):
+    """L-10: after `eval $SWITCHTOCCPE` the script continues inside, with its arguments; its steps run on both nodes."""
     assert submit(host, cluster, "all") == expected("mine gone, other gone")
-    # with nothing but what is named, and from a shell in the container, which keeps what it has
+    # only variables named are passed; a shell in the container keeps its environment
     assert submit(host, cluster, "named", "--export=$EXPORTCCPE") == expected("mine gone, other gone")
     inside = submit(host, cluster, "inside", before="ccpe-exec bash -c 'eval $INITCCPE; export OTHER=here; \"$@\"' sh ")
     assert inside == expected("mine gone, other here")

@@ -1,4 +1,4 @@
-"""Comparing containers, and moving an extension to a newer one."""
+"""Comparing containers, and moving an extension to a newer container."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def run(*arguments, status=0, cwd=CHECKOUT, **environment):
 
 
 def test_two_containers_of_the_catalogue():
-    """Components that changed, binds that came; status 1 if they differ; JSON."""
+    """Changed components and new binds; status 1 if they differ; JSON."""
     lines = run("diff", "--site", "lumi", OLDER, NEWER, status=1).stdout.splitlines()
     assert "~ component vllm 0.7.2+rocm624 -> 0.8.5+rocm624" in lines
     assert not [line for line in lines if line.startswith(("~ bind", "+ bind"))]
@@ -39,7 +39,7 @@ def test_two_containers_of_the_catalogue():
 
 
 def test_two_installations(installed_once):
-    """Packages of the lock, and what the easyconfig beside it says."""
+    """Packages in the lock file, and values in the easyconfig beside it."""
     squashed, writable = (installed_once.root(name) for name in (installed_once.SQUASHED, installed_once.WRITABLE))
     lines = run("diff", writable, squashed, status=1).stdout.splitlines()
     assert "+ package greeting 1.0" in lines
@@ -59,8 +59,8 @@ containers:
 
 
 @pytest.mark.parametrize("stages", [["greeting"], ["greeting", "flash-attn==2.8"]])
-def test_an_extension_is_moved(stages, tmp_path, wheels, base_image):
-    """The same packages and stages on the newer container, under the same name; looked at before if asked to."""
+def test_moving_an_extension(stages, tmp_path, wheels, base_image):
+    """The same packages and stages on the newer container, under the same name; checked first if requested."""
     (tmp_path / "sites/local/containers").mkdir(parents=True)
     (tmp_path / "sites/local/containers/Base.yaml").write_text(CATALOGUE)
     (tmp_path / "requirements.txt").write_text("\n".join(stages))
@@ -90,7 +90,7 @@ def test_an_extension_is_moved(stages, tmp_path, wheels, base_image):
 @pytest.mark.parametrize(("typed", "expected"), [
     ("ebsif ren", {"render"}), ("ebsif job --laun", {"--launcher"}), ("ebsif job --launcher ", {"native", "torchrun"})])
 def test_the_shell_completes(typed, expected):
-    """The Tab key in bash: commands, options, their values; scripts for zsh and fish as well."""
+    """Tab completion in bash: commands, options and their values; completion scripts for zsh and fish."""
     script = (
         'source <("$1" completion bash)\n'
         'COMP_LINE=$2 COMP_POINT=${#2} COMP_TYPE=9\nread -r -a COMP_WORDS <<<"$2"\n'

@@ -1,4 +1,4 @@
-"""Distributed runs: the run script under real launchers, on a real Slurm of two nodes and under a real mpiexec."""
+"""Distributed runs with real launchers: the run script on a Slurm cluster of two nodes, and under mpiexec."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from support import CHECKOUT, CONTAINER_FILES, Site
 TRAIN = CHECKOUT / "docs/examples/train.py"
 MODULE = "Training/1.0"
 
-# What a rank is told, as JSON in one line (one write: ranks share the output).
+# Prints a rank's environment as JSON on one line, with one write because ranks share the output.
 SHOW = """
 import json, os, sys
 names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SLURMD_NODENAME",
@@ -30,8 +30,8 @@ found["cache"] = os.path.isdir(os.environ.get("MIOPEN_USER_DB_PATH", ""))
 sys.stdout.write(json.dumps(found) + "\\n")
 """
 
-# What ranks do in a run, without PyTorch, which takes seconds to start: the first listens on MASTER_PORT, and says who
-# came. What names come behind it are those of other runs: the port stays in use until these have met as well.
+# Ranks without PyTorch, which takes seconds to start: rank 0 listens on MASTER_PORT and prints who connected.
+# Further names are those of other runs: it keeps the port until these have met as well.
 MEET = """
 import os, signal, socket, sys, time
 
@@ -70,7 +70,7 @@ dist.destroy_process_group()
 
 
 class Training:
-    """A module with PyTorch on a site, to be run on the cluster."""
+    """A module with PyTorch at a site, for runs on the cluster."""
 
     def __init__(self, site, cluster):
         self.site = site
@@ -78,12 +78,12 @@ class Training:
 
     def run(self, script, check=True, **environment):
         """Run a bash script with the module loaded."""
-        # PATH: the cluster's nodes are to find the runtime, and not the programs of the tests
+        # PATH lets the nodes find the runtime, but not the tests' programs
         return self.site.bash(
             f"module load {MODULE} || exit 99\n{script}", check, **self.cluster.environment, **environment)
 
     def batch(self, name, script, *options):
-        """Submit a batch script, wait for its end, return (exit status, output)."""
+        """Submit a batch script, wait until it ends, return (exit status, output)."""
         path = self.site.work / f"{name}.sh"
         path.write_text(script)
         output = self.site.work / f"{name}.out"
@@ -94,7 +94,7 @@ class Training:
 
 @pytest.fixture(scope="module")
 def training(tmp_path_factory, cluster, wheels):
-    """The module, installed with eb from the image with PyTorch, which stays where it is."""
+    """The module, installed with eb from the image with PyTorch, which is not copied."""
     image = Path(part("EBSIF_TEST_PYTORCH_IMAGE"))
     site = Site(tmp_path_factory.mktemp("training"), TOOLS["Lmod-Lua"](), Path(sys.prefix))
     easyconfig = site.easyconfig(
@@ -109,17 +109,17 @@ def training(tmp_path_factory, cluster, wheels):
 
 
 def trained(output, ranks):
-    """Whether the training of the documentation has done its work."""
+    """Return whether the documentation's training script has succeeded."""
     return re.search(rf"^{ranks} ranks, equal weights: True, loss [\d.]+ -> [\d.]+$", output, re.MULTILINE)
 
 
 def met(output):
-    """The ranks of each run that have met, in the order of runs."""
+    """Return the ranks that have met in each run, in the order of runs."""
     return sorted(re.findall("^met: (.*)$", output, re.MULTILINE))
 
 
 def shown(output):
-    """What ranks have shown, by rank."""
+    """Return what ranks have printed, by rank."""
     found = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     return sorted(found, key=lambda one: int(one["RANK"]))
 
@@ -128,13 +128,13 @@ def shown(output):
 
 
 def test_four_ranks_on_two_nodes_train(training):
-    """S002-69 (in part: gloo), S002-64: four ranks on two nodes; the loss goes down, the weights are equal."""
+    """S002-69 (in part: gloo), S002-64: four ranks on two nodes; the loss decreases, and all have the same weights."""
     script = "srun -N2 -n4 --ntasks-per-node=2 singularity exec $SIF conda-python-distributed -u train.py"
     assert trained(training.run(script).stdout, 4)
 
 
 def test_every_rank_knows_its_place(training):
-    """S002-64, S002-62: rank, size, local rank and size, of uneven nodes as well; the same master for all."""
+    """S002-64, S002-62: rank, size, local rank and local size, also on unevenly filled nodes; one master for all."""
     script = "srun -N2 -n3 --distribution=block -m plane=2 singularity exec $SIF conda-python-distributed show.py"
     ranks = shown(training.run(script.replace("--distribution=block ", "")).stdout)
     assert [one["RANK"] for one in ranks] == ["0", "1", "2"]
@@ -147,7 +147,7 @@ def test_every_rank_knows_its_place(training):
     assert len({one["MASTER_PORT"] for one in ranks}) == 1
 
 
-def test_the_master_is_of_the_step_not_of_the_job(training):
+def test_the_master_belongs_to_the_step(training):
     """S002-62: a step on the second node only has its master there."""
     step = f"srun -N1 -n2 -w {NODES[1]} singularity exec $SIF conda-python-distributed show.py"
     script = f"salloc -Q -N2 --ntasks-per-node=2 {step}"
@@ -155,7 +155,7 @@ def test_the_master_is_of_the_step_not_of_the_job(training):
 
 
 def test_two_jobs_on_one_node_both_finish(training):
-    """S002-63: two half-node jobs that run at once, on one node: other ports, and the ranks of each meet."""
+    """S002-63: two half-node jobs at once on one node use different ports, and each one's ranks meet."""
     script = f"""
         for job in a b; do
             EBSIF_REPORT=1 srun -N1 -n2 -w {NODES[0]} --job-name=$job singularity exec $SIF conda-python-distributed \\
@@ -172,7 +172,7 @@ def test_two_jobs_on_one_node_both_finish(training):
 
 
 def test_two_steps_of_a_job_both_finish(training):
-    """S002-63: two steps of one job at once, on the same node."""
+    """S002-63: two steps of one job at once on the same node."""
     script = f"""#!/bin/bash
         set -e
         source {training.site.tool.environment[0][1].rsplit('/libexec', 1)[0]}/init/bash
@@ -191,17 +191,17 @@ def test_two_steps_of_a_job_both_finish(training):
 
 
 def test_a_rank_that_dies_ends_the_job_with_its_status(training):
-    """S003-25: the script that `ebsif job` writes starts with srun; a rank that dies ends the job, with its status."""
+    """S003-25: the script of `ebsif job` starts with srun; a rank that dies ends the job with its status."""
     (training.site.work / "die.py").write_text(
         "import os, sys, time\nsys.exit(7) if os.environ['RANK'] == '1' else time.sleep(300)\n")
     written = training.run(f"ebsif job {MODULE} --nodes 2 --site local -- die.py")
-    # use D12.4: module and program are there
+    # use D12.4: module and program exist
     assert written.stderr == ""
     status, output = training.batch("die", written.stdout)
     assert status == 7, output
 
 
-# Writes that it's there, then waits; USR1 makes a checkpoint, which takes its time, and ends it with success.
+# Prints that it has started, then waits; on USR1 it writes a checkpoint, which takes a while, and exits with success.
 CHECKPOINT = """
 import os, signal, sys, time
 
@@ -216,8 +216,8 @@ time.sleep(300)
 """
 
 
-def test_a_signal_is_for_the_program_and_its_status_counts(training):
-    """use D4, T-07: all ranks save on USR1 and end with 0: the job has not failed. Those that die of TERM have."""
+def test_signals_reach_the_program_and_its_status_counts(training):
+    """use D4, T-07: all ranks save on USR1 and exit with 0: the job succeeds. Ranks killed by TERM fail it."""
     (training.site.work / "checkpoint.py").write_text(CHECKPOINT)
     script = f"""
         send() {{
@@ -238,7 +238,7 @@ def test_a_signal_is_for_the_program_and_its_status_counts(training):
 
 
 def test_torchrun_starts_the_ranks_of_each_node(training):
-    """use D12.6, S002-64: srun starts torchrun once on each node, which starts ranks; these report, it does not."""
+    """use D12.6, S002-64: srun starts torchrun once per node, which starts the ranks; only the ranks report."""
     script = training.run(
         f"ebsif job {MODULE} --nodes 2 --tasks-per-node 2 --launcher torchrun --report -- all_reduce.py").stdout
     status, output = training.batch("torchrun", script)
@@ -249,11 +249,11 @@ def test_torchrun_starts_the_ranks_of_each_node(training):
     assert len(re.findall("^rank ", output, re.MULTILINE)) == 4
 
 
-def test_the_job_script_of_lumi_runs(training):
+def test_lumis_job_script_runs(training):
     """
-    S002-67, S002-68, S001-16: Slurm takes the script for LUMI with its masks, and each rank reports.
+    S002-67, S002-68, S001-16: Slurm accepts the script for LUMI with its CPU masks, and each rank reports.
 
-    The module LUMI is a stand-in, and this machine lacks the CPUs: that Slurm applies masks is not tried here.
+    The module LUMI is a dummy, and this machine lacks the CPUs, so it's not tested that Slurm applies the masks.
     """
     (training.site.modules / "LUMI.lua").write_text("")
     script = training.run(
@@ -270,8 +270,8 @@ def test_the_job_script_of_lumi_runs(training):
     assert len(reports) == 16
 
 
-def test_nothing_has_started_the_ranks(training):
-    """S003-25: in a job of several tasks, python without srun is a mistake that is named; one rank can be asked for."""
+def test_a_missing_srun_is_an_error(training):
+    """S003-25: in a job with several tasks, python without srun is an error, unless a single rank is requested."""
     script = "salloc -Q -n4 singularity exec $SIF conda-python-distributed show.py"
     result = training.run(script, check=False)
     assert result.returncode == 1
@@ -281,7 +281,7 @@ def test_nothing_has_started_the_ranks(training):
 
 
 def test_a_failing_helper_stops_every_rank(training):
-    """S002-65: a node list that is none: every rank says so and stops; nothing runs with an empty MASTER_ADDR."""
+    """S002-65: a malformed node list: every rank reports it and stops; nothing runs with an empty MASTER_ADDR."""
     script = "srun -n 3 env SLURM_STEP_NODELIST='nid[1-' singularity exec $SIF conda-python-distributed show.py"
     result = training.run(script, check=False)
     assert result.returncode == 1
@@ -294,7 +294,7 @@ def test_a_failing_helper_stops_every_rank(training):
 # --- node lists
 
 def ranges(random):
-    """What is in brackets: numbers and ranges, with padding."""
+    """Return the text in brackets: numbers and ranges, with padding."""
     parts = []
     for _ in range(random.randint(1, 3)):
         number = random.randint(0, 130)
@@ -305,7 +305,7 @@ def ranges(random):
 
 
 def node_list(random):
-    """A legal node list: several names, several brackets in a name, hyphens, dots, text behind a number."""
+    """Return a legal node list: several names, several brackets in a name, hyphens, dots, text after a number."""
     names = []
     for _ in range(random.randint(1, 4)):
         name = random.choice(["nid", "n", "rack", "x1000c0s", "gpu-a", "a.b", "login"])
@@ -319,7 +319,7 @@ def node_list(random):
 
 
 GET_MASTER = 'source "$1"; shift; for list; do first_host "$list" && echo "$host" || echo "refused"; done'
-# A call for many lists, with a name between them that is in none.
+# One call for many lists, separated by a name that is in no list.
 SCONTROL = """
 for lists; do
     scontrol show hostnames "between,$lists" || echo refused
@@ -328,15 +328,15 @@ done
 
 
 def first_hosts(script, *arguments, **environment):
-    """What a bash loop says of each of its arguments."""
+    """Return the output of a bash loop for each argument."""
     result = subprocess.run(["bash", "-c", script, "bash", *arguments], env={**os.environ, **environment},
                             capture_output=True, text=True, check=True, timeout=300)
     return result.stdout.splitlines()
 
 
 def test_get_master_agrees_with_slurm(cluster):
-    """S002-62: thousands of legal lists: the first host is what `scontrol show hostnames` prints first."""
-    # the same ones each time, so that a failure comes again
+    """S002-62: for thousands of legal lists, the first host is the one that `scontrol show hostnames` prints first."""
+    # always the same lists, so that a failure can be reproduced
     random = Random(20261121)
     lists = sorted({node_list(random) for _ in range(2600)})
     assert len(lists) > 2000
@@ -354,7 +354,7 @@ def test_get_master_agrees_with_slurm(cluster):
     "", ",", "n[", "n[1", "n1]", "n[]", "n[1-]", "n[-1]", "n[5-3]", "n[1,,2]", "n[1,]", "n[a-b]", "n[[1-2]]",
     "n[1-2]-ib", "a,n[2-1]", "a b", "$(id)", "n[1-2-3]", "a;b", "n[1-2]]"])
 def test_a_malformed_list_is_an_error(wrong):
-    """S002-62, S002-65: empty or malformed: status 1, a message, and no host."""
+    """S002-62, S002-65: empty or malformed lists: status 1, an error, and no host."""
     script = CONTAINER_FILES / "runscripts/get-master"
     result = subprocess.run([script, wrong], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout) == (1, "")
@@ -363,7 +363,7 @@ def test_a_malformed_list_is_an_error(wrong):
 
 
 def test_get_master_reads_a_host_file(tmp_path):
-    """S002-62: the first host of $PBS_NODEFILE or a host file; an empty, malformed or missing one is an error."""
+    """S002-62: the first host of $PBS_NODEFILE or of a host file; empty, malformed and missing files are errors."""
     script = CONTAINER_FILES / "runscripts/get-master"
 
     def get(text, *arguments, **variables):
@@ -384,16 +384,16 @@ def test_get_master_reads_a_host_file(tmp_path):
     assert "usage: get-master" in get("x", "a", "b", "c")
 
 
-# --- mpiexec and nobody
+# --- mpiexec, and no launcher
 
 
 @pytest.fixture
 def pals(training, tmp_path):
     """
-    A directory with an mpiexec as PBS with PALS has it, and a list of nodes.
+    A directory with an mpiexec like that of PBS with PALS, and a node list.
 
-    A real mpiexec starts the ranks, for two hosts that are this machine; only the names of the variables that say who
-    is who, and the option for CPUs, are those of PALS.
+    A real mpiexec starts the ranks for two host names of this machine; only the option for CPUs and the names of the
+    variables with the ranks' numbers are those of PALS.
     """
     (tmp_path / "rank").write_text(
         "#!/bin/bash\nexport PALS_RANKID=$PMI_RANK PALS_LOCAL_RANKID=$MPI_LOCALRANKID\n"
@@ -417,11 +417,11 @@ def in_pbs(training, pals, script, check=True):
 
 
 def test_four_ranks_meet_under_pbs(training, pals):
-    """S004-16 (in part: ranks meet), S004-01, S004-03: the script for PBS, mpiexec and PALS; Slurm is not asked."""
+    """S004-16 (in part: ranks meet), S004-01, S004-03: the script for PBS, mpiexec and PALS; Slurm is not used."""
     script = training.run(
         f"ebsif job {MODULE} --nodes 2 --tasks-per-node 2 --site derecho --account A -- meet.py pbs").stdout
     assert "mpiexec -n 4 -ppn 2 --cpu-bind numa" in script
-    # a module of that site: its run script reads variables of PBS only
+    # a module for that site: its run script reads only variables of PBS
     data = Path(training.run("echo $RUNSCRIPTS").stdout.strip()) / "distributed.conf"
     before = data.read_text()
     data.write_text(before + "scheduler pbs\n")
@@ -438,7 +438,7 @@ def test_mpiexec_alone_is_enough(training):
 
 
 def test_a_single_rank_trains(training):
-    """Without scheduler and launcher the same script is a single rank; two at once do not meet."""
+    """Without scheduler and launcher the same script is a single rank; two such runs don't meet."""
     script = "singularity exec $SIF conda-python-distributed"
     output = training.run(f"{script} -u train.py; {script} meet.py c d & {script} meet.py d c & wait").stdout
     assert trained(output, 1)
@@ -446,7 +446,7 @@ def test_a_single_rank_trains(training):
 
 
 def test_torchrun_through_its_wrapper(training):
-    """use D1, G-01: torchrun, a program of the image, starts its processes through the wrapper; they see the user's."""
+    """use D1, G-01: torchrun, a program of the image, starts its processes through the wrapper, with user software."""
     (training.site.work / "see.py").write_text(
         "import os, sys, byhand\nsys.stdout.write(f'rank {os.environ[\"RANK\"]}: {byhand.__file__}\\n')\n")
     output = training.run("torchrun --standalone --nproc-per-node 2 see.py").stdout
@@ -454,10 +454,10 @@ def test_torchrun_through_its_wrapper(training):
         f"rank {rank}: /user-software/venv/training/lib/python3.11/site-packages/byhand.py" for rank in range(2)]
 
 
-# --- one rank at a time: what the variables say, without a launcher
+# --- single ranks with a launcher's variables, without the launcher
 
 
-# In one container: each case has the data and the variables of a rank.
+# Cases run in one container, each with a rank's data and variables.
 CASES = """
 import json, os, subprocess, sys
 results = []
@@ -472,7 +472,7 @@ json.dump(results, sys.stdout)
 
 
 class Ranks:
-    """The run script in the image: what ranks show, without a launcher and without the installed module."""
+    """The run script in the image, without a launcher and without the installed module."""
 
     def __init__(self, image, folder):
         self.image = image
@@ -484,7 +484,7 @@ class Ranks:
         (folder / "cases.py").write_text(CASES)
 
     def start(self, *command, binds=(), before=(), **variables):
-        """Run a command in the image, with variables from outside; return the CompletedProcess."""
+        """Run a command in the image with variables set outside; return the CompletedProcess."""
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "APPTAINER_BIND": ",".join(
             [f"{self.scripts}:/runscripts", str(self.folder), *binds]), "EBSIF_NODE_LOCAL": str(self.folder),
             "APPTAINERENV_VIRTUAL_ENV": "", **variables}
@@ -492,13 +492,13 @@ class Ranks:
                               capture_output=True, check=False, stdin=subprocess.DEVNULL, timeout=60)
 
     def __call__(self, data="", **options):
-        """Run the script with a data file and variables; return what it shows, and what it says."""
+        """Run the script with a data file and variables; return a rank's output and messages."""
         (self.scripts / "distributed.conf").write_text(data)
         result = self.start("/runscripts/conda-python-distributed", self.folder / "show.py", **options)
         return next(iter(shown(result.stdout)), None), result.stderr
 
     def each(self, cases):
-        """Do that for each case (data, variables), one after the other, all of them in one container."""
+        """Do this for each case (data, variables), one after the other in one container."""
         (self.folder / "cases.json").write_text(json.dumps(cases))
         result = self.start("/opt/miniconda3/envs/pytorch/bin/python3", self.folder / "cases.py",
                             self.folder / "cases.json", self.folder / "show.py")
@@ -515,7 +515,7 @@ def rank(base_image, tmp_path):
 
 
 def slurm(rank=0, local=0, local_size=2, job=100, step=0, nodes="nid[1-2]", size=4):
-    """The variables of one rank of a step."""
+    """Return the variables of one rank of a step."""
     return {"SLURM_JOB_ID": str(job), "SLURM_STEP_ID": str(step), "SLURM_PROCID": str(rank),
             "SLURM_LOCALID": str(local), "SLURM_STEP_NUM_TASKS": str(size), "SLURM_NODEID": "0",
             "SLURM_STEP_TASKS_PER_NODE": f"{local_size}(x2)", "SLURM_STEP_NODELIST": nodes}
@@ -529,9 +529,9 @@ OWN = "gpu cuda\ngpu_visibility local_rank"
 
 SEEN = [
     ("gpu rocm", {}, {"ROCR": "1"}),
-    # Slurm has given the job these
+    # assigned to the job by Slurm
     ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "4,5,6,7"}, {"ROCR": "5"}),
-    # and here it has given them to the task, or an entry point of the image has chosen
+    # assigned to the task by Slurm, or chosen by the image's entry point
     ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "6"}, {"ROCR": "6"}),
     ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "2,3", "SLURM_GPUS_PER_TASK": "2"}, {"ROCR": "2,3"}),
     (ALL, {"ROCR_VISIBLE_DEVICES": "6"}, {"ROCR": "6"}),
@@ -542,7 +542,7 @@ SEEN = [
     (ALL, {}, {"LOCAL_RANK": "1"}),
     (ALL, {"ROCR_VISIBLE_DEVICES": "4,5"}, {"ROCR": "4,5", "LOCAL_RANK": "1"}),
     (ALL, {"EBSIF_GPU_VISIBILITY": "local_rank"}, {"ROCR": "1"}),
-    # HIP counts the devices that ROCR leaves
+    # HIP counts only the devices that ROCR leaves visible
     ("gpu rocm", {"HIP_VISIBLE_DEVICES": "2,3"}, {"HIP": "3"}),
     ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "1,0"}, {"ROCR": "4,5", "HIP": "0"}),
     ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "5", "HIP_VISIBLE_DEVICES": "5"}, {"ROCR": "5", "HIP": "0"}),
@@ -557,9 +557,9 @@ SEEN = [
 
 def test_each_rank_sees_its_gpu(rank):
     """
-    lumi B12, L-04, S002-61, S004-18 (in part): the GPU follows from the local rank, unless the scheduler restricted it.
+    lumi B12, L-04, S002-61, S004-18 (in part): the local rank selects the GPU, unless the scheduler restricted it.
 
-    LOCAL_RANK is set only where it's an index among the GPUs that the rank sees.
+    LOCAL_RANK is set only if it's an index among the GPUs that the rank sees.
     """
     names = {"LOCAL_RANK": "LOCAL_RANK", **{kind: f"{kind}_VISIBLE_DEVICES" for kind in ("ROCR", "HIP", "CUDA")}}
     ranks = rank.each([(data, {**slurm(rank=1, local=1), **variables}) for data, variables, _ in SEEN])
@@ -569,15 +569,15 @@ def test_each_rank_sees_its_gpu(rank):
         assert found["LOCAL_WORLD_SIZE"] == "2", case
 
 
-def test_a_device_that_is_hidden_is_named(rank):
-    """lumi B12: HIP_VISIBLE_DEVICES asks for a device that ROCR_VISIBLE_DEVICES leaves out: no run on none."""
+def test_a_hidden_device_is_an_error(rank):
+    """lumi B12: HIP_VISIBLE_DEVICES names a device that ROCR_VISIBLE_DEVICES hides: an error, no run without GPU."""
     found, errors = rank("gpu rocm", ROCR_VISIBLE_DEVICES="3", HIP_VISIBLE_DEVICES="1", **slurm(rank=1, local=1))
     assert found is None
     assert "rank 1: HIP_VISIBLE_DEVICES=1 is not among the 1 devices that ROCR_VISIBLE_DEVICES=3 leaves" in errors
 
 
 def test_one_rank_on_a_node_sees_all_gpus(rank):
-    """S002-61: torchrun on the node needs all of them, and so does a program with one process; its ranks choose."""
+    """S002-61: torchrun needs all GPUs of the node, and so does a single process; torchrun's ranks choose."""
     (found, _), (started, _) = rank.each([("gpu rocm", slurm(local_size=1, size=2)), ("gpu rocm", UNDER_TORCHRUN)])
     assert "ROCR_VISIBLE_DEVICES" not in found
     assert found["LOCAL_RANK"] == "0"
@@ -587,7 +587,7 @@ def test_one_rank_on_a_node_sees_all_gpus(rank):
 
 
 def test_the_gpu_state_is_shown_once_per_node(rank, tmp_path):
-    """S002-57: local rank 0 shows it; a tool that fails or is missing does not end the job."""
+    """S002-57: only local rank 0 shows it; a failing or missing tool does not end the job."""
     tool = tmp_path / "rocm-smi"
     bind = f"{tool}:/usr/bin/rocm-smi"
     tool.write_text("#!/bin/sh\necho GPU is fine\nexit 3\n")
@@ -602,8 +602,8 @@ def test_the_gpu_state_is_shown_once_per_node(rank, tmp_path):
     assert rank("gpu rocm", **slurm())[0]
 
 
-def test_the_cache_of_miopen_is_of_job_and_step(rank, tmp_path):
-    """S002-58, S002-59, S002-66: on the node, made before any rank needs it, whichever comes first; none shared."""
+def test_miopens_cache_belongs_to_job_and_step(rank, tmp_path):
+    """S002-58, S002-59, S002-66: on the node, created by whichever rank comes first, not shared between steps."""
     steps = ((100, 0, 1), (100, 0, 0), (100, 1, 0), (101, 0, 0))
     *ranks, (cpu, _), (mine, _) = rank.each([
         *(("gpu rocm", slurm(rank=local, local=local, job=job, step=step)) for job, step, local in steps),
@@ -611,7 +611,7 @@ def test_the_cache_of_miopen_is_of_job_and_step(rank, tmp_path):
     places = set()
     for found, errors in ranks:
         assert found, errors
-        # the second local rank, alone: it has not waited for the first
+        # the second local rank, alone: it did not wait for the first
         assert found["cache"]
         place = Path(found["MIOPEN_USER_DB_PATH"])
         assert place.parent == tmp_path
@@ -623,8 +623,8 @@ def test_the_cache_of_miopen_is_of_job_and_step(rank, tmp_path):
     assert mine["MIOPEN_USER_DB_PATH"] == "/mine"
 
 
-def test_a_cache_of_somebody_else_is_not_used(rank, tmp_path):
-    """S002-65: a directory that another account has made there, or a link to somewhere else: no run with it."""
+def test_another_accounts_cache_is_refused(rank, tmp_path):
+    """S002-65: a directory of another account, or a link to another place: the run stops."""
     place = tmp_path / f"miopen-{os.getuid()}-100.0"
     place.mkdir()
     os.chown(place, 12345, 12345)
@@ -637,13 +637,13 @@ def test_a_cache_of_somebody_else_is_not_used(rank, tmp_path):
 
 
 def test_the_run_script_never_sleeps():
-    """S002-66: nothing waits for a time."""
+    """S002-66: The run script contains no waiting time."""
     text = (CONTAINER_FILES / "runscripts/conda-python-distributed").read_text()
     assert "sleep" not in text
 
 
 def test_the_network_of_a_run(rank):
-    """S002-60, S004-04 (in part), S002-71: variables from the site's data, blanks and all; a person's value wins."""
+    """S002-60, S004-04 (in part), S002-71: variables from the site's data, blanks included; the user's value wins."""
     data = "set NCCL_NET AWS Libfabric\nset NCCL_DEBUG WARN\nunset CUDA_VISIBLE_DEVICES\n"
     found, _ = rank(data, CUDA_VISIBLE_DEVICES="0", **slurm())
     assert (found["NCCL_NET"], found["NCCL_DEBUG"]) == ("AWS Libfabric", "WARN")
@@ -655,8 +655,8 @@ def test_the_network_of_a_run(rank):
     assert "unknown word 'nonsense' in /runscripts/distributed.conf" in errors
 
 
-def test_the_port_follows_from_job_and_step(rank):
-    """S002-63: other jobs and other steps have other ports, outside the range that Linux gives to connections."""
+def test_the_port_depends_on_job_and_step(rank):
+    """S002-63: other jobs and steps have other ports, outside the range that Linux uses for connections."""
     steps = ((100, 0), (100, 1), (100, 15), (101, 0), (102, 15), (1522, 0))
     *ranks, (mine, _), (wrong, errors) = rank.each([
         *(("", slurm(rank=1, local=1, job=job, step=step)) for job, step in steps),
@@ -670,16 +670,16 @@ def test_the_port_follows_from_job_and_step(rank):
 
 
 def test_the_port_does_not_depend_on_the_node(rank):
-    """defects E5: a node with another range of ports for connections comes to the same port, so the ranks meet."""
+    """defects E5: a node with another range of ports for connections computes the same port, so the ranks meet."""
     here = rank("", **slurm(rank=1, local=1))[0]["MASTER_PORT"]
-    # a network of its own has settings of its own
+    # a network namespace has its own settings
     other = "mount -t proc proc /proc && echo 10500 20000 >/proc/sys/net/ipv4/ip_local_port_range && exec \"$@\""
     there = rank("", before=["unshare", "--mount", "--net", "sh", "-c", other, "sh"], **slurm(rank=1, local=1))[0]
     assert there["MASTER_PORT"] == here
 
 
-def test_a_port_in_use_is_not_taken_over(rank):
-    """S002-63: the first rank stops with a message if another program has the port: ranks would join that."""
+def test_a_port_in_use_is_an_error(rank):
+    """S002-63: if another program has the port, the first rank stops, because ranks would connect to that program."""
     port = int(rank("", **slurm(rank=1, local=1))[0]["MASTER_PORT"])
     code = f"import socket, sys; s = socket.create_server(('127.0.0.1', {port})); print(flush=True); sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
@@ -695,22 +695,22 @@ LAUNCHERS = [
     ({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}, ("1", "2", "1", "2")),
     ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
       "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, ("0", "2", "0", "2")),
-    # torchrun under srun: the inner one counts
+    # torchrun under srun: torchrun's variables apply
     (UNDER_TORCHRUN, ("5", "8", "1", "4")),
     ({}, ("0", "1", "0", "1")),
 ]
 
 
 def test_the_rank_of_every_launcher(rank):
-    """S002-64, S004-01: Slurm, PALS, PMI, Open MPI, torchrun, nobody: rank, size, local rank, local size."""
+    """S002-64, S004-01: Slurm, PALS, PMI, Open MPI, torchrun, none: rank, size, local rank, local size."""
     for case, (found, errors) in zip(LAUNCHERS, rank.each([("", variables) for variables, _ in LAUNCHERS])):
         assert found, (case, errors)
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
         assert tuple(found[name] for name in names) == case[-1], case
 
 
-def test_who_started_the_rank_decides(rank):
-    """S002-64: variables of other schedulers, inherited, change neither where the ranks meet nor the port."""
+def test_only_the_launchers_own_variables_count(rank):
+    """S002-64: inherited variables of other schedulers change neither the master nor the port."""
     inherited = {"PBS_NODEFILE": "/etc/hostname", "PBS_JOBID": "4711.server", "FLUX_URI": "local:///run/flux"}
     (alone, _), (beside, errors) = rank.each([("", slurm()), ("", {**slurm(), **inherited})])
     assert beside, errors
@@ -728,8 +728,8 @@ LEFT_OUT = [
 ]
 
 
-def test_what_a_launcher_leaves_out_is_named(rank):
-    """S002-65: a variable that is missing or wrong stops the rank; nothing is guessed."""
+def test_missing_variables_of_a_launcher(rank):
+    """S002-65: a missing or wrong variable stops the rank; nothing is guessed."""
     ranks = rank.each([("", {**slurm(), **variables}) for variables, _ in LEFT_OUT])
     for (variables, expected), (found, errors) in zip(LEFT_OUT, ranks):
         assert found is None, variables
@@ -737,18 +737,18 @@ def test_what_a_launcher_leaves_out_is_named(rank):
 
 
 def test_outside_a_container(training):
-    """The script says where it belongs."""
+    """The script says where it must run."""
     result = training.run("$RUNSCRIPTS/conda-python-distributed train.py", check=False)
     assert result.returncode == 1
     assert "run this in the container: singularity exec $SIF conda-python-distributed" in result.stderr
 
 
-# --- what the module has
+# --- the module's settings
 
 
 @pytest.mark.parametrize("tool", ["Lmod-Lua", "EnvironmentModules-Tcl"])
 def test_the_network_variables_of_a_module(tool, tmp_path, base_image):
-    """S004-06, S002-60, S001-15: set on load, where a person has none; gone after unload; MPI knows of the GPU."""
+    """S004-06, S002-60, S001-15: set on load unless the user has set them; unset on unload; MPI knows of the GPU."""
     site = Site(tmp_path, TOOLS[tool](), Path(sys.prefix))
     (site.sources / "example.sif").symlink_to(base_image)
     library = site.prefix / "libmpi_gtl_cuda.so"
@@ -770,17 +770,17 @@ def test_the_network_variables_of_a_module(tool, tmp_path, base_image):
     assert data[1:] == [
         "scheduler pbs", "gpu cuda", "unset CUDA_VISIBLE_DEVICES", "unset NCCL_NET_GDR_LEVEL", "unset PYTHONNOUSERSITE",
         "unset WITH_CONDA", "set NCCL_DEBUG WARN", "set NCCL_NET AWS Libfabric"]
-    check_what_is_taken_away(site)
-    # MPI refuses to start if it is told to know of GPUs and has no library for it
+    check_removed_variables(site)
+    # MPI does not start if it should use GPUs but lacks the library for it
     library.unlink()
     lines = site.bash(f"module load Example\nprintenv {names}", check=False).stdout.splitlines()
     assert lines == ["AWS Libfabric", "WARN"]
 
 
-def check_what_is_taken_away(site):
+def check_removed_variables(site):
     """
-    L-02, S002-60: what is None is in no process of the container, whichever door it comes through, also if the image or
-    the caller has it; not empty either. What is meant for the container stays, and so do other variables of the caller.
+    L-02, S002-60: variables set to None are in no process of the container, however it's started, even if the image or
+    the caller sets them; they aren't empty either. Variables for the container and others of the caller stay.
     """
     taken = ["NCCL_NET_GDR_LEVEL", "PYTHONNOUSERSITE", "WITH_CONDA"]
     show = "env | grep -E '^(NCCL_|WITH_CONDA=|PYTHONNOUSERSITE|OWN_|CUDA_VISIBLE)' | sort"
@@ -792,14 +792,14 @@ def check_what_is_taken_away(site):
                           ("export APPTAINERENV_NCCL_NET_GDR_LEVEL=3 SINGULARITYENV_NCCL_NET_GDR_LEVEL=3",
                            ["NCCL_NET_GDR_LEVEL=3"])):
         for door in doors:
-            # an old script sets it after the module is loaded
+            # an old script sets it after loading the module
             lines = site.bash(f"{setting}; module load Example\n{setting}\n{door}", SHOW=show).stdout.splitlines()
             assert [line for line in lines if not line.startswith(("NCCL_NET=", "NCCL_DEBUG="))] == more, door
             assert "NCCL_NET=AWS Libfabric" in lines
             assert more == ["NCCL_NET_GDR_LEVEL=3"] or not any(name in "\n".join(lines) for name in taken), lines
 
 
-def test_nothing_of_a_gpu_where_there_is_none(installed_once):
+def test_no_gpu_settings_without_a_gpu(installed_once):
     """S003-01: no bind, option or variable of ROCm or CUDA."""
     root = installed_once.root(installed_once.SQUASHED)
     texts = [(root / "runscripts/distributed.conf").read_text(),
@@ -813,20 +813,20 @@ def test_nothing_of_a_gpu_where_there_is_none(installed_once):
 
 @pytest.fixture
 def heavy(site):
-    """An easyconfig with a heavy stage, which leaves a trace."""
+    """An easyconfig with a heavy stage, which leaves a file."""
     return site.easyconfig(
         "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\n"
         "requirements = [{'post': ['mkdir /user-software/was-here'], 'heavy': True}]\n")
 
 
-def test_a_heavy_stage_is_not_for_a_login_node(site, cluster, heavy):
-    """S003-02: where jobs can be submitted, eb outside a job stops before anything is done, and says how to go on."""
+def test_a_heavy_stage_is_refused_on_a_login_node(site, cluster, heavy):
+    """S003-02: where jobs can be submitted, eb outside a job stops before doing anything and says how to submit one."""
     result = site.eb(heavy, check=False, **cluster.environment)
     assert result.returncode != 0
     assert "is heavy, and this is not a batch job" in result.stdout + result.stderr
     assert "ebsif job --install" in result.stdout + result.stderr
     assert not list(site.prefix.glob("eb/software/Example/1.0/*"))
-    # as far as the step that has refused
+    # only up to the step that refused
     site.eb(heavy, "--stop=prepare", EBSIF_HEAVY_HERE="1", **cluster.environment)
 
 
@@ -837,7 +837,7 @@ def wait_for_jobs(site, cluster):
 
 
 def test_one_command_installs_on_a_compute_node(site, cluster, heavy):
-    """S004-17, S003-02, S003-11: `ebsif job --install --submit`, the site's modules loaded in the job."""
+    """S004-17, S003-02, S003-11: `ebsif job --install --submit`, with the site's modules loaded in the job."""
     command = ["ebsif", "job", "--install", heavy, "--submit", "--", *site.eb_options]
     result = site.run(command, **cluster.environment)
     assert "Submitted batch job" in result.stdout
@@ -854,6 +854,6 @@ def test_eb_job_installs_on_a_compute_node(site, cluster, heavy):
     assert (site.prefix / "eb/modules/all/Example/1.0.lua").is_file(), output
 
 
-def test_every_site_has_a_scheduler_that_is_tested():
-    """Slurm and PBS, nothing else."""
+def test_every_sites_scheduler_is_tested():
+    """No profile has another scheduler than Slurm or PBS."""
     assert {profiles.read(name).scheduler.kind for name in profiles.names()} == {"slurm", "pbs"}

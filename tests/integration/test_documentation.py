@@ -1,4 +1,4 @@
-"""The commands of the documentation, run as they stand there."""
+"""The commands of the documentation, run as they are written."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from support import CHECKOUT, make_demo
 
 
 def blocks(name):
-    """The blocks of bash in a document, in order."""
+    """Return the blocks of bash in a document, in order."""
     return re.findall(r"^```bash\n(.*?)^```", (CHECKOUT / name).read_text(), re.MULTILINE | re.DOTALL)
 
 
@@ -29,7 +29,7 @@ def run(script, folder):
 
 @pytest.fixture
 def clone(tmp_path):
-    """A folder with the demo's env.sh, whose installations go to this folder."""
+    """A folder with the demo's env.sh, where everything is installed into this folder."""
     make_demo()
     (tmp_path / ".demo").mkdir()
     text = (CHECKOUT / ".demo" / "env.sh").read_text()
@@ -64,7 +64,7 @@ def test_the_commands_for_extending_by_hand(clone):
 
 
 def test_the_commands_of_the_catalogue(clone):
-    """S003-24: list, show, render, check, schema as they stand in the documentation; its record is one."""
+    """S003-24: list, show, render, check, schema as documented; the documented record is valid."""
     (script,) = blocks("docs/catalogue.md")
     output = run(f"source .demo/env.sh\n{script}", clone)
     assert "PyTorch/2.7.0-rocm-6.2.4" in output
@@ -77,7 +77,7 @@ def test_the_commands_of_the_catalogue(clone):
 
 
 def test_the_commands_for_running(clone):
-    """S003-24: the training of the documentation, as one rank and as two; the job script."""
+    """S003-24: the documented training, with one rank and with two; the job script."""
     (clone / "docs").symlink_to(CHECKOUT / "docs")
     (script,) = blocks("docs/running.md")
     output = run(f"source .demo/env.sh\nexport APPTAINER_BIND+=,{CHECKOUT}\n{script}", clone)
@@ -86,7 +86,7 @@ def test_the_commands_for_running(clone):
 
 
 def test_the_easyconfig_of_the_documentation(clone):
-    """The easyconfig in docs/easyconfigs.md is one that eb accepts."""
+    """eb accepts the easyconfig in docs/easyconfigs.md."""
     text = re.search(r"^```python\n(.*?)^```", (CHECKOUT / "docs/easyconfigs.md").read_text(), re.MULTILINE | re.DOTALL)
     path = clone / "PyTorch-2.13.0-cpu-python-3.11-singularity-mine-20261121.eb"
     path.write_text(text.group(1))
@@ -95,13 +95,13 @@ def test_the_easyconfig_of_the_documentation(clone):
 
 
 def documented(text):
-    """The names in the first column of the tables of a text."""
+    """Return the names in the first column of a text's tables."""
     rows = re.findall(r"^\|([^|]*`[^|]*)\|", text, re.MULTILINE)
     return sorted(name for row in rows for name in re.findall(r"`(\w+)`", row))
 
 
 def test_every_parameter_is_documented():
-    """docs/easyconfigs.md has each parameter of the easyblocks and each property of a stage, and no other."""
+    """docs/easyconfigs.md describes every parameter of the easyblocks and every property of a stage, and no other."""
     parameters, stages = (CHECKOUT / "docs/easyconfigs.md").read_text().split("### Stages")
     ours = set(ContainerVenv.extra_options()) - set(EasyBlock.extra_options())
     assert documented(parameters) == sorted(ours)

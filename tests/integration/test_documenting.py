@@ -1,4 +1,4 @@
-"""`ebsif docs`, looked at with a real browser."""
+"""`ebsif docs`, tested with a real browser."""
 
 import json
 import os
@@ -31,7 +31,7 @@ containers:
 
 
 def docs(*arguments, status=0, cwd=None):
-    """Run the command, with nothing of the caller's settings."""
+    """Run the command without the caller's settings."""
     result = subprocess.run(
         [Path(sys.prefix) / "bin/ebsif", "docs", *map(str, arguments)], capture_output=True, text=True, check=False,
         cwd=cwd, env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "SBATCH_ACCOUNT": "whoever_makes_them"})
@@ -41,7 +41,7 @@ def docs(*arguments, status=0, cwd=None):
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """The pages of all sites, and of one of our own with texts that try to be more."""
+    """The pages of all sites, and of a site whose texts try to be markup."""
     folder = tmp_path_factory.mktemp("docs")
     mine = folder / "sites/mine/containers"
     mine.mkdir(parents=True)
@@ -53,7 +53,7 @@ def pages(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    """A browser that talks to nobody but its driver."""
+    """A browser that connects only to its driver."""
     options = webdriver.ChromeOptions()
     options.binary_location = "/usr/bin/chromium"
     for argument in ("headless", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
@@ -69,7 +69,7 @@ def browser(tmp_path_factory):
 
 
 def shown(browser):
-    """The containers that the table shows: (site, module)."""
+    """Return the containers that the table shows: (site, module)."""
     rows = browser.execute_script(
         "return Array.from(document.querySelectorAll('#containers tbody tr')).filter(row => row.offsetParent)"
         ".map(row => [row.dataset.site, row.querySelector('a').textContent])")
@@ -77,13 +77,13 @@ def shown(browser):
 
 
 def open_index(browser, pages, choice=""):
-    """Open the first page anew."""
+    """Reload the first page."""
     browser.get("about:blank")
     browser.get(f"{(pages / 'index.html').as_uri()}#{choice}")
 
 
 def test_choosing_by_component_and_version(browser, pages):
-    """The table shows what a person chooses; the choice is in the address, for whoever gets the link."""
+    """The table shows the chosen containers; the address contains the choice, so the link can be shared."""
     open_index(browser, pages)
     everything = shown(browser)
     assert ("mine", "Odd/1.10-20250101") in everything
@@ -94,7 +94,7 @@ def test_choosing_by_component_and_version(browser, pages):
     condition = browser.find_element(By.CLASS_NAME, "condition")
     Select(condition.find_element(By.CLASS_NAME, "component")).select_by_visible_text("thing")
     offered = [option.text for option in Select(condition.find_element(By.CLASS_NAME, "least")).options]
-    # as versions are, not as text
+    # sorted as versions, not as text
     assert offered == ["any", "1.9", "1.10"]
     Select(condition.find_element(By.CLASS_NAME, "least")).select_by_visible_text("1.10")
     assert shown(browser) == {("mine", "Odd/1.10-20250101")}
@@ -109,12 +109,12 @@ def test_choosing_by_component_and_version(browser, pages):
 
 
 def test_the_table_agrees_with_list(browser, pages):
-    """Each component in each version, as `ebsif list --has` chooses: of the whole catalogue."""
+    """Each component in each version gives the same containers as `ebsif list --has`, for the whole catalogue."""
     from ebsif.catalogue import reading, site
 
     profiles = [site.read(name) for name in site.names()]
     containers = [one for profile in profiles for one in reading.read(profile, site.SITES / profile.name)]
-    # local parts of versions (+rocm624) are versions of their own in the table, which offers what there is
+    # local parts of versions (+rocm624) count as versions of their own in the table
     conditions = {(name, version) for one in containers for name, version in selection.components_of(one).items()
               if version[0].isdigit() and "+" not in version}
     assert len(conditions) > 60
@@ -127,14 +127,14 @@ def test_the_table_agrees_with_list(browser, pages):
         try:
             wanted = selection.parse_requirement(f"{name}>={version}")
         except selection.SelectionError:
-            # no version by the rules of Python packages
+            # not a version by the rules of Python packages
             continue
         expected = {(one.site.name, one.module) for one in containers if selection.satisfies(one, wanted)}
         assert {row for row in shown(browser) if row[0] != "mine"} == expected, (name, version)
 
 
 def test_a_page_has_everything(browser, pages):
-    """S002-18 (in part): from the table to the page: inside, install, use, extend, job script, history, support."""
+    """S002-18 (in part): from the table to the page: contents, install, use, extend, job script, history, support."""
     open_index(browser, pages, "site=lumi&has=vllm+0.8.5%2Brocm624+")
     browser.find_element(By.CSS_SELECTOR, "#containers tr:not([hidden]) a").click()
     text = browser.find_element(By.TAG_NAME, "article").text
@@ -145,17 +145,17 @@ def test_a_page_has_everything(browser, pages):
                  "#SBATCH --account=your_account", "Changes", "transformers\n4.51.1\n4.52.3"):
         assert part in text, part
     assert "whoever_makes_them" not in text
-    # one version back
+    # the previous version
     article = browser.find_element(By.TAG_NAME, "article")
     link = article.find_element(By.LINK_TEXT, "PyTorch/2.6.0-rocm-6.2.4-python-3.12-singularity-20250410")
-    # a smooth scroll would still be under way at the click
+    # smooth scrolling would not have ended at the click
     browser.execute_script("arguments[0].scrollIntoView({behavior: 'instant', block: 'center'})", link)
     link.click()
     assert browser.find_element(By.TAG_NAME, "h1").text.startswith("PyTorch/2.6.0-rocm-6.2.4")
 
 
 def test_searching(browser, pages):
-    """The search finds the page of a container by what is inside it."""
+    """The search finds a container's page by its contents."""
     browser.get(f"{(pages / 'search.html').as_uri()}?q=horovod")
     WebDriverWait(browser, 20).until(lambda it: it.find_elements(By.CSS_SELECTOR, "#search-results li a"))
     found = [link.text for link in browser.find_elements(By.CSS_SELECTOR, "#search-results li a")]
@@ -163,7 +163,7 @@ def test_searching(browser, pages):
 
 
 def test_every_link_leads_somewhere(pages):
-    """No page names a file that is not there, and nothing is fetched from elsewhere."""
+    """No page links to a missing file, and nothing is loaded from other servers."""
     import html.parser
 
     class Links(html.parser.HTMLParser):
@@ -188,8 +188,8 @@ def test_every_link_leads_somewhere(pages):
 
 
 def test_texts_are_no_markup(browser, pages):
-    """What stands in catalogue and site is shown as it is: neither HTML, nor reStructuredText, nor a template."""
-    # what other tests have left
+    """Texts of catalogue and site are shown literally: neither as HTML nor as reStructuredText or a template."""
+    # remaining from other tests
     browser.get_log("browser")
     for page in ("mine/index.html", "mine/Odd/1.10-20250101.html", "mine/Odd/1.9-20240101.html"):
         browser.get((pages / page).as_uri())
@@ -199,8 +199,8 @@ def test_texts_are_no_markup(browser, pages):
         assert not [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
 
 
-def test_what_is_there_is_not_lost(tmp_path, pages):
-    """A directory with other files is refused; ours is replaced, without pages of containers that are gone."""
+def test_other_files_are_not_overwritten(tmp_path, pages):
+    """A directory with other files is refused; our own is replaced, without pages of removed containers."""
     other = tmp_path / "web"
     other.mkdir()
     (other / "index.html").write_text("ours")

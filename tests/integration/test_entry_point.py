@@ -1,4 +1,4 @@
-"""Images with an entry point that sets variables: whatever starts a program, it has them; in real ranks of Slurm."""
+"""Images with an entry point that sets variables: every way to start a program has them, also in real Slurm ranks."""
 
 import json
 import re
@@ -9,7 +9,7 @@ import pytest
 from parts import TOOLS
 from support import Site
 
-# What the entry point of the LUMI AI Factory's images does since May 2026 (%runscript of the older ones does the like).
+# The entry point of the LUMI AI Factory's images since May 2026; the %runscript of older images does the same.
 ENTRY_POINT = """\
 #!/bin/sh
 if [ "$SLURM_NNODES" = 1 ] && [ -z "$SLURM_GPUS_ON_NODE" ]; then
@@ -35,7 +35,7 @@ found = {{name: os.environ[name] for name in {NAMES!r} if name in os.environ}}
 sys.stdout.write(json.dumps([int(os.environ.get("SLURM_PROCID", 0)), found]) + "\\n")
 """
 
-# Each starts show.py in the container.
+# Each line starts show.py in the container.
 WAYS = {
     "singularity run": "singularity run $SIF python show.py",
     "wrapper": "python show.py",
@@ -49,7 +49,7 @@ WAYS = {
 
 @pytest.fixture(scope="module")
 def entered(tmp_path_factory, base_image):
-    """Modules of one image, which go through its entry point and through its runscript."""
+    """Modules of one image with an entry point and with a runscript."""
     site = Site(tmp_path_factory.mktemp("entered"), TOOLS["Lmod-Lua"](), Path(sys.prefix))
     image = site.sources / "example.sif"
     image.symlink_to(base_image)
@@ -73,7 +73,7 @@ def entered(tmp_path_factory, base_image):
 
 
 def shown(site, suffix, script, **environment):
-    """What each rank has, in the order of ranks, for each line that a script prints."""
+    """Return each rank's variables, in the order of ranks, for each line that a script prints."""
     prelude = f"read -r -a command < <(ebsif command Example/1.0{suffix})\nmodule load Example/1.0{suffix} || exit 99\n"
     output = site.bash(prelude + script, **environment).stdout
     return [found for _, found in sorted(map(json.loads, re.findall(r"^\[.*\]$", output, re.MULTILINE)),
@@ -81,20 +81,20 @@ def shown(site, suffix, script, **environment):
 
 
 @pytest.mark.parametrize("suffix", ["-oci", "-run"])
-def test_every_way_has_what_the_entry_point_sets(entered, suffix):
-    """lumi B11, L-03: `singularity run`, wrapper, start-shell, run scripts: the same, by rank as well."""
+def test_every_way_has_the_entry_points_variables(entered, suffix):
+    """lumi B11, L-03: `singularity run`, wrapper, start-shell, run scripts: the same variables, also the rank's."""
     rank = {"SLURM_NNODES": "1", "ROCR_USE_SLURM_LOCALID": "1", "SLURM_LOCALID": "5"}
     wanted = {"FI_HMEM_DISABLE_P2P": "1", "ROCR_VISIBLE_DEVICES": "5"}
     found = shown(entered, suffix, "\n".join(WAYS.values()), **rank)
     # a single rank is the only one of its node
     assert dict(zip(WAYS, found)) == {way: dict(wanted, LOCAL_RANK="0") if "distributed" in way else wanted
                                       for way in WAYS}
-    # that is all that an exec can know
+    # exec can't know more
     assert shown(entered, suffix, "singularity exec $SIF python show.py", **rank) == [{}]
 
 
 def test_ranks_have_one_device_or_a_local_rank(entered, cluster):
-    """lumi B11, lumi B12, L-03, L-04: two ranks of Slurm: who chooses the device is one, entry point or run script."""
+    """lumi B11, lumi B12, L-03, L-04: two Slurm ranks: either entry point or run script chooses the device."""
     run = "srun -N1 -n2 singularity exec $SIF conda-python-distributed show.py"
     chosen = {"ROCR_USE_SLURM_LOCALID": "1"}
     p2p = {"FI_HMEM_DISABLE_P2P": "1"}
@@ -104,7 +104,7 @@ def test_ranks_have_one_device_or_a_local_rank(entered, cluster):
 
     assert ranks(run) == [{**p2p, "LOCAL_RANK": "0"}, {**p2p, "LOCAL_RANK": "1"}]
     assert ranks(run, **chosen) == [{**p2p, "ROCR_VISIBLE_DEVICES": "0"}, {**p2p, "ROCR_VISIBLE_DEVICES": "1"}]
-    # HIP counts from 0 what ROCR leaves
+    # HIP counts the devices that ROCR leaves, from 0
     assert ranks(run, **chosen, MAP_HIP_TO_ROCR_VISIBLE_DEVICES="1") == [
         {**p2p, "ROCR_VISIBLE_DEVICES": str(rank), "HIP_VISIBLE_DEVICES": "0"} for rank in range(2)]
     assert ranks("srun -N1 -n2 python show.py", **chosen) == ranks(
@@ -113,8 +113,8 @@ def test_ranks_have_one_device_or_a_local_rank(entered, cluster):
 
 
 @pytest.mark.parametrize("suffix", ["-oci", "-run"])
-def test_exec_has_what_does_not_depend_on_the_job(entered, suffix):
-    """L-03: what the entry point sets always is set by the module; not what is of one process or installation."""
+def test_exec_has_the_variables_that_do_not_depend_on_the_job(entered, suffix):
+    """L-03: the module sets what the entry point always sets, but not what depends on a process or installation."""
     names = "QUIET SAID PLACE PROCESS TEXT"
     output = entered.bash(f"""
         module load Example/1.0{suffix} && singularity exec $SIF sh -c '
@@ -125,7 +125,7 @@ def test_exec_has_what_does_not_depend_on_the_job(entered, suffix):
 
 
 def test_arguments_pass_through_the_entry_point(entered):
-    """lumi B11, S002-24: arguments are what they were, and the environment is as it was after unloading."""
+    """lumi B11, S002-24: arguments are unchanged, and so is the environment after unloading."""
     arguments = ["a  b", "$HOME `id`", "'\"\\", ""]
     script = "module load Example/1.0-oci; set -- \"$@\"; printf '[%s]' \"$@\"; module unload Example; env"
     result = entered.run(
@@ -137,7 +137,7 @@ def test_arguments_pass_through_the_entry_point(entered):
 
 @pytest.mark.parametrize("line", ["echo no", 'eval "exec $*"'])
 def test_an_entry_point_that_changes_arguments_is_refused(site, line):
-    """lumi B11: one that ignores its arguments, or lets a shell read them, as the runtime's for OCI images does."""
+    """lumi B11: entry points that ignore arguments, or let a shell read them as the runtime's for OCI images does."""
     path = site.prefix / "oci.sh"
     path.write_text(f"#!/bin/sh\n{line}\n")
     path.chmod(0o755)

@@ -49,7 +49,7 @@ def place(site, wheels, tmp_path):
 
 
 def test_from_requirements_to_a_module_in_two_commands(place, site, wheels):
-    """S001-05, S002-52, E-13, use D5 to D7: extend --install, then the line it prints; eb in an empty directory."""
+    """S001-05, S002-52, E-13, use D5 to D7: extend --install, then the printed line; eb in an empty directory."""
     hooks, seen = site.work / "hooks.py", site.prefix / "seen"
     hooks.write_text(f"import os\ndef start_hook(*_):\n    open({str(seen)!r}, 'w').write(repr(os.listdir('.')))\n")
     said = place("-r", "requirements.txt", "--install", "--", *site.eb_options, f"--hooks={hooks}").stdout
@@ -61,7 +61,7 @@ def test_from_requirements_to_a_module_in_two_commands(place, site, wheels):
     own, image = site.run(["bash", "--noprofile", "--norc", "-c", script]).stdout.split()
     assert own.startswith("/user-software/")
     assert image.startswith("/opt/miniconda3/")
-    # use D5, D7: the same name with other requirements, while the module is loaded, whose python hides the machine's
+    # use D5, D7: the same name with other requirements, while a loaded module hides the machine's python
     (site.work / "requirements.txt").write_text("hello\n")
     arguments = ("extend", "Base/1.0", "--catalogue", str(site.prefix.parent / "sites"), "--name", "mine", "--date",
                  "20260101", "-r", "requirements.txt", "--install")
@@ -86,24 +86,24 @@ def test_from_requirements_to_a_module_in_two_commands(place, site, wheels):
     result = again("--rebuild", status=0)
     assert f"the previous easyconfig is now {path.name}.old\n" in result.stdout
     assert path.with_name(f"{path.name}.old").read_text() == "# mine\n"
-    # the modules are on MODULEPATH in this shell
+    # in this shell, MODULEPATH contains the modules
     assert result.stdout.endswith(f"\nload it with: module load {MODULE}\n")
     packages = site.bash(f"module load {MODULE}\nlist-packages").stdout
     assert "hello" in packages
     assert "greeting" not in packages
     # nothing to do is no error
     assert "is already installed (module found), skipping" in again(status=0).stdout
-    # looking ahead says what an installation would do, also where there is one of that name
+    # --check predicts the installation, also if the name is taken
     arguments = (*arguments[:-1], "--check")
     assert again(status=0).stdout.splitlines()[-2:] == [
         "+ hello 1.0", "to install: 1, already in the image: 0, download: unknown"]
-    # with the module loaded, eb by hand would refuse
+    # with the module loaded, eb itself would refuse
     arguments = arguments[:-1]
     assert f"\ninstall it with: module unload {MODULE}; eb {path.name}\n" in again(status=0).stdout
 
 
-def test_the_easyconfig_is_complete_and_one_s_own(place, site):
-    """S002-53: written, styled, readable by eb; a suffix of its own; one that was changed is not overwritten."""
+def test_the_easyconfig_belongs_to_the_user(place, site):
+    """S002-53: complete, styled, readable by eb; its own suffix; never overwritten once changed."""
     said = place("-r", "requirements.txt").stdout
     path = site.work / "Base-1.0-20250101-mine-20260101.eb"
     assert said.splitlines() == [path.name, f"install it with: eb {path.name}", f"then: module load {MODULE}"]
@@ -117,8 +117,8 @@ def test_the_easyconfig_is_complete_and_one_s_own(place, site):
     assert path.read_text().endswith("# mine\n")
 
 
-def test_looking_ahead(place, site, wheels, base_image):
-    """Use D8: what would be added, what is there; conflicts with the image are named; nothing is installed."""
+def test_checking_before_installing(place, site, wheels, base_image):
+    """Use D8: packages that would be added or exist already; conflicts with the image; nothing is installed."""
     more = ("--", *site.eb_options)
     result = place("-r", "requirements.txt", "--check", "--image", base_image, *more)
     lines = result.stdout.splitlines()
@@ -141,8 +141,8 @@ def test_looking_ahead(place, site, wheels, base_image):
     assert list(site.temporary.glob("ebsif-*")) == []
 
 
-def test_looking_ahead_takes_stages_as_an_installation_does(site, tmp_path):
-    """Use D8, defects D1, A3: stages in each form, wheels of this machine, what a stage allows; the installed image."""
+def test_a_check_reads_stages_like_an_installation(site, tmp_path):
+    """Use D8, defects D1, A3: stages in each form, local wheels, permitted replacements; the installed image."""
     folder = tmp_path / "sites/local/containers"
     folder.mkdir(parents=True)
     (folder / "Base.yaml").write_text(CATALOGUE)
@@ -157,7 +157,7 @@ def test_looking_ahead_takes_stages_as_an_installation_does(site, tmp_path):
          "numpy==1.0\nbuilt\nscipy-is-none; python_version < '3'\n", "options": ["--find-links", str(own)],
          "find_links": [str(own)], "env": {"PIP_NO_DEPS": "1"}, "allow_replace": ["numpy"], "post": ["exit 1"]}]
     site.easyconfig(f"sources = ['example.sif']\nrequirements = {stages}\n", name="Base", suffix="-mine-20260101")
-    # where a module has been installed its image is
+    # if a module is installed, its image is used
     (site.prefix / "eb/software/Base/1.0").mkdir(parents=True)
     (site.sources / "example.sif").rename(site.prefix / "eb/software/Base/1.0/example.sif")
     result = site.run(["ebsif", "upgrade", site.prefix / "Base-1.0-mine-20260101.eb", "Base/1.0", "--check",
@@ -167,8 +167,8 @@ def test_looking_ahead_takes_stages_as_an_installation_does(site, tmp_path):
         "to install: 4, already in the image: 0, download: unknown"], result.stdout + result.stderr
 
 
-def test_stages_of_one_s_own(place, site):
-    """In the order in which they are named."""
+def test_stages_of_a_users_own(place, site):
+    """Stages keep the order of the command line."""
     for name in ("a", "b"):
         (site.work / f"{name}.txt").write_text(f"{name}==1\n")
     place("--stage", "second=b.txt", "--stage", "first=a.txt")
@@ -182,13 +182,13 @@ def test_stages_of_one_s_own(place, site):
     (["-r", "requirements.txt", "--name", "a/b"], 1, "'a/b' is not valid in a version suffix"),
     ([], 2, "one of the arguments -r/--requirements --stage --from-venv is required"),
 ])
-def test_what_is_wrong_is_named(place, arguments, status, expected):
-    """What is wrong and what to do; nothing is written."""
+def test_errors_name_cause_and_remedy(place, arguments, status, expected):
+    """Errors name the problem and the remedy; nothing is written."""
     assert expected in place(*arguments, status=status).stderr
 
 
 def test_a_container_that_can_not_be_extended(place, site, tmp_path):
-    """No Python, no packages on top."""
+    """Images without Python can't have additional packages."""
     command = [Path(sys.prefix) / "bin/ebsif", "extend", "Base/2.0", "--catalogue", tmp_path / "sites", "--name", "x",
                "-r", site.work / "requirements.txt"]
     result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)

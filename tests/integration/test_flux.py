@@ -1,4 +1,4 @@
-"""Flux, the third scheduler: its batch scripts and its ranks. The command `flux` is a stand-in, the rest is real."""
+"""Flux, the third scheduler: its batch scripts and ranks. The command `flux` is a stand-in, everything else is real."""
 
 import os
 import re
@@ -20,7 +20,7 @@ scheduler:
     pbatch: {tasks: 2, cpus_per_task: 3, gpus: 2}
   default_partition: pbatch
 """
-# Starts the tasks of `flux run`, and says the hosts of a batch job.
+# Starts the tasks of `flux run` and prints the hosts of a batch job.
 FLUX = """#!/bin/bash
 case $1 in
     hostlist) echo 'node[3-4]' ;;
@@ -48,7 +48,7 @@ SHOW = "import os; print(*(os.environ.get(name, '-') for name in (" \
 
 @pytest.fixture
 def job(tmp_path):
-    """`ebsif job` for a site with Flux."""
+    """Return a function that runs `ebsif job` for a site with Flux."""
     (tmp_path / "sites/mine").mkdir(parents=True)
     (tmp_path / "sites/mine/site.yaml").write_text(SITE)
 
@@ -60,7 +60,7 @@ def job(tmp_path):
 
 
 def test_the_scripts(job):
-    """House 2.6: directives of Flux in one block, a time that Flux reads, one rank for each GPU."""
+    """House 2.6: Flux directives in one block, a time in Flux's format, one rank per GPU."""
     text = job("M/1", "--nodes", "2", "--account", "bank", "--", "train.py")
     # flux batch reads directives up to the first other line (RFC 36)
     (block,) = re.findall(r"(?:^#flux: .*\n)+", text, re.MULTILINE)
@@ -76,7 +76,7 @@ def test_the_scripts(job):
 
 
 def test_the_ranks(job, tmp_path, base_image):
-    """House 2.6: each rank of the script knows who it is and where the others are; the first host is the job's."""
+    """House 2.6: each rank knows its number and the master, which is the job's first host."""
     scripts = tmp_path / "runscripts"
     subprocess.run(["cp", "-r", CONTAINER_FILES / "runscripts", scripts], check=True)
     (scripts / "distributed.conf").write_text("scheduler flux\n")
@@ -101,7 +101,7 @@ def test_the_ranks(job, tmp_path, base_image):
     assert [rank[:5] for rank in ranks] == [
         [str(rank), "4", str(rank % 2), "2", "node3"] for rank in range(4)]
     assert len({rank[5] for rank in ranks}) == 1
-    # uneven, and without what only the batch script knows
+    # unevenly filled nodes, without the variables of the batch script
     uneven = run("singularity exec x conda-python-distributed show.py", FLUX_TASK_RANK="0", FLUX_JOB_SIZE="3",
                  FLUX_JOB_NNODES="2", FLUX_TASK_LOCAL_ID="0")
     assert "3 tasks on 2 nodes: start the same number on each" in uneven.stderr

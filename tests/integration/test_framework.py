@@ -1,7 +1,7 @@
 """
-What the easyblocks use of the framework beyond what every easyblock does: each version has it, and it does the same.
+Every supported version of the framework has the parts that the easyblocks use beyond the usual, unchanged.
 
-A small easyblock derives from ours and looks at it from within a real eb, with no container in it.
+A small easyblock derived from ours inspects itself in a real eb, without a container.
 """
 
 import json
@@ -14,7 +14,7 @@ from importlib.metadata import version
 import pytest
 from support import EASYBLOCKS
 
-OLDEST = "5.1.0"  # that of setup.cfg
+OLDEST = "5.1.0"  # as in setup.cfg
 NEWEST = version("easybuild-framework")
 
 PROBE = '''
@@ -130,12 +130,12 @@ checksums = ['f0b5c2c2211c8d67ed15e75e656c7862d086e9245420892a7de62cd9ec582a06']
 
 @pytest.fixture(params=[OLDEST, NEWEST])
 def framework(request, tmp_path, easybuild_wheels):
-    """A directory of Python's path with a version of EasyBuild and our easyblocks."""
+    """A directory of Python's path with one version of EasyBuild and our easyblocks."""
     return unpack(easybuild_wheels(request.param), tmp_path / "path")
 
 
 def unpack(wheels, folder):
-    """Unpack wheels of EasyBuild, put our easyblocks in."""
+    """Unpack EasyBuild's wheels and add our easyblocks."""
     for wheel in wheels:
         with zipfile.ZipFile(wheel) as files:
             files.extractall(folder)
@@ -147,7 +147,7 @@ def unpack(wheels, folder):
 
 
 def test_what_is_used_of_the_framework(framework, tmp_path):
-    """easybuild, Overrides of the framework: another installation takes the place of the earlier one, as intended."""
+    """easybuild, Overrides of the framework: a new installation replaces the earlier one as intended."""
     (framework / "easybuild/easyblocks/generic/probe.py").write_text(PROBE)
     for name, text in (("Example-1.0.eb", EASYCONFIG), ("hooks.py", f"import os\n{HOOKS}"), ("probe.txt", "5\n"),
                        ("lock.json", "{}")):
@@ -169,7 +169,7 @@ def test_what_is_used_of_the_framework(framework, tmp_path):
         env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     assert result.returncode == 0, result.stdout + result.stderr
     assert json.loads(seen.read_text()) == {
-        # as read, and as written
+        # as parsed, and as written
         "comment": True, "values": "https://example.org", "unresolved": "In %(installdir)s",
         "source": ["checksum", "cmd", "finalpath", "name", "path"], "patch": "lock.json",
         "checksum": "f0b5c2c2211c8d67ed15e75e656c7862d086e9245420892a7de62cd9ec582a06",
@@ -179,7 +179,7 @@ def test_what_is_used_of_the_framework(framework, tmp_path):
         # det_lock_path, run_all_steps
         "lock": True, "note": True, "lock later": False,
         "rpath": True, "path": str(modules),
-        # what the module step of EasyBuild writes
+        # as EasyBuild's module step writes them
         "whole": ["1.0.lua", "Example-1.0-easybuild-devel"],
     }
     written = [line for line in (tmp_path / "seen.hook").read_text().splitlines() if line.startswith(str(modules))]
@@ -195,7 +195,7 @@ def test_what_is_used_of_the_framework(framework, tmp_path):
 
 
 def test_easybuild_4_is_told_that_5_is_needed(tmp_path, easybuild_wheels):
-    """easybuild, Versions: 4.9.4 names no class of Python that is missing, but what to do."""
+    """easybuild, Versions: with 4.9.4 the error says what to do instead of naming a missing Python class."""
     (tmp_path / "easybuild").mkdir()
     (tmp_path / "easybuild/easyblocks").symlink_to(EASYBLOCKS)
     (wheel,) = (path for path in easybuild_wheels("4.9.4") if "framework" in path.name)
@@ -209,7 +209,7 @@ def test_easybuild_4_is_told_that_5_is_needed(tmp_path, easybuild_wheels):
     result = subprocess.run([sys._base_executable, "-c", code, "containervenv", *names], capture_output=True, text=True,
                             check=True, env={"PYTHONPATH": f"{wheel}:{tmp_path}"})
     said = result.stdout.splitlines()
-    # others import nothing of EasyBuild
+    # the other modules import nothing of EasyBuild
     assert len(said) > len(names) / 3
     expected = "need EasyBuild 5, and this is EasyBuild 4.9.4: load or install a newer EasyBuild"
     assert all(expected in line for line in said), said

@@ -1,4 +1,4 @@
-"""`ebsif inspect`: what an image has besides its Python."""
+"""`ebsif inspect`: contents of an image apart from Python packages."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ from ebsif.image import inspection, sif
 
 @pytest.fixture(scope="module")
 def image(small_image, tmp_path_factory):
-    """An image with what SCIF, OCI and Conda leave in one; and the same one signed, and the fingerprint of the key."""
+    """An image with the files of SCIF, OCI and Conda; the same image signed; the fingerprint of the key."""
     place = tmp_path_factory.mktemp("inspecting")
     root = place / "root"
     root.mkdir()
@@ -47,8 +47,8 @@ def image(small_image, tmp_path_factory):
     return place / "plain.sif", place / "signed.sif", fingerprint.upper()
 
 
-def test_what_an_image_says_of_itself(image, capsys):
-    """Admin 3 (d), (e), (f), (h): no bash, entry point, help, apps, labels, every Conda environment, who signed it."""
+def test_metadata_of_an_image(image, capsys):
+    """Admin 3 (d), (e), (f), (h): no bash, entry point, help, apps, labels, every Conda environment, signers."""
     plain, signed, fingerprint = image
     assert cli.main(["inspect", str(signed), "--no-checksum"]) == 0
     text = capsys.readouterr().out
@@ -77,7 +77,7 @@ def test_what_an_image_says_of_itself(image, capsys):
 
 
 @pytest.mark.parametrize("content", [b"", b"#!/bin/sh\n", bytes(32) + b"SIF_MAGIC\0" + b"\xff" * 200])
-def test_signatures_of_what_is_no_image(tmp_path, content):
-    """A file that is none, or a damaged one: nobody has signed it."""
+def test_signatures_of_other_files(tmp_path, content):
+    """Files that are no image, or a damaged one, have no signers."""
     (tmp_path / "x.sif").write_bytes(content)
     assert sif.signers(tmp_path / "x.sif") == []

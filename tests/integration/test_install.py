@@ -1,4 +1,4 @@
-"""Installations with the real eb, in the small example image."""
+"""Installations with the real eb in the small example image."""
 
 import hashlib
 import json
@@ -15,27 +15,27 @@ TEXT = Installed.TEXT
 
 
 def sha256(path):
-    """SHA256 of a file, in hexadecimal."""
+    """Return the SHA256 of a file in hexadecimal."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def lock(root):
-    """The record of an installation."""
+    """Return the record of an installation."""
     return json.loads((root / "share" / "ebsif" / "lock.json").read_text())
 
 
 def requirements(*lines):
-    """The parameter `requirements` as a list."""
+    """Return the parameter `requirements` as a list."""
     return f"requirements = {list(lines)!r}\n"
 
 
 def log_of(root):
-    """The log of EasyBuild of an installation."""
+    """Return EasyBuild's log of an installation."""
     return next((root / "easybuild").glob("*.log")).read_text()
 
 
 def test_the_image_is_copied_and_the_original_unchanged(installed_once, base_image):
-    """S002-01, S001-07: the SIF is copied to the installation; the additions are in one separate SquashFS file."""
+    """S002-01, S001-07: the SIF is copied to the installation; all additions are in a separate SquashFS file."""
     root = installed_once.root(installed_once.SQUASHED)
     image = root / "example.sif"
     assert image.is_file()
@@ -46,7 +46,7 @@ def test_the_image_is_copied_and_the_original_unchanged(installed_once, base_ima
 
 
 def test_a_linked_image_is_followed_and_recorded(installed_once, base_image):
-    """S001-01: the source is a symbolic link: its target is copied, resolved path and sha256 are recorded."""
+    """S001-01: the source is a symbolic link: its target is copied; resolved path and sha256 are recorded."""
     record = lock(installed_once.root(installed_once.SQUASHED))["image"]
     assert record["source"] == str(installed_once.site.sources / "example.sif")
     assert record["resolved"] == str(base_image.resolve())
@@ -55,7 +55,7 @@ def test_a_linked_image_is_followed_and_recorded(installed_once, base_image):
 
 
 def test_requirements_are_installed_squashed_and_the_directory_is_gone(installed_once):
-    """S002-46: with `requirements`, pip install, squash and removal of the directory happen at install."""
+    """S002-46: with `requirements`, pip install, packing and removal of the directory happen at installation."""
     root = installed_once.root(installed_once.SQUASHED)
     assert not (root / "user-software").exists()
     listed = subprocess.run(
@@ -73,14 +73,14 @@ def test_without_requirements_there_is_a_directory(installed_once):
 
 
 def test_pip_is_the_one_of_the_venv(installed_once):
-    """S000-14: pip is `python -m pip` of the venv, and a look at where it lies comes before it."""
+    """S000-14: pip is `python -m pip` of the venv, after a check of its location."""
     log = log_of(installed_once.root(installed_once.SQUASHED))
     install = log.index("/user-software/venv/pytorch/bin/python -m pip install")
     assert re.search(r"\['pip', '[0-9.]+', '/user-software/venv/pytorch/lib/python3.11/site-packages'\]", log[:install])
 
 
-def test_an_image_whose_pip_is_not_whole(site, wheels):
-    """Its pip can't be copied into the venv: the venv has that of ensurepip, and works."""
+def test_an_image_with_a_broken_pip(site, wheels):
+    """If the image's pip can't be copied into the venv, ensurepip's is used, and works."""
     text = TEXT + "masked_paths = ['/opt/miniconda3/envs/pytorch/lib/python3.*/site-packages/pip-*.dist-info/RECORD']\n"
     result = site.eb(site.easyconfig(text + "requirements = ['greeting']\n"), **wheel_settings(wheels))
     assert "-Im ensurepip" in result.stdout
@@ -91,7 +91,7 @@ def test_an_image_whose_pip_is_not_whole(site, wheels):
 
 
 def test_requirements_reach_pip_byte_for_byte(site, wheels):
-    """S000-06: options, a direct URL, quotes, $, backticks and % stand in the requirements file byte for byte."""
+    """S000-06: the requirements file contains options, a direct URL, quotes, $, backticks and % byte for byte."""
     lines = [
         f'# `touch {site.work}/canary` $(touch {site.work}/canary) $HOME %s 100% "quoted" \'single\' \\ EOF',
         "# EOF",
@@ -109,7 +109,7 @@ def test_requirements_reach_pip_byte_for_byte(site, wheels):
 
 
 def test_the_easyblock_makes_the_binds_for_pip(site, tmp_path):
-    """S002-48, S002-16: when pip runs the easyblock makes all binds; one that is gone later fails the load."""
+    """S002-48, S002-16: the easyblock binds everything while pip runs; a bind that is removed later fails the load."""
     folder = tmp_path / "bound,with:odd char$acters"
     folder.mkdir()
     make_wheel(folder, "frombind")
@@ -126,7 +126,7 @@ def test_the_easyblock_makes_the_binds_for_pip(site, tmp_path):
 
 
 def test_a_failing_command_in_the_container_fails_eb(site, wheels):
-    """S002-49: a container command fails: EasyBuild fails at that step, with its output."""
+    """S002-49: EasyBuild fails at the step of the command, with the command's output."""
     result = site.eb(
         site.easyconfig(TEXT + requirements("no-such-package")), check=False, **wheel_settings(wheels)
     )
@@ -136,7 +136,7 @@ def test_a_failing_command_in_the_container_fails_eb(site, wheels):
 
 
 def test_a_failed_squash_keeps_the_directory(site, wheels, tmp_path):
-    """S002-50: squashing failed: the directory is not removed, and the installation fails."""
+    """S002-50: the directory is kept, and the installation fails."""
     fake = tmp_path / "fake"
     fake.mkdir()
     (fake / "mksquashfs").write_text("#!/bin/sh\necho disk full >&2\nexit 1\n")
@@ -149,22 +149,22 @@ def test_a_failed_squash_keeps_the_directory(site, wheels, tmp_path):
 
 
 def test_a_copied_easyconfig_installs_unmodified(site):
-    """S002-53: what `eb --copy-ec` copies installs unmodified."""
+    """S002-53: a file written by `eb --copy-ec` installs without changes."""
     original = CHECKOUT / "easyconfigs/p/PyTorch/PyTorch-2.13.0-cpu-python-3.11-singularity-20261121.eb"
     site.eb("--copy-ec", original.name, site.work / "copy.eb")
     assert (site.work / "copy.eb").read_text() == original.read_text()
-    # the small image under the name of the big one: the easyconfig is what is tried here
+    # the small image under the big one's name: only the easyconfig is tested here
     (site.sources / "pytorch-2.13.0-cpu-python-3.11.sif").symlink_to((site.sources / "example.sif").resolve())
     site.eb(site.work / "copy.eb")
     assert (site.modules / "PyTorch" / "2.13.0-cpu-python-3.11-singularity-20261121.lua").is_file()
 
 
-def test_nothing_of_the_person_who_installs(site, wheels, tmp_path):
+def test_nothing_of_the_installing_user(site, wheels, tmp_path):
     """
-    The person's dot files and settings are neither changed nor used.
+    The user's dot files and settings are neither changed nor used.
 
-    S003-22, S000-19 (in part): installing and using changes no dot file and writes nothing to ~/.local. G-03: binds,
-    injected variables, settings of Python and pip of who runs eb are not the installation's. S002-47: the requirements
+    S003-22, S000-19 (in part): installation and use change no dot file and write nothing to ~/.local. G-03: binds,
+    injected variables, and the user's settings of Python and pip don't affect the installation. S002-47: requirements
     need no newline at their end.
     """
     for name in (".bashrc", ".profile", ".bash_profile", ".condarc"):
@@ -187,11 +187,11 @@ def test_nothing_of_the_person_who_installs(site, wheels, tmp_path):
     assert {path.name for path in site.home.iterdir()} <= allowed
 
 
-# --- features of eb
+# --- options of eb
 
 
 def test_dry_run(site, wheels):
-    """`eb -x` reports the steps and installs nothing."""
+    """`eb -x` lists the steps and installs nothing."""
     (site.sources / "example.sif").unlink()
     (site.sources / "example.sif").write_text("not read in a dry run")
     easyconfig = site.easyconfig(TEXT + f"checksums = ['{'0' * 64}']\n" + requirements("greeting"))
@@ -203,9 +203,9 @@ def test_dry_run(site, wheels):
 
 def test_module_only_and_sanity_check_only(site):
     """
-    `--module-only` writes the same module again, `--sanity-check-only` checks what is there, `--rebuild` mends it.
+    `--module-only` writes the same module again, `--sanity-check-only` checks the installation, `--rebuild` repairs it.
 
-    S002-04, S002-02: the own SIF was removed: --module-only and its sanity check pass with the central copy.
+    S002-04, S002-02: without the installed SIF, --module-only and its sanity check use the central copy.
     """
     easyconfig = site.easyconfig(TEXT + f"image_dirs = ['/does/not/exist', '{site.sources}']\n")
     site.eb(easyconfig)
@@ -232,7 +232,7 @@ def test_checksums_of_an_image_without_a_venv(site, base_image):
     """
     S001-03: a wrong checksum stops the installation; `--inject-checksums` writes the right one.
 
-    ContainerInstall: image, scripts and module, no user software.
+    With ContainerInstall: image, scripts and module, no user software.
     """
     text = "easyblock = 'ContainerInstall'\nsources = ['example.sif']\n"
     result = site.eb(site.easyconfig(text + f"checksums = ['{'0' * 64}']\n"), check=False)
@@ -253,10 +253,10 @@ def test_checksums_of_an_image_without_a_venv(site, base_image):
 
 
 def test_from_a_plain_checkout(site, tmp_path):
-    """The easyblocks work with --include-easyblocks: where the project is not installed with pip, and where it is."""
+    """With --include-easyblocks the easyblocks work whether the project is installed with pip or not."""
     venv = tmp_path / "venv"
     subprocess.run([site.venv / "bin" / "python", "-m", "venv", "--without-pip", venv], check=True)
-    # EasyBuild as it is installed, without what this project put beside it
+    # EasyBuild's own files, without those that this project installs beside them
     packages = venv / "lib" / next((venv / "lib").iterdir()).name / "site-packages"
     installed = next((site.venv / "lib").glob("python*/site-packages"))
     copy = ["cp", "-r", *installed.glob("easybuild*"), packages]
@@ -277,7 +277,7 @@ def test_from_a_plain_checkout(site, tmp_path):
     site.run([*command, include])
     assert "ok" in site.bash("module load Example/1.0 && start-shell -c 'echo ok'").stdout
 
-    # house 2.1: an installed copy comes after the checkout, the parts behind the easyblocks included
+    # house 2.1: the checkout takes precedence over an installed copy, the sub-package included
     copy = ["cp", "-r", *(EASYBLOCKS / "generic").glob("container*"), generic]
     subprocess.run([str(word) for word in copy], check=True)
     copied = [path for path in generic.rglob("container*/**/*.py") if "files" not in path.parts]
@@ -291,7 +291,7 @@ def test_from_a_plain_checkout(site, tmp_path):
     assert "of the installed copy" in broken.stdout + broken.stderr
 
 
-# --- bad input
+# --- invalid input
 
 
 @pytest.mark.parametrize(
@@ -306,15 +306,15 @@ def test_from_a_plain_checkout(site, tmp_path):
         ("binds = ['/does/not/exist:/x']\n", "Required bind mounts don't exist on this machine: /does/not/exist"),
     ],
 )
-def test_bad_parameters_are_named(site, text, expected):
-    """A wrong parameter: which one, what was found, what is known."""
+def test_wrong_parameters_are_reported(site, text, expected):
+    """The error names parameter, value found and values allowed."""
     result = site.eb(site.easyconfig(TEXT.replace("init = 'conda-injected'\n", "") + text), check=False)
     assert result.returncode != 0
     assert expected in " ".join((result.stdout + result.stderr).split())
 
 
 def test_images_that_are_refused(site, base_image):
-    """Exactly one image makes a module; one that can't be started makes none."""
+    """A module needs exactly one image, and an image that can be started."""
     (site.sources / "truncated.sif").write_bytes(base_image.read_bytes()[:100_000])
     texts = {"two": TEXT.replace("['example.sif']", "['example.sif', 'other.sif']"),
              "truncated": TEXT.replace("example.sif", "truncated.sif")}
@@ -325,12 +325,12 @@ def test_images_that_are_refused(site, base_image):
     assert not list(site.modules.rglob("1.0.lua"))
 
 
-# --- images of another build
+# --- other kinds of images
 
 
-def test_a_python_that_is_in_a_venv_itself(site, wheels, base_image, tmp_path):
-    """The Python of the image is itself that of a venv: its packages are seen, after the user's own."""
-    # bound into the small image, where a Conda environment would be: for Python it is part of the image
+def test_a_python_that_is_itself_in_a_venv(site, wheels, base_image, tmp_path):
+    """The image's Python is that of a venv: its packages are visible, after the user's."""
+    # bound into the small image in place of a Conda environment: Python can't tell the difference
     folder = tmp_path / "venv"
     folder.mkdir()
     inside = ["apptainer", "exec", "--no-home", "--bind", f"{folder}:/opt/envs/venv", "--bind", wheels, base_image]
@@ -349,7 +349,7 @@ def test_a_python_that_is_in_a_venv_itself(site, wheels, base_image, tmp_path):
 
 
 def test_two_installations_are_compared(installed_once):
-    """S000-18: an installation leaves a lock with the packages of venv and image, so that two can be compared."""
+    """S000-18: an installation's lock file lists packages of venv and image, so that two can be compared."""
     places = [installed_once.root(name) for name in (installed_once.WRITABLE, installed_once.SQUASHED)]
     for place in places:
         assert {"numpy", "packaging"} <= {line.split("==")[0] for line in lock(place)["image_packages"]}
@@ -362,13 +362,13 @@ def test_two_installations_are_compared(installed_once):
     ]
 
 
-def test_the_easyblocks_need_no_command_of_ebsif(tmp_path, base_image):
-    """House 2.8, G-10, defects B1: an eb that has EasyBuild and the easyblocks alone writes the bill of materials."""
+def test_the_easyblocks_do_not_need_ebsif(tmp_path, base_image):
+    """House 2.8, G-10, defects B1: an eb with EasyBuild and the easyblocks only writes the bill of materials."""
     packages = next(Path(sys.prefix).glob("lib/python3*/site-packages"))
     programs, library = tmp_path / "layout/bin", tmp_path / "layout/lib"
     programs.mkdir(parents=True)
     library.mkdir()
-    # a Python that knows neither: what PYTHONPATH names is all there is, as with modules
+    # a Python without either: it has only what PYTHONPATH names, as with modules
     (programs / "python").symlink_to(sys._base_executable)
     eb = (Path(sys.prefix) / "bin/eb").read_text().replace(sys.executable, str(programs / "python"))
     (library / "easybuild").symlink_to(packages / "easybuild")
@@ -380,12 +380,12 @@ def test_the_easyblocks_need_no_command_of_ebsif(tmp_path, base_image):
     warning = "ROCm 5.1 is too old for the driver"
     easyconfig = site.easyconfig(
         f"easyblock = 'ContainerInstall'\nsources = ['example.sif']\nwarnings = ['{warning}']\n")
-    # without the venv of the tests
+    # without the tests' venv
     rest = [folder for folder in site.environment["PATH"].split(":") if folder != f"{sys.prefix}/bin"]
     result = site.eb(easyconfig, PYTHONPATH=library, EB_PYTHON=programs / "python", PATH=":".join(rest))
     root = site.prefix / "eb/software/Example/1.0"
     said = " ".join((result.stdout + result.stderr).split())
     assert json.loads((root / "share/ebsif/sbom.cdx.json").read_text())["components"][0]["name"] == "example.sif", said
-    # S001-17, L-05, tests: what the generator warns of is said at installation and in the help
+    # S001-17, L-05, tests: the generator's warnings are shown at installation and in the help
     assert f"WARNING: {warning}" in said
     assert warning in site.bash("module load Example/1.0 && ls $SIF && module help Example/1.0 2>&1").stdout

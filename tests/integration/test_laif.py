@@ -1,4 +1,4 @@
-"""Images like those of the LUMI AI Factory: Python of a venv in the image, a PYTHONPATH and an entry point."""
+"""Images like those of the LUMI AI Factory: Python in a venv, a PYTHONPATH and an entry point."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from parts import TOOLS, wheel_settings
 from slurm import NODES
 from support import CHECKOUT, Site, make_wheel
 
-# The modules, and their torch. `ebsif extend` makes the first, whose runscript is that of an OCI image.
+# The modules and their torch. `ebsif extend` makes the first, whose runscript is like an OCI image's.
 OCI, TORCH = "Laif/3.13-mine-20260101", "Laif/3.11"
 VERSIONS = {OCI: "2.10.0+rocm7.0", TORCH: "2.13.0+cpu"}
 VENV = "/user-software/venv/laif"
@@ -35,7 +35,7 @@ containers:
   - {family: multitorch, version: 3.13, components: {flavour: laif}}
   - {family: multitorch, version: 3.11, components: {flavour: laif-torch}, entry_point: /.singularity.d/runscript}
 """
-# The network settings of LUMI's profile and of its newest container of the AI Factory.
+# The network settings of LUMI's profile and of its newest AI Factory container.
 LUMI = site.read("lumi")
 NETWORK = selection.find_one(reading.read(LUMI, site.SITES / "lumi"), "lumi-multitorch").network_env
 TUNING = """
@@ -43,20 +43,20 @@ import sys, torch
 def main():
     sys.stdout.write(" ".join([sys.prefix, torch.__version__, torch.__file__, __file__]) + "\\n")
 """
-# Everything that a program has, but what shells and the runtime say of themselves.
+# All variables of a program, except those set by shells and the runtime.
 SHOW = """
 import json, os, re, sys
 own = re.compile(r"(_|SHELL|SHLVL|PWD|OLDPWD|HOSTNAME|PS1|LINES|COLUMNS|(APPTAINER|SINGULARITY)_COMMAND|BASH_.*)$")
 found = {name: value for name, value in os.environ.items() if not own.match(name)}
 sys.stdout.write(json.dumps(found, sort_keys=True) + "\\n")
 """
-# A line that several ranks can print at once.
+# One line, which several ranks can print at once.
 RANK = """
 import json, os, sys
 names = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "LOCAL_RANK", "FI_HMEM_DISABLE_P2P", "SLURM_PROCID")
 sys.stdout.write(json.dumps({name: os.environ[name] for name in names if name in os.environ}) + "\\n")
 """
-# Each starts show.py in the container.
+# Each line starts show.py in the container.
 WAYS = {
     "singularity exec": "singularity exec $SIF python show.py",
     "singularity run": "singularity run $SIF python show.py",
@@ -68,7 +68,7 @@ WAYS = {
 
 
 class Place:
-    """A site with both modules: user software of the first is a SquashFS file, that of the second a directory."""
+    """A site with both modules: user software is a SquashFS file in the first and a directory in the second."""
 
     def __init__(self, folder, small_image):
         self.site = Site(folder / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
@@ -94,7 +94,7 @@ class Place:
         (self.site.work / "rank.py").write_text(RANK)
 
     def make_by_hand(self):
-        """Make an environment without a module, as the LUMI AI Guide does, for the first module."""
+        """Make a virtual environment by hand for the first module, as in the LUMI AI Guide."""
         self.site.run(["bash", "-euc", f"""
             mkdir env
             image={self.site.sources}/laif.sif
@@ -105,12 +105,12 @@ class Place:
         """], **wheel_settings(self.wheels))
 
     def output(self, module, script, check=True, **environment):
-        """Run a script with a module loaded; return what it printed."""
+        """Run a script with a module loaded; return its output."""
         return self.site.bash(f"module load {module} || exit 99\n{script}", check, **wheel_settings(self.wheels),
                               APPTAINER_BIND=self.wheels, **environment).stdout.strip()
 
     def shown(self, module, script, **environment):
-        """What show.py printed, for each line."""
+        """Return what show.py printed, by line."""
         lines = self.output(module, script, **environment).splitlines()
         return [json.loads(line) for line in lines if line.startswith("{")]
 
@@ -123,7 +123,7 @@ def place(tmp_path_factory, small_image):
 
 @pytest.mark.parametrize("module", VERSIONS)
 def test_the_image_is_one_of_the_ai_factory(place, module):
-    """Issue 19, point 3: what the tests with these images rest on."""
+    """Issue 19, point 3: the properties of these images that the tests rely on."""
     version = module.split("/")[1][:4]
     text = place.output(module, f"""
         singularity exec $SIF cat /.sbom.json
@@ -143,7 +143,7 @@ def test_the_image_is_one_of_the_ai_factory(place, module):
 
 @pytest.mark.parametrize("module", VERSIONS)
 def test_every_way_has_the_same_environment(place, module):
-    """L-03, lumi B11: run, exec, shell, wrapper, start-shell, run script; in a job but for exec, shell."""
+    """L-03, lumi B11: run, exec, shell, wrapper, start-shell, run script; in a job all but exec and shell."""
     script = "\n".join(WAYS.values())
     found = dict(zip(WAYS, place.shown(module, script)))
     wanted = found["singularity exec"]
@@ -153,17 +153,17 @@ def test_every_way_has_the_same_environment(place, module):
            "MAP_HIP_TO_ROCR_VISIBLE_DEVICES": "1"}
     for way, one in zip(WAYS, place.shown(module, script, **job)):
         by_rank = [one.get(name) for name in ("FI_HMEM_DISABLE_P2P", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")]
-        # these two can't know of the rank
+        # exec and shell don't know the rank
         assert by_rank == ([None] * 3 if way in ("singularity exec", "singularity shell") else ["1", "5", None]), way
 
 
 def different(one, other):
-    """What is not the same in two environments."""
+    """Return the differences between two environments."""
     return {name: (one.get(name), other.get(name)) for name in {*one, *other} if one.get(name) != other.get(name)}
 
 
 def test_programs_see_additions_and_the_image(place):
-    """Issue 19, point 3, G-01: user software comes before the image's PYTHONPATH; programs of both run the venv."""
+    """Issue 19, point 3, G-01: user software precedes the image's PYTHONPATH; programs of both use the venv."""
     wanted = f"{VENV} {VERSIONS[OCI]} /opt/venv/lib/python3.13/site-packages/torch/__init__.py " \
              f"{VENV}/lib/python3.13/site-packages/tuning.py"
     output = place.output(OCI, """
@@ -177,7 +177,7 @@ def test_programs_see_additions_and_the_image(place):
 
 
 def test_packages_by_hand_packed_and_unpacked(place):
-    """Issue 19, point 3: pip's wrapper, make-squashfs and unmake-squashfs on top of the image with torch."""
+    """Issue 19, point 3: pip's wrapper, make-squashfs and unmake-squashfs with the image that has torch."""
     output = place.output(TORCH, f"""
         pip install --quiet byhand
         make-squashfs && rm -r $CONTAINERROOT/user-software && module unload Laif && module load {TORCH}
@@ -190,7 +190,7 @@ def test_packages_by_hand_packed_and_unpacked(place):
 
 
 def test_an_environment_of_python_3_13(place, tmp_path):
-    """Issue 19, point 3: make-venv: activation scripts as Python 3.12 and newer write them; deactivation undoes all."""
+    """Issue 19, point 3: make-venv: activation scripts as written since Python 3.12; deactivation undoes everything."""
     env = tmp_path / "my env"
     shown = "env -0 | grep -zvE '^(_|OLDPWD|__LMOD|_ModuleTable|BASH_FUNC|PS1)[^=]*=' | sort -z | md5sum"
     output = place.output(OCI, f"""
@@ -234,7 +234,7 @@ def test_ranks_are_consistent_however_they_are_started(place, cluster):
 
 
 def test_two_nodes_train(place, cluster):
-    """Issue 19, point 3, S002-14: gloo between two nodes, with the image's torch, by the run script."""
+    """Issue 19, point 3, S002-14: gloo between two nodes with the image's torch, started by the run script."""
     (place.site.work / "train.py").write_text(
         "import os, sys, torch, torch.distributed as dist\n"
         "dist.init_process_group('gloo')\n"
@@ -249,8 +249,8 @@ def test_two_nodes_train(place, cluster):
 
 def test_the_network_of_ranks_is_that_of_the_profile(place, cluster):
     """
-    L-02, S002-60: on two nodes the environment of each rank is what site and family say, however it is started, also
-    with the settings of an old script in the caller's environment.
+    L-02, S002-60: on two nodes the environment of each rank is as site and family say, however it's started, also if an
+    old script has set variables in the caller's environment.
     """
     (place.site.work / "network.py").write_text(
         "import json, os, sys\n"
@@ -269,16 +269,16 @@ def test_the_network_of_ranks_is_that_of_the_profile(place, cluster):
 # --- the LUMI AI Guide with these modules: docs/lumi
 
 GUIDE = CHECKOUT / "docs/lumi"
-# What the scripts load, and which module answers to that name here; the second is made of an environment by hand.
+# Modules that the scripts load, and the test's modules in their place; the second is made from an environment by hand.
 LUMI_MODULE = "lumi-multitorch/2.10-rocm-7.0-full-20260807_115122"
 LUMI_MODULES = {LUMI_MODULE: TORCH, f"{LUMI_MODULE}-optuna-20261122": OCI}
-# Options of sbatch, as a user would add them: an account, and for a machine with two cores fewer tasks.
+# Options for sbatch that a user would add: an account, and fewer tasks because this machine has two cores.
 SUBMIT = "--account=project_1 --partition=small"
 SMALL = "--ntasks-per-node=1 --gpus-per-node=1 --mem=1G"
 SUBMITTED = {"01-quick-start": "", "02-environment": "", "02-squashfs": "", "03-file-formats": SMALL, "05-srun": SMALL,
              "05-torchrun": SMALL, "07-tensorboard": "", "08-mlflow": "", "10-inference": ""}
 TENSORBOARD = ("tensorboard", "absl-py", "protobuf")
-# Stand-ins for packages that are too large to install here: the calls that the guide uses.
+# Replacements for packages that are too large to install here, with the functions that the guide uses.
 MLFLOW = """
 import json, os
 __version__ = "1.0"
@@ -319,7 +319,7 @@ def main():
 
 @pytest.fixture(scope="module")
 def guide(place, cluster):
-    """The files of the guide, all jobs of which have been run: by script, the exit status and what it printed."""
+    """The guide's files after all its jobs have run: exit status and output by script."""
     folder = place.site.work / "guide"
     shutil.copytree(GUIDE, folder)
     modules = place.site.modules
@@ -342,26 +342,26 @@ def guide(place, cluster):
 
 
 def test_the_scripts_of_the_guide(guide):
-    """L-09, issue 19, point 5: every job script of docs/lumi as it stands: it succeeds, and does what its page says."""
+    """L-09, issue 19, point 5: every job script of docs/lumi, unchanged, succeeds and does what its page says."""
     assert sorted(f"{name}.sh" for name in SUBMITTED) == sorted(path.name for path in guide.glob("*.sh"))
     output = {name: (guide / f"{name}.out").read_text() for name in SUBMITTED}
     failed = {name: text for name, text in output.items() if (guide / f"{name}.status").read_text() != "0\n"}
     assert not failed
     for name, ranks, samples in (("01-quick-start", 1, 256), ("03-file-formats", 2, 512), ("05-srun", 2, 256),
                                  ("05-torchrun", 2, 256), ("07-tensorboard", 1, 256), ("08-mlflow", 1, 256)):
-        # a rank whose loss has not gone down fails
+        # a rank whose loss has not decreased fails
         found = re.findall(r"^rank (.*), loss [\d.]+ -> [\d.]+$", output[name], re.MULTILINE)
         wanted = [f"{rank} of {ranks} on {NODES[rank]}: {samples} samples" for rank in range(ranks)]
-        # one rank may be on either node
+        # the single rank may be on either node
         assert sorted(re.sub(*NODES[::-1], one) if ranks == 1 else one for one in found) == wanted, name
-    # packages of one's own, and the container's torch
+    # the user's packages, and the container's torch
     versions = {name: dict(line.rsplit(" ", 1) for line in output[name].splitlines() if line.endswith(".py"))
                 for name in ("02-environment", "02-squashfs")}
     torch, added = {TORCH: "3.11", OCI: "3.13"}, {"02-environment": guide / "optuna-env", "02-squashfs": VENV}
     for (name, found), (module, python) in zip(versions.items(), torch.items()):
         assert found == {f"torch {VERSIONS[module]}": f"/opt/venv/lib/python{python}/site-packages/torch/__init__.py",
                          "optuna 1.0": f"{added[name]}/lib/python{python}/site-packages/optuna.py"}
-    # the directory is gone, so the samples were read from the SquashFS file, on both nodes
+    # the directory is gone, so both nodes read the samples from the SquashFS file
     assert not (guide / "samples").exists()
     assert next((guide / "runs").glob("events.out.tfevents.*")).stat().st_size > 500
     logged = [json.loads(line) for path in (guide / "mlruns").iterdir() for line in path.read_text().splitlines()]
@@ -370,15 +370,15 @@ def test_the_scripts_of_the_guide(guide):
     assert answer in output["10-inference"]
 
 
-def test_the_job_scripts_of_the_guide_set_nothing_by_hand():
-    """L-09: nothing of what the scripts of the LUMI AI Guide set by hand, and no image's path, is in ours."""
+def test_the_guides_job_scripts_set_nothing_by_hand():
+    """L-09: our scripts contain none of the settings and image paths that those of the LUMI AI Guide contain."""
     for path in GUIDE.glob("*.sh"):
         by_hand = r"MASTER_|RANK|WORLD_SIZE|MIOPEN|NCCL|ENV_|_HOME|CACHE|\.sif|-B |--bind|module (use|purge)"
         assert not re.search(by_hand, path.read_text()), path
 
 
-def test_what_the_guide_says_of_habits(place, tmp_path):
-    """Lumi, section 5: what docs/lumi/README.md tells those who come from the older modules."""
+def test_advice_for_users_of_the_older_modules(place, tmp_path):
+    """Lumi, section 5: statements in docs/lumi/README.md for users of the older modules are true."""
     (tmp_path / "mine.py").write_text("")
     (place.site.home / ".bashrc").write_text("export FROM_BASHRC=1\n")
     output = place.output(OCI, f"""

@@ -1,4 +1,4 @@
-"""The ways in which sites have EasyBuild: in each of them our easyblocks and easyconfigs are found."""
+"""Different ways to install EasyBuild: each finds our easyblocks and easyconfigs."""
 
 import os
 import shlex
@@ -19,9 +19,9 @@ OTHER = "zlib-1.3.eb"
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory):
-    """A folder with what a release consists of: the source distribution, and the wheel that is made of it."""
+    """A folder with a release: the source distribution, and the wheel built from it."""
     folder = tmp_path_factory.mktemp("release")
-    # building writes into the directory of the sources
+    # the build writes into the source directory
     for path in tracked():
         target = folder / "sources" / path.relative_to(CHECKOUT)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -33,12 +33,12 @@ def release(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def wheel(release):
-    """The wheel of this project."""
+    """The project's wheel."""
     return next(release.glob("*.whl"))
 
 
 def test_a_release_is_complete(wheel):
-    """Issue of the house, release: every file of the packages is in the wheel, which is made of the sdist."""
+    """Issue of the house, release: the wheel, built from the sdist, contains every file of the packages."""
     with zipfile.ZipFile(wheel) as files:
         there = set(files.namelist())
     places = {"easyblocks": "easybuild/easyblocks", "easyconfigs": "easybuild/easyconfigs", "generator": ""}
@@ -53,25 +53,25 @@ def test_a_release_is_complete(wheel):
 
 
 def pip(command, *arguments, python=sys.executable):
-    """Run pip for a Python, without the network."""
+    """Run pip of a Python, without network."""
     subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python, command, "--quiet",
                     *(["--yes"] if command == "uninstall" else ["--no-index", "--no-deps"]), *arguments],
                    check=True, capture_output=True, text=True)
 
 
 def everything(folder):
-    """Every path below a folder; pip leaves what eb compiles, as it runs Python with -O."""
+    """Return all paths below a folder; without bytecode of eb's `python -O`, which pip doesn't remove."""
     return {path for path in folder.rglob("*") if "__pycache__" not in path.parts
             and (not path.is_dir() or [name.name for name in path.iterdir()] != ["__pycache__"])}
 
 
 def test_beside_a_full_easybuild(tmp_path, wheel, easybuild_wheels):
-    """easybuild D2: in a venv beside easybuild-easyconfigs, whose index lists all files there, and no others."""
+    """easybuild D2: in a venv with easybuild-easyconfigs, whose index hides other files in its directories."""
     venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     python = venv / "bin/python"
     pip("install", "--no-compile", *easybuild_wheels(version("easybuild-framework")), python=python)
-    # as easybuild-easyconfigs puts its files there; eb writes the index of that package
+    # where easybuild-easyconfigs puts its files; eb writes that package's index
     easyconfigs = venv / "easybuild/easyconfigs"
     (easyconfigs / "z/zlib").mkdir(parents=True)
     (easyconfigs / "z/zlib" / OTHER).write_text(
@@ -79,7 +79,7 @@ def test_beside_a_full_easybuild(tmp_path, wheel, easybuild_wheels):
     site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), venv)
     site.eb("--create-index", easyconfigs)
     before = everything(venv)
-    # ebsif doctor asks the eb of PATH, and this one is not beside it
+    # ebsif doctor asks the eb on PATH, which is in another directory
     doctor = [Path(sys.prefix) / "bin/ebsif", "doctor"]
     settings = {"EASYBUILD_ALLOW_USE_AS_ROOT_AND_ACCEPT_CONSEQUENCES": "1"}
     (line,) = lines_about("easyconfigs", site.run(doctor, check=False, **settings).stdout)
@@ -99,20 +99,20 @@ def test_beside_a_full_easybuild(tmp_path, wheel, easybuild_wheels):
 
 
 def names(folder):
-    """The easyconfigs in a folder."""
+    """Return the names of the easyconfigs in a folder."""
     return {path.relative_to(folder) for path in folder.rglob("*.eb")}
 
 
 def lines_about(word, text):
-    """The lines of a text that have a word."""
+    """Return a text's lines that contain a word."""
     return [line for line in text.splitlines() if word in line]
 
 
 def test_through_pythonpath(tmp_path, wheel, easybuild_wheels):
-    """easybuild D2: EasyBuild and ebsif as modules, which set PATH and PYTHONPATH, and both with pip --prefix."""
+    """easybuild D2: EasyBuild and ebsif as modules that set PATH and PYTHONPATH, and both with pip --prefix."""
     programs = tmp_path / "programs"
     programs.mkdir()
-    # a Python that knows neither
+    # a Python that has neither installed
     (programs / "python").symlink_to(sys._base_executable)
     modules = [tmp_path / "EasyBuild", tmp_path / "ebsif"]
     install = ("install", "--no-compile", "--ignore-installed", "--prefix")
@@ -122,7 +122,7 @@ def test_through_pythonpath(tmp_path, wheel, easybuild_wheels):
     rest = [folder for folder in site.environment["PATH"].split(":") if folder != f"{sys.prefix}/bin"]
 
     def found(*prefixes):
-        # where they are depends on the distribution of the machine
+        # the paths depend on the machine's distribution
         folders = [str(path.parent) for prefix in prefixes for path in prefix.rglob("*-packages/easybuild")]
         commands = [str(path) for prefix in prefixes for path in prefix.rglob("bin")]
         return site.eb(EXAMPLE, "--dry-run", PATH=":".join([*commands, *rest]), PYTHONPATH=":".join(folders),
@@ -134,7 +134,7 @@ def test_through_pythonpath(tmp_path, wheel, easybuild_wheels):
 
 
 def test_what_is_in_the_editor_is_what_runs(tmp_path, release, easybuild_wheels):
-    """Issue of the house: after `make check` eb uses the sources themselves, after `make test` what is installed."""
+    """Issue of the house: after `make check` eb uses the sources themselves, after `make test` the installed files."""
     checkout, tools = tmp_path / "checkout", tmp_path / "tools"
     shutil.copytree(release / "sources", checkout)
     venv = checkout / ".venv"
@@ -147,7 +147,7 @@ def test_what_is_in_the_editor_is_what_runs(tmp_path, release, easybuild_wheels)
             (tools / path.name).symlink_to(path)
     (own / "tools.pth").write_text(f"{tools}\n")
     site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), venv)
-    # all is there besides the project itself
+    # everything but the project itself is installed
     site.run(["bash", "-c", """touch .venv/dependencies-$(
         { "$(scripts/find-python)" -VV; cat setup.cfg; } | sha256sum | cut -c1-16)"""], cwd=checkout)
     source = checkout / "easyblocks/generic/containerinstall.py"
@@ -169,13 +169,13 @@ def test_what_is_in_the_editor_is_what_runs(tmp_path, release, easybuild_wheels)
     assert "first in the editor" in said
     assert "second in the editor" not in said
     assert f"/{EXAMPLE} (module: PyTorch/" in said
-    # nothing of the links is left
+    # none of the links remain
     assert not (checkout / "build").exists()
     assert not list(own.glob("__editable__*"))
 
 
 def own_easyconfig(release, folder):
-    """Return the easyconfig of this project as `make release` writes it, for one Python; wheels are fetched once."""
+    """Return the easyconfig of this project from `make release`, for one Python; wheels are downloaded once."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ebsif/dependencies"
     cache.mkdir(parents=True, exist_ok=True)
     target = "{}.{}-{}".format(*sys.version_info[:2], os.uname().machine)
@@ -188,11 +188,11 @@ def own_easyconfig(release, folder):
 
 
 def test_installed_with_eb(tmp_path, release, easybuild_wheels):
-    """Issue of the house: eb installs ebsif without network; loaded beside an EasyBuild, it has all that it needs."""
+    """Issue of the house: eb installs ebsif without network; the module works with any EasyBuild."""
     easyconfig = own_easyconfig(release, tmp_path / "sources")
     site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
     assert "All contribution checks PASSed" in site.eb("--check-contrib", easyconfig).stdout
-    # a network of its own, with nothing in it
+    # in an empty network namespace
     site.run(["unshare", "--map-root-user", "--net", "eb", *site.eb_options, easyconfig])
     number = (CONTAINER_FILES / "VERSION").read_text().strip()
     assert (site.modules / f"ebsif/{number}.lua").is_file()
@@ -201,7 +201,7 @@ def test_installed_with_eb(tmp_path, release, easybuild_wheels):
         *easybuild_wheels(version("easybuild-framework")))
     (framework,) = {path.parent for path in (tmp_path / "EasyBuild").rglob("*-packages/easybuild")}
     (eb,) = (tmp_path / "EasyBuild").rglob("bin/eb")
-    # a Python that knows neither
+    # a Python that has neither installed
     python = sys._base_executable
     said = site.bash(
         f"set -e; module load ebsif; ebsif --version; {python} -m ebsif.cli list --site lumi pytorch\n"
@@ -211,12 +211,12 @@ def test_installed_with_eb(tmp_path, release, easybuild_wheels):
     assert "\nPyTorch/2.7.0-rocm" in said.stdout
     assert "|-- ContainerInstall\n|   |-- ContainerVenv" in said.stdout
     assert f"/{EXAMPLE} (module: PyTorch/" in said.stdout
-    # EasyBuild has nothing to say about the loaded module
+    # EasyBuild has no complaint about the loaded module
     assert "loaded" not in said.stdout + said.stderr
 
 
-def test_what_is_kept_repeats_an_installation(installed_once, easybuild_wheels, tmp_path):
-    """easybuild D6: easybuild/reprod has all that an EasyBuild without ebsif needs for the same installation."""
+def test_saved_files_repeat_an_installation(installed_once, easybuild_wheels, tmp_path):
+    """easybuild D6: easybuild/reprod has all files with which an EasyBuild without ebsif repeats the installation."""
     reprod = installed_once.root(installed_once.SQUASHED) / "easybuild/reprod"
     for wheel in easybuild_wheels(version("easybuild-framework")):
         with zipfile.ZipFile(wheel) as files:

@@ -1,4 +1,4 @@
-"""What is decided when a module is loaded: image, binds, user software, other modules; in every modules tool."""
+"""Decisions at load time: image, binds, user software, conflicts; with every modules tool."""
 
 import functools
 import json
@@ -21,7 +21,7 @@ PLAIN = "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorc
 
 
 class Several:
-    """Modules for the questions to each modules tool, all installed by one eb; `more` is for one tool only."""
+    """Modules for tests with each modules tool, all installed by one eb; `more` adds those for one tool only."""
 
     def __init__(self, site, image, more):
         self.site = site
@@ -37,7 +37,7 @@ class Several:
         self.binds = self.folder / "binds"
         self.binds.write_text(f"# of this site\n\n{self.folder}/scratch:/mnt\n? /does/not/exist:/x\n")
         (site.prefix / "image.def").write_text("Bootstrap: docker\n")
-        # it makes Python ready as the images of cotainr do
+        # activates Python as cotainr's images do
         activate = self.folder / "92-conda.sh"
         activate.write_text("export CONDA_PREFIX=/opt/miniconda3/envs/pytorch\nexport PATH=$CONDA_PREFIX/bin:$PATH\n")
         activate.chmod(0o755)
@@ -82,14 +82,14 @@ class Several:
             'setenv("SITE_BINDINGS", "1")\n' if lua else "#%Module\nsetenv SITE_BINDINGS 1\n")
 
     def root(self, name):
-        """The installation directory of a module."""
+        """Return the installation directory of a module."""
         return self.site.prefix / "eb/software" / name / "1.0"
 
 
 @pytest.fixture(scope="session")
 def sites(prefix, base_image):
-    """A function that installs the modules for a modules tool and syntax, once."""
-    # EasyBuild writes the installation directory into Tcl modules as it is: no blanks there
+    """A function that installs the modules once for a modules tool and syntax."""
+    # EasyBuild writes the installation directory unquoted into Tcl modules, so it can't contain blanks
     return functools.cache(lambda tool: Several(
         Site(prefix / f"several-{tool}", TOOLS[tool](), Path(sys.prefix)), base_image, tool == "Lmod-Lua"))
 
@@ -102,12 +102,12 @@ def several(request, sites):
 
 @pytest.fixture
 def several_once(sites):
-    """The modules, for Lmod and Lua: for what does not depend on the modules tool."""
+    """The modules, for Lmod and Lua: for properties that don't depend on the modules tool."""
     return sites("Lmod-Lua")
 
 
 def test_the_image_of_the_site(several, base_image):
-    """S002-17 (in part), lumi B12: image = 'central': no copy; the first directory that has it, the place is named."""
+    """S002-17 (in part), lumi B12: image = 'central': no copy; the first directory with the image is used and named."""
     folder = several.folder
     root = several.root("Central")
     assert not list(root.glob("*.sif"))
@@ -127,8 +127,8 @@ def test_the_image_of_the_site(several, base_image):
 
 def test_binds_that_the_site_keeps_in_one_file(several):
     """
-    S002-14, L-06: the binds of all modules are in one file: editing it changes every module at its next load. Where it
-    doesn't exist, a module has the default binds if there are any, and can't be loaded otherwise.
+    S002-14, L-06: one file contains the binds for all modules: a change applies to every module at its next load. If it
+    doesn't exist, a module uses its default binds if it has any, and can't be loaded otherwise.
     """
     bash, folder, file = several.site.bash, several.folder, several.binds
     for name in ("scratch", "a b"):
@@ -151,8 +151,8 @@ def test_binds_that_the_site_keeps_in_one_file(several):
     assert "can't be read" in " ".join(bash("module load Bound/1.0", check=False).stderr.split())
 
 
-def test_a_place_of_ones_own(several, tmp_path):
-    """EBSIF_USER_SOFTWARE: one installation for many users, each with additions of their own, by the same commands."""
+def test_a_users_own_user_software(several, tmp_path):
+    """EBSIF_USER_SOFTWARE: one installation for many users, each with their own additions, by the same commands."""
     bash, wheels = several.site.bash, several.wheels
     place = tmp_path / "my place"
     place.mkdir()
@@ -176,19 +176,19 @@ def test_a_place_of_ones_own(several, tmp_path):
     assert output[-2:] == ["2", f"{place}/user-software.squashfs"]
     assert squashfs.read_bytes() == content
     assert not (squashfs.parent / "user-software").exists()
-    # what can't be used is said (defects C2, use D10)
+    # unusable values are reported (defects C2, use D10)
     for value, said in (
             ("my place", "is not a full path"), ("/a, b", "can't be bound"), ("/a/b", "is not a directory")):
         result = bash("module load Own/1.0; echo ${SIF:+loaded}", check=False, EBSIF_USER_SOFTWARE=value)
         assert f"EBSIF_USER_SOFTWARE={value} {said}" in " ".join(result.stderr.split())
         assert result.stdout == ("loaded\n" if value == "/a/b" else "\n")
-    # without the variable it is what everybody has
+    # without the variable users get the installation's own
     result = bash("module load Own/1.0; singularity exec \"$SIF\" python -c 'import byhand'", check=False)
     assert "ModuleNotFoundError" in result.stderr
 
 
 def test_other_modules(several):
-    """S001-11, S002-08: not beside the site's binding modules and other containers; a swap leaves nothing behind."""
+    """S001-11, S002-08: conflicts with the site's bind modules and other containers; a swap leaves nothing behind."""
     bash = several.site.bash
     result = bash("module load site-bindings/1.0; module load Example/1.0; echo ${SIF-none}", check=False)
     assert result.stdout.strip() == "none"
@@ -202,7 +202,7 @@ def test_other_modules(several):
     assert one == "gone"
 
 
-def test_what_help_says(several):
+def test_the_help_text(several):
     """S002-18, S002-55, S000-12: image, commands, variables, support level; `$WITH_CONDA` in single quotes."""
     shown = several.site.bash("module help Manual/1.0 2>&1; module whatis Manual/1.0 2>&1").stdout
     for expected in ("example.sif", "start-shell", "Support: beta, best effort", "bash -c '$WITH_CONDA; python",
@@ -212,7 +212,7 @@ def test_what_help_says(several):
 
 
 def test_spider_finds_packages(several_once):
-    """`module spider PACKAGE` finds the module through what it contains, and `is-avail`, save and restore work."""
+    """`module spider PACKAGE` finds the module by its contents; `is-avail`, save and restore work."""
     shown = several_once.site.bash("module load Own/1.0; echo $EBEXTSLISTOWN; module spider numpy 2>&1").stdout
     assert re.match(r"(\S+,)*central-1.0,(\S+,)*numpy-", shown), shown[:500]
     assert "Own/1.0" in shown
@@ -223,18 +223,18 @@ def test_spider_finds_packages(several_once):
 
 
 def test_definition_files(several_once):
-    """S002-12: definition files are in share/docker-defs; without any nothing fails."""
+    """S002-12: definition files are in share/docker-defs; modules without any work, too."""
     path = several_once.root("Other") / "share/docker-defs/image.def"
     assert path.read_text() == "Bootstrap: docker\n"
 
 
 def test_the_equivalent_command(several_once):
-    """S002-13, use D12.12: `ebsif command MODULE` prints what does the same without the module, loaded or not."""
+    """S002-13, use D12.12: `ebsif command MODULE` prints the equivalent command without the module, loaded or not."""
     site = several_once.site
     script = f"export MODULEPATH='{site.modules}'; ebsif command Own/1.0"
     line = site.bash(script).stdout.strip()
     assert " singularity exec -B " in line
-    # not what a person has set; with something in the environment that is no text
+    # settings of the user aside; the environment contains something that is not valid text
     own = {"APPTAINER_BINDPATH": "/srv:/srv", "SINGULARITYENV_QUOTED": "mine", "APPTAINERENV_PREPEND_PATH": "/mine"}
     assert site.bash(script, **own).stdout.strip() == line
     loaded = "export ODD=$'\\377'; module load Own/1.0; ebsif command Own/1.0"
@@ -251,36 +251,36 @@ def test_the_equivalent_command(several_once):
 
 
 def test_an_image_without_python(several_once):
-    """Nothing of Python is wanted (init = none), though the image has one: module, binds and commands are made."""
+    """With init = none nothing is set up for Python, although the image has one: module, binds and commands work."""
     assert {path.name for path in (several_once.root("None") / "bin").iterdir()} == {"start-shell", "git"}
     several_once.site.bash("module load None/1.0 && git --version && start-shell -c 'echo $APPTAINER_NAME'")
 
 
 @pytest.mark.parametrize("name", ["Own", "Manual"])
-def test_words_of_older_modules_stay_harmless(several_once, name):
-    """S002-54, S001-04: $WITH_CONDA, $WITH_VENV and $WITH_CONDA_VENV succeed, with nothing left to do for most."""
+def test_variables_of_older_modules_stay_harmless(several_once, name):
+    """S002-54, S001-04: $WITH_CONDA, $WITH_VENV and $WITH_CONDA_VENV succeed; most have nothing left to do."""
     script = "set -e; $WITH_CONDA; $WITH_VENV; $WITH_CONDA_VENV; python -c 'import numpy; print(numpy.__version__)'"
     result = several_once.site.bash(
         f'module load {name}/1.0 && singularity exec $SIF bash -c "{script}"'.replace("$W", r"\$W"))
     assert result.stdout[0].isdigit()
 
 
-def test_variables_of_the_site_go_with_the_module(several_once):
-    """S004-06: what the module sets for the container is unset again on unload."""
+def test_variables_of_the_site_are_unset_on_unload(several_once):
+    """S004-06: variables that the module sets for the container are removed on unload."""
     show = "singularity exec $SIF printenv NCCL_NET"
     script = f"module load Own/1.0; {show}; module unload Own; env | grep -c ENV_NCCL"
     assert several_once.site.bash(script, check=False).stdout == "AWS Libfabric\n0\n"
 
 
-def test_settings_of_the_installation_stay_there(several_once):
-    """S004-07: what a stage needs to build is not needed, and not there, when the module is used."""
+def test_build_settings_are_not_in_the_module(several_once):
+    """S004-07: variables of a stage are not set when the module is used."""
     assert "MAX_JOBS" not in (several_once.site.modules / "Own/1.0.lua").read_text()
     show = "sh -c 'echo ${MAX_JOBS-none} ${CC-none}'"
     assert several_once.site.bash(f"module load Own/1.0 && singularity exec $SIF {show}").stdout == "none none\n"
 
 
-def test_the_central_image_goes(several_once):
-    """S002-05: the site deletes the central image: a user with a copy of their own is unaffected."""
+def test_the_central_image_is_deleted(several_once):
+    """S002-05: installations with a copy of their own are not affected."""
     central = several_once.folder / "central/example.sif"
     link = central.readlink()
     central.unlink()
@@ -294,14 +294,14 @@ def test_the_central_image_goes(several_once):
 
 
 def test_an_image_that_prepares_its_environment_itself(several_once):
-    """S001-09: an image as cotainr builds it, which activates its Conda environment itself, works as any other."""
+    """S001-09: an image like cotainr's, which activates its Conda environment itself, works like any other."""
     code = "import sys, numpy; print(sys.prefix, numpy.__file__)"
     output = several_once.site.bash(f"module load Itself/1.0 && python -c '{code}'").stdout
     assert output.startswith("/user-software/venv/mine /opt/miniconda3/envs/pytorch/")
 
 
-def test_nothing_of_one_site_is_in_another(several_once):
-    """S001-21: no site is chosen: none of the names and paths of a site is in anything that is made."""
+def test_nothing_of_other_sites(several_once):
+    """S001-21: without a site, no site's name or path is in any generated file."""
     root = several_once.root("Own")
     made = [*root.glob("bin/*"), *root.glob("runscripts/**/*"), *root.glob("share/*/*"),
             several_once.site.modules / "Own/1.0.lua"]
@@ -312,8 +312,8 @@ def test_nothing_of_one_site_is_in_another(several_once):
             assert name not in text, (path, name)
 
 
-def test_either_name_of_the_runtime(site, tmp_path):
-    """S001-22 (in part): only `singularity` is on PATH: the same module is installed and used with that name."""
+def test_either_name_for_the_runtime(site, tmp_path):
+    """S001-22 (in part): with only `singularity` on PATH, the same module is installed and used with that name."""
     tools = tmp_path / "tools"
     tools.mkdir()
     for folder in ("/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"):
@@ -327,14 +327,14 @@ def test_either_name_of_the_runtime(site, tmp_path):
     assert site.bash(script, PATH=path).stdout.splitlines()[-1] == "shell"
 
 
-# Variables of the modules tools, and those that EasyBuild sets with statements of its own.
+# Variables of the modules tools, and those that EasyBuild sets itself.
 BOOKKEEPING = ("_Module", "__LMOD_REF_", "__LMOD_Priority_", "LMOD", "LOADED", "_LM", "__MODULES", "MODULE", "EB", "_=")
 LISTS = ("_BINDPATH", "_OVERLAY", "ENV_PREPEND_PATH")
 RUNTIMES = ("APPTAINER", "SINGULARITY")
 
 
 class Pair:
-    """Modules of two containers that set all that a module can set: One refuses to replace another, Two does it."""
+    """Two container modules with every setting there is: One refuses to replace another, Two replaces it."""
 
     TEXT = (
         "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\n"
@@ -360,16 +360,16 @@ class Pair:
             path.write_text(path.read_text().replace("ContainerVenv", "ContainerInstall"))
         site.eb(*easyconfigs)
         ((before, loaded, _),) = self.take([({}, ["load Two/1.0"])])
-        # a module knows by EBSIF_LOADED_MODULE that another one is loaded: users never set that
-        # Lmod reads modules in Tcl before it unloads another one for them, so what only one of the two sets isn't noted
+        # not EBSIF_LOADED_MODULE, by which a module knows that another is loaded: users never set it
+        # not variables of only one of them: Lmod reads Tcl modules before it unloads the other, so they aren't saved
         shared = {name for name in loaded if not name.endswith("TWO")}
         self.names = sorted(shared - set(before) - {"EBSIF_LOADED_MODULE"})
 
     def take(self, cases):
         """
-        Take steps of `module` in one shell, for each case (variables, steps) from the same point.
+        Run steps of `module` in one shell, with the same initial state for each case (variables, steps).
 
-        Returns environments, for each case: before, after the first step and after the last one.
+        Returns each case's environments: before, after the first step and after the last one.
         """
         script = "show() { env -0 >\"$work/$1\"; }\n"
         for number, (environment, steps) in enumerate(cases):
@@ -384,22 +384,22 @@ class Pair:
         ]
 
     def shown(self, name):
-        """Read an environment, without the books of the modules tools."""
+        """Read an environment, without variables of the modules tools."""
         entries = (self.site.work / name).read_bytes().decode(errors="surrogateescape").split("\0")
         return dict(entry.split("=", 1) for entry in entries if entry and not entry.startswith(BOOKKEEPING))
 
 
 @pytest.fixture(scope="session")
 def pairs(prefix, base_image):
-    """A function that installs the two modules for a modules tool and syntax, once."""
-    # not a fixture with parameters: pytest takes that down when a test with the next one comes in between
+    """A function that installs both modules once for a modules tool and syntax."""
+    # not a parametrised fixture, which pytest would tear down when a test with the next parameter comes between
     return functools.cache(
         lambda tool: Pair(Site(prefix / f"pair-{tool}", TOOLS[tool](), Path(sys.prefix)), base_image))
 
 
 @pytest.fixture(params=TOOLS)
 def pair(request, pairs):
-    """The two modules, for each modules tool and syntax."""
+    """Both modules, for each modules tool and syntax."""
     return pairs(request.param)
 
 
@@ -412,23 +412,23 @@ WAYS = (
     ["load One/1.0", "unload One", "load Two/1.0", "unload Two"],
     ["load One/1.0", "unload One", "load One/1.0", "swap One/1.0 One/1.0", "unload One"],
 )
-# without control characters, and a tilde, which is the home directory for some modules tools
+# no control characters, and no tilde, which some modules tools replace by the home directory
 CHARACTERS = st.characters(max_codepoint=0x17F, exclude_categories=["Cc"], exclude_characters="~")
 VALUES = st.sampled_from(["/data:/data", "/a,/b:/c:ro", "/usr/bin", "1"]) | st.text(CHARACTERS, min_size=1, max_size=12)
 
 
-# the modules stay as they are from one example to the next
+# examples don't change the modules
 @settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_unloading_brings_back_what_was(pair, data):
-    """G-07, defects C1, lumi B9, use D9: what was set before is in force beside the module's, and there afterwards."""
+def test_unloading_restores_the_environment(pair, data):
+    """G-07, defects C1, lumi B9, use D9: earlier values apply beside the module's, and are restored on unload."""
     environments = st.dictionaries(st.sampled_from(pair.names), VALUES, max_size=8)
     cases = data.draw(st.lists(st.tuples(environments, st.sampled_from(WAYS)), min_size=4, max_size=4))
     for (own, steps), (before, loaded, after) in zip(cases, pair.take(cases)):
         assert after == before, steps
         for name in {name[len(prefix):] for name in pair.names for prefix in RUNTIMES if name.startswith(prefix)}:
             one, other = (loaded[prefix + name] for prefix in RUNTIMES)
-            # otherwise Apptainer prints a warning at every start
+            # Apptainer prints a warning at every start if they differ
             assert one == other
             theirs = [own[prefix + name] for prefix in RUNTIMES if prefix + name in own]
             if name in LISTS:
@@ -440,8 +440,8 @@ def test_unloading_brings_back_what_was(pair, data):
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_a_name_is_set_once(prefix, tool):
-    """G-07: the first statement in force counts; a second one takes nothing of the first one for a person's."""
+def test_a_variable_is_set_once(prefix, tool):
+    """G-07: the first statement in effect counts; a second one doesn't mistake the first one's value for the user's."""
     site = Site(prefix / f"once-{tool}", TOOLS[tool](), Path(sys.prefix))
     lua = site.tool.syntax == "Lua"
     module = SYNTAXES[site.tool.syntax]("/r")
@@ -486,14 +486,14 @@ def test_binds_of_a_module_that_was_replaced(prefix, tool):
         script = f"module load Replaced; {show}; module unload Replaced; {show}; module purge"
         output = site.bash(script, SINGULARITY_BIND=value).stdout.split()
         assert output == [loaded or value, after or value]
-    # the module was loaded already: its file is another one now
+    # the loaded module's file has been replaced
     script = f"module load Replaced; export SINGULARITY_BIND={theirs}; module unload Replaced; {show}"
     assert site.bash(script).stdout == "none\n"
 
 
 def test_one_container_at_a_time(pair):
-    """G-08, lumi B6: a job that inherits another container module never runs in it in silence, or it is replaced."""
-    # a job: a shell of its own, which inherits the environment
+    """G-08, lumi B6: a job that inherits another container module never uses it silently: it's refused or replaced."""
+    # a job: a separate shell that inherits the environment
     (pair.site.work / "job").write_text(f"{pair.site.tool.init}\nmodule load $1\necho $?\necho $CONTAINERROOT\n")
     job = "bash --noprofile --norc job "
     refused = pair.site.bash(f"module load Two/1.0; {job} One/1.0")
@@ -504,16 +504,16 @@ def test_one_container_at_a_time(pair):
     replaced = pair.site.bash(f"module load One/1.0; {job} Two/1.0").stdout.split()
     assert replaced[-1].endswith("/Two/1.0")
     assert replaced[-2] == "0"
-    # nor is the command of one of them, asked for beside the other
+    # `ebsif command` for one with the other loaded works, too
     assert "/One/" in pair.site.bash("module load Two/1.0; ebsif command One/1.0").stdout
-    # a swap is no matter of that
+    # a swap works in either case
     swapped = pair.site.bash("module load Two/1.0; module swap Two/1.0 One/1.0; echo $CONTAINERROOT; module list 2>&1")
     assert swapped.stdout.split("\n")[0].endswith("/One/1.0")
     assert "Two/1.0" not in swapped.stdout
 
 
-def test_a_module_that_the_tool_has_lost(pair):
-    """Defects C4: variables of a module that isn't loaded are no obstacle, and no values of a person's."""
+def test_a_module_that_the_modules_tool_has_lost(pair):
+    """Defects C4: leftover variables of a module that isn't loaded prevent no load and don't count as the user's."""
     leftover = {
         "CONTAINERROOT": "/gone", "EBSIF_LOADED_MODULE": "Gone/1.0", "SIF": "/gone/x.sif", "APPTAINERENV_PLAIN": "x",
         "SINGULARITYENV_PLAIN": "x", "APPTAINER_BINDPATH": "/gone:/runscripts", "SINGULARITYENV_PREPEND_PATH": "/gone",
@@ -525,8 +525,8 @@ def test_a_module_that_the_tool_has_lost(pair):
     assert not set(after) & set(leftover)
 
 
-def test_a_bind_whose_source_is_missing(pair):
-    """S002-16: a required one: one clear message at load, and no failure at unload; an optional one is left out."""
+def test_a_missing_bind_source(pair):
+    """S002-16: required: one clear message at load and no failure at unload; optional: left out."""
     needed = pair.site.prefix / "needed"
     result = pair.site.bash(f"""
         module load One/1.0 && mv '{needed}' '{needed}.away'
@@ -543,29 +543,29 @@ def test_a_bind_whose_source_is_missing(pair):
     assert said.count(f"This container needs {needed}, which doesn't exist on this node.") == 1
 
 
-def test_values_for_a_runtime_that_evaluates_nothing(pair):
-    """Defects C6: with NO_EVAL set what an easyconfig sets in the container arrives without backslashes."""
+def test_values_with_no_eval(pair):
+    """Defects C6: with NO_EVAL set, the easyconfig's values reach the container without backslashes."""
     for variable in ("APPTAINER_NO_EVAL", "SINGULARITY_NO_EVAL", "OTHER"):
         show = "module load One/1.0 && singularity exec $SIF printenv ODD"
         assert pair.site.bash(show, **{variable: "1"}).stdout == "a$b`c\n"
 
 
-def test_values_for_the_container_are_not_read_by_a_shell(pair):
-    """What an easyconfig sets in the container arrives as it is: nothing is expanded, no command in it runs."""
+def test_values_for_the_container_are_not_evaluated(pair):
+    """The easyconfig's values reach the container unchanged: nothing is expanded or executed."""
     (pair.site.work / "show.py").write_text("import os\nprint(os.environ['SHELL_TEXT'])\n")
     output = pair.site.bash("module load One/1.0 && singularity exec $SIF python3 show.py").stdout
     assert output == pair.hostile + "\n"
     assert not pair.canary.exists()
 
 
-def test_what_a_person_has_set_is_in_force_in_the_container(pair, tmp_path):
-    """G-07, defects B10, C1, C5: binds and search paths of both spellings, a device, and no word of the runtime."""
+def test_the_users_settings_apply_in_the_container(pair, tmp_path):
+    """G-07, defects B10, C1, C5: binds and search paths by either prefix, a device, and no message of the runtime."""
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()
     own = {
         "APPTAINER_BINDPATH": f"{tmp_path}/one:/srv",
-        # one of the module's as well: bound once
+        # one that the module also has is bound once
         "SINGULARITY_BINDPATH": f"{tmp_path}/two:/home,{pair.site.prefix}/data:/mnt",
         "SINGULARITYENV_PREPEND_PATH": "/mine/bin", "SINGULARITYENV_PLAIN": "mine",
     }

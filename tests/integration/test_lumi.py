@@ -1,4 +1,4 @@
-"""The catalogue of LUMI beside what its modules are known to do: the facts are in tests/data/lumi-containers.json."""
+"""LUMI's catalogue compared with the known properties of its modules, see tests/data/lumi-containers.json."""
 
 import json
 import re
@@ -16,14 +16,14 @@ from support import CHECKOUT, Site
 FACTS = json.loads((CHECKOUT / "tests/data/lumi-containers.json").read_text())
 LUMI = CHECKOUT / "generator/ebsif/catalogue/sites/lumi"
 
-# How the facts spell packages.
+# The spelling of packages in the facts.
 PACKAGES = {"flashattention": "flash-attn", "pytorch": "torch"}
 NO_PACKAGES = ("dockerhash", "date", "rocm_major_minor", "vllm_commit")
 
 
 @pytest.fixture(scope="module")
 def containers():
-    """The containers of the catalogue, by the name of their easyconfig."""
+    """The catalogue's containers by easyconfig name."""
     return {one.easyconfig_name: one for one in reading.read(site.read("lumi"), LUMI)}
 
 
@@ -40,22 +40,22 @@ class Modules:
         (self.images / "easybuild-sif-images").mkdir(parents=True)
         for container in containers.values():
             (self.images / "easybuild-sif-images" / container.file_name).touch()
-        # nothing is installed: --force, and no sanity check; the images of the AI Factory are not below the root
+        # nothing is installed, hence --force and no sanity check; the AI Factory's images are not below the root
         mine = [path for path in paths if "multitorch" not in path.name]
         options = ["--module-only", "--force", "--skip-sanity-check"]
         self.site.eb(*mine, *options, LUMI_CONTAINER_REPOSITORY_ROOT=self.images)
 
     def root(self, container):
-        """Installation directory of a container (Path)."""
+        """Return a container's installation directory (Path)."""
         return self.site.prefix / "eb/software" / container.module
 
     def text(self, container):
-        """The module file; hidden if the container is archived."""
+        """Return the text of the module file, which is hidden if the container is archived."""
         hidden = "." if container.archived else ""
         return (self.site.modules / container.name / f"{hidden}{container.full_version}.lua").read_text()
 
     def environments(self, containers):
-        """The environment after loading the module of each container, with its image and user software in place."""
+        """Return the environment after loading each container's module, with its image and user software present."""
         script = ""
         for number, container in enumerate(containers):
             if container.venv:
@@ -74,12 +74,12 @@ def modules(tmp_path_factory, containers):
 
 
 def by_name(fact):
-    """The name of a test."""
+    """Return the name of a test."""
     return fact["easyconfig"][: -len(".eb")]
 
 
-def test_all_containers_of_lumi_are_there(containers):
-    """S002-51: 70 containers, and the images of the AI Factory: another framework is data only."""
+def test_all_containers_of_lumi_are_in_the_catalogue(containers):
+    """S002-51: 70 containers and the AI Factory's images: another framework needs data only."""
     assert len(FACTS) == 70
     assert {fact["easyconfig"] for fact in FACTS} <= set(containers)
     assert {one.name for one in containers.values()} - {fact["name"] for fact in FACTS} == {"lumi-multitorch"}
@@ -87,7 +87,7 @@ def test_all_containers_of_lumi_are_there(containers):
 
 @pytest.mark.parametrize("fact", FACTS, ids=by_name)
 def test_the_record(fact, containers):
-    """Image, components, requirements and what is archived are those of the facts."""
+    """Image, components, requirements and archived containers are those in the facts."""
     container = containers[fact["easyconfig"]]
     assert [container.file_name, *container.definition_files] == fact["sif"]
     assert bool(container.archived) == fact["archived"]
@@ -118,8 +118,8 @@ def test_the_modules(containers, modules):
 
 def test_every_name_of_lumi_can_be_loaded(containers, modules):
     """
-    L-11: the names of LUMI's 70 modules, by an alias where ours differs; `module avail` does not show what is archived,
-    and loading it says since when, why, and what to use instead.
+    L-11: the names of LUMI's 70 modules, with an alias if ours differs. `module avail` hides archived modules; loading
+    them prints since when and why they are archived, and what to use instead.
     """
     names = {f"{fact['name']}/{fact['version']}{fact['versionsuffix']}" for fact in FACTS}
     # two pairs of LUMI's easyconfigs make the same module
@@ -136,7 +136,7 @@ def test_every_name_of_lumi_can_be_loaded(containers, modules):
             if not one.archived and one.name != "lumi-multitorch"} <= listed
     for one in archived:
         assert " ".join(one.archive_message.split()) in " ".join(result.stderr.split())
-        # what is recommended is there, and is not archived itself
+        # the replacement exists and is not archived itself
         replacement = one.archived.replacement
         assert not replacement or not selection.find_one(list(containers.values()), replacement).archived
 
@@ -154,32 +154,32 @@ def check_variables(fact, container, environment, root):
             found = environment[f"APPTAINERENV_{bare}"]
             assert environment[name] == found
             if bare == "PREPEND_PATH":
-                # and the programs of a SquashFS file that a person mounts at /user-software (lumi B10)
+                # plus the programs of a SquashFS file that a user mounts at /user-software (lumi B10)
                 paths = [path for path in found.split(":") if path != "/user-software/bin"]
                 assert paths == [part for part in wanted.split(":") if part]
             elif bare.startswith("WITH_"):
-                # nothing is left to do, and scripts that do it still work
+                # nothing is left to do, but scripts that use it still work
                 assert found == "true"
             elif bare == "PS1":
-                # in the facts as Lua writes it, in ours as the runtime reads it
+                # the facts have it as written in Lua, ours as the runtime reads it
                 assert unescaped(found) == wanted.replace("\\\\", "\\")
             else:
                 assert found == wanted, name
         elif name == "EXPORTCCPE":
-            # and what ours sets besides
+            # ours has more names
             assert set(wanted.split(",")) <= set(environment[name].split(","))
         else:
             assert environment[name] == wanted, name
 
 
 def unescaped(value):
-    """What the runtime's shell makes of a value."""
+    """Return a value as the runtime's shell evaluates it."""
     script = f'value="{value}"; printf %s "$value"'
     return subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
 
 
 def check_binds(fact, container, text, root):
-    """S002-15, S002-14 (in part): every bind, and libjansson only for the images that lack it."""
+    """S002-15, S002-14 (in part): every bind, and libjansson only for images without it."""
     if fact["binds"] is None:
         return
     ours = set(re.findall(r'append_item\(container_binds, "(/[^"]+)", ","\)', text))
@@ -189,9 +189,9 @@ def check_binds(fact, container, text, root):
 
 
 def check_scripts(fact, container, text, root):
-    """S002-55: every command, run script and wrapper is there; the help has $WITH_CONDA in single quotes."""
+    """S002-55: every command, run script and wrapper exists; the help has $WITH_CONDA in single quotes."""
     known = {f"bin/{name}" for name in easyconfig.wrappers(container) or []}
-    # the help lists the commands; run scripts are the easyblock's for images with Python
+    # the help lists the commands; the easyblock adds run scripts for images with Python
     commands = re.search(r"The module also provides these commands: (.*)\.", text)[1]
     known |= {f"bin/{name}" for name in re.findall(r"[\w-]+", commands)}
     known |= set(container.script_names)
@@ -203,8 +203,8 @@ def check_scripts(fact, container, text, root):
         assert "bash -c '$WITH_CONDA; python --version'" in text
 
 
-def test_the_old_name_of_a_run_script_works(tmp_path, base_image):
-    """S002-54: python-conda-simple, as it was called once, and the commands of another kind of container."""
+def test_old_names_of_run_scripts_work(tmp_path, base_image):
+    """S002-54: python-conda-simple, a former name, and the commands of another kind of container."""
     place = Site(tmp_path, TOOLS["Lmod-Lua"](), Path(sys.prefix))
     (place.sources / "example.sif").symlink_to(base_image)
     path = place.easyconfig(
@@ -218,16 +218,16 @@ def test_the_old_name_of_a_run_script_works(tmp_path, base_image):
     assert place.bash(load + "singularity exec $SIF python-conda-simple -c 'print(6 * 7)'").stdout == "42\n"
     assert place.bash(load + "my-exec python -c 'print(6 * 7)'").stdout == "42\n"
     assert place.bash(load + "my-shell -c 'echo $CONDA_DEFAULT_ENV'").stdout == "pytorch\n"
-    # this image has nothing that it runs by itself
+    # this image has no runscript
     assert "no runscript" in place.bash(load + "my-run", check=False).stdout
     assert place.bash(load + "my-singularity exec $SIF cat /runscripts/get-master").stdout.startswith("#!")
     assert place.bash(load + "my-exec", check=False).returncode == 64
 
 
-def test_a_module_file_of_each_generation_is_short(containers):
+def test_easyconfigs_and_catalogue_are_short(containers):
     """
-    The easyconfigs are under 80 lines (those with forty binds of their own under 140), the catalogue under 1,500, each
-    record of a known family at most ten.
+    Easyconfigs have fewer than 80 lines (140 with forty binds of their own), the catalogue fewer than 1,500, and
+    each record of a known family at most ten.
     """
     for one in containers.values():
         assert len(easyconfig.render(one).splitlines()) < (140 if one.name == "ccpe" else 80)

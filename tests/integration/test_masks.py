@@ -1,4 +1,4 @@
-"""Masks and libraries of the host: what the container sees of the image, with the image as it is."""
+"""Masks and host libraries: the container sees another file system although the image is unchanged."""
 
 import json
 import subprocess
@@ -9,18 +9,18 @@ import pytest
 from parts import TOOLS, Installed
 from support import Site
 
-# nothing of it depends on user software
+# independent of user software
 TEXT = "easyblock = 'ContainerInstall'\n" + Installed.TEXT.replace("venv_name = 'pytorch'\n", "")
 LIBRARY = "/usr/lib/x86_64-linux-gnu"
 
 
 def lock(site):
-    """The record of the installation."""
+    """Return the installation's record."""
     return json.loads((site.prefix / "eb/software/Example/1.0/share/ebsif/lock.json").read_text())
 
 
 def in_container(site, command, **environment):
-    """Run a command in the container of the loaded module; return the CompletedProcess."""
+    """Run a command in the loaded module's container; return the CompletedProcess."""
     return site.bash(f"module load Example/1.0 && singularity exec $SIF {command}", check=False, **environment)
 
 
@@ -31,7 +31,7 @@ def masked(site, value, extra=""):
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_files_are_hidden_and_replaced(tool, tmp_path, base_image):
-    """S000-10: named files are absent or replaced in the container; the SIF is unchanged; unloading undoes all."""
+    """S000-10: named files are missing or replaced in the container; the SIF is unchanged; unloading undoes it."""
     site = Site(tmp_path / "site", TOOLS[tool](), Path(sys.prefix))
     (site.sources / "example.sif").symlink_to(base_image)
     masked(site, {"/bin/to[ut]*": None, "/usr/bin/whoami": "/usr/bin/id"})
@@ -51,8 +51,8 @@ def test_files_are_hidden_and_replaced(tool, tmp_path, base_image):
     assert {"APPTAINER_OVERLAY=/a", "SINGULARITY_OVERLAY=/a"} <= set(output)
 
 
-def test_an_overlay_of_the_users_is_respected(site, tmp_path):
-    """A user has an overlay of their own: both are in use."""
+def test_an_overlay_of_the_users_own(site, tmp_path):
+    """A user's overlay and the module's are both used."""
     masked(site, ["/usr/bin/touch"])
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/mine.txt").write_text("mine")
@@ -66,8 +66,8 @@ def test_an_overlay_of_the_users_is_respected(site, tmp_path):
     assert result.stdout == "minenone\n"
 
 
-def test_the_loader_takes_the_other_library(site):
-    """S000-11: a library is masked: the loader resolves its name from the next place, seen with ldd and in the maps."""
+def test_the_loader_finds_another_library(site):
+    """S000-11: with a library masked, the loader uses the next directory's, as ldd and /proc/PID/maps show."""
     program = "ldd /usr/bin/git"
     site.eb(site.easyconfig(TEXT))
     before = in_container(site, program).stdout
@@ -82,8 +82,8 @@ def test_the_loader_takes_the_other_library(site):
     assert "libpcre2" not in maps
 
 
-def test_a_copy_in_a_wheel_gives_way(site, base_image, tmp_path):
-    """S000-11, tests: a wheel has a copy of a library, found by RPATH; masked, the loader takes that of the system."""
+def test_a_masked_library_in_a_wheel(site, base_image, tmp_path):
+    """S000-11, tests: a wheel's copy of a library, found by RPATH, is masked: the loader uses the system's."""
     packages = "/opt/miniconda3/envs/pytorch/lib/python3.11/site-packages"
     script = f"ls {packages}/numpy.libs/libquadmath-*; ldd {packages}/numpy/_core/_multiarray_umath.*.so"
     plain = subprocess.run(["apptainer", "exec", base_image, "sh", "-c", script], capture_output=True, text=True,
@@ -101,9 +101,9 @@ def test_a_copy_in_a_wheel_gives_way(site, base_image, tmp_path):
 
 
 def test_masks_are_in_help_and_lock(site):
-    """S000-12: a mask is listed in the help of the module and in the lock, with what it matched."""
+    """S000-12: a mask is listed in the module's help and in the lock file, with the files it matched."""
     masked(site, {"/usr/bin/to[u]*": None, "/usr/bin/whoami": "/usr/bin/id"})
-    # admin D4: an installation without a venv has the image's packages as well, for comparisons, scanners and spider
+    # admin D4: an installation without a venv lists the image's packages, too, for comparisons, scanners and spider
     assert "numpy" in {line.split("==")[0] for line in lock(site)["image_packages"]}
     assert "numpy" in next((site.modules).rglob("1.0.lua")).read_text().partition("extensions(")[2]
     assert lock(site)["masks"] == {
@@ -112,7 +112,7 @@ def test_masks_are_in_help_and_lock(site):
     }
     result = site.bash("module help Example/1.0 2>&1")
     assert " - /usr/bin/to[u]* (hidden)\n - /usr/bin/whoami (replaced by /usr/bin/id)\n" in result.stdout
-    # the same again from the installation alone
+    # repeated from the installed files alone
     module = site.modules / "Example/1.0.lua"
     text = module.read_text()
     easyconfig = site.prefix / "Example-1.0.eb"
@@ -120,8 +120,8 @@ def test_masks_are_in_help_and_lock(site):
     assert module.read_text() == text
 
 
-def test_commands_of_the_installation_see_the_masks(site):
-    """What a stage verifies is what people will have: masks are in force at install time."""
+def test_commands_at_installation_see_the_masks(site):
+    """A stage's verification sees what users will see: masks apply at installation."""
     verify = "requirements = [{'verify': ['! command -v touch']}]\n"
     site.eb(site.easyconfig(Installed.TEXT + "masked_paths = ['/usr/bin/touch']\n" + verify))
 
@@ -138,14 +138,14 @@ def test_commands_of_the_installation_see_the_masks(site):
     ],
 )
 def test_wrong_masks_are_refused(site, value, expected):
-    """A mask that can't be, or that would do nothing: which, and why."""
+    """Invalid masks, and masks without effect: the error names mask and reason."""
     result = site.eb(site.easyconfig(TEXT + f"masked_paths = {value!r}\n"), check=False)
     assert result.returncode != 0
     assert expected in " ".join((result.stdout + result.stderr).split())
 
 
-def test_names_are_no_program(site, tmp_path):
-    """Whatever a pattern holds, nothing of it is run."""
+def test_patterns_are_not_executed(site, tmp_path):
+    """Nothing in a pattern is executed."""
     canary = tmp_path / "canary"
     pattern = f"/usr/bin/$(touch {canary})`touch {canary}`;"
     result = site.eb(site.easyconfig(TEXT + f"masked_paths = [{pattern!r}]\n"), check=False)
@@ -156,8 +156,8 @@ def test_names_are_no_program(site, tmp_path):
 # --- libraries of the host
 
 
-def test_a_library_is_bound_only_if_the_image_lacks_it(site, tmp_path):
-    """S001-13, S002-15: if_missing: bound only if the image has none; decided by what its loader finds."""
+def test_a_library_is_bound_only_if_missing(site, tmp_path):
+    """S001-13, S002-15: if_missing: bound only if the image's loader finds none."""
     for name in ("libjansson.so.4", "libz.so.1"):
         (tmp_path / name).write_text("of the host")
     value = {
@@ -168,15 +168,15 @@ def test_a_library_is_bound_only_if_the_image_lacks_it(site, tmp_path):
     site.eb(easyconfig)
     assert in_container(site, "cat /usr/lib64/libjansson.so.4").stdout == "of the host"
     assert in_container(site, "cat /usr/lib64/libz.so.1").returncode != 0
-    # regenerated from the installation alone, and on a node that has no such library
+    # repeated from the installed files alone, on a node without the library
     site.eb(easyconfig, "--module-only", "--force")
     assert in_container(site, "cat /usr/lib64/libjansson.so.4").stdout == "of the host"
     (tmp_path / "libjansson.so.4").unlink()
     assert in_container(site, "true").returncode == 0
 
 
-def test_a_library_is_bound_only_if_it_is_newer(site, tmp_path):
-    """S001-13: if_newer: bound only if the image has an older one, told by the version in the name of the file."""
+def test_a_library_is_bound_only_if_newer(site, tmp_path):
+    """S001-13: if_newer: bound only if the image's is older, according to the versions in the file names."""
     for name, version in (("libz.so.1", "1.99.0"), ("libexpat.so.1", "1.0.0")):
         (tmp_path / f"{name[:-2]}.{version}").write_text("of the host")
         (tmp_path / name).symlink_to(f"{name[:-2]}.{version}")
@@ -187,6 +187,6 @@ def test_a_library_is_bound_only_if_it_is_newer(site, tmp_path):
 
 
 def test_a_wrong_condition_is_named(site):
-    """Which conditions there are."""
+    """The error lists the valid conditions."""
     result = site.eb(site.easyconfig(TEXT + "library_binds = {'/a': 'sometimes'}\n"), check=False)
     assert "'if_missing' or 'if_newer'" in " ".join((result.stdout + result.stderr).split())

@@ -1,4 +1,4 @@
-"""The loaded module, with every modules tool and syntax: what a person gets after `module load`."""
+"""The loaded module with every modules tool and syntax: what users get from `module load`."""
 
 import os
 import pty
@@ -15,7 +15,7 @@ QUOTE, APOSTROPHE, NEWLINE = '"', "'", "new\nline"
 
 @pytest.fixture
 def scratch(installed_once, tmp_path):
-    """A copy of the writable module's user software to give back after a test that changes it."""
+    """A copy of the writable module's user software, which is restored after tests that change it."""
     root = installed_once.root(installed_once.WRITABLE)
     kept = tmp_path / "kept"
     shutil.copytree(root / "user-software", kept, symlinks=True)
@@ -29,7 +29,7 @@ def scratch(installed_once, tmp_path):
 
 
 def variables(text):
-    """Read the output of `env -0`."""
+    """Parse the output of `env -0`."""
     return dict(line.split("=", 1) for line in text.split("\0") if "=" in line)
 
 
@@ -43,7 +43,7 @@ def test_the_variables_of_the_module(installed):
 
 
 def test_one_bind_variable_holds_everything(installed):
-    """S002-07: one bind variable holds all binds, alike for both runtimes; the user's *_BIND is left alone."""
+    """S002-07: one bind variable contains all binds, the same for both runtimes; the user's *_BIND is not changed."""
     env = variables(installed.output(installed.SQUASHED, "env -0"))
     root = installed.root(installed.SQUASHED)
     assert env["SINGULARITY_BINDPATH"] == env["APPTAINER_BINDPATH"]
@@ -54,8 +54,8 @@ def test_one_bind_variable_holds_everything(installed):
     assert "APPTAINER_BIND" not in env
 
 
-def test_every_tool_sets_the_same(installations):
-    """S002-06, S002-07: in every tool and syntax: so what happens in the container is asked with one of them."""
+def test_every_tool_sets_the_same_variables(installations):
+    """S002-06, S002-07: the same in every tool and syntax, so tests in the container can use one of them."""
     for module in ("Example/1.0-squashed", "Example/1.0-writable"):
         found = []
         for installed in map(installations, TOOLS):
@@ -68,8 +68,8 @@ def test_every_tool_sets_the_same(installations):
         assert found[0] == found[1] == found[2]
 
 
-def test_a_bind_of_the_users_is_merged(installed_once, tmp_path):
-    """S002-07: what the user binds with APPTAINER_BIND is there beside the module's binds."""
+def test_a_users_bind_is_merged(installed_once, tmp_path):
+    """S002-07: a user's bind in APPTAINER_BIND is used beside the module's binds."""
     (tmp_path / "data").write_text("mine")
     output = installed_once.output(
         installed_once.SQUASHED, "singularity exec $SIF cat /my/data /runscripts/conda-python-simple",
@@ -79,7 +79,7 @@ def test_a_bind_of_the_users_is_merged(installed_once, tmp_path):
 
 
 def test_unloading_leaves_nothing(installed):
-    """After unload the environment is what it was, also when user software changed in between."""
+    """After unloading, the environment is as before, even if user software changed in between."""
     root = installed.root(installed.WRITABLE)
     script = f"""
         env -0 | sort -z >before
@@ -90,28 +90,28 @@ def test_unloading_leaves_nothing(installed):
     """
     installed.site.bash("set -e\n" + script)
     before, after = (variables((installed.site.work / name).read_text()) for name in ("before", "after"))
-    # the modules tools keep books of their own
+    # variables that the modules tools use themselves
     ours = {key for key in after if not key.startswith(("_Module", "__LMOD", "LMOD", "LOADED", "_LM", "__MODULES"))}
     assert {key: before.get(key) for key in ours} == {key: after[key] for key in ours}
 
 
 def test_loading_needs_no_other_module(installed):
-    """S002-11: the module needs no EasyBuild module, partition or stack version."""
+    """S002-11: the module needs no module of EasyBuild, a partition or a software stack."""
     output = installed.load(installed.SQUASHED, "module --terse list 2>&1").stdout
     assert [line for line in output.split() if "/" in line] == [installed.SQUASHED]
 
 
 def test_runscripts_are_on_path_in_the_container(installed_once):
-    """S002-09: in the container /runscripts is on PATH; the full path works as well."""
+    """S002-09: in the container /runscripts is on PATH; run scripts work by full path, too."""
     for command in ("conda-python-simple", "/runscripts/conda-python-simple"):
         run = f"singularity exec $SIF {command} -c 'print(6 * 7)'"
         assert installed_once.output(installed_once.SQUASHED, run) == "42"
 
 
-def test_activation_is_already_done_in_the_container(installed_once):
-    """S002-10: the variables that activation of Conda and of the venv would set are there without sourcing."""
+def test_python_is_activated_in_the_container(installed_once):
+    """S002-10: the variables that activating Conda and the venv would set are there without sourcing anything."""
     plain = variables(installed_once.output(installed_once.SQUASHED, "singularity exec $SIF env -0"))
-    # the truth: what the image's and the venv's own activate scripts set in a container without the module's variables
+    # the expected values: set by the activate scripts of image and venv in a container without the module's variables
     activated = variables(installed_once.output(
         installed_once.SQUASHED,
         "for v in ${!SINGULARITYENV_@} ${!APPTAINERENV_@}; do unset $v; done; singularity exec $SIF bash -c "
@@ -121,7 +121,7 @@ def test_activation_is_already_done_in_the_container(installed_once):
         "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_EXE", "CONDA_PYTHON_EXE", "CONDA_SHLVL"
     ):
         assert plain[name] == activated[name], name
-    # with decoration in older versions of Python, without in newer ones
+    # old versions of Python decorate the prompt, newer ones don't
     assert plain["VIRTUAL_ENV_PROMPT"] == activated["VIRTUAL_ENV_PROMPT"].strip("() ")
     # the venv first, then Conda, then the system: the same programs are found
     order = ["/user-software/venv/pytorch/bin", "/opt/miniconda3/envs/pytorch/bin", "/usr/bin"]
@@ -131,18 +131,18 @@ def test_activation_is_already_done_in_the_container(installed_once):
 
 
 def test_plain_singularity_exec_sees_the_squashfs(installed_once):
-    """S001-08: with only the module loaded, plain `singularity exec $SIF cmd` sees what is in the SquashFS."""
+    """S001-08: with only the module loaded, plain `singularity exec $SIF cmd` sees the SquashFS file's content."""
     output = installed_once.output(
         installed_once.SQUASHED, "singularity exec $SIF python -c 'import greeting; print(greeting.__file__)'"
     )
     assert output.startswith("/user-software/venv/pytorch/lib/")
 
 
-def test_a_squashfs_of_ones_own_at_user_software(installed_once, tmp_path):
-    """Lumi B10: LUMI's guide: a SquashFS bound over /user-software, its bin put on PATH after loading or before it.
+def test_a_users_squashfs_at_user_software(installed_once, tmp_path):
+    """Lumi B10: as in LUMI's guide, a SquashFS file bound over /user-software, its bin on PATH before or after loading.
 
-    With a directory as user software: Apptainer mounts no second SquashFS at the same place. By exec: the image of the
-    tests has nothing to run.
+    User software is a directory, because Apptainer can't mount two SquashFS files in one place. With exec, because the
+    tests' image has no runscript.
     """
     (tmp_path / "own/bin").mkdir(parents=True)
     program = tmp_path / "own/bin/python"
@@ -155,7 +155,7 @@ def test_a_squashfs_of_ones_own_at_user_software(installed_once, tmp_path):
     assert installed_once.output(installed_once.WRITABLE, f"{export}; {run}").splitlines()[-1] == "mine test.py"
     output = installed_once.site.bash(f"{export}; module load {installed_once.WRITABLE}; {run}").stdout
     assert output.splitlines()[-1] == "mine test.py"
-    # commands of the module know both values
+    # commands of the module understand both values
     script = "export SINGULARITYENV_PREPEND_PATH=/x; start-shell -c 'echo $PATH'"
     show = installed_once.load(installed_once.WRITABLE, script)
     assert show.stdout.startswith("/x:/runscripts:")
@@ -163,7 +163,7 @@ def test_a_squashfs_of_ones_own_at_user_software(installed_once, tmp_path):
 
 
 def test_programs_resolve_in_the_venv(installed_once):
-    """S002-38: the venv with system site packages is at /user-software/venv/<env>; python, python3, pip are its own."""
+    """S002-38: the venv with system site packages is /user-software/venv/<env>; python, python3, pip are its own."""
     output = installed_once.output(
         installed_once.SQUASHED,
         "singularity exec $SIF bash -c 'type -P python python3 pip; cat /user-software/venv/pytorch/pyvenv.cfg'",
@@ -174,14 +174,14 @@ def test_programs_resolve_in_the_venv(installed_once):
 
 
 def test_the_squashfs_is_read_only(installed_once):
-    """S002-33: the SquashFS is mounted read-only at /user-software."""
+    """S002-33: the SquashFS file is mounted read-only at /user-software."""
     result = installed_once.load(installed_once.SQUASHED, "singularity exec $SIF touch /user-software/new", check=False)
     assert result.returncode != 0
     assert "Read-only file system" in result.stderr
 
 
 def test_the_directory_is_writable_and_seen_outside(installed_once):
-    """S002-32: the directory user-software is writable in the container and the same files are seen outside."""
+    """S002-32: the directory user-software is writable in the container and is the same directory outside."""
     installed_once.load(installed_once.WRITABLE, "singularity exec $SIF touch /user-software/new")
     new = installed_once.root(installed_once.WRITABLE) / "user-software" / "new"
     assert new.exists()
@@ -189,7 +189,7 @@ def test_the_directory_is_writable_and_seen_outside(installed_once):
 
 
 def test_the_squashfs_wins_over_the_directory(installed):
-    """S002-34, S002-35: when both exist, the SquashFS is what the container sees; loading alone says so."""
+    """S002-34, S002-35: if both exist, the container sees the SquashFS file; the module says so at load."""
     directory = installed.root(installed.SQUASHED) / "user-software"
     directory.mkdir()
     (directory / "hidden").touch()
@@ -203,7 +203,7 @@ def test_the_squashfs_wins_over_the_directory(installed):
 
 
 def test_without_user_software_the_image_works(installed):
-    """S002-36: neither directory nor SquashFS: the module loads, the base environment works, no venv is announced."""
+    """S002-36: without directory and SquashFS file the module loads, the base environment works, no venv is active."""
     root = installed.root(installed.WRITABLE)
     (root / "user-software").rename(root / "elsewhere")
     try:
@@ -226,7 +226,7 @@ def test_packages_of_image_and_venv_are_listed(installed_once, command):
 
 
 def test_start_shell_initialises_with_arguments(installed_once):
-    """S002-22: start-shell with bash arguments (-c, a script) has the environment as well."""
+    """S002-22: start-shell with arguments of bash (-c, a script) initialises the environment, too."""
     (installed_once.site.work / "script.sh").write_text('echo "$1" "$VIRTUAL_ENV"; type -P python\n')
     expected = ["/user-software/venv/pytorch", "/user-software/venv/pytorch/bin/python"]
     output = installed_once.output(installed_once.SQUASHED, "start-shell script.sh 'a b'")
@@ -237,9 +237,9 @@ def test_start_shell_initialises_with_arguments(installed_once):
 
 
 def test_start_shell_without_arguments_is_an_initialised_bash(installed_once):
-    """S002-21: start-shell without arguments, on a terminal: an interactive, initialised bash."""
+    """S002-21: start-shell without arguments, at a terminal: an interactive, initialised bash."""
     site = installed_once.site
-    # a user's rc file may not undo it
+    # a user's rc file must not undo it
     (site.home / ".bashrc").write_text("PATH=/usr/bin:/bin\n")
     env = {**site.environment, **variables(installed_once.output(installed_once.SQUASHED, "env -0"))}
     command = installed_once.root(installed_once.SQUASHED) / "bin" / "start-shell"
@@ -256,19 +256,19 @@ def test_start_shell_without_arguments_is_an_initialised_bash(installed_once):
 
 
 def typed_at(terminal, lines):
-    """Type each line when a prompt is there; return all that appeared until the program ended."""
+    """Type each line at a prompt; return all output until the program ended."""
     output = b""
     while True:
         try:
             output += os.read(terminal, 4096)
-        except OSError:  # the other end was closed
+        except OSError:  # the program has closed its end
             return output.decode()
         if lines and output.rstrip(b"\x1b[?2004h").endswith((b"> ", b"$ ", b"# ")):
             os.write(terminal, lines.pop(0).encode() + b"\n")
 
 
 def test_start_shell_in_the_container_is_bash(installed_once):
-    """S002-23: in a container start-shell becomes bash."""
+    """S002-23: inside a container start-shell becomes bash."""
     output = installed_once.output(
         installed_once.SQUASHED,
         "singularity exec -B $CONTAINERROOT $SIF $CONTAINERROOT/bin/start-shell -c 'echo $0 $$ $1'"
@@ -278,7 +278,7 @@ def test_start_shell_in_the_container_is_bash(installed_once):
 
 @pytest.mark.parametrize("program", ["start-shell -c 'exec \"$@\"' sh", "singularity exec $SIF conda-python-simple"])
 def test_arguments_input_and_status_pass_through(installed_once, program):
-    """S002-24, S002-25: arguments, standard input and exit status pass through unchanged."""
+    """S002-24, S002-25: arguments, standard input and exit status are passed through unchanged."""
     (installed_once.site.work / "echo.py").write_text(
         "import sys\nprint(sys.argv[1:], sys.stdin.read().upper())\nsys.exit(42)\n"
     )
@@ -294,7 +294,7 @@ def test_arguments_input_and_status_pass_through(installed_once, program):
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
 def test_signals_pass_through(installed_once, name):
-    """S002-24: a signal to the command reaches the program in the container, and its status comes back."""
+    """S002-24: a signal to the command reaches the program in the container; the command returns its status."""
     site = installed_once.site
     (site.work / "wait.py").write_text(
         "import signal, sys, time\n"
@@ -313,8 +313,8 @@ def test_signals_pass_through(installed_once, name):
     assert process.wait(timeout=30) == 33
 
 
-def test_conda_python_simple_outside_says_where_it_runs(installed_once):
-    """S002-25: outside the container it is a clear message and status 1."""
+def test_conda_python_simple_outside_a_container(installed_once):
+    """S002-25: a clear error and status 1."""
     result = installed_once.load(installed_once.SQUASHED, "$RUNSCRIPTS/conda-python-simple -c pass", check=False)
     assert result.returncode == 1
     assert "singularity exec $SIF" in result.stderr
@@ -322,7 +322,7 @@ def test_conda_python_simple_outside_says_where_it_runs(installed_once):
 
 @pytest.mark.parametrize("command", ["make-squashfs", "unmake-squashfs"])
 def test_the_squashfs_commands_refuse_in_a_container(installed_once, command):
-    """S002-27, S002-29: in a container they refuse with status 1 and change nothing."""
+    """S002-27, S002-29: they refuse to run in a container with status 1 and change nothing."""
     root = installed_once.root(installed_once.WRITABLE)
     before = sorted(path.name for path in root.iterdir())
     result = installed_once.load(
@@ -337,7 +337,7 @@ def test_extending_by_hand(scratch):
     """
     S002-26, S002-28, S002-32 to -34, S002-39: pip install, make-squashfs, reload, unmake-squashfs, pip install again.
 
-    Software that is no Python package is packed and mounted with the rest.
+    Software other than Python packages is packed and mounted as well.
     """
     root = scratch.root(scratch.WRITABLE)
     pip = f"singularity exec -B {scratch.wheels} $SIF pip install --no-index --find-links {scratch.wheels}"
@@ -363,19 +363,19 @@ def test_extending_by_hand(scratch):
     files = [line for line in result.stdout.splitlines() if line.endswith(".py")]
     assert [file.split("/")[-1] for file in files] == ["byhand.py", "other.py", "hello.py"]
     assert (root / "user-software").is_dir()
-    # pip could not write to the SquashFS, and did not turn to the home directory instead
+    # pip can't write to the SquashFS file, and must not fall back to the home directory
     assert not (scratch.site.home / ".local").exists()
 
 
-def test_start_shell_without_the_module_says_so(installed_once):
-    """A command used without its module: what is wrong and what to do, no output of the runtime."""
+def test_start_shell_without_the_module(installed_once):
+    """Without its module a command names problem and remedy, without output of the runtime."""
     result = installed_once.site.bash(f"{installed_once.root(installed_once.SQUASHED)}/bin/start-shell", check=False)
     assert result.returncode == 1
     assert "load the module" in result.stderr
 
 
 def test_a_missing_image_fails_the_load_only(installed):
-    """S002-03: neither copy exists: the load fails naming the file and the cause; show, spider and unload do not."""
+    """S002-03: without any copy of the image the load fails, naming file and cause; show, spider and unload work."""
     root = installed.root(installed.WRITABLE)
     image = root / "example.sif"
     kept = root / "kept.sif"
@@ -397,13 +397,13 @@ def test_a_missing_image_fails_the_load_only(installed):
     assert "removed" in result.stderr
 
 
-def test_nothing_on_stderr_that_the_program_did_not_print(installed_once):
-    """The module makes no runtime talk: no INFO, no WARNING."""
+def test_nothing_is_added_to_standard_error(installed_once):
+    """The runtime prints neither INFO nor WARNING because of the module."""
     assert installed_once.load(installed_once.SQUASHED, "singularity exec $SIF true; start-shell -c true").stderr == ""
 
 
 def test_loading_twice_is_loading_once(installed):
-    """S004-08 (in part): loading twice gives the same as loading once, all variables of the module."""
+    """S004-08 (in part): loading twice has the same effect as loading once, for all variables of the module."""
     once = variables(installed.output(installed.SQUASHED, "env -0"))
     twice = variables(installed.output(installed.SQUASHED, f"module load {installed.SQUASHED}; env -0"))
     names = {n for n in once if n.startswith(("SIF", "PATH", "CONTAINER", "APPTAINER", "SINGULARITY", "RUNSCRIPTS"))}

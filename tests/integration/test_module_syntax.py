@@ -1,4 +1,4 @@
-"""Values of a module file: what comes out of Lua and Tcl is what went in."""
+"""Values in module files are the same after Lua or Tcl has read them."""
 
 import subprocess
 
@@ -7,9 +7,9 @@ from easybuild.easyblocks.generic.container.modulefile import SYNTAXES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-# every character but surrogates (no file holds them) and NUL (no environment variable does)
+# every character except surrogates, which no file can contain, and NUL, which no environment variable can
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
-# a root that turns up in random texts, with a character of the syntaxes
+# a directory that occurs in the random texts, with a special character of either syntax
 ROOT = "0$"
 INTERPRETERS = {
     "Lua": (
@@ -30,7 +30,7 @@ def run(syntax, text):
     """Run statements of a module file in the real interpreter; setenv prints the value."""
     functions = SYNTAXES[syntax](ROOT).functions
     command, prelude = INTERPRETERS[syntax]
-    if syntax == "Tcl":  # tclsh reads a program from standard input in the encoding of the locale
+    if syntax == "Tcl":  # tclsh would read a program from standard input in the locale's encoding
         command = ["tclsh", "-encoding", "utf-8", "/dev/stdin"]
     return subprocess.run(
         command, input=(prelude + functions + text).encode(), stdout=subprocess.PIPE, check=True, timeout=60
@@ -41,9 +41,9 @@ def run(syntax, text):
 @settings(max_examples=60, deadline=None)
 @given(texts=st.lists(TEXTS | st.from_regex(r"(0\$|[\$0.\"{}\\ ])+", fullmatch=True), min_size=1, max_size=20))
 def test_every_text_survives_the_module_syntax(syntax, texts):
-    """Quotes, backslashes, newlines, brackets, dollars and braces are the value's, not the syntax's."""
+    """Quotes, backslashes, newlines, brackets, dollars and braces stay part of the value."""
     module = SYNTAXES[syntax](ROOT)
-    # a marker between them, in a condition, because the bodies of Tcl's `if` are read twice
+    # printed between values, within a condition because Tcl parses the body of `if` twice
     program = "".join(
         module.when(
             {"Lua": "true", "Tcl": "1"}[syntax], module.setenv(f"X{n}", text) + module.setenv(f"Y{n}", "\n--next--\n")
@@ -54,8 +54,8 @@ def test_every_text_survives_the_module_syntax(syntax, texts):
 
 
 @pytest.mark.parametrize("syntax", INTERPRETERS)
-def test_a_variable_collects_what_was_decided(syntax):
-    """declare, assign, and add build one value without repetitions; conditions choose."""
+def test_a_variable_collects_values(syntax):
+    """declare, assign and add build one value without duplicates, depending on conditions."""
     module = SYNTAXES[syntax](ROOT)
     program = (
         module.comment("a comment")
@@ -70,8 +70,8 @@ def test_a_variable_collects_what_was_decided(syntax):
 
 
 @pytest.mark.parametrize("syntax", INTERPRETERS)
-def test_messages_name_what_was_found(syntax):
-    """Texts and variables make one message."""
+def test_messages_contain_values(syntax):
+    """Text and variables form one message."""
     module = SYNTAXES[syntax](ROOT)
     program = module.declare("found", "a $ [b]") + module.fail_on_load("one ", "found", " and " + ROOT)
     said = {

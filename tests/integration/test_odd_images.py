@@ -1,4 +1,4 @@
-"""Images that lack something: what can work works, the rest is refused before anything is copied, with the reason."""
+"""Incomplete images: whatever can work does, the rest is refused with the reason before anything is copied."""
 
 import json
 import subprocess
@@ -12,19 +12,19 @@ from parts import example_site, wheel_settings
 
 @pytest.fixture
 def place(tmp_path, small_image):
-    """A function that makes a site with one of the small images."""
+    """Return a function that makes a site with one of the small images."""
     return lambda variant: example_site(tmp_path, small_image(variant))
 
 
 def easyconfig(site, text, easyblock="ContainerInstall"):
-    """Write an easyconfig for the image of a site."""
+    """Write an easyconfig for a site's image."""
     path = site.easyconfig("sources = ['example.sif']\n" + text)
     path.write_text(path.read_text().replace("ContainerVenv", easyblock))
     return path
 
 
 def refused(site, path):
-    """Install, which has to fail without having copied anything; return what was said."""
+    """Install, expecting that eb fails before copying anything; return its output."""
     result = site.eb(path, check=False)
     said = result.stdout + result.stderr
     assert result.returncode and "Traceback" not in said
@@ -34,7 +34,7 @@ def refused(site, path):
 
 
 def test_an_image_without_bash_and_python(place, tmp_path):
-    """S001-12, G-11, defects B6: busybox alone: module, binds, wrappers and start-shell work; no venv is tried."""
+    """S001-12, G-11, defects B6: only busybox: module, binds, wrappers and start-shell work; no venv is attempted."""
     site = place("busybox")
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "text").write_text("second\nfirst\n")
@@ -58,7 +58,7 @@ def test_an_image_without_bash_and_python(place, tmp_path):
 
 @pytest.mark.parametrize(("easyblock", "text"), [("ContainerVenv", ""), ("ContainerInstall", "init = 'image'\n")])
 def test_what_an_image_without_bash_and_python_cannot_have(place, easyblock, text):
-    """G-11, defects B6, admin D10: a venv, and scripts for Python: both reasons, and what to do."""
+    """G-11, defects B6, admin D10: a venv and scripts for Python are refused, with both reasons and the remedy."""
     site = place("busybox")
     said = refused(site, easyconfig(site, text, easyblock))
     assert "example.sif can't be installed like this: it has no bash" in said
@@ -66,8 +66,8 @@ def test_what_an_image_without_bash_and_python_cannot_have(place, easyblock, tex
     assert "easyblock ContainerInstall with init = 'none'" in said
 
 
-def test_a_python_that_is_not_whole(place, small_image):
-    """G-11, admin D9, D10: python3-minimal: no venv, for a reason that is told; its Python works as it is."""
+def test_an_incomplete_python(place, small_image):
+    """G-11, admin D9, D10: python3-minimal: no venv, for the reason given; its Python works as it is."""
     site = place("python-minimal")
     said = refused(site, easyconfig(site, "", "ContainerVenv"))
     assert "its Python is incomplete, the standard library lacks importlib.metadata, json, venv (Debian has" in said
@@ -90,7 +90,7 @@ def test_a_python_that_is_not_whole(place, small_image):
 
 
 def test_a_python_without_pip(place, wheels):
-    """G-11, admin (a): neither pip nor ensurepip, managed by the distribution: the venv has a pip of this machine."""
+    """G-11, admin (a): no pip and no ensurepip, managed by the distribution: the venv gets a pip of this machine."""
     site = place("python-without-pip")
     settings = wheel_settings(wheels)
     site.eb(easyconfig(site, "requirements = ['byhand']\nvenv_name = 'mine'\n", "ContainerVenv"), **settings)
@@ -112,8 +112,8 @@ def test_a_python_without_pip(place, wheels):
     assert result.returncode == 1
     assert "has no pip, so its options can't be used: leave out --outdated" in result.stderr
 
-def test_an_image_as_cotainr_builds_it(place, wheels, small_image):
-    """S001-09: Conda in /opt/conda, activated by the image itself, cotainr's labels: it works as any other image."""
+def test_an_image_like_cotainrs(place, wheels, small_image):
+    """S001-09: Conda in /opt/conda, activated by the image itself, cotainr's labels: it works like any other image."""
     found = inspection.inspect(small_image("cotainr"), checksum=False)
     assert found.init == "image"
     assert found.labels["cotainr.version"] == "2025.3.0"
@@ -148,8 +148,8 @@ done
 """
 
 
-def test_activation_gives_the_options_back(installed_once, tmp_path):
-    """defects E4: what activation does to the shell's options is undone, not by `local -`, which needs bash 4.4."""
+def test_activation_restores_shell_options(installed_once, tmp_path):
+    """defects E4: options that activation changes are restored, without `local -`, which needs bash 4.4."""
     (tmp_path / "activate").write_text("false\n: $UNSET\nset -x +o pipefail\nreturn $STATUS\n")
     (tmp_path / "script").write_text(ACTIVATION.format(folder=tmp_path))
     run = f"singularity exec --bind {tmp_path} $SIF bash {tmp_path}/script"

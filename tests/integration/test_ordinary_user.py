@@ -1,4 +1,4 @@
-"""Everything again as an ordinary user, where the tests run as root."""
+"""Installation and use by an ordinary user, if the tests run as root."""
 
 import os
 import pwd
@@ -17,14 +17,14 @@ ORDINARY = "nobody"
 
 @pytest.fixture(scope="module")
 def user_site(base_image, wheels):
-    """A site of an ordinary user: the caller, or an account without rights if that is root."""
+    """A site of an ordinary user: the caller, or an unprivileged account if that is root."""
     user = ORDINARY if os.getuid() == 0 else None
     prefix = Path(tempfile.mkdtemp(prefix="ebsif-user-"))
     prefix.chmod(0o755)
     image = prefix / "image.sif"
     shutil.copy(base_image, image)
     venv = prefix / "venv"
-    # the account has to reach the virtual environment; the one of the checkout may lie where it can't
+    # the account must be able to read the virtual environment; that of the checkout may be in a private directory
     subprocess.run(["cp", "-a", sys.prefix, venv], check=True)
     for program in (venv / "bin").iterdir():
         if program.is_file() and not program.is_symlink():
@@ -39,7 +39,7 @@ def user_site(base_image, wheels):
 
 
 def test_an_ordinary_user_installs_and_uses_both_modules(user_site, base_image, wheels):
-    """S002-42, S002-33, S002-32, S001-08: installation and use need no rights: runtime, SquashFS mount and pip."""
+    """S002-42, S002-33, S002-32, S001-08: installation and use need no privileges: runtime, SquashFS mount and pip."""
     installed = Installed(user_site, user_site.prefix.parent / "image.sif", wheels)
     code = "import greeting, numpy; print(greeting.__file__, numpy.__file__)"
     assert installed.output(installed.SQUASHED, f"singularity exec $SIF python -c '{code}'").split() == [
@@ -63,8 +63,8 @@ def test_an_ordinary_user_installs_and_uses_both_modules(user_site, base_image, 
 
 
 @pytest.fixture
-def own_place():
-    """A home of somebody else than the owner of the installations, with a directory for user software."""
+def users_directory():
+    """The home directory of another user than the installations' owner, with a directory for user software."""
     home = Path(tempfile.mkdtemp(prefix="ebsif-home-"))
     os.chown(home, 1, 1)
     yield home
@@ -72,8 +72,8 @@ def own_place():
 
 
 @pytest.mark.parametrize("module", [Installed.WRITABLE, Installed.SQUASHED])
-def test_user_software_of_one_s_own(installed_once, own_place, wheels, module):
-    """G-05 (use D3, D10, lumi B5): a module of others, with either kind of user software, is where one begins."""
+def test_a_users_own_user_software(installed_once, users_directory, wheels, module):
+    """G-05 (use D3, D10, lumi B5): it starts from another account's module, with either kind of user software."""
     root = installed_once.root(module)
     before = sorted((str(path), path.lstat().st_ctime_ns) for path in root.rglob("*"))
     site = installed_once.site
@@ -99,8 +99,8 @@ def test_user_software_of_one_s_own(installed_once, own_place, wheels, module):
         singularity exec $SIF python -c 'import byhand; print(byhand.__file__)'
         unmake-squashfs; echo "unmade $?"
     """
-    command = ["runuser", "-u", "daemon", "--", "env", f"HOME={own_place}", f"TMPDIR={own_place}", "bash", "--norc",
-               "-c", script]
+    command = ["runuser", "-u", "daemon", "--", "env", f"HOME={users_directory}", f"TMPDIR={users_directory}",
+               "bash", "--norc", "-c", script]
     result = site.run(command, check=False, cwd="/")
     said = result.stdout + result.stderr
     first, second = result.stdout.split("# its own\n")
@@ -110,10 +110,10 @@ def test_user_software_of_one_s_own(installed_once, own_place, wheels, module):
     assert second.splitlines() == [
         "unmade 0", "pip", "made 0", "/user-software/venv/pytorch/lib/python3.11/site-packages/byhand.py",
         "unmade 0"], said
-    assert f"reload the module to use and change {own_place}/place/user-software" in result.stderr, said
-    # whatever is advised to be removed is the person's
+    assert f"reload the module to use and change {users_directory}/place/user-software" in result.stderr, said
+    # only the user's own files are suggested for removal
     for line in said.splitlines():
         if "remove" in line:
             assert str(root) not in line, line
-    assert f"(rm '{own_place}/place/user-software.squashfs')" in result.stderr, said
+    assert f"(rm '{users_directory}/place/user-software.squashfs')" in result.stderr, said
     assert sorted((str(path), path.lstat().st_ctime_ns) for path in root.rglob("*")) == before

@@ -7,7 +7,7 @@ from ebsif.user import environments, requirements
 
 
 def test_an_environment_in_a_squashfs_file(tmp_path):
-    """Issue 19, point 6: the same is read as from the directory."""
+    """Issue 19, point 6: it is read like the directory."""
     for name in ("optuna-4.5.0", "broken-1.0"):
         (tmp_path / f"env/lib/python3.12/site-packages/{name}.dist-info").mkdir(parents=True)
     info = tmp_path / "env/lib/python3.12/site-packages/optuna-4.5.0.dist-info"
@@ -23,8 +23,8 @@ def test_an_environment_in_a_squashfs_file(tmp_path):
     assert wanted == environments.read(tmp_path / "env")
 
 
-def test_what_is_no_squashfs_file(tmp_path):
-    """Issue 19, point 6: which file it is."""
+def test_other_files(tmp_path):
+    """Issue 19, point 6: the error names the file."""
     (tmp_path / "text").write_text("no SquashFS file\n")
     with pytest.raises(requirements.RequirementsError, match="text can't be read as a SquashFS file: "):
         environments.read(tmp_path / "text")

@@ -1,4 +1,4 @@
-"""Programs of the image see the packages of the user: whatever the image, the user software, the way they start."""
+"""Programs of the image see the user's packages, for each kind of image, user software and way to start them."""
 
 import pytest
 from parts import example_site, wheel_settings
@@ -6,7 +6,7 @@ from support import make_wheel
 
 BYHAND = "requirements = ['byhand']\n"
 KINDS = {
-    # Python is in a venv of the image; what is in bin but no program can't be a wrapper
+    # Python is in a venv of the image; files in its bin that are no programs can't have wrappers
     "Venv": "init = 'venv-in-image'\nvenv_name = 'mine'\nwrappers = ['all']\n"
             "requirements = [{'requirements': ['byhand'], "
             "'post': ['cd $VIRTUAL_ENV/bin && touch x.conf && mkdir data']}]\n",
@@ -25,7 +25,7 @@ def place(tmp_path_factory, small_image, wheels):
     easyconfigs = [site.easyconfig(text + more, name=name) for name, more in KINDS.items()]
     build = site.prefix / "a [b] c"
     site.eb(f"--buildpath={build}", *easyconfigs, **wheel_settings(wheels))
-    # this one is a directory, and changed by hand
+    # this one is a directory, changed by hand
     site.bash("module load Conda/1.0 && singularity exec $SIF pip install --no-index "
               f"--find-links {wheels} byhand", **wheel_settings(wheels))
     return site
@@ -33,7 +33,7 @@ def place(tmp_path_factory, small_image, wheels):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_program_of_the_image_runs_the_venvs_python(kind, place):
-    """use D1, G-01: by exec, start-shell and wrapper, entry point and script, and what they start; S001-04."""
+    """use D1, G-01: by exec, start-shell and wrapper, entry point and script, with child processes; S001-04."""
     output = place.bash(f"""
         module load {kind}/1.0 || exit
         for program in tell tell-script; do
@@ -43,22 +43,22 @@ def test_a_program_of_the_image_runs_the_venvs_python(kind, place):
     assert output.splitlines() == [" ".join([VENV] * 4)] * 6
 
 
-def test_a_program_of_another_python_is_left_alone(place):
-    """G-01: a program of the system's Python is not one of the venv."""
+def test_programs_of_other_pythons_are_unchanged(place):
+    """G-01: a program of the system's Python is not one of the venv's."""
     for kind, folder in (("Venv", "/opt/venv"), ("Conda", "/opt/miniconda3/envs/pytorch")):
         output = place.bash(f"module load {kind}/1.0; singularity exec $SIF sh -c 'command -v tell-system'").stdout
         assert output == f"{folder}/bin/tell-system\n"
 
 
 def test_wrappers_for_all_programs(place):
-    """defects B11: wrappers = all: programs of the image that run in the venv as well; no file that is none."""
+    """defects B11: wrappers = all: also programs of the image that run in the venv; no files that are no programs."""
     names = {path.name for path in (place.prefix / "eb/software/Venv/1.0/bin").iterdir()}
     assert {"tell", "tell-script", "python", "pip"} <= names
     assert not {"x.conf", "data", "tell-system", "activate"} & names
 
 
-def test_a_place_of_ones_own(place, tmp_path):
-    """G-01: user software of one's own, made from the module's, has them too; their bytes are those of the module."""
+def test_a_users_own_user_software(place, tmp_path):
+    """G-01: user software made from the module's has the programs, too, byte for byte."""
     output = place.bash(f"""
         export EBSIF_USER_SOFTWARE={tmp_path}
         module load Venv/1.0 && unmake-squashfs && module load Venv/1.0 && tell && singularity exec $SIF tell-script
@@ -66,8 +66,8 @@ def test_a_place_of_ones_own(place, tmp_path):
     assert output.splitlines() == [" ".join([VENV] * 4)] * 2
 
 
-def test_an_environment_on_top(place, tmp_path):
-    """G-01: make-venv: programs of the image and of the module's user software run the environment's Python."""
+def test_an_environment_on_top_of_the_module(place, tmp_path):
+    """G-01: make-venv: programs of the image and of user software run the environment's Python."""
     output = place.bash(f"""
         module load Venv/1.0 && cd {tmp_path} && make-venv 'my env' && source 'my env/bin/activate' || exit
         tell | cut -c-{len(str(tmp_path)) + 7}; tell-script | cut -c-{len(str(tmp_path)) + 7}
@@ -76,7 +76,7 @@ def test_an_environment_on_top(place, tmp_path):
 
 
 def test_pip_replaces_and_removes_them(place, tmp_path):
-    """G-01: a newer release by hand replaces the program and pip removes it again, as if it were its own."""
+    """G-01: installing a newer release by hand replaces the program; pip uninstalls it like its own."""
     make_wheel(tmp_path, "tell", version="2.0", module_text="def main():\n    print('newer')\n",
                scripts={"tell": "tell:main"})
     output = place.bash(f"""

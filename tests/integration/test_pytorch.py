@@ -1,4 +1,4 @@
-"""The main job, as `make demo` does it: PyTorch with packages of one's own, from the project's easyconfigs."""
+"""The main use case, as in `make demo`: PyTorch with additional packages, from the project's easyconfigs."""
 
 import json
 import os
@@ -16,12 +16,12 @@ MODULE = "PyTorch/2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121"
 
 @pytest.fixture(scope="module")
 def demo():
-    """What `make demo` printed; it has left .demo/env.sh."""
+    """The output of `make demo`, which has written .demo/env.sh."""
     return make_demo()
 
 
 def by_hand(script, check=True):
-    """Go on by hand, as the demo says: source .demo/env.sh in a fresh shell, load the module, run a script."""
+    """Continue as the demo says: source .demo/env.sh in a fresh shell, load the module, run a script."""
     return subprocess.run(
         ["bash", "--noprofile", "--norc", "-c", f"source .demo/env.sh\nmodule load {MODULE}\n{script}"],
         cwd=CHECKOUT, env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": os.environ["HOME"]},
@@ -30,7 +30,7 @@ def by_hand(script, check=True):
 
 
 def test_the_demo_shows_the_session(demo):
-    """S001-05 (in part): every step says what it does and how long it took; the session shows what it should."""
+    """S001-05 (in part): every step prints what it does and how long it took; the session shows what it should."""
     output = demo.stdout + demo.stderr
     steps = re.findall(r"^==> (.*)$", output, re.MULTILINE)
     assert len(steps) >= 6
@@ -42,12 +42,12 @@ def test_the_demo_shows_the_session(demo):
 
 
 def test_the_demo_writes_no_escape_codes_into_a_file(demo):
-    """Escape codes are for terminals."""
+    """Escape codes are only written to terminals."""
     assert "\x1b" not in demo.stdout + demo.stderr
 
 
-def test_the_demo_stays_in_its_folders(demo):
-    """Everything the demo creates lies in the ignored folders."""
+def test_the_demo_writes_only_to_its_folders(demo):
+    """Everything that the demo creates is in ignored folders."""
     status = subprocess.run(
         ["git", "status", "--porcelain", "--ignored"], cwd=CHECKOUT, capture_output=True, text=True, check=True
     ).stdout
@@ -56,11 +56,11 @@ def test_the_demo_stays_in_its_folders(demo):
     assert ignored - caches <= {".venv/", ".demo/"}
 
 
-def test_torch_is_the_images_and_computes_with_the_additions(demo):
+def test_the_images_torch_computes_with_added_packages(demo):
     """
     S002-46, S001-08: torch is in the image, torchmetrics in /user-software, seen by plain `singularity exec`.
 
-    One step of gradient descent with the image's torch, measured with torchmetrics from user software.
+    A step of gradient descent with the image's torch, measured with torchmetrics from user software.
     """
     (CHECKOUT / ".demo" / "work" / "step.py").write_text(
         "import pytorch_lightning, torch, torchmetrics\n"
@@ -80,7 +80,7 @@ def test_torch_is_the_images_and_computes_with_the_additions(demo):
 
 
 def test_nothing_of_cuda_was_fetched(demo):
-    """No CUDA package, and the SquashFS is under 60 MB."""
+    """No CUDA package, and the SquashFS file is smaller than 60 MB."""
     root = Path(by_hand("echo $CONTAINERROOT"))
     packages = json.loads((root / "share/ebsif/lock.json").read_text())["venv_packages"]
     assert any(line.startswith("torchmetrics==") for line in packages)
@@ -89,8 +89,8 @@ def test_nothing_of_cuda_was_fetched(demo):
     assert "nvidia" not in by_hand("list-packages")
 
 
-def test_a_person_can_go_on_by_hand(demo):
-    """After `source .demo/env.sh`: module, eb and ebsif are ready, and the demo's modules are on the module path."""
+def test_a_user_can_continue_by_hand(demo):
+    """After `source .demo/env.sh` module, eb and ebsif are ready, and the demo's modules are on MODULEPATH."""
     assert "This is EasyBuild" in by_hand("eb --version")
     assert re.match(r"ebsif \d", by_hand("ebsif --version"))
     doctor = by_hand("ebsif doctor")
@@ -100,7 +100,7 @@ def test_a_person_can_go_on_by_hand(demo):
 
 
 def test_eb_finds_the_easyconfigs_of_the_installed_project(demo):
-    """After `pip install` the easyconfigs are on EasyBuild's search path and the easyblocks are found."""
+    """After `pip install` EasyBuild finds easyconfigs and easyblocks."""
     found = by_hand("cd /; eb --search-short exampleVenv 2>&1")
     assert "PyTorch-2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121.eb" in found
     assert "ContainerVenv" in by_hand("cd /; eb --list-easyblocks 2>&1")
@@ -113,8 +113,8 @@ def main():
 """
 
 
-def test_launchers_in_an_environment_of_ones_own(demo, tmp_path):
-    """use D2, G-02: in an active environment, torchrun and an installed launcher start its Python, nested ones too."""
+def test_launchers_in_a_users_environment(demo, tmp_path):
+    """use D2, G-02: in an active environment, torchrun and an installed launcher start its Python, also nested."""
     make_wheel(tmp_path, "accelerate", module_text=LAUNCHER, scripts={"accelerate": "accelerate:main"})
     (tmp_path / "rank.py").write_text(
         "import os, sys, accelerate\n"
@@ -136,9 +136,9 @@ def test_launchers_in_an_environment_of_ones_own(demo, tmp_path):
 
 def test_the_second_easyconfig_is_extended_by_hand(prefix, wheels):
     """
-    S002-32, S002-26, S002-28: without requirements: writable, pip install by hand, squash, reload, unsquash.
+    S002-32, S002-26, S002-28: without requirements: writable, pip install by hand, pack, reload, unpack.
 
-    With Environment Modules, because the demo has Lmod; all of them do it in test_load.
+    With Environment Modules, because the demo uses Lmod; test_load covers all modules tools.
     """
     site = Site(prefix / "pytorch", TOOLS["EnvironmentModules-Tcl"](), Path(sys.prefix))
     image = Path(part("EBSIF_TEST_PYTORCH_IMAGE"))

@@ -1,4 +1,4 @@
-"""The recipes of ARCHER2 and Derecho from the catalogue, with tiny packages that stand in for large ones."""
+"""The recipes of ARCHER2 and Derecho in the catalogue, with tiny packages in place of large ones."""
 
 import json
 import subprocess
@@ -36,7 +36,7 @@ def main():
 """
 
 
-# what the stage says has to reach the build
+# the build must get the stage's settings
 BACKEND = """
 import os, zipfile
 
@@ -53,11 +53,11 @@ def build_wheel(folder, *_):
 
 
 def make_source(folder, name, version):
-    """Write a source distribution of one module, which has to be built."""
+    """Write a source distribution of one module, which pip has to build."""
     tree = folder / f"{name}-{version}"
     (tree / name).mkdir(parents=True)
     (tree / name / "__init__.py").write_text("MPI = None\n")
-    # built by itself: a build with setuptools would fetch that from an index
+    # it contains its own build backend: setuptools would be fetched from an index
     (tree / "pyproject.toml").write_text(
         '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n')
     (tree / "backend.py").write_text(BACKEND.format(name=name, version=version))
@@ -68,19 +68,19 @@ def make_source(folder, name, version):
 
 @pytest.fixture
 def packages(tmp_path):
-    """A folder with stand-ins."""
+    """A folder with the replacement packages."""
     folder = tmp_path / "packages"
     folder.mkdir()
     for name in ("cmake", "ninja", "pyyaml", "typing_extensions", "packaging", *SUPPORTING, "tensorboard_plugin_wit",
                  "tensorboard_pytorch"):
         make_wheel(folder, name)
-    # the package has the version of the source, which is not that of the module
+    # the package's version is that of the source, not that of the module
     make_wheel(folder, "torch", "1.13.0a0+git49444c3", module_text=DISTRIBUTED, scripts={"torchrun": "torch:main"})
     make_wheel(folder, "horovod", "0.28.1", requires=["torch"], module_text=CHECK_BUILD,
                scripts={"horovodrun": "horovod:main"})
     for name in ("tensorboard", "tensorboard_plugin_profile"):
         make_wheel(folder, name, "2.11.2")
-    # what these ask for would replace torch; nothing here has it
+    # dependencies that would replace torch; no package here provides them
     for name, version in (("torchaudio", "0.13.1"), ("torchvision", "0.14.1"), ("torchtext", "0.14.1"),
                           ("torchmetrics", "1.0.3")):
         make_wheel(folder, name, version, requires=["torch==9"])
@@ -88,17 +88,17 @@ def packages(tmp_path):
     return folder
 
 
-def test_archer2_with_stand_ins(site_with_modules, packages, tmp_path):
+def test_archer2_with_replacement_packages(site_with_modules, packages, tmp_path):
     """
-    All stages of the recipe, in order, with their environment and checks; the record has the version of the source of
-    torch besides that of the module (S003-03, S003-04, S003-05, S003-07, S003-08, S003-21).
+    All stages of the recipe, in order, with their environment and checks; the record has the version of torch's source
+    besides that of the module (S003-03, S003-04, S003-05, S003-07, S003-08, S003-21).
     """
     (container,) = reading.read(site_of.read("archer2"), site_of.SITES / "archer2")
     text = easyconfig.render(container)
-    # the one thing that can't be fetched here is the source of PyTorch
+    # only the source of PyTorch can't be fetched here
     text = text.replace("'torch @ git+https://github.com/pytorch/pytorch.git@v1.13.1'", "'torch==1.13.0a0+git49444c3'")
     text = text.replace(container.file_name, "example.sif").replace("['https://download.pytorch.org/whl/cpu']", "[]")
-    # MPI of the host is not here either; the example image is activated by hand
+    # nor is the host's MPI here; the example image is activated by hand
     text = text.replace("wrappers", "init = 'conda-injected'\nconda_env = 'pytorch'\nwrappers", 1)
     path = tmp_path / container.easyconfig_name
     path.write_text(text)
@@ -117,7 +117,7 @@ def test_archer2_with_stand_ins(site_with_modules, packages, tmp_path):
 
 @pytest.fixture
 def site_with_modules(site):
-    """A site with empty modules of the names the recipe loads."""
+    """A site with empty modules named like those that the recipe loads."""
     for name in ("PrgEnv-gnu", "cray-fftw", "mkl/2023.0.0", "cmake/3.21.3"):
         path = site.modules / f"{name}.lua"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -126,7 +126,7 @@ def site_with_modules(site):
 
 
 def test_derecho_is_one_job(tmp_path):
-    """S003-02, S004-17: the heavy stages of Derecho are installed by one job that loads the site's modules."""
+    """S003-02, S004-17: Derecho's heavy stages are installed by one job that loads the site's modules."""
     container, _ = reading.read(site_of.read("derecho"), site_of.SITES / "derecho")
     (rendered,) = render.render([container], tmp_path)
     render.write(rendered)
@@ -149,7 +149,7 @@ containers:
 
 
 def test_name_version_image_and_requirements_are_enough(site, wheels, tmp_path):
-    """S001-05: a name, a version, the SIF file and requirements are enough for a module that works."""
+    """S001-05: they are all that a working module needs."""
     folder = tmp_path / "sites/local/containers"
     folder.mkdir(parents=True)
     (folder / "Mine.yaml").write_text(LITTLE)
@@ -163,11 +163,11 @@ def test_name_version_image_and_requirements_are_enough(site, wheels, tmp_path):
 TEXT = "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\n"
 
 
-def test_an_image_that_is_another_one(site):
+def test_an_image_with_other_versions(site):
     """
-    L-12: versions of the image are compared as a whole: 2.4.60 is not 2.4.6; a package that is missing is named.
+    L-12: the image's versions are compared as a whole: 2.4.60 is not 2.4.6; a missing package is named.
 
-    The same without user software. The record may leave out the last number.
+    The same without user software. The record may omit the last number.
     """
     python = ["apptainer", "exec", site.sources / "example.sif", "/opt/miniconda3/envs/pytorch/bin/python"]
     version = site.run([*python, "-c", "import numpy; print(numpy.__version__)"]).stdout.strip()
@@ -192,9 +192,9 @@ def test_an_image_that_is_another_one(site):
 
 def test_a_release_of_the_ai_factory(site, base_image, tmp_path):
     """
-    L-01, lumi B4, L-12: eb finds the image where the record has it; told to go on, it installs one of another version.
+    L-01, lumi B4, L-12: eb finds the image where the record says; if told to continue, it installs another version.
 
-    lumi section 2: `module keyword flash-attention` finds it; its message is shown at load, its links in the help.
+    lumi section 2: `module keyword flash-attention` finds it; its message is shown at load, its links are in the help.
     """
     (container,) = [one for one in reading.read(site_of.read("lumi"), site_of.SITES / "lumi")
                     if one.module == "lumi-multitorch/2.10-rocm-7.0-full-20260807_115122"]

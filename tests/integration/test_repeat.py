@@ -1,4 +1,4 @@
-"""An exact repeat of an installation from its lock, and installing without an index from a wheelhouse."""
+"""Exact repetition of an installation from its lock file, and installation from a wheelhouse without an index."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ TEXT = Installed.TEXT
 
 
 def make_index(folder):
-    """Make a folder that takes the place of an index."""
+    """Create a folder that serves as an index."""
     folder.mkdir()
     make_wheel(folder, "library")
     make_wheel(folder, "application", requires=["library"])
@@ -27,18 +27,18 @@ STAGES = [
 
 
 def lock(site, suffix=""):
-    """The record of an installation."""
+    """Return the installation's record."""
     return json.loads((site.prefix / f"eb/software/Example/1.0{suffix}/share/ebsif/lock.json").read_text())
 
 
 def squashfs(site, suffix=""):
-    """The bytes of user software."""
+    """Return the bytes of user software."""
     return (site.prefix / f"eb/software/Example/1.0{suffix}/user-software.squashfs").read_bytes()
 
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory, base_image):
-    """An installation; its lock is mine.json beside the easyconfigs, and the index is beside the site."""
+    """An installation; its lock file is mine.json beside the easyconfigs, and the index is beside the site."""
     folder = tmp_path_factory.mktemp("original")
     site = example_site(folder, base_image)
     index = make_index(folder / "index")
@@ -54,7 +54,7 @@ def index(original, tmp_path):
 
 
 def test_an_exact_repeat(original, index):
-    """S000-18, S003-23: `requirements` is a lock: the same versions although newer ones are there, the same bytes."""
+    """S000-18, S003-23: if `requirements` is a lock file, versions and bytes are the same despite newer versions."""
     make_wheel(index, "library", version="2.0")
     make_wheel(index, "application", version="2.0", requires=["library>=2"])
     shutil.copy(original.prefix / "mine.json", original.prefix / "again.json")
@@ -65,8 +65,8 @@ def test_an_exact_repeat(original, index):
         assert again[key] == lock(original)[key], key
     assert squashfs(original, "-again") == squashfs(original)
 
-    # eb changes a copy of the easyconfig, in a temporary directory (defects E7, easybuild D7); the lock is read before
-    # anything is installed
+    # eb changes a copy of the easyconfig in a temporary directory (defects E7, easybuild D7); the lock file is read
+    # before anything is installed
     (original.prefix / "again.json").rename(original.sources / "again.json")
     tried = original.eb(path, "--try-amend=versionsuffix=-tried", "--stop=prepare", **wheel_settings(index))
     assert "Example/1.0-tried" in tried.stdout
@@ -75,8 +75,8 @@ def test_an_exact_repeat(original, index):
     assert f"{original.prefix}/again.json" in result.stdout + result.stderr
 
 
-def test_what_is_not_the_same_is_named(original, index):
-    """A repeat that is none: a package is another file, is gone, or the image is another: eb fails and says which."""
+def test_differences_stop_the_repetition(original, index):
+    """If a package's file differs or is gone, or the image differs, eb fails and names it."""
     make_wheel(index, "library", module_text="changed = True\n")
     record = json.loads((original.prefix / "mine.json").read_text())
     record["image_packages"] = [line.replace("numpy==", "numpy==0.") for line in record["image_packages"]]
@@ -95,7 +95,7 @@ def test_what_is_not_the_same_is_named(original, index):
 def test_a_wheelhouse(site, tmp_path):
     """S003-10: wheels are built once, in the image; later installations need neither index nor compiler."""
     index = make_index(tmp_path / "index")
-    # as mpi4py: the index has a wheel, and another one is wanted (defects B3)
+    # like mpi4py: the index has a wheel, but another one is wanted (defects B3)
     make_wheel(index, "kernels", module_text="built_with = 'nothing'\n")
     built = {"no_binary": ["kernels"], "options": ["--upgrade"],
              "verify": ["python -c 'import kernels; assert kernels.built_with == \"library\"'"]}
@@ -114,15 +114,15 @@ def test_a_wheelhouse(site, tmp_path):
     assert {"application==1.0", "kernels==1.0", "library==1.0"} <= set(lock(site)["venv_packages"])
     first = squashfs(site)
 
-    # a repeat of that, offline as well
+    # an exact repetition of that, offline as well
     shutil.copy(site.prefix / "eb/software/Example/1.0/share/ebsif/lock.json", site.prefix / "mine.json")
     text = f"requirements = {{'lock': 'mine.json'}}\nwheelhouse = '{house}'\n"
     site.eb(site.easyconfig(TEXT + text, suffix="-again"), **nothing)
     assert squashfs(site, "-again") == first
 
 
-def test_a_wheelhouse_that_is_not_there(site, tmp_path):
-    """No such folder: named before anything is done. No easyconfig: eb says so, the status is 1."""
+def test_a_missing_wheelhouse(site, tmp_path):
+    """The missing folder is named before anything is done. Without an easyconfig eb reports it; status 1."""
     text = f"requirements = 'x'\nwheelhouse = '{tmp_path}/nowhere'\n"
     result = site.eb(site.easyconfig(TEXT + text), check=False)
     assert f"there is no directory {tmp_path}/nowhere" in " ".join((result.stdout + result.stderr).split())
@@ -131,7 +131,7 @@ def test_a_wheelhouse_that_is_not_there(site, tmp_path):
     assert "ebsif: eb failed" in result.stderr
 
 
-def test_a_wrong_dictionary_is_named(site):
-    """A dictionary has to name a lock."""
+def test_a_wrong_dictionary_is_reported(site):
+    """A dictionary must name a lock file."""
     result = site.eb(site.easyconfig(TEXT + "requirements = {'look': 'x'}\n"), check=False)
     assert "should be {'lock': FILE}" in " ".join((result.stdout + result.stderr).split())

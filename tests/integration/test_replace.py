@@ -1,4 +1,4 @@
-"""Installing again: what works stays until the new installation is complete, and what people added is kept."""
+"""Reinstallation: the working installation stays until the new one is complete, and users' additions are kept."""
 
 import errno
 import hashlib
@@ -20,13 +20,13 @@ TEXT = Installed.TEXT
 
 
 def requirements(*lines):
-    """The parameter `requirements` as a list."""
+    """Return the parameter `requirements` as a list."""
     return f"requirements = {list(lines)!r}\n"
 
 
 @pytest.fixture(scope="module")
 def installed_first(tmp_path_factory, base_image, wheels):
-    """A function: the site with one of two installations as it was made; it is made once, and then put back."""
+    """Return a function: the site with one of two installations in its original state, installed only once."""
     sites = {}
 
     def get(text):
@@ -47,7 +47,7 @@ def installed_first(tmp_path_factory, base_image, wheels):
 
 
 def everything(prefix):
-    """Every file of the installations and of the modules with what tells whether it was touched."""
+    """Return all files of installations and modules with whatever shows that one was touched."""
     found = {}
     for path in sorted((Path(prefix) / "eb/software/Example").rglob("*")):
         status = path.lstat()
@@ -57,7 +57,7 @@ def everything(prefix):
 
 
 def add_by_hand(site, wheels):
-    """Do what a user does to the module: add a package and pack it."""
+    """Do what users do: add a package and pack it."""
     site.bash(f"""
         set -e
         module load Example/1.0
@@ -70,8 +70,8 @@ def add_by_hand(site, wheels):
     """)
 
 
-def beside(site):
-    """What is beside the installation."""
+def siblings(site):
+    """Return the names beside the installation."""
     return sorted(path.name for path in (site.prefix / "eb/software/Example").iterdir() if path.name != "1.0")
 
 
@@ -91,7 +91,7 @@ def module_write_hook(self, filepath, text, *args, **kwargs):
         raise EasyBuildError("no module today")
 """
 
-# without pip where that is not what fails
+# without pip, unless pip is what fails
 PACKED = "requirements = [{'verify': ['true']}]\n"
 FAILURES = [
     (requirements("no-such-package"), "no-such-package"),
@@ -104,7 +104,7 @@ FAILURES = [
 
 
 def test_a_failed_installation_changes_nothing(installed_first, wheels):
-    """S002-44, S002-49, S002-50: it fails in any step: image, module and user software are as they were."""
+    """S002-44, S002-49, S002-50: it fails in any step: image, module and user software are as before."""
     site = installed_first(requirements("greeting"))
     hooks, log = site.prefix / "hooks.py", site.prefix / "log"
     hooks.write_text(HOOKS.format(modules=str(site.modules), prefix=str(site.prefix), log=str(log),
@@ -121,11 +121,11 @@ def test_a_failed_installation_changes_nothing(installed_first, wheels):
     site.bash("module load Example/1.0 && singularity exec $SIF python -c 'import hello'")
 
 
-def test_a_program_goes_on_while_its_module_is_installed_again(installed_once):
+def test_a_program_continues_while_its_module_is_reinstalled(installed_once):
     """
-    A job runs from image and user software, packed or a directory, while both are replaced: it ends well.
+    A job that runs from image and user software, packed or not, ends well although both are replaced.
 
-    defects B5: Python starts itself again, as multiprocessing and torchrun do.
+    defects B5: Python starts child processes, as multiprocessing and torchrun do.
     """
     site, wheels = installed_once.site, installed_once.wheels
     again = "subprocess.run([sys.executable, '-c', ''], check=True)"
@@ -173,11 +173,11 @@ def post_postproc_hook(self, *args, **kwargs):
 """
 
 
-def test_paths_that_are_written_stay(site, base_image):
+def test_written_paths_are_final(site, base_image):
     """
-    defects B4, C8 (easybuild D3, D5, D6, D10): commands, hooks, the cache of modules see the paths that stay.
+    defects B4, C8 (easybuild D3, D5, D6, D10): commands, hooks and the module cache see the final paths.
 
-    The new installation has an image of another name: after it the module uses that one, and the old one is gone.
+    The new installation's image has another name: afterwards the module uses it, and the old one is gone.
     """
     root, log, hooks = site.prefix / "eb/software/Example/1.0", site.prefix / "log", site.prefix / "hooks.py"
     hooks.write_text(PATHS.format(modules=str(site.modules), log=str(log)))
@@ -195,12 +195,12 @@ def test_paths_that_are_written_stay(site, base_image):
                     f"module {site.modules}/Example/1.0.lua in {root}"]
         assert log.read_text().splitlines() == expected
         assert "unfinished" not in result.stdout
-        # what hooks write is no work of a person's
+        # files that hooks write are not a user's
         assert "scripts of the earlier installation" not in result.stdout
         if "--rebuild" not in options:
             cached = [path for path in site.home.rglob("*.lua") if "Example/1.0" in path.read_text()]
             assert cached, list(site.home.rglob("*"))
-    assert beside(site) == []
+    assert siblings(site) == []
     assert [path.name for path in (site.modules / "Example").iterdir()] == ["1.0.lua"]
     output = site.bash("module load Example/1.0 && echo $SIF && singularity exec $SIF true").stdout
     assert output.strip() == f"{root}/newer.sif"
@@ -214,8 +214,8 @@ def pre_install_hook(self, *args, **kwargs):
 """
 
 
-def test_the_image_is_the_one_that_was_verified(site, base_image):
-    """G-06 (defects A4, A11, lumi B8): it changes after its checksum was taken: refused, the earlier one stays."""
+def test_the_installed_image_is_the_verified_one(site, base_image):
+    """G-06 (defects A4, A11, lumi B8): it changes after its checksum was computed: refused, the earlier one stays."""
     image = site.sources / "own.sif"
     shutil.copy(base_image, image)
     image.chmod(0o750)
@@ -235,7 +235,7 @@ def test_the_image_is_the_one_that_was_verified(site, base_image):
 
 
 def test_where_directories_can_not_be_renamed(installed_first):
-    """easybuild D4, D8: a link stays one; a mount is emptied and filled, what was changed in it is kept beside."""
+    """easybuild D4, D8: a link stays a link; a mount point is emptied and filled, and changes in it are kept beside."""
     site = installed_first("")
     easyconfig = site.easyconfig(TEXT)
     root = site.prefix / "eb/software/Example/1.0"
@@ -246,7 +246,7 @@ def test_where_directories_can_not_be_renamed(installed_first):
     site.eb(easyconfig, "--rebuild")
     assert root.is_symlink()
     assert [path.name for path in elsewhere.iterdir()] == ["1.0"]
-    assert beside(site) == []
+    assert siblings(site) == []
     site.bash("module load Example/1.0 && singularity exec $SIF true")
 
     root.unlink()
@@ -256,17 +256,17 @@ def test_where_directories_can_not_be_renamed(installed_first):
     result = site.run(["unshare", "--mount", "--map-root-user", "bash", "-c", 'mount --bind "$0" "$0"; exec "$@"', root,
                        *command])
     assert "it is emptied, and not available until" in result.stdout + result.stderr
-    (kept,) = beside(site)
+    (kept,) = siblings(site)
     assert (root.parent / kept / "mine").read_text() == "mine"
     site.bash("module load Example/1.0 && singularity exec $SIF true")
 
 
-# --- what was added by hand
+# --- additions by hand
 
 
 @pytest.mark.parametrize("text", ["", requirements("greeting")])
-def test_additions_stay_in_use(installed_first, wheels, text):
-    """S002-44: the same is installed again: what a user added stays in place and in use, a message says so."""
+def test_additions_remain_in_use(installed_first, wheels, text):
+    """S002-44: after reinstalling the same, users' additions remain in place and in use, and a message says so."""
     site = installed_first(text)
     add_by_hand(site, wheels)
     squashfs = site.prefix / "eb/software/Example/1.0/user-software.squashfs"
@@ -282,18 +282,18 @@ def test_additions_stay_in_use(installed_first, wheels, text):
         assert result.returncode == 0, result.stdout
         assert "it is kept as it is (user-software.squashfs)" in result.stdout
         assert "scripts that were added by hand are kept (runscripts/mine)" in result.stdout
-    assert beside(site) == []
+    assert siblings(site) == []
     site.bash("module load Example/1.0 && singularity exec $SIF python -c 'import byhand'")
 
 
-def test_additions_that_do_not_fit_are_set_aside(installed_first, wheels):
-    """S002-44: other packages are installed now: what a user added is set aside, a message says where."""
+def test_unsuitable_additions_are_set_aside(installed_first, wheels):
+    """S002-44: if other packages are installed now, users' additions are set aside, and a message says where."""
     site = installed_first("")
     add_by_hand(site, wheels)
     root = site.prefix / "eb/software/Example/1.0"
     content = (root / "user-software.squashfs").read_bytes()
     result = site.eb(site.easyconfig(TEXT + requirements("greeting")), "--rebuild", **wheel_settings(wheels))
-    (name,) = beside(site)
+    (name,) = siblings(site)
     path = site.prefix / "eb/software/Example" / name
     assert path.read_bytes() == content
     assert f"it is kept at {path}. To use it anyway: rm" in result.stdout
@@ -302,12 +302,12 @@ def test_additions_that_do_not_fit_are_set_aside(installed_first, wheels):
     site.bash("module load Example/1.0 && unmake-squashfs")
     (root / "user-software/mine").write_text("mine")
     (root / "runscripts/get-master").write_text("mine")
-    # defects A5: the new one has no user software at all, and no command would change that; lumi 6: scripts that were
+    # defects A5: the new one has no user software, so no command could restore it; lumi 6: changed scripts
     # changed
     easyconfig = site.easyconfig(TEXT.replace("venv_name = 'pytorch'\n", ""))
     easyconfig.write_text(easyconfig.read_text().replace("ContainerVenv", "ContainerInstall"))
     result = site.eb(easyconfig, "--rebuild")
-    directory, scripts = sorted(set(beside(site)) - {name}, reverse=True)
+    directory, scripts = sorted(set(siblings(site)) - {name}, reverse=True)
     assert (root.parent / directory / "mine").read_text() == "mine"
     assert (root.parent / scripts / "runscripts/get-master").read_text() == "mine"
     assert (root / "runscripts/get-master").read_text() != "mine"
@@ -316,28 +316,28 @@ def test_additions_that_do_not_fit_are_set_aside(installed_first, wheels):
     assert "To use it" not in line
 
 
-def test_nothing_is_kept_that_was_not_changed(installed_first):
-    """S002-44: what is as it was installed, loaded and used in between, is simply installed again."""
+def test_unchanged_files_are_not_kept(installed_first):
+    """S002-44: user software in its original state, even if used since, is simply replaced."""
     site = installed_first("")
     site.bash("module load Example/1.0 && singularity exec $SIF python -c 'import pip._internal, venv'")
     results = site.eb_each({"same": TEXT, "packed": TEXT + PACKED, "again": TEXT + PACKED}, "--rebuild")
-    assert beside(site) == []
+    assert siblings(site) == []
     for name, result in results.items():
         assert result.returncode == 0, result.stdout
         assert "changed by hand" not in result.stdout, name
 
 
-def test_keeping_can_be_switched_off(installed_first, wheels):
-    """S002-44: keep_user_software = False is EasyBuild's behaviour."""
+def test_keeping_can_be_disabled(installed_first, wheels):
+    """S002-44: keep_user_software = False behaves like EasyBuild."""
     site = installed_first("")
     add_by_hand(site, wheels)
     site.eb(site.easyconfig(TEXT + "keep_user_software = False\n"), "--rebuild")
-    assert beside(site) == []
+    assert siblings(site) == []
     assert not (site.prefix / "eb/software/Example/1.0/user-software.squashfs").exists()
 
 
-def test_what_a_killed_attempt_left_is_no_obstacle(installed_first, wheels):
-    """After a kill: a half-made installation goes; of one that had been replaced, what a user changed is kept."""
+def test_leftovers_of_a_killed_attempt(installed_first, wheels):
+    """After a kill: an incomplete installation is removed; users' changes in a replaced one are kept."""
     site = installed_first("")
     root = site.prefix / "eb/software/Example/1.0"
     for name, complete in ((".replace", False), (".replaced", True)):
@@ -347,7 +347,7 @@ def test_what_a_killed_attempt_left_is_no_obstacle(installed_first, wheels):
         if not complete:
             (left / "share/ebsif/lock.json").unlink()
     result = site.eb(site.easyconfig(TEXT), "--rebuild")
-    (name,) = beside(site)
+    (name,) = siblings(site)
     assert name in result.stdout
     assert (root.parent / name / "mine").read_text() == "mine"
 
@@ -359,8 +359,8 @@ def test_what_a_killed_attempt_left_is_no_obstacle(installed_first, wheels):
     site.bash("module load Example/1.0 && singularity exec $SIF true")
 
 
-def test_whether_directories_can_change_places(tmp_path):
-    """easybuild D4: a mount, a directory that is not one's own: said, and nothing has changed."""
+def test_whether_directories_can_be_exchanged(tmp_path):
+    """easybuild D4: a mount point or another account's directory: detected without changing anything."""
     (tmp_path / "1.0/sub").mkdir(parents=True)
     assert InstallDirSwap(str(tmp_path / "1.0")).problem() is None
     code = "import sys; from easybuild.easyblocks.generic.container.reinstall import *\n" \
@@ -389,7 +389,7 @@ setenv("SINGULARITYENV_WITH_CONDA", "source /opt/miniconda3/bin/activate pytorch
 prepend_path("PATH", root .. "/bin")
 """
 CONDA = "/opt/miniconda3/envs/pytorch"
-# by version suffix: the path of the venv, whether the user adds a package, and packs it
+# by version suffix: the venv's path, whether the user adds a package, and whether it's packed
 HAND_WRITTEN = {
     "-packed": ("pytorch", True, True), "-directory": ("pytorch", True, False), "-other": ("torch", True, False),
     "-unchanged": ("pytorch", False, False),
@@ -398,7 +398,7 @@ HAND_WRITTEN = {
 
 @pytest.fixture(scope="module")
 def replaced(tmp_path_factory, base_image, wheels):
-    """The site, and what eb printed when it replaced installations of hand-written recipes, by version suffix."""
+    """The site, and eb's output when it replaced installations of hand-written recipes, by version suffix."""
     site = example_site(tmp_path_factory.mktemp("hand-written"), base_image)
     software, modules = site.prefix / "eb/software/Example", site.modules / "Example"
     modules.mkdir(parents=True)
@@ -439,8 +439,8 @@ def replaced(tmp_path_factory, base_image, wheels):
 
 
 @pytest.mark.parametrize("suffix", ["-packed", "-directory"])
-def test_additions_to_a_hand_written_installation_stay_in_use(replaced, suffix):
-    """L-08, lumi 6: the venv has the same path and Python: the user's packages and scripts are in use as they were."""
+def test_additions_to_a_hand_written_installation_remain_in_use(replaced, suffix):
+    """L-08, lumi 6: the venv has the same path and Python: the user's packages and scripts are used as before."""
     site, said = replaced
     name = "user-software.squashfs" if suffix == "-packed" else "user-software"
     assert f"works with this one; it stays in use ({name})" in said[suffix]
@@ -460,20 +460,20 @@ def test_additions_to_a_hand_written_installation_stay_in_use(replaced, suffix):
         assert output == "/user-software/venv/pytorch/bin/f2py\n"
 
 
-def test_additions_to_a_hand_written_installation_that_do_not_fit(replaced):
-    """L-08, lumi 6: the venv has another path: set aside, and the command that is given puts it in use."""
+def test_unsuitable_additions_to_a_hand_written_installation(replaced):
+    """L-08, lumi 6: the venv has another path: additions are set aside, and the command printed restores them."""
     site, said = replaced
     (line,) = (line for line in said["-other"].splitlines() if "To use it anyway: " in line)
     assert "was changed by hand since, and doesn't match this one" in line
     root = site.prefix / "eb/software/Example/1.0-other"
-    # the new one is in use until then
+    # until then the new one is used
     site.bash("module load Example/1.0-other && ! singularity exec $SIF python -c 'import byhand' 2>/dev/null")
     site.run(["bash", "-c", line.split("To use it anyway: ")[1]])
     assert list((root / "user-software/venv/torch/lib/python3.11/site-packages").glob("byhand.py"))
 
 
-def test_nothing_of_a_hand_written_installation_is_kept_that_was_not_changed(replaced):
-    """L-08, lumi 6: what came from the recipe, scripts included, is simply replaced."""
+def test_unchanged_files_of_a_hand_written_installation_are_not_kept(replaced):
+    """L-08, lumi 6: the recipe's files, scripts included, are simply replaced."""
     site, said = replaced
     root = site.prefix / "eb/software/Example/1.0-unchanged"
     assert list(root.parent.glob("1.0-unchanged.*")) == []
@@ -483,18 +483,18 @@ def test_nothing_of_a_hand_written_installation_is_kept_that_was_not_changed(rep
     site.bash("module load Example/1.0-unchanged && start-shell -c 'python -c \"import numpy\"'")
 
 
-def test_a_shell_with_the_replaced_module_loaded(replaced):
-    """L-08, lumi 6: commands say to reload the module; after that, or after unloading, none of its binds is left."""
+def test_a_shell_that_has_loaded_the_replaced_module(replaced):
+    """L-08, lumi 6: commands ask to reload the module; after reloading or unloading none of its binds is left."""
     site, _ = replaced
     environment = dict(entry.split("=", 1) for entry in (site.work / "old").read_text().split("\0") if "=" in entry)
     result = site.bash("start-shell -c true", check=False, **environment)
     assert result.returncode == 1
     assert "reload it (module unload NAME; module load NAME)" in result.stderr
-    # a job inherits all that, and loads the module
+    # a job inherits everything and loads the module
     load = "module load Example/1.0-directory; echo ${SINGULARITY_BIND-none}; "
     result = site.bash(load + "singularity exec $SIF python -c 'import byhand'", **environment)
     assert (result.stdout, result.stderr) == ("none\n", "")
     assert site.bash("module unload Example; echo ${SINGULARITY_BIND-none}", **environment).stdout == "none\n"
-    # what the user has added to it stays
+    # the user's additions to it stay
     environment["SINGULARITY_BIND"] += ",/srv:/media"
     assert site.bash(load, **environment).stdout == "/srv:/media\n"

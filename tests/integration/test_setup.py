@@ -1,4 +1,4 @@
-"""The set-up scripts: they do what is missing, say so, and nothing else."""
+"""The set-up scripts do whatever is missing, say so, and do nothing else."""
 
 import os
 import re
@@ -15,27 +15,27 @@ SCRIPTS = CHECKOUT / "scripts"
 
 
 def run(command, **environment):
-    """Run a script with more variables."""
+    """Run a script with additional variables."""
     return subprocess.run(
         [str(word) for word in command], env={**os.environ, **environment}, capture_output=True, text=True, check=False,
         stdin=subprocess.DEVNULL, timeout=120,
     )
 
 
-def test_a_prepared_machine_is_left_alone():
-    """Nothing is missing: the set-up says so and installs nothing."""
+def test_nothing_is_installed_on_a_prepared_machine():
+    """If nothing is missing, set-up says so and installs nothing."""
     result = run([SCRIPTS / "setup-system", "--image", "--tests", CHECKOUT / ".demo" / "environment-modules"])
     assert result.returncode == 0
     assert result.stderr.split() == "nothing is missing on this machine".split()  # noqa: SIM905
 
 
-def test_what_is_missing_is_named_before_anything_is_done(tmp_path):
-    """The parts are hidden and there is no package manager: what is missing, and what to do; status 1."""
+def test_missing_parts_are_named_first(tmp_path):
+    """With the parts hidden and no package manager: what is missing, what to do; status 1."""
     tools = tmp_path / "tools"
     tools.mkdir()
     for name in ("bash", "dirname", "readlink", "python3", "env"):
         (tools / name).symlink_to(shutil.which(name))
-    # have() looks into the directories of the administrator too, which hold none of these
+    # have() also looks into sbin directories, which contain none of these
     result = run([SCRIPTS / "setup-system"], PATH=str(tools))
     assert result.returncode == 1
     assert "missing on this machine, to be installed as root:" in result.stderr
@@ -45,20 +45,20 @@ def test_what_is_missing_is_named_before_anything_is_done(tmp_path):
 
 
 def ordinary(*command):
-    """The command as an account that is not root runs it."""
+    """Return a command that runs as an account other than root."""
     return ["runuser", "-u", "nobody", "--", *command] if os.getuid() == 0 else list(command)
 
 
 def programs(folder, *names):
-    """A directory with some programs of this machine, and no others."""
+    """Return a directory with some programs of this machine and no others."""
     folder.mkdir()
     for name in names:
         (folder / name).symlink_to(shutil.which(name))
     return folder
 
 
-def test_without_root_and_sudo_it_is_said_what_to_ask_for(prefix):
-    """Issue 17: nothing is begun, and the line for an administrator is whole."""
+def test_without_root_and_sudo_the_administrators_command_is_printed(prefix):
+    """Issue 17: nothing is started, and the command for an administrator is complete."""
     place = Path(tempfile.mkdtemp(dir=prefix))
     place.chmod(0o777)
     tools = programs(place / "tools", "bash", "cat", "cut", "dirname", "env", "find", "mkdir", "python3", "readlink",
@@ -76,8 +76,8 @@ def test_without_root_and_sudo_it_is_said_what_to_ask_for(prefix):
     assert "==>" not in result.stderr
 
 
-def test_sudo_is_told_names_of_settings(prefix):
-    """Issue 17: root has the settings of pip and the network; a password in a value is in no command line."""
+def test_sudo_keeps_settings_by_name(prefix):
+    """Issue 17: root gets the settings for pip and the network; no password appears in a command line."""
     tools = Path(tempfile.mkdtemp(dir=prefix))
     tools.chmod(0o755)
     (tools / "sudo").write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
@@ -95,7 +95,7 @@ def test_sudo_is_told_names_of_settings(prefix):
 
 
 def test_a_cached_image_is_reused(tmp_path):
-    """The example image is built once: a cached one is found, also by another clone, and not touched."""
+    """The example image is built once; a cached one is found, also from another clone, and not changed."""
     image = os.environ["EBSIF_TEST_BASE_IMAGE"]
     before = Path(image).stat()
     result = run([SCRIPTS / "build-example-image", "--variant", "base"])
@@ -106,15 +106,15 @@ def test_a_cached_image_is_reused(tmp_path):
     assert run([clone / "scripts/build-example-image", "--cached", "--variant", "base"]).stdout.strip() == image
 
 
-def test_an_empty_cache_is_said_by_the_status(tmp_path):
-    """--cached only looks: status 1, nothing printed, nothing made."""
+def test_an_empty_cache_is_status_1(tmp_path):
+    """--cached only looks: status 1, no output, nothing created."""
     result = run([SCRIPTS / "build-example-image", "--cached"], XDG_CACHE_HOME=str(tmp_path))
     assert (result.returncode, result.stdout) == (1, "")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_steps_tell_what_they_do_and_how_long_it_took():
-    """A step: its title, its output, its time; no escape codes in a file; the failing one is named."""
+def test_steps_show_title_output_and_time():
+    """A step shows title, output and time, without escape codes in a file; a failing step is named."""
     script = f'set -euo pipefail\nsource {SCRIPTS}/lib.sh\nstep "First thing" echo text\nstep "Second thing" false\n'
     result = run(["bash", "-c", script + "echo not reached\n"])
     assert result.returncode == 1
@@ -127,7 +127,7 @@ def test_steps_tell_what_they_do_and_how_long_it_took():
     assert "\x1b" not in result.stderr
 
 
-def test_binds_for_pip_are_what_exists(tmp_path):
+def test_binds_for_pip_exist(tmp_path):
     """Only existing paths, each once, in the runtime's syntax."""
     folder = tmp_path / "certificates"
     folder.mkdir()
@@ -141,7 +141,7 @@ def test_binds_for_pip_are_what_exists(tmp_path):
 
 
 def test_the_file_to_source_sets_what_eb_reads(tmp_path):
-    """easybuild D15: each setting for eb has an effect, or is the default, as eb itself tells."""
+    """easybuild D15: each setting for eb takes effect, or is the default, according to eb."""
     file = tmp_path / "env.sh"
     assert run([SCRIPTS / "write-env", file]).returncode == 0
     set_here = dict(line.removeprefix("export EASYBUILD_").split("=", 1) for line in file.read_text().splitlines()
@@ -160,7 +160,7 @@ def test_the_file_to_source_sets_what_eb_reads(tmp_path):
     (False, False, "Name a place that has it: EBSIF_TORCH_INDEX=URL make demo"),
 ])
 def test_where_pytorch_for_cpus_comes_from(tmp_path, configured, index, said):
-    """From where pip is configured to look, else from PyTorch's own index, said first; else what to type."""
+    """The index in pip's configuration, else PyTorch's own, which is announced first; else the command to type."""
     wheels, places = tmp_path / "wheels", tmp_path / "index"
     wheels.mkdir()
     wheel = make_wheel(wheels, "torch", "2.13.0+cpu")

@@ -1,4 +1,4 @@
-"""Every shell script, of the project and those that `ebsif job` writes, passes shellcheck."""
+"""Shell scripts of the project, and those that `ebsif job` writes, pass shellcheck."""
 
 import re
 import subprocess
@@ -14,14 +14,14 @@ EBSIF = Path(sys.prefix) / "bin" / "ebsif"
 
 
 def shellcheck(*arguments):
-    """Run shellcheck; what it prints is the message of the failure."""
+    """Run shellcheck; its output is the message if it fails."""
     result = subprocess.run(["shellcheck", *map(str, arguments)], cwd=CHECKOUT, capture_output=True, text=True,
                             check=False)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_the_scripts_of_the_project():
-    """By their name or by their first line."""
+    """Found by file name or first line."""
     scripts = [path for path in tracked() if path.suffix in (".sh", ".bash") or (
         not path.suffix and re.match(rb"#!.*\b(ba)?sh|# shellcheck shell=", path.read_bytes()[:80]))]
     assert len(scripts) >= 10
@@ -30,7 +30,7 @@ def test_the_scripts_of_the_project():
 
 @pytest.mark.parametrize("name", site.names())
 def test_the_scripts_for_batch_systems(name, tmp_path):
-    """Those of all sites, with either launcher and with every part that is optional; and those that run eb."""
+    """Scripts for all sites, with either launcher and all optional parts, and scripts that run eb."""
     wanted = {launcher: ["--nodes", "2", "--launcher", launcher, "--data", "a b", "--report", "--nccl-debug",
                          "PyTorch/2.7.1-x", "--", "train.py"] for launcher in job.LAUNCHERS}
     if site.read(name).scheduler:
@@ -38,5 +38,5 @@ def test_the_scripts_for_batch_systems(name, tmp_path):
     for kind, arguments in wanted.items():
         subprocess.run([EBSIF, "job", "--site", name, "--account", "A", "-o", tmp_path / kind, *arguments], check=True,
                        stdout=subprocess.DEVNULL)
-    # without what it can't know: files of the machine the script is for
+    # without warnings about files of the machine that the script is for
     shellcheck("--exclude=SC1090,SC1091,SC2016", *(tmp_path / kind for kind in wanted))

@@ -1,4 +1,4 @@
-"""make-squashfs and unmake-squashfs on real files with the real programs."""
+"""make-squashfs and unmake-squashfs on real files with real programs."""
 
 import filecmp
 import os
@@ -18,7 +18,7 @@ MAKE, UNMAKE = "make-squashfs", "unmake-squashfs"
 
 @pytest.fixture
 def installation(tmp_path):
-    """An installation with the scripts and a directory user-software of many kinds of files; its name has blanks."""
+    """An installation with the scripts and a directory user-software with many kinds of files; its path has blanks."""
     root = tmp_path / "an installation, with $odd: characters"
     shutil.copytree(CONTAINER_FILES, root)
     software = root / "user-software"
@@ -40,7 +40,7 @@ def installation(tmp_path):
 
 
 def run(installation, command, *arguments, path=None, program=None):
-    """Run a command of the installation, with PATH replaced if asked."""
+    """Run a command of the installation, if asked with another PATH."""
     environment = dict(os.environ, PATH=str(path) + ":" + os.environ["PATH"] if path else os.environ["PATH"])
     return subprocess.run(
         [program or installation / "bin" / command, *arguments], env=environment, capture_output=True, text=True,
@@ -49,7 +49,7 @@ def run(installation, command, *arguments, path=None, program=None):
 
 
 def listing(root):
-    """Every file below root with its kind, mode and content or target."""
+    """Return every file below root with its kind, mode and content or target."""
     found = {}
     for path in sorted(root.rglob("*")):
         status = path.lstat()
@@ -59,15 +59,15 @@ def listing(root):
 
 
 def fake_program(folder, name, text):
-    """Put a program of the same name in front of the real one."""
+    """Put a program of the same name before the real one on PATH."""
     folder.mkdir(exist_ok=True)
     (folder / name).write_text(f"#!/bin/bash\n{text}\n")
     (folder / name).chmod(0o755)
     return folder
 
 
-def test_what_is_others_is_not_to_be_removed(installation):
-    """Use D3: who may not remove what is there is told whose it is, and how to have a place of one's own."""
+def test_files_of_others_are_not_to_be_removed(installation):
+    """Use D3: users who may not remove the file are told its owner, and how to use a directory of their own."""
     squashfs = installation / "user-software.squashfs"
     squashfs.touch()
     for command, path in ((MAKE, squashfs), (UNMAKE, installation / "user-software")):
@@ -80,8 +80,8 @@ def test_what_is_others_is_not_to_be_removed(installation):
         assert "remove" not in others.stderr
 
 
-def test_a_place_of_ones_own_is_a_full_path(installation, tmp_path, monkeypatch):
-    """Use D3: a relative name would mean another directory, or none, elsewhere; the message has the full one."""
+def test_a_users_own_directory_is_an_absolute_path(installation, tmp_path, monkeypatch):
+    """Use D3: a relative path would depend on the working directory; the message has the absolute one."""
     (tmp_path / "own").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EBSIF_USER_SOFTWARE", "own")
@@ -101,13 +101,13 @@ def test_make_squashfs_makes_a_readable_file_and_keeps_the_directory(installatio
 
 
 def test_make_squashfs_reports_the_number_of_files(installation):
-    """S002-43 (in part): the number of files before and after is reported."""
+    """S002-43 (in part): the number of files before and after is printed."""
     count = 1 + len(list((installation / "user-software").rglob("*")))
     assert f"{count} files and directories are now 1 file" in run(installation, MAKE).stderr
 
 
-def test_unmake_squashfs_gives_the_directory_back(installation):
-    """S002-28: the directory equals the SquashFS content: mode, links, bytes."""
+def test_unmake_squashfs_restores_the_directory(installation):
+    """S002-28: the directory equals the SquashFS file's content: modes, links, bytes."""
     before = listing(installation / "user-software")
     assert run(installation, MAKE).returncode == 0
     shutil.rmtree(installation / "user-software")
@@ -118,8 +118,8 @@ def test_unmake_squashfs_gives_the_directory_back(installation):
 
 
 @pytest.mark.parametrize("command", [MAKE, UNMAKE])
-def test_both_say_to_reload_the_module(installation, command):
-    """S002-30, defects C3: when either command ends, it says to reload the module, and how, with every modules tool."""
+def test_both_advise_to_reload_the_module(installation, command):
+    """S002-30, defects C3: at its end either command says to reload the module, with each modules tool's command."""
     result = run(installation, MAKE)
     if command == UNMAKE:
         shutil.rmtree(installation / "user-software")
@@ -129,7 +129,7 @@ def test_both_say_to_reload_the_module(installation, command):
 
 
 def test_make_squashfs_refuses(installation):
-    """S002-27: without the directory (2) or with an existing SquashFS (3) it refuses and changes nothing."""
+    """S002-27: without the directory (2) or with an existing SquashFS file (3) it refuses and changes nothing."""
     squashfs = installation / "user-software.squashfs"
     squashfs.write_text("the user's")
     before = listing(installation)
@@ -146,13 +146,13 @@ def test_make_squashfs_refuses(installation):
 
 
 def test_make_squashfs_does_not_follow_a_dangling_link(installation):
-    """S002-27: a link of that name counts as existing, wherever it points."""
+    """S002-27: a link with that name counts as existing, whatever its target."""
     (installation / "user-software.squashfs").symlink_to("/nowhere/at/all")
     assert run(installation, MAKE).returncode == 3
 
 
 def test_unmake_squashfs_refuses(installation):
-    """S002-29: without SquashFS (2) or with an existing directory (3) it refuses and changes nothing."""
+    """S002-29: without a SquashFS file (2) or with an existing directory (3) it refuses and changes nothing."""
     before = listing(installation)
     assert run(installation, UNMAKE).returncode == 2
     assert listing(installation) == before
@@ -164,8 +164,8 @@ def test_unmake_squashfs_refuses(installation):
 
 @pytest.mark.parametrize("text", ["exit 1", "echo no space left on device >&2; exit 1", "kill -9 $$"])
 def test_a_failing_mksquashfs_leaves_nothing(installation, tmp_path, text):
-    """S002-31: mksquashfs fails or is killed: non-zero exit, no partial file, nothing deleted."""
-    # it writes something first, as the real one does
+    """S002-31: if mksquashfs fails or is killed: non-zero status, no partial file, nothing deleted."""
+    # like the real one, it writes something first
     text = f'for last; do [[ $last == */new ]] && echo partial >"$last"; done; {text}'
     before = listing(installation)
     result = run(installation, MAKE, path=fake_program(tmp_path / "fake", "mksquashfs", text))
@@ -175,7 +175,7 @@ def test_a_failing_mksquashfs_leaves_nothing(installation, tmp_path, text):
 
 
 def test_an_unreadable_result_is_not_put_in_place(installation, tmp_path):
-    """S002-31: mksquashfs that ends well with a file nobody can read counts as failed."""
+    """S002-31: a mksquashfs that succeeds but writes an unreadable file counts as failed."""
     text = 'echo rubbish >"$2"'
     before = listing(installation)
     result = run(installation, MAKE, path=fake_program(tmp_path / "fake", "mksquashfs", text))
@@ -185,9 +185,9 @@ def test_an_unreadable_result_is_not_put_in_place(installation, tmp_path):
 
 @pytest.mark.parametrize(("path", "mode"), [
     ("secret", 0o600), ("group", 0o711), ("group", 0o744), ("a file with blanks", 0o200)])
-def test_what_can_not_be_read_is_not_packed(installation, tmp_path, path, mode):
-    """G-04 (defects A1, B18): a file or directory of somebody else can't be read: exit 4 with its name."""
-    # where the other account may come to
+def test_unreadable_files_are_an_error(installation, tmp_path, path, mode):
+    """G-04 (defects A1, B18): an unreadable file or directory of another account: status 4 with its name."""
+    # where the other account can access it
     place = Path(tempfile.mkdtemp())
     try:
         place.chmod(0o755)
@@ -211,9 +211,9 @@ def test_what_can_not_be_read_is_not_packed(installation, tmp_path, path, mode):
 
 
 @pytest.mark.parametrize("lost", ["an empty file", "no file", "another target"])
-def test_what_was_not_packed_is_named(installation, tmp_path, lost):
-    """G-04 (defects A1): mksquashfs goes on after an error of the disk (EIO, ESTALE): what it made is compared."""
-    # what such a mksquashfs makes: it packs a copy in which something is missing
+def test_files_that_were_not_packed_are_named(installation, tmp_path, lost):
+    """G-04 (defects A1): mksquashfs continues after I/O errors (EIO, ESTALE), so its result is compared."""
+    # imitates such an mksquashfs: packs a copy with a file missing
     change = {"an empty file": ': >"secret"', "no file": "rm secret", "another target": "ln -sfn x venv/pytorch/lib64"}
     text = (f'[[ $2 == */new ]] || exec {shutil.which("mksquashfs")} "$@"\n'
             f'rm -rf "{tmp_path}/lossy"; cp -a "$1" "{tmp_path}/lossy"; cd "{tmp_path}/lossy"; {change[lost]}; '
@@ -227,7 +227,7 @@ def test_what_was_not_packed_is_named(installation, tmp_path, lost):
 
 
 def test_options_that_leave_files_out(installation):
-    """G-04: the file has all, also with options of one's own: what they leave out is named, with the reason."""
+    """G-04: the file must be complete: files left out because of the user's options are named, with the reason."""
     before = listing(installation)
     result = run(installation, MAKE, "--", "-comp", "gzip", "-e", "venv/pytorch/bin")
     assert result.returncode == 4
@@ -236,8 +236,8 @@ def test_options_that_leave_files_out(installation):
     assert listing(installation) == before
 
 
-def test_what_was_not_unpacked_is_named(installation, tmp_path):
-    """G-04: the same for an unsquashfs that goes on after an error."""
+def test_files_that_were_not_unpacked_are_named(installation, tmp_path):
+    """G-04: likewise for an unsquashfs that continues after an error."""
     assert run(installation, MAKE).returncode == 0
     shutil.rmtree(installation / "user-software")
     before = listing(installation)
@@ -252,7 +252,7 @@ def test_what_was_not_unpacked_is_named(installation, tmp_path):
 
 @pytest.mark.parametrize(("command", "program"), [(MAKE, "mksquashfs"), (MAKE, "unsquashfs"), (UNMAKE, "unsquashfs")])
 def test_a_missing_program_is_named(installation, tmp_path, command, program):
-    """S002-31: mksquashfs or unsquashfs missing: non-zero exit with its name, nothing changed."""
+    """S002-31: without mksquashfs or unsquashfs: non-zero status with the name, nothing changed."""
     if command == UNMAKE:
         assert run(installation, MAKE).returncode == 0
         shutil.rmtree(installation / "user-software")
@@ -273,7 +273,7 @@ def test_a_missing_program_is_named(installation, tmp_path, command, program):
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
 def test_an_interrupted_make_squashfs_leaves_nothing(installation, tmp_path, name):
-    """S002-31: the command itself is ended by a signal: non-zero exit, no partial file, nothing deleted."""
+    """S002-31: the command is ended by a signal: non-zero status, no partial file, nothing deleted."""
     flag = tmp_path / "started"
     text = f'[[ $2 == */probe ]] && exit 0; echo partial >"$2"; touch "{flag}"; sleep 2'
     before = listing(installation)
@@ -299,7 +299,7 @@ def wait_for(path):
 
 
 def test_a_damaged_squashfs_is_not_unpacked(installation):
-    """unsquashfs fails: exit 4, no directory, the file untouched."""
+    """unsquashfs fails: status 4, no directory, the file unchanged."""
     assert run(installation, MAKE).returncode == 0
     shutil.rmtree(installation / "user-software")
     squashfs = installation / "user-software.squashfs"
@@ -309,8 +309,8 @@ def test_a_damaged_squashfs_is_not_unpacked(installation):
     assert listing(installation) == before
 
 
-def test_a_copied_tree_acts_on_itself(installation, tmp_path):
-    """The installation is found from the script's own place, also through a link on PATH."""
+def test_a_copied_installation_uses_its_own_files(installation, tmp_path):
+    """Scripts find the installation by their own path, also through a link on PATH."""
     copy = tmp_path / "copy"
     shutil.copytree(installation, copy, symlinks=True)
     link = tmp_path / "link-to-make"
@@ -321,7 +321,7 @@ def test_a_copied_tree_acts_on_itself(installation, tmp_path):
 
 
 def test_options_choose_directory_and_processors(installation, tmp_path):
-    """make-squashfs -d packs another directory; -p wants a number."""
+    """make-squashfs -d packs another directory; -p needs a number."""
     other = tmp_path / "other"
     other.mkdir()
     (other / "only this").write_text("text")
@@ -335,7 +335,7 @@ def test_options_choose_directory_and_processors(installation, tmp_path):
 
 @pytest.mark.parametrize("arguments", [["-p", "many"], ["-x"], ["-d"], ["surplus"]])
 def test_wrong_use_is_refused(installation, arguments):
-    """Wrong options: exit 64, nothing changed."""
+    """Wrong options: status 64, nothing changed."""
     before = listing(installation)
     result = run(installation, MAKE, *arguments)
     assert result.returncode == 64
@@ -344,7 +344,7 @@ def test_wrong_use_is_refused(installation, arguments):
 
 
 def test_help_is_the_description_of_the_command(installation):
-    """make-squashfs -h prints the comment at its top."""
+    """make-squashfs -h prints the comment at the top of the script."""
     result = run(installation, MAKE, "-h")
     assert result.returncode == 0
     assert "Usage: make-squashfs" in result.stdout
@@ -352,7 +352,7 @@ def test_help_is_the_description_of_the_command(installation):
 
 
 def compression(installation):
-    """The compression of the SquashFS file that was made."""
+    """Return the compression of the SquashFS file."""
     shown = subprocess.run(
         ["unsquashfs", "-s", installation / "user-software.squashfs"], capture_output=True, text=True, check=True
     ).stdout
@@ -360,7 +360,7 @@ def compression(installation):
 
 
 def test_an_mksquashfs_without_zstd(installation, tmp_path):
-    """Defects E3 (in part): mksquashfs 4.3 knows no zstd: gzip, and not a word of that."""
+    """Defects E3 (in part): mksquashfs 4.3 has no zstd: gzip is used without a message."""
     text = ('[[ " $* " != *" zstd "* ]] || { echo "FATAL ERROR: Compressor zstd is not supported!"; exit 1; }\n'
             f'exec {shutil.which("mksquashfs")} "$@"')
     result = run(installation, MAKE, path=fake_program(tmp_path / "fake", "mksquashfs", text))
@@ -369,9 +369,9 @@ def test_an_mksquashfs_without_zstd(installation, tmp_path):
     assert "zstd" not in result.stderr
 
 
-def test_zstd_is_used_where_it_can_be_mounted(installation, tmp_path):
-    """Where the runtime mounts zstd, tried with the image, that is used; where it does not, or none is there, gzip."""
-    # the runtime can't mount anything from the other place: blank after comma, colon after comma
+def test_zstd_is_used_if_it_can_be_mounted(installation, tmp_path):
+    """zstd if the runtime can mount it, which is tried with the image; otherwise, or without a runtime, gzip."""
+    # the runtime can't mount from the other path: blank after comma, colon after comma
     installation = installation.rename(tmp_path / "another:place,with odd characters")
     image = installation / "an image.sif"
     image.symlink_to(os.environ["EBSIF_TEST_BASE_IMAGE"])
@@ -390,7 +390,7 @@ def test_zstd_is_used_where_it_can_be_mounted(installation, tmp_path):
 
 
 def test_the_compression_can_be_chosen(installation):
-    """What follows -- goes to mksquashfs; what is not an option of either is refused."""
+    """Options after -- are passed to mksquashfs; those that neither program knows are refused."""
     assert run(installation, MAKE, "-p", "1", "--", "-comp", "xz").returncode == 0
     assert compression(installation) == "xz"
     (installation / "user-software.squashfs").unlink()
@@ -401,8 +401,8 @@ def test_the_compression_can_be_chosen(installation):
     assert listing(installation) == before
 
 
-def test_the_same_bytes_whoever_packs(installation):
-    """With -r all belong to root: the same files give the same bytes."""
+def test_the_same_bytes_for_every_user(installation):
+    """With -r all files belong to root, so the same files give the same bytes."""
     digests = []
     for owner in (0, 12345):
         if os.getuid() == 0:
@@ -414,8 +414,8 @@ def test_the_same_bytes_whoever_packs(installation):
     assert digests[0] == digests[1]
 
 
-def test_a_group_may_use_what_is_made(installation):
-    """S002-45: the group shares the installation: it may read and write what is packed, and what is unpacked."""
+def test_a_group_can_use_the_files(installation):
+    """S002-45: a group that shares the installation may read and write packed and unpacked files."""
     (installation / "user-software" / "secret").chmod(0o600)
     (installation / "user-software" / "group").chmod(0o700)
     installation.chmod(0o2775)
@@ -433,8 +433,8 @@ def test_a_group_may_use_what_is_made(installation):
             assert path.stat().st_mode & wanted == wanted, path
 
 
-def test_advice_is_about_one_s_own_files(installation):
-    """G-05 (use D3): in an installation that a group shares, the SquashFS file and the directory are a colleague's."""
+def test_advice_concerns_the_users_own_files(installation):
+    """G-05 (use D3): in an installation shared by a group, SquashFS file and directory belong to a colleague."""
     os.chown(installation / "user-software", 65534, 65534)
     result = run(installation, MAKE)
     assert "is kept, it belongs to nobody" in result.stderr

@@ -1,4 +1,4 @@
-"""Stages with the real pip in the real container: order, isolation, protection, checks, diagnosis."""
+"""Stages with the real pip in the real container: order, isolation, protection, checks, explanations."""
 
 import base64
 import hashlib
@@ -20,7 +20,7 @@ from support import CHECKOUT, CONTAINER_FILES, make_wheel
 TEXT = Installed.TEXT
 SECRETS = ["S3cr3tPw1", "S3cr3tPw2", "S3cr3tPw3"]
 
-# a build backend that needs two packages while it builds: one of an earlier stage, and packaging, which the image has
+# a build backend that needs two packages: one of an earlier stage, and packaging, which the image has
 BACKEND = """
 import zipfile
 import packaging
@@ -38,7 +38,7 @@ def build_wheel(folder, *_):
 
 
 def project_files(name, needs):
-    """The files of a source distribution that imports `needs` while it's built."""
+    """Return the files of a source distribution that imports `needs` while it's built."""
     return {
         "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
         "backend.py": BACKEND.format(name=name, needs=needs),
@@ -47,12 +47,12 @@ def project_files(name, needs):
 
 
 def make_sdist(folder, name, needs):
-    """Write such a source distribution into a folder."""
+    """Write such a source distribution to a folder."""
     make_archive(folder / f"{name}-1.0.tar.gz", f"{name}-1.0", project_files(name, needs))
 
 
 def make_archive(path, top, files):
-    """Write texts by file name into an archive, below one directory."""
+    """Write texts by file name to an archive, below one directory."""
     with tarfile.open(path, "w:gz") as archive:
         for file, text in files.items():
             info = tarfile.TarInfo(f"{top}/{file}")
@@ -61,7 +61,7 @@ def make_archive(path, top, files):
 
 
 def make_packages(folder):
-    """Write what most tests install."""
+    """Write the packages that most tests install."""
     folder.mkdir()
     make_wheel(folder, "faketorch")
     make_wheel(folder, "plain")
@@ -77,7 +77,7 @@ def packages(tmp_path):
 
 @pytest.fixture
 def install(site, packages):
-    """A function that installs stages and returns the CompletedProcess of eb."""
+    """Return a function that installs stages and returns eb's CompletedProcess."""
 
     def run(stages, check=True, extra="", **environment):
         text = TEXT + extra + f"requirements = {stages!r}\n"
@@ -87,23 +87,23 @@ def install(site, packages):
 
 
 def lock(site, suffix=""):
-    """The record of an installation."""
+    """Return the installation's record."""
     return json.loads((site.prefix / f"eb/software/Example/1.0{suffix}/share/ebsif/lock.json").read_text())
 
 
 def message(result):
-    """What eb printed, in one line."""
+    """Return eb's output on one line."""
     return " ".join((result.stdout + result.stderr).split())
 
 
 def failed(result, site, suffix=""):
-    """Check that eb failed and left no module; return what it printed."""
+    """Check that eb failed and left no module; return its output."""
     assert result.returncode != 0
     assert not list(site.modules.rglob(f"Example/1.0{suffix}.lua"))
     return message(result)
 
 
-# --- one installation of many stages
+# --- one installation with many stages
 
 CALLERS = dict.fromkeys((
     "CFLAGS", "CPATH", "MAKEFLAGS", "PKG_CONFIG_PATH", "LDFLAGS", "CMAKE_PREFIX_PATH", "RUSTFLAGS", "TMP",
@@ -114,7 +114,7 @@ THERE = "import os, sys; sys.exit([name for name in sys.argv[1:] if name in os.e
 
 
 class Many:
-    """An installation of many stages, for tests that only look at it."""
+    """An installation with many stages, for tests that only read it."""
 
     def __init__(self, folder, image):
         self.site = example_site(folder, image)
@@ -143,7 +143,7 @@ class Many:
 
     @property
     def root(self):
-        """The installation."""
+        """The installation directory."""
         return self.site.prefix / "eb/software/Example/1.0"
 
 
@@ -154,7 +154,7 @@ def many(tmp_path_factory, base_image):
 
 
 def test_a_later_stage_builds_against_an_earlier_one(many):
-    """S000-01, S000-21, S003-06: no isolation, in a call of its own, after the earlier stage; the image is visible."""
+    """S000-01, S000-21, S003-06: no isolation, a new pip, after the earlier stage; the image's packages are visible."""
     assert {"faketorch==1.0", "kernels==1.0"} <= set(lock(many.site)["venv_packages"])
     log = next((many.root / "easybuild").glob("*.log")).read_text()
     calls = [line for line in log.splitlines() if "-m pip install" in line and "--no-build-isolation" in line]
@@ -162,29 +162,29 @@ def test_a_later_stage_builds_against_an_earlier_one(many):
     assert not [line for line in calls if "/stages/first/" in line]
 
 
-def test_variables_exist_in_their_stage_only(many):
+def test_variables_are_set_only_in_their_stage(many):
     """
-    S000-05: variables of a stage exist in the container for that stage only, for commands and for pip.
+    S000-05: a stage's variables are set in the container during that stage only, for commands and for pip.
 
-    defects B12, easybuild D9: those of the caller and of EasyBuild's toolchain do not, unless they are asked for.
+    defects B12, easybuild D9: variables of the caller and of EasyBuild's toolchain are not set unless requested.
     """
-    # the commands of 'verify' of these stages have looked, and an installation where one fails is none
+    # the stages' 'verify' commands check this; if one failed, there would be no installation
     assert [stage["name"] for stage in lock(many.site)["stages"] if "verify" in stage] == ["one", "two"]
 
 
-def test_commands_after_pip_end_up_in_the_squashfs(many):
-    """S000-13: commands run in the container after pip and before squashing; as text for bash and as words."""
+def test_results_of_later_commands_are_packed(many):
+    """S000-13: commands run in the container after pip and before packing; as text for bash or as a list."""
     command = "module load Example/1.0 && singularity exec $SIF cat '/user-software/a b/file'"
     assert many.site.bash(command).stdout.strip() == "/user-software/venv/pytorch"
 
 
-def test_what_the_image_has_is_not_installed_again(many):
-    """S001-20: a requirement that the image satisfies: nothing is built or installed."""
+def test_packages_of_the_image_are_not_installed_again(many):
+    """S001-20: a requirement that the image satisfies is neither built nor installed."""
     assert not [line for line in lock(many.site)["venv_packages"] if line.startswith("numpy")]
 
 
 def test_a_local_wheel_is_reachable_and_in_the_lock(many):
-    """S003-09: a requirement is a local wheel: reachable in the container, its checksum is in the lock."""
+    """S003-09: a local wheel as a requirement is visible in the container; the lock file has its checksum."""
     assert lock(many.site)["local_files"] == {
         f"{many.link}/{many.wheel.name}": hashlib.sha256(many.wheel.read_bytes()).hexdigest()
     }
@@ -192,21 +192,21 @@ def test_a_local_wheel_is_reachable_and_in_the_lock(many):
 
 
 def test_stages_are_in_the_lock(many):
-    """S003-23, S000-18 (in part): every stage as given, pins included, and the packages of image and venv."""
+    """S003-23, S000-18 (in part): every stage as given, exact versions, and the packages of image and venv."""
     record = lock(many.site)
     assert record["stages"] == many.stages
     assert "plain==1.0" in record["venv_packages"]
     assert any(line.startswith("numpy==") for line in record["image_packages"])
 
 
-def test_pip_keeps_its_files_where_the_user_says(many):
-    """S003-13: PIP_CACHE_DIR is where pip's cache is; without it, it's in the build directory and never in the home."""
+def test_pips_cache_is_where_the_user_says(many):
+    """S003-13: pip's cache is in PIP_CACHE_DIR; otherwise in the build directory, never in the home directory."""
     assert list(many.cache.rglob("kernels-1.0-py3-none-any.whl"))
     assert not (many.site.home / ".cache" / "pip").exists()
 
 
-def test_what_took_part_is_in_the_lock(many):
-    """S003-21, S000-18: versions of module and packages apart, of pip, runtime and ebsif; what pip installed from."""
+def test_versions_and_sources_are_in_the_lock(many):
+    """S003-21, S000-18: versions of module, packages, pip, runtime and ebsif; the files that pip installed from."""
     record = lock(many.site)
     assert record["module"] == {"name": "Example", "version": "1.0", "versionsuffix": ""}
     assert re.fullmatch(r"\d+\.\d+.*", record["versions"]["pip"])
@@ -218,7 +218,7 @@ def test_what_took_part_is_in_the_lock(many):
 
 
 def test_findings_are_printed_before_anything_is_installed(many):
-    """S000-02: a package that needs torch in an isolated stage: a warning by name, before pip runs."""
+    """S000-02: a package that needs torch in an isolated stage: a warning with its name before pip runs."""
     assert "stage 'kernels': apex is built against torch" in message(many.result)
 
 
@@ -227,7 +227,7 @@ def test_findings_are_printed_before_anything_is_installed(many):
 
 @pytest.fixture(scope="module")
 def failing(tmp_path_factory, base_image):
-    """A function: what eb printed when stages failed, by name, in one line; all were tried by one eb."""
+    """Return a function: eb's output for a failing stage, by name, on one line; one eb has tried all of them."""
     folder = tmp_path_factory.mktemp("failing")
     site = example_site(folder, base_image)
     packages = make_packages(folder / "packages")
@@ -257,7 +257,7 @@ def failing(tmp_path_factory, base_image):
 
 
 def numpy_version(site):
-    """Return the version of numpy in the image."""
+    """Return the image's version of numpy."""
     return subprocess.run(
         ["apptainer", "exec", site.sources / "example.sif", "/opt/miniconda3/envs/pytorch/bin/python", "-c",
          "import numpy; print(numpy.__version__)"], capture_output=True, text=True, check=True,
@@ -265,7 +265,7 @@ def numpy_version(site):
 
 
 def test_a_package_missing_at_build_time_is_explained(failing):
-    """S000-03: "No module named X" in build requirements: the error names stage, package and remedy."""
+    """S000-03: "No module named X" during a build: the error names stage, package and remedy."""
     text, _ = failing("missing")
     assert "pip failed in stage 'kernel stage' (while processing" in text
     assert "kernels" in text
@@ -273,7 +273,7 @@ def test_a_package_missing_at_build_time_is_explained(failing):
 
 
 def test_a_failing_stage_stops_the_later_ones(failing):
-    """S000-01: a stage starts only after every earlier one ended well; pip's own status decides (S004-19)."""
+    """S000-01: a stage starts only after every earlier one succeeded, judged by pip's own status (S004-19)."""
     text, output = failing("first")
     assert "pip failed in stage 'first'" in text
     assert "stage 'second'" not in output
@@ -281,19 +281,19 @@ def test_a_failing_stage_stops_the_later_ones(failing):
 
 
 def test_a_stage_without_a_pip_of_its_own(failing):
-    """S000-14: the pip of the venv is gone, that of the image would install elsewhere: refused before it runs."""
+    """S000-14: without the venv's pip the image's would install elsewhere: refused before pip runs."""
     assert "The pip of the venv is not in /user-software but here: /opt/" in failing("pip")[0]
 
 
-def test_a_green_pip_is_not_enough(failing):
-    """S000-04: a package installs but does not do what is asked: the stage's verify fails the installation."""
+def test_pips_success_is_not_enough(failing):
+    """S000-04: a package that installs but doesn't work fails the installation through the stage's verify."""
     text, _ = failing("verify")
     assert "Stage 'ops': the command of 'verify' failed with exit status 1" in text
     assert "missing_op" in text
 
 
 def test_the_output_of_a_failed_command_is_shown_and_logged(failing):
-    """S000-09: a command fails: the end of its output is in the error, all of it in the log; in a pipe, too."""
+    """S000-09: the end of a failed command's output is in the error, all of it in the log, also in a pipe."""
     text, output = failing("noise")
     assert "the command of 'pre' failed with exit status 3" in text
     assert "line number 60" in output
@@ -303,7 +303,7 @@ def test_the_output_of_a_failed_command_is_shown_and_logged(failing):
 
 
 def test_a_package_of_the_image_is_protected(failing):
-    """S001-19: a requirement that would replace a package of the image: which, which stage, who asked, what to do."""
+    """S001-19: a requirement would replace an image package: the error names package, stage, requirement, remedy."""
     text, _ = failing("protected")
     assert "pip failed in stage 'mine'" in text
     assert "numpy==2" in text
@@ -311,19 +311,19 @@ def test_a_package_of_the_image_is_protected(failing):
     assert "'allow_replace': ['numpy']" in text
 
 
-def test_the_same_version_again_is_no_way_around(failing):
-    """S001-19: a copy of the image's package in user software would hide it: refused."""
+def test_the_same_version_is_refused_as_well(failing):
+    """S001-19: a copy of an image package in user software would hide the image's: refused."""
     assert re.search(r"Stage 'again' installed numpy==2[0-9.]+, which hides the one of the image", failing("same")[0])
 
 
 # --- packages of the image
 
 
-def test_a_replacement_that_is_meant(site, packages):
+def test_an_intended_replacement(site, packages):
     """
-    A stage may replace a package of the image by name; later stages, and pip by hand (G-03), work with that one.
+    A stage may replace packages of the image by name; later stages, and pip by hand (G-03), keep the new version.
 
-    protect: a list of names; the others may be replaced, by hand as well.
+    protect with a list of names: others may be replaced, also by hand.
     """
     make_wheel(packages, "numpy", version="99.0")
     make_wheel(packages, "wants", requires=["numpy >= 99"])
@@ -340,18 +340,18 @@ def test_a_replacement_that_is_meant(site, packages):
 
 
 def kept_by_hand(site, suffix=""):
-    """Names of the packages that pip by hand may not replace."""
+    """Return the names of packages that pip by hand must not replace."""
     path = site.prefix / f"eb/software/Example/1.0{suffix}/runscripts/image-constraints.txt"
     return {line.split("==")[0] for line in path.read_text().splitlines()}
 
 
 def test_a_git_repository(site, packages, tmp_path):
-    """S000-08: a git URL with a submodule builds if git is in the image; without git the error says so."""
+    """S000-08: a git URL with a submodule builds if the image has git; otherwise the error says so."""
     files = project_files("fromgit", needs="json")
-    # the build needs what is in the submodule, as that of PyTorch and apex does
+    # the build needs the submodule, as those of PyTorch and apex do
     files["pyproject.toml"] = files["pyproject.toml"].replace('["."]', '["part"]')
     author = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "protocol.file.allow=always"]
-    # where the container sees it; pip binds what the requirement names
+    # where the container sees it; pip binds paths in requirements
     part = packages / "part.git"
     bare = tmp_path / "fromgit.git"
     for repository, names in ((part, ["backend.py"]), (bare, ["pyproject.toml", "PKG-INFO"])):
@@ -364,7 +364,7 @@ def test_a_git_repository(site, packages, tmp_path):
         for command in (["init", "-q"], ["add", "."], *submodule, ["commit", "-qm", "x"], clone):
             subprocess.run(["git", *author, *command], cwd=work, check=True)
     stage = {"name": "git", "requirements": f"git+file://{bare}#egg=fromgit", "no_build_isolation": True}
-    # git takes submodules from files only if it's told to
+    # git clones submodules from local paths only if allowed explicitly
     told = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "protocol.file.allow", "GIT_CONFIG_VALUE_0": "always"}
     environments = {"without": {"PATH": "/user-software/venv/pytorch/bin"}, "with": told}
     texts = {name: TEXT + f"versionsuffix = '-{name}'\nrequirements = {[{**stage, 'env': env}]!r}\n"
@@ -377,7 +377,7 @@ def test_a_git_repository(site, packages, tmp_path):
 
 
 def test_pip_is_upgraded_first(site):
-    """S003-15: upgrade_pip: the pip of the venv, here an old one on purpose, is upgraded before the stage."""
+    """S003-15: upgrade_pip upgrades the venv's pip, deliberately an old one here, before the stage."""
     binds = subprocess.run([CHECKOUT / "scripts/install-binds"], capture_output=True, text=True, check=True).stdout
     old = {"name": "old", "requirements": "pip==24.0", "allow_replace": ["pip"]}
     stages = [old, {"name": "pip", "upgrade_pip": True}]
@@ -391,7 +391,7 @@ def test_pip_is_upgraded_first(site):
 
 
 def test_the_same_installation_gives_the_same_bytes(site, packages):
-    """The same easyconfig, image and packages give the same SquashFS file; its bytecode is there, and is used."""
+    """The same easyconfig, image and packages give the same SquashFS file; it contains valid bytecode."""
     stages = [
         {"name": "first", "requirements": "faketorch\nplain"},
         {"name": "second", "requirements": "kernels", "no_build_isolation": True},
@@ -406,13 +406,13 @@ def test_the_same_installation_gives_the_same_bytes(site, packages):
     code = "import plain, pip, importlib.util as u; print(plain.__cached__, u.cache_from_source(plain.__file__))"
     output = site.bash(f"module load Example/1.0 && singularity exec $SIF python -v -c '{code}' 2>&1").stdout
     assert re.search(r"__pycache__/plain.cpython-\d+.pyc matches /user-software/.*/plain.py", output)
-    # that of pip came with it from the image
+    # pip's own was copied from the image
     assert re.search(r"pip/__pycache__/__init__.cpython-\d+.pyc matches /user-software/.*/pip/__init__.py", output)
 
 
-# --- compiled packages, patches, modules of the host
+# --- compiled packages, patches, host modules
 
-# the few lines of the C interface of Python 3.11 that a module needs, so that a compiler without headers is enough
+# the part of Python 3.11's C interface that the module needs, so that a compiler without headers suffices
 EXTENSION = r"""
 typedef struct { long refcount; void *type; void *init; long index; void *copy; } Base;
 typedef struct { Base base; const char *name; const char *doc; long size; void *methods[5]; } Definition;
@@ -445,7 +445,7 @@ def build_wheel(folder, *_):
 
 
 def test_a_compiled_extension(site, packages):
-    """S000-05, S003-12: a package is compiled in the container with the compiler and flags of its stage."""
+    """S000-05, S003-12: a package is compiled in the container with its stage's compiler and flags."""
     files = {**project_files("compiled", "json"), "backend.py": COMPILING_BACKEND, "compiled.c": EXTENSION}
     make_archive(packages / "compiled-1.0.tar.gz", "compiled-1.0", files)
     stage = {"name": "extension", "requirements": "compiled", "no_build_isolation": True}
@@ -463,12 +463,12 @@ def test_a_compiled_extension(site, packages):
 
 
 def patch(old, new):
-    """The text of a patch for backend.py of a project, which changes its only line that says what it's built with."""
+    """Return a patch for a project's backend.py that changes the line with the marker."""
     return "--- a/marker.txt\n+++ b/marker.txt\n@@ -1 +1 @@\n-" + old + "\n+" + new + "\n"
 
 
 def make_marked(folder, name):
-    """Write a source distribution with a marker, which says what it is."""
+    """Write a source distribution with a marker that tells the source."""
     backend = BACKEND.format(name=name, needs="json").replace(
         '"built_with = \'json\'"', '"marker = " + repr(open("marker.txt").read().strip())')
     files = {**project_files(name, "json"), "backend.py": backend, "marker.txt": "original\n"}
@@ -477,10 +477,10 @@ def make_marked(folder, name):
 
 def test_patches(site, packages, tmp_path):
     """
-    S004-12: patches are applied to the source in name order; their checksums are in the lock.
+    S004-12: patches are applied to the source in order of their names; the lock file has their checksums.
 
-    The requirement is a source tree of this machine: a copy of it is patched. A patch that does not fit stops the
-    installation, naming it.
+    The requirement is a local source tree: a copy is patched. A patch that does not apply stops the installation and is
+    named.
     """
     make_marked(packages, "marked")
     make_marked(tmp_path, "tree")
@@ -503,8 +503,8 @@ def test_patches(site, packages, tmp_path):
     assert (tmp_path / "tree-1.0" / "marker.txt").read_text() == "original\n"
 
 
-def test_modules_of_the_host_are_loaded_for_a_stage(site, packages, tmp_path):
-    """S003-11: modules of a stage are loaded for it, with what they add to PATH, and unloaded after; missing: named."""
+def test_host_modules_are_loaded_for_a_stage(site, packages, tmp_path):
+    """S003-11: a stage's modules, including their changes to PATH, apply to that stage only; missing ones are named."""
     programs = tmp_path / "tools"
     programs.mkdir()
     for name in ("host-cc", "python"):
@@ -532,19 +532,19 @@ def test_modules_of_the_host_are_loaded_for_a_stage(site, packages, tmp_path):
     assert results["there"].returncode == 0, results["there"].stdout
 
 
-# --- what the machine and the index do
+# --- failures of machine and index
 
 
 @pytest.fixture
 def refusing_index():
-    """An index that answers 403 to everything."""
+    """An index that answers 403 to every request."""
 
     class Refuse(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             self.send_error(403)
 
         def log_message(self, *_):
-            """Nothing on the terminal."""
+            """Print nothing."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refuse) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -553,7 +553,7 @@ def refusing_index():
 
 
 def test_an_index_that_refuses(site, install, refusing_index):
-    """An index answers 403: the error says that it refuses, and what to check."""
+    """An index answers 403: the error says that it refuses access, and what to check."""
     settings = {"PIP_NO_INDEX": "0", "PIP_FIND_LINKS": "/nowhere", "PIP_INDEX_URL": refusing_index}
     text = failed(install([{"requirements": "nothing"}], check=False, **settings), site)
     assert "the index denies access (HTTP 403)" in text
@@ -561,7 +561,7 @@ def test_an_index_that_refuses(site, install, refusing_index):
 
 @pytest.fixture
 def closed_index(packages):
-    """An index with packages that wants a name and a password; what is asked without gets 401."""
+    """An index that requires name and password; requests without them get 401."""
     files = {path.name: path.read_bytes() for path in packages.iterdir()}
     allowed = {base64.b64encode(f"bob:{word}".encode()).decode() for word in SECRETS}
 
@@ -580,7 +580,7 @@ def closed_index(packages):
             self.wfile.write(files.get(name) or "".join(links).encode())
 
         def log_message(self, *_):
-            """Nothing on the terminal."""
+            """Print nothing."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Index) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -589,7 +589,7 @@ def closed_index(packages):
 
 
 def test_no_credential_is_in_an_installation(site, install, closed_index, tmp_path):
-    """G-09, use D11, defects A9: by netrc, by a variable of one's own, by one of pip: it works, and no file has it."""
+    """G-09, use D11, defects A9: from netrc, the user's or pip's variables: it works, and no file contains it."""
     netrc = tmp_path / "netrc"
     netrc.write_text(f"machine 127.0.0.1 login bob password {SECRETS[0]}\n")
     settings = {"PIP_NO_INDEX": "0", "PIP_FIND_LINKS": "/nowhere"}
@@ -612,26 +612,26 @@ def test_no_credential_is_in_an_installation(site, install, closed_index, tmp_pa
 
 
 def test_a_full_disk(site, packages, tmp_path):
-    """No space where user software is made: the error says that the disk is full; nothing is installed."""
+    """No space for user software: the error says that the disk is full; nothing is installed."""
     make_wheel(packages, "big", module_text="data = '" + "x" * 40_000_000 + "'\n")
     build = tmp_path / "build"
     build.mkdir()
     eb = ["eb", *site.eb_options, f"--buildpath={build}", site.easyconfig(TEXT + "requirements = ['big']\n")]
-    # a small file system in a mount namespace of its own: gone when the command ends
+    # a small file system in a separate mount namespace, which is gone when the command ends
     script = 'mount -t tmpfs -o size=40m none "$0" && exec "$@"'
     command = ["unshare", "--mount", "--map-root-user", "sh", "-c", script, build, *eb]
     text = failed(site.run(command, check=False, **wheel_settings(packages)), site)
     assert "the disk is full" in text
 
 
-# --- images that set PYTHONPATH; what is recorded
+# --- images that set PYTHONPATH; records
 
 
 def test_an_image_that_sets_pythonpath(site, packages, tmp_path):
     """
-    The image sets PYTHONPATH: what is there is seen and protected, and an upgrade that is allowed is used.
+    The image sets PYTHONPATH: packages there are visible and protected, and permitted upgrades are used.
 
-    defects B2, B13, G-11: packages there whose versions pip can't read, or that have none, are no obstacle.
+    defects B2, B13, G-11: packages there whose version is invalid or missing cause no error.
     """
     folder = tmp_path / "modules"
     folder.mkdir()
@@ -644,7 +644,7 @@ def test_an_image_that_sets_pythonpath(site, packages, tmp_path):
     (folder / "broken-1.0.dist-info").mkdir()
     make_wheel(packages, "shipped", version="2.0")
     make_wheel(packages, "fresh", requires=["shipped"])
-    # as the image would: a script among those that the runtime reads when a container starts
+    # like in such images: a script that the runtime reads when a container starts
     script = tmp_path / "91-environment.sh"
     script.write_text("export PYTHONPATH=/opt/modules\n")
     script.chmod(0o755)
@@ -664,14 +664,14 @@ def test_an_image_that_sets_pythonpath(site, packages, tmp_path):
             site.eb(site.prefix / "allowed.eb", "--module-only", "--force", **wheel_settings(packages))
         output = site.bash(f"module load Example/1.0 && singularity exec $SIF python -c '{code}'").stdout
         assert output == "2.0\n"
-    # without user software it's what the image says
+    # without user software the image's version is used
     (site.prefix / "eb/software/Example/1.0/user-software.squashfs").unlink()
     code = "import shipped; print(shipped.__version__)"
     assert site.bash(f"module load Example/1.0 && singularity exec $SIF python3 -c '{code}'").stdout == "1.0\n"
 
 
-def test_packages_are_added_later(installed_once):
-    """S002-40, S004-15: what is in /user-software is packed and mounted; pip says how to go on."""
+def test_packages_can_be_added_later(installed_once):
+    """S002-40, S004-15: packages in /user-software are packed and mounted; pip prints the next steps."""
     root = installed_once.root(installed_once.SQUASHED)
     for command in ("pip", "python -m pip", "pip3"):
         result = installed_once.load(installed_once.SQUASHED, f"singularity exec $SIF {command} install byhand", False,
@@ -686,8 +686,8 @@ def test_packages_are_added_later(installed_once):
     assert (root / "user-software.squashfs").exists()
 
 
-def test_nothing_depends_on_the_framework(site):
-    """S002-51: another framework is packaged: nothing but data changes."""
+def test_another_framework_needs_only_data(site):
+    """S002-51: another framework is packaged with changes to data only."""
     texts, names = [], ("PyTorch", "jax")
     site.eb(*[site.easyconfig(TEXT.replace("venv_name = 'pytorch'\n", ""), name=name) for name in names])
     for name in names:

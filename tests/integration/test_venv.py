@@ -1,4 +1,4 @@
-"""An environment of one's own on top of a module: make-venv and extend-venv-activate."""
+"""A user's environment on top of a module: make-venv and extend-venv-activate."""
 
 import functools
 import os
@@ -11,11 +11,11 @@ import pytest
 from parts import TOOLS
 from support import CONTAINER_FILES, Site, make_wheel
 
-# everything of the shell that activation touches, in one line
+# prints everything in the shell that activation may change, on one line
 SHOW = 'printf "%s|" "$PATH" "${PYTHONPATH-unset}" "${SIF-none}" "$LOADEDMODULES" "$(declare -f deactivate)"; echo'
 
 
-# activation may change nothing for good; what the modules tools keep for themselves is their business, and PS1 that of
+# ignored: variables of the modules tools, and PS1, which Python's activation script sets
 # Python's own text
 NOT_OURS = "^((_|OLDPWD|_ModuleTable|__LMOD|__MODULES|BASH_FUNC|PS1)[^=]*=|(LOADEDMODULES|_LMFILES_)=$)"
 WHOLE = rf"env -0 | grep -zvE '{NOT_OURS}' | sort -z | tr '\0\n' '| '; echo"
@@ -23,7 +23,7 @@ WHOLE = rf"env -0 | grep -zvE '{NOT_OURS}' | sort -z | tr '\0\n' '| '; echo"
 
 @pytest.fixture(scope="session")
 def environments(prefix, installations):
-    """A function that makes an environment on top of the module of a tool, once: modules, path, how to use it."""
+    """A function that makes an environment on top of a tool's module, once: modules, path, commands to use it."""
 
     def make(tool):
         place, env = installations(tool), prefix / f"env of {tool}"
@@ -41,7 +41,7 @@ def environment(request, environments):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with tiny wheels: what fits the image and what does not."""
+    """A folder with tiny wheels: some that fit the image and some that don't."""
     wheels = tmp_path / "own wheels"
     wheels.mkdir()
     make_wheel(wheels, "mine", module_text="def main():\n    print('in', __file__)\n", scripts={"mytool": "mine:main"})
@@ -52,12 +52,12 @@ def folder(tmp_path):
 
 
 def pip_options(folder):
-    """Options for pip and uv to use a folder only, for a shell."""
+    """Return shell variables that make pip and uv use only that folder."""
     return f"--no-index --find-links {shlex.quote(str(folder))}"
 
 
 def test_an_environment_on_top_of_the_module(environment, folder):
-    """S003-16, S003-18: activation loads the module, its programs run in the container; deactivation undoes all."""
+    """S003-16, S003-18: activation loads the module; its programs run in the container; deactivation undoes it all."""
     place, env, use = environment
     pip = f"pip install {pip_options(folder)}"
     script = f"""
@@ -76,7 +76,7 @@ def test_an_environment_on_top_of_the_module(environment, folder):
         {SHOW}
         type mytool || true
     """
-    # the wheels are below the directory of the tests, which is bound because /tmp is
+    # the wheels are below the tests' directory, which is bound because /tmp is
     lines = place.site.bash(script).stdout.splitlines()
     before, tool, python, after, again, last = lines
     assert tool == again == f"in {env}/lib/python3.11/site-packages/mine.py"
@@ -84,8 +84,8 @@ def test_an_environment_on_top_of_the_module(environment, folder):
     assert before == after == last
 
 
-def test_everything_in_the_container_is_the_environment(installed_once, tmp_path, folder):
-    """G-02, use D2: variables, programs that programs start, start-shell, exec, uv: nothing lands in the module."""
+def test_everything_in_the_container_uses_the_environment(installed_once, tmp_path, folder):
+    """G-02, use D2: variables, child processes, start-shell, exec, uv: nothing is installed into the module."""
     place = installed_once
     program = tmp_path / "program.py"
     program.write_text("""if True:
@@ -121,8 +121,8 @@ def test_everything_in_the_container_is_the_environment(installed_once, tmp_path
     assert sorted(path for path in user_software.rglob("*") if "__pycache__" not in path.parts) == before
 
 
-def test_deactivate_puts_everything_back(environment, tmp_path):
-    """G-02, use D9: all variables are what they were: loaded before or not, unset or set, twice, nested, swapped."""
+def test_deactivation_restores_the_environment(environment, tmp_path):
+    """G-02, use D9: all variables are restored: module loaded before or not, set or unset, twice, nested, swapped."""
     place, env, _ = environment
     show = tmp_path / "show"
     show.write_text(WHOLE)
@@ -139,7 +139,7 @@ def test_deactivate_puts_everything_back(environment, tmp_path):
             f"module load {place.WRITABLE}", f"module unload {place.WRITABLE}", f"module unload {place.WRITABLE}"),
         "another container before": (f"module load {place.SQUASHED}", ":", ":"),
     }
-    # each in a shell of its own, all from the same one
+    # separate shells, all with the same initial environment
     script = "\n".join(f"""(
             {setting}
             {expected}
@@ -163,8 +163,8 @@ def test_deactivate_puts_everything_back(environment, tmp_path):
     assert f"APPTAINERENV_VIRTUAL_ENV={env}|" in inner
 
 
-def test_a_module_that_is_loaded_again(environment):
-    """G-02, use D2: the module has the container again: programs of the environment say so; then it is active again."""
+def test_the_module_is_loaded_again(environment):
+    """G-02, use D2: the container is the module's again: the environment's programs say so; activation helps."""
     place, env, _ = environment
     result = place.load(place.WRITABLE, f"""
         source '{env}/bin/activate'
@@ -183,8 +183,8 @@ def test_a_module_that_is_loaded_again(environment):
     assert f"{env}/bin/activate" in result.stderr.replace("\\", "")
 
 
-def test_programs_of_an_environment_come_and_go(installed_once, tmp_path, folder):
-    """defects E8: what was uninstalled is no command any more, and BASH_ENV is not run at each call."""
+def test_programs_of_an_environment_are_added_and_removed(installed_once, tmp_path, folder):
+    """defects E8: uninstalled programs are no longer commands, and BASH_ENV does not run at each call."""
     (tmp_path / "rc").write_text("echo BASH_ENV was read\n")
     result = installed_once.load(installed_once.WRITABLE, f"""
         make-venv {tmp_path}/env
@@ -202,8 +202,8 @@ def test_programs_of_an_environment_come_and_go(installed_once, tmp_path, folder
     ]
 
 
-def test_packages_of_the_image_are_kept_by_hand(installed_once, tmp_path, folder):
-    """G-03: by hand pip replaces no package of the image, says why, and how it is done all the same; the rest works."""
+def test_packages_of_the_image_are_protected_from_pip_by_hand(installed_once, tmp_path, folder):
+    """G-03: pip by hand replaces no package of the image, says why and how to override; other packages install."""
     options = pip_options(folder)
     user_software = installed_once.root(installed_once.WRITABLE) / "user-software"
     subprocess.run(["cp", "-a", user_software, tmp_path], check=True)
@@ -229,7 +229,7 @@ def test_packages_of_the_image_are_kept_by_hand(installed_once, tmp_path, folder
         assert command in answer, (name, answer)
         assert "Successfully installed" not in answer
         assert "hint: numpy " in answer or name == "-q wants"
-    # as the hint says, in the container and from outside; and what fits needs no word
+    # as the hint says, inside and outside the container; compatible packages need no override
     script = f"""
         source {tmp_path}/env/bin/activate
         pip install -q {options} fits && python -c 'import fits, numpy; print(numpy.__file__)'
@@ -243,15 +243,15 @@ def test_packages_of_the_image_are_kept_by_hand(installed_once, tmp_path, folder
     assert (file.startswith("/opt/"), version) == (True, "99.0"), result.stderr
     assert other == f"{tmp_path}/env/lib/python3.11/site-packages/numpy.py"
     assert "different values" not in result.stderr
-    # user software of one's own is as safe
+    # a user's own user software is protected as well
     result = installed_once.load(
         installed_once.WRITABLE, f"singularity exec $SIF {pip} wants", check=False, EBSIF_USER_SOFTWARE=tmp_path)
     assert result.returncode == 1
     assert "hint: numpy " in result.stderr
 
 
-def test_constraints_are_there_where_user_software_is(installed):
-    """G-03: named in the container for pip and uv, without build tools; a person's own value wins; unloading unsets."""
+def test_constraints_for_user_software(installed):
+    """G-03: set in the container for pip and uv, without build tools; a user's value wins; unset on unload."""
     show = "singularity exec $SIF printenv PIP_CONSTRAINT UV_CONSTRAINT"
     file = "/runscripts/image-constraints.txt"
     for module in (installed.WRITABLE, installed.SQUASHED):
@@ -266,7 +266,7 @@ def test_constraints_are_there_where_user_software_is(installed):
 
 
 def plain_module(site, folder):
-    """A module that is none of a container, with packages on PYTHONPATH, as ARCHER2 has it."""
+    """A module without a container, with packages on PYTHONPATH, as on ARCHER2."""
     folder.mkdir()
     (folder / "shared.py").write_text("where = 'module'\n")
     directory = site.modules / "plain"
@@ -281,7 +281,7 @@ def plain_module(site, folder):
     ("Lmod-Lua", "# you cannot run it directly"), ("EnvironmentModules-Tcl", "# You cannot run it directly"),
     ("Lmod-Lua", "# another text")])
 def test_an_environment_on_top_of_a_plain_module(tool, marker, tmp_path):
-    """S003-16, S003-17, S003-18, S003-19: any text of activate, twice, relative; PYTHONPATH is exactly what it was."""
+    """S003-16, S003-17, S003-18, S003-19: any text of activate, twice, relative paths; PYTHONPATH is restored."""
     site = Site(tmp_path / "site", TOOLS[tool](), Path(sys.prefix))
     plain_module(site, tmp_path / "packages")
     venv = site.work / "env"
@@ -321,8 +321,8 @@ def test_an_environment_on_top_of_a_plain_module(tool, marker, tmp_path):
         ("make-venv /tmp/x", 1, "load the module of this container first"),
     ],
 )
-def test_wrong_use_is_named(command, status, expected):
-    """S003-18: without argument, or with a wrong one: an error that says what is wanted; nothing is changed."""
+def test_wrong_usage_is_an_error(command, status, expected):
+    """S003-18: without an argument or with a wrong one the error says what is expected; nothing is changed."""
     name, *arguments = command.split()
     result = subprocess.run(
         [CONTAINER_FILES / "bin" / name, *arguments], capture_output=True, text=True, check=False,
@@ -332,11 +332,11 @@ def test_wrong_use_is_named(command, status, expected):
     assert expected in result.stderr
 
 
-def test_an_environment_that_is_there_already(installed_once, tmp_path):
+def test_an_existing_environment(installed_once, tmp_path):
     """
-    S004-09: it exists: nothing to do; it does not: it's made; the place is not writable: that is said.
+    S004-09: an existing one is left alone, a missing one created, an unwritable directory reported.
 
-    Modules that others have put into the working directory are not imported.
+    Modules of others in the working directory are not imported.
     """
     for name in ("glob", "re", "site", "subprocess", "venv"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('not mine')\n")
@@ -349,8 +349,8 @@ def test_an_environment_that_is_there_already(installed_once, tmp_path):
     assert "could not be created" in result.stderr
 
 
-def test_a_place_that_the_container_does_not_see(installed_once, tmp_path):
-    """A directory that is not bound in the container: said, and nothing is left half-made; a full one is refused."""
+def test_a_directory_that_the_container_does_not_see(installed_once, tmp_path):
+    """A directory that is not bound in the container is refused without leaving anything; so is a non-empty one."""
     result = installed_once.load(installed_once.WRITABLE, "make-venv /srv/not-bound/env", check=False)
     assert result.returncode == 1
     assert "/srv/not-bound/env" in result.stderr
@@ -361,8 +361,8 @@ def test_a_place_that_the_container_does_not_see(installed_once, tmp_path):
     assert "is not empty" in result.stderr
 
 
-def test_the_venv_to_activate(base_image, tmp_path):
-    """defects E10: by hand VIRTUAL_ENV decides, else there has to be only one; Conda is activated beneath it."""
+def test_the_environment_to_activate(base_image, tmp_path):
+    """defects E10: by hand VIRTUAL_ENV decides, otherwise there must be only one; Conda is activated first."""
     for name in ("first", "second"):
         (tmp_path / "venv" / name / "bin").mkdir(parents=True)
         text = f"export VIRTUAL_ENV=/user-software/venv/{name} PATH=/user-software/venv/{name}/bin:$PATH\n"
@@ -380,7 +380,7 @@ def test_the_venv_to_activate(base_image, tmp_path):
     assert several.stdout.split() == ["none", conda, conda]
     assert "there are several: set VIRTUAL_ENV to one of /user-software/venv/first" in several.stderr
     second = "/user-software/venv/second"
-    # as the module has it: active, but Conda is not
+    # as in the module: the venv is active, but Conda is not
     path = f"{second}/bin:/usr/bin:/bin"
     for variables in ({"VIRTUAL_ENV": second}, {"VIRTUAL_ENV": second, "PATH": path}):
         assert activated(**variables).stdout.split() == [second, conda, second]

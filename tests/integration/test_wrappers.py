@@ -1,4 +1,4 @@
-"""Wrappers: programs of the container as commands of the module, right in every way that programs are used."""
+"""Wrappers: programs of the container as commands of the module, for every way to use programs."""
 
 import os
 import re
@@ -22,7 +22,7 @@ def main():
 
 @pytest.fixture(scope="module")
 def wrapped(tmp_path_factory, base_image):
-    """A site, in a directory with a blank, whose module has wrappers of all in the venv and of two of the image."""
+    """A site in a directory with a blank; its module has wrappers for all of the venv and two programs of the image."""
     folder = tmp_path_factory.mktemp("wrapped") / "a place"
     folder.mkdir()
     site = Site(folder / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
@@ -41,7 +41,7 @@ def loaded(site, script, check=True, **options):
 
 
 def test_every_program_of_the_venv_has_a_wrapper(wrapped):
-    """S001-06: wrappers = all: every program of the venv and those named; none of those for activating it."""
+    """S001-06: wrappers = all: every program of the venv and those named; none for activation scripts."""
     root = wrapped.prefix / "eb/software/Example/1.0"
     names = {path.name for path in (root / "bin").iterdir()}
     ours = {"start-shell", "list-packages", "make-squashfs", "unmake-squashfs"}
@@ -53,7 +53,7 @@ def test_every_program_of_the_venv_has_a_wrapper(wrapped):
     "arguments", [[], ["a b", "", "*", "$HOME `id` $(id)", "--", "-x", "'\"\\", "line\nbreak", "ü"]]
 )
 def test_arguments_and_directory_pass_through(wrapped, arguments):
-    """S002-24: arguments, working directory and the name of the program are what they were."""
+    """S002-24: arguments, working directory and program name are unchanged."""
     script = f"{wrapped.tool.init}\nmodule use '{wrapped.modules}'\nmodule load Example/1.0\nexec mytool \"$@\""
     result = wrapped.run(["bash", "--noprofile", "--norc", "-c", script, "bash", *arguments])
     assert result.stdout == f"example.sif mytool {arguments!r} {wrapped.work}\n"
@@ -70,7 +70,7 @@ WAYS = {
 
 
 def test_packages_in_the_home_directory_are_not_used(wrapped, base_image, tmp_path):
-    """S002-41, tests: ~/.local has packages: no way to run Python sees them, that of the plain image does."""
+    """S002-41, tests: packages in ~/.local are not visible, however Python is started, except in the plain image."""
     folder = tmp_path / ".local/lib/python3.11/site-packages"
     folder.mkdir(parents=True)
     for name in ("only_there", "mytool", "numpy"):
@@ -86,14 +86,14 @@ def test_packages_in_the_home_directory_are_not_used(wrapped, base_image, tmp_pa
 
 
 def test_input_and_status_pass_through(wrapped):
-    """S002-24: standard input, standard error and exit status pass through unchanged; nothing is added."""
+    """S002-24: standard input, standard error and exit status are unchanged; nothing is added."""
     code = "import sys; sys.stderr.write(sys.stdin.read().upper()); sys.exit(37)"
     result = loaded(wrapped, f"printf 'some text' | python -c '{code}'", check=False)
     assert (result.returncode, result.stdout, result.stderr) == (37, "", "SOME TEXT")
 
 
 def processes(marker):
-    """Processes whose command line matches a pattern, other than this one."""
+    """Return the processes whose command line matches a pattern, except this one."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -107,7 +107,7 @@ def processes(marker):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_signals_leave_no_process(wrapped, number):
-    """S002-24: SIGTERM and SIGINT reach the program; after them, and after SIGKILL of all, nothing runs on."""
+    """S002-24: SIGTERM and SIGINT reach the program; after them, or SIGKILL of all, no process is left."""
     marker = f"99{number:03d}{os.getpid()}"
     script = f"{wrapped.tool.init}\nmodule use '{wrapped.modules}'\nmodule load Example/1.0\nexec sleep {marker}"
     job = subprocess.Popen(
@@ -126,7 +126,7 @@ def test_signals_leave_no_process(wrapped, number):
 
 
 def eventually(condition):
-    """Whether a condition is true within ten seconds."""
+    """Return whether a condition becomes true within ten seconds."""
     for _ in range(100):
         if condition():
             return True
@@ -134,8 +134,8 @@ def eventually(condition):
     return False
 
 
-def test_python_works_as_a_program_does(wrapped):
-    """sys.executable, multiprocessing with spawn, python -m venv and child processes work through the wrapper."""
+def test_python_works_through_its_wrapper(wrapped):
+    """sys.executable, multiprocessing with spawn, python -m venv and child processes work."""
     program = wrapped.work / "spawn.py"
     program.write_text(
         "import multiprocessing, subprocess, sys\n"
@@ -150,8 +150,8 @@ def test_python_works_as_a_program_does(wrapped):
     assert output == ["[1, 4, 9]", "/user-software/venv/pytorch/bin/python", "b'1\\n'", "made/bin/python"]
 
 
-def test_the_wrappers_in_the_container(wrapped):
-    """Inside the container a wrapper is the program; in another container it says so."""
+def test_wrappers_in_the_container(wrapped):
+    """Inside the container a wrapper runs the program; in another container it prints an error."""
     root = wrapped.prefix / "eb/software/Example/1.0"
     bind = f"singularity exec -B '{wrapped.prefix}' \"$SIF\""
     output = loaded(wrapped, f"{bind} '{root}/bin/python' -c 'import sys; print(sys.prefix)'").stdout
@@ -170,12 +170,12 @@ def test_the_wrappers_in_the_container(wrapped):
     assert loaded(wrapped, f"{bind} '{root}/bin/python' -c 'import sys; print(sys.prefix)'").stdout == output
 
 
-def test_binds_and_variables_of_the_users_are_respected(wrapped, tmp_path):
-    """S002-56: a user's binds and variables, set before the module or after it, are in force and beat its defaults."""
+def test_the_users_binds_and_variables_are_respected(wrapped, tmp_path):
+    """S002-56: a user's binds and variables, set before or after loading, apply and override the module's defaults."""
     (tmp_path / "mine").write_text("mine")
     show = "sh -c 'cat /opt/mine; echo $COLOUR'"
     settings = {"APPTAINER_BIND": f"{tmp_path}:/opt", "SINGULARITY_BIND": f"{tmp_path}:/opt"}
-    # binds over /opt hide its Conda, sh is enough here
+    # binds over /opt hide its Conda, so sh is used
     assert loaded(wrapped, f"singularity exec \"$SIF\" {show}", **settings).stdout == "minered\n"
     for prefix in ("APPTAINER", "SINGULARITY"):
         settings = {f"{prefix}ENV_COLOUR": "blue"}
@@ -185,16 +185,16 @@ def test_binds_and_variables_of_the_users_are_respected(wrapped, tmp_path):
     assert loaded(wrapped, f"export {{APPTAINER,SINGULARITY}}ENV_COLOUR=green; {show}").stdout == "green\n"
 
 
-def test_the_settings_of_the_hosts_python(wrapped, tmp_path):
-    """S003-14: PYTHONPATH and PYTHONUSERBASE of the host do not affect what a wrapper runs."""
+def test_settings_of_the_hosts_python(wrapped, tmp_path):
+    """S003-14: PYTHONPATH and PYTHONUSERBASE of the host do not affect programs run by a wrapper."""
     (tmp_path / "mytool.py").write_text("raise SystemExit('the wrong one')\n")
     settings = {"PYTHONPATH": tmp_path, "PYTHONUSERBASE": tmp_path, "PYTHONHOME": tmp_path}
     assert loaded(wrapped, "python -c 'import mytool; print(mytool.__file__)'", **settings).stdout.startswith("/user-")
 
 
 @pytest.mark.parametrize("command", ["python -V", "start-shell -c true"])
-def test_what_changed_after_loading_is_said(wrapped, command):
-    """S002-37: image or user software gone since the module was loaded: "reload", not the runtime's words."""
+def test_changes_after_loading_are_explained(wrapped, command):
+    """S002-37: image or user software missing since loading: "reload" instead of the runtime's message."""
     root = wrapped.prefix / "eb/software/Example/1.0"
     for name in ("user-software.squashfs", "example.sif"):
         script = f"mv '{root}/{name}' '{root}/away'; {command}; s=$?; mv '{root}/away' '{root}/{name}'; exit $s"
@@ -208,7 +208,7 @@ def test_what_changed_after_loading_is_said(wrapped, command):
 
 
 def test_a_wrapper_through_a_link(wrapped, tmp_path):
-    """A link to a wrapper finds the installation; a copied installation is its own."""
+    """A link to a wrapper finds the installation; a copied installation uses its own files."""
     root = wrapped.prefix / "eb/software/Example/1.0"
     (tmp_path / "python3").symlink_to(root / "bin" / "python3")
     assert loaded(wrapped, f"'{tmp_path}/python3' -c 'import mytool; print(1)'").stdout == "1\n"
@@ -221,9 +221,9 @@ def test_a_wrapper_through_a_link(wrapped, tmp_path):
 
 def test_the_gpu_is_used_where_there_is_one(site, wheels, tmp_path):
     """
-    lumi B2, L-07, S004-18, S003-01, S000-15: the runtime's option for this kind of GPU, where the device exists.
+    lumi B2, L-07, S004-18, S003-01, S000-15: the runtime's option for this kind of GPU, if the device exists.
 
-    Module, wrapper and `ebsif command` agree; none has it without that GPU, or where it's switched off. Stages are
+    Module, wrapper and `ebsif command` agree; none has it without that GPU, or if it's disabled. Stages are
     installed with either kind.
     """
     text = f"sources = ['example.sif']\nimage = 'central'\nimage_dirs = ['{site.sources}']\n" \
@@ -247,8 +247,8 @@ def test_the_gpu_is_used_where_there_is_one(site, wheels, tmp_path):
         "    python -V", "    env | grep -E '_(ROCM|NV)='", "    module unload Example", "done"])
 
     def options(devices):
-        """The options and variables for a GPU that each module leads to on a node with these devices."""
-        # that file only, in a mount namespace of its own; the tests may write below /dev/shm
+        """Return each module's GPU options and variables on a node with these devices."""
+        # that file only, in a separate mount namespace; the tests may write below /dev/shm
         make = "mount --rbind /dev/shm /mnt && mount -t tmpfs none /dev && mkdir /dev/shm && " \
             f"mount --move /mnt /dev/shm && touch {devices} && exec bash --noprofile --norc -c \"$1\""
         output = site.run(["unshare", "--mount", "--map-root-user", "sh", "-c", make, "sh", script], check=False).stdout
@@ -259,7 +259,7 @@ def test_the_gpu_is_used_where_there_is_one(site, wheels, tmp_path):
         return {suffix: sorted(words) for suffix, words in found.items() if words}
 
     assert options("/dev/null") == {}
-    # of `ebsif command`, of the wrapper, of the module
+    # from `ebsif command`, the wrapper and the module
     assert options("/dev/kfd") == {"-rocm": ["--rocm", "--rocm", "APPTAINER_ROCM=1", "SINGULARITY_ROCM=1"]}
     assert options("/dev/nvidiactl") == {"-cuda": ["--nv", "--nv", "APPTAINER_NV=1", "SINGULARITY_NV=1"]}
 
@@ -271,8 +271,8 @@ def test_the_gpu_is_used_where_there_is_one(site, wheels, tmp_path):
         ("['start-shell']", "'start-shell' is a command of the module itself"),
     ],
 )
-def test_wrong_wrappers_are_named(site, value, expected):
-    """A wrapper that can't be: which, and why. What no image is needed for is in tests/unit/test_parameters.py."""
+def test_wrong_wrappers_are_reported(site, value, expected):
+    """The error names the wrapper and the reason. Tests that need no image are in tests/unit/test_parameters.py."""
     text = Installed.TEXT + f"wrappers = {value}\n"
     if "start-shell" in value:
         text += "requirements = [{'post': ['ln -s /bin/bash $VIRTUAL_ENV/bin/start-shell']}]\n"
