@@ -1,4 +1,4 @@
-"""The command ebsif in processes of its own that need not start Python and import everything: forks of one that has."""
+"""Run ebsif in forks of a process that has imported everything, which saves starting Python each time."""
 
 import contextlib
 import multiprocessing
@@ -10,14 +10,14 @@ import traceback
 from pathlib import Path
 
 FORKS = multiprocessing.get_context("forkserver")
-# a process that has done nothing but import these
+# a process that has imported these and done nothing else
 FORKS.set_forkserver_preload(["ebsif.cli", *(f"ebsif.commands.{name}" for name in (
     "check", "diff", "docs", "import_", "job", "list", "lock", "render", "show"))])
 
 
 def run_ebsif(arguments, cwd=None, env=None):
     """
-    Run ebsif as the installed command does; that this one works is for the tests that start it.
+    Run ebsif like the installed command, which other tests start.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ def run_ebsif(arguments, cwd=None, env=None):
 
 
 def in_fork(command, cwd, environment, paths):
-    """Make a process that of the command, and run it; its end is that of the process."""
-    # here it was imported before the fork, in the tests it isn't needed
+    """Turn the forked process into the command and run it; the process ends with it."""
+    # already imported before the fork; the tests themselves don't need it
     from ebsif.cli import main
 
     os.chdir(cwd)

@@ -1,4 +1,4 @@
-"""What became of each fault that the tests in tests/faults have caused: a table, and the same as JSON."""
+"""The results of all fault tests in tests/faults: a table, and the same as JSON."""
 
 import json
 from pathlib import Path
@@ -9,27 +9,27 @@ COLUMNS = ("cases", "survived", "lost data", "wrong message")
 
 
 def pytest_addoption(parser):
-    """Options of the fault tests."""
+    """Add the options of the fault tests."""
     group = parser.getgroup("faults")
     group.addoption("--every-point", action="store_true", help="kill at every point, not at some")
     group.addoption("--faults-report", type=Path, metavar="FILE", help="write a report as JSON and print it as a table")
 
 
 def pytest_configure(config):
-    """Write the report where all tests are known, not in the processes that run them."""
+    """Write the report in the main process, which knows all tests, not in the worker processes."""
     path = report_path(config)
     if path and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Report(path), "fault-report")
 
 
 def report_path(config):
-    """Return where the report is to go (Path, None: nowhere): tests change the directory."""
+    """Return the path of the report (Path, None: no report), absolute because tests change the directory."""
     path = config.getoption("--faults-report")
     return path and Path(config.rootpath, path)
 
 
 def cases_of(report):
-    """Return the file with a line for each case that has ended (Path); a run that is stopped has told so much."""
+    """Return the file with a line for each completed case (Path), which remains if the run is interrupted."""
     return report.with_suffix(".jsonl")
 
 
@@ -39,9 +39,9 @@ class Case:
 
     Parameters
     ----------
-    group : str
+    What is done, as shown in the table.
         What is done, as it appears in the table.
-    name : str
+    Where or how it fails.
         Where or how it goes wrong.
     """
 
@@ -49,18 +49,18 @@ class Case:
         self.data = {"group": group, "case": name, "lost data": [], "wrong message": []}
 
     def kept(self, condition, what):
-        """Whatever was there or is said to be there has to be; else the case fails as one that lost data."""
+        """Check that a file or a promise was kept; otherwise the case counts as lost data."""
         if not condition:
             self.data["lost data"].append(str(what))
 
     def said(self, text, *expected):
-        """The message has to say this; else the case fails as one with a wrong message."""
+        """Check that the message contains these parts; otherwise the case counts as a wrong message."""
         for part in expected:
             if part not in text:
                 self.data["wrong message"].append(f"no {part!r} in {text[-1500:]!r}")
 
     def shown(self, condition, what):
-        """A condition on what a person is shown."""
+        """Check a condition on the message; otherwise the case counts as a wrong message."""
         if not condition:
             self.data["wrong message"].append(str(what))
 
@@ -72,7 +72,7 @@ class Case:
 
 @pytest.fixture
 def fault(request):
-    """A function that begins a case; when the test ends, all are in the report, and one that went wrong fails it."""
+    """A function that begins a case; after the test all cases are reported, and a failed one fails the test."""
     cases = []
     report = report_path(request.config)
 
@@ -87,7 +87,7 @@ def fault(request):
         return cases[-1]
 
     yield begin
-    # a test that was stopped by an exception has not survived its last case
+    # if an exception ended the test, its last case did not survive
     failed = getattr(request.node, "failed_in_call", True)
     if failed and cases and not cases[-1].data["lost data"]:
         cases[-1].data["lost data"].append("the test was stopped")
@@ -99,7 +99,7 @@ def fault(request):
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Let the fixture know how the test ended."""
+    """Tell the fixture the result of the test."""
     outcome = yield
     if call.when == "call":
         item.failed_in_call = outcome.get_result().failed
@@ -122,7 +122,7 @@ class Report:
 
     @property
     def summary(self):
-        """Numbers by group (dict of dict)."""
+        """Return the numbers by group (dict of dict)."""
         groups = {}
         for case in sorted(self.cases, key=lambda case: case["group"]):
             row = groups.setdefault(case["group"], dict.fromkeys(COLUMNS, 0))
@@ -134,7 +134,7 @@ class Report:
 
 
 def table(summary):
-    """Return numbers by group as a table (str)."""
+    """Return the numbers by group as a table (str)."""
     rows = [[group, *(str(row[column]) for column in COLUMNS)] for group, row in summary.items()]
     rows.append(["all", *(str(sum(row[column] for row in summary.values())) for column in COLUMNS)])
     widths = [max(map(len, column)) for column in zip(("", *COLUMNS), *rows)]

@@ -1,4 +1,4 @@
-"""A Slurm cluster of two nodes on this machine, for the tests: real daemons, private to one test process."""
+"""A Slurm cluster of two nodes on this machine: real daemons, private to one test process."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from pathlib import Path
 
 NODES = ("nid001001", "nid001002")
 
-# more than the machine has, so that the scripts of large sites fit: Slurm counts them, it does not bind here
+# more than this machine has, so that scripts for large sites are accepted; Slurm only counts them here
 CPUS, MEMORY, GPUS = 128, 600000, 8
 
 CONFIGURATION = """\
@@ -58,7 +58,7 @@ class Cluster:
     Parameters
     ----------
     place : Path
-        Directory for state, logs and sockets; readable by all, because munged has an account of its own.
+        Directory for state, logs and sockets, readable by all because munged runs as another account.
     """
 
     def __init__(self, place):
@@ -68,11 +68,11 @@ class Cluster:
 
     @property
     def environment(self):
-        """What the commands of Slurm need."""
+        """Variables for Slurm's commands."""
         return {"SLURM_CONF": str(self.configuration)}
 
     def start(self):
-        """Start the daemons and wait until both nodes take jobs."""
+        """Start the daemons and wait until both nodes accept jobs."""
         for name in ("state", *(f"spool-{node}" for node in NODES)):
             (self.place / name).mkdir()
         self.start_munge()
@@ -89,7 +89,7 @@ class Cluster:
         self.wait_for(lambda: self.slurm("sinfo", "-h", "-t", "idle", "-o", "%D", "-p", "small").strip() == "2")
 
     def start_munge(self):
-        """Start a munged of our own; it refuses to run as root."""
+        """Start a private munged, which refuses to run as root."""
         place = self.place / "munge"
         place.mkdir()
         (place / "key").write_bytes(os.urandom(128))
@@ -102,7 +102,7 @@ class Cluster:
         self.wait_for((place / "socket").exists)
 
     def daemon(self, *command, account="root"):
-        """Start a daemon in the foreground, so that it is our process to end."""
+        """Start a daemon in the foreground, so that it can be stopped as a child process."""
         path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
         with (self.place / "daemons.log").open("a") as log:
             self.processes.append(subprocess.Popen(
@@ -118,13 +118,13 @@ class Cluster:
             time.sleep(0.1)
 
     def slurm(self, *command):
-        """Return the output of a command of Slurm."""
+        """Return the output of a Slurm command."""
         return subprocess.run(
             [str(word) for word in command], env={**os.environ, **self.environment}, capture_output=True, text=True,
             check=False, stdin=subprocess.DEVNULL, timeout=60).stdout
 
     def stop(self):
-        """End what was started, the last first."""
+        """Stop everything that was started, in reverse order."""
         subprocess.run(["scancel", "--user=root", "--signal=KILL"], env={**os.environ, **self.environment}, check=False,
                        timeout=60)
         for process in reversed(self.processes):
@@ -137,7 +137,7 @@ class Cluster:
 
 
 def free_ports(number):
-    """Return ports that nothing listens on."""
+    """Return ports on which nothing listens."""
     sockets = [socket.socket() for _ in range(number)]
     for one in sockets:
         one.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""Who may do what: modes and groups of an installation, its use by another account, files of the temporary kind."""
+"""Permissions: modes and groups of an installation, its use by another account, private temporary files."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ OTHER = "nobody"
 
 @pytest.fixture(scope="module")
 def central(base_image, wheels):
-    """A central installation: one module with a SquashFS file, one with a directory; others may read it."""
+    """A central installation that others can read: a module with a SquashFS file and one with a directory."""
     prefix = Path(tempfile.mkdtemp(prefix="ebsif-central-"))
     prefix.chmod(0o755)
     site = example_site(prefix, base_image, "EnvironmentModules-Tcl")
@@ -31,7 +31,7 @@ def central(base_image, wheels):
 
 
 def state(folder):
-    """Every file below a directory with what tells whether it was touched."""
+    """Return all files below a directory with whatever shows that one was touched."""
     found = {}
     for path in sorted(folder.rglob("*")):
         status = path.lstat()
@@ -42,9 +42,9 @@ def state(folder):
 
 @pytest.mark.parametrize("suffix", ["-file", "-directory"])
 def test_another_account_uses_it(central, wheels, tmp_path, fault, suffix):
-    """Loading, programs, packing, pip: nothing in the installation changes, and what can't be done is said.
+    """Another account loads, runs, packs and uses pip: the installation doesn't change, and errors say why not.
 
-    use D10, G-05: the hint when pip fails is about what is there, and following it works.
+    use D10, G-05: the hint after a failure of pip suits the situation, and following it works.
     """
     case = fault("another account", suffix[1:])
     software = central.prefix / "eb"
@@ -56,7 +56,7 @@ def test_another_account_uses_it(central, wheels, tmp_path, fault, suffix):
         "start-shell -c 'python -c \"import xml.dom.minidom; print(1 + 1)\"'",
         "list-packages >/dev/null", "make-squashfs; echo made $?", "unmake-squashfs; echo unmade $?",
         f"singularity exec $SIF pip install --no-index --find-links {wheels} byhand; echo pip $?",
-        # what pip's hint says works
+        # following pip's hint works
         "make-venv $HOME/env; source $HOME/env/bin/activate",
         f"pip install --quiet --no-index --find-links {wheels} byhand",
         "python -c 'import byhand; print(byhand.__file__)'; deactivate",
@@ -87,14 +87,14 @@ def test_another_account_uses_it(central, wheels, tmp_path, fault, suffix):
 
 
 def check_modes(case, root, may):
-    """Check who may do what with the files of an installation (root), where directories have a mode (may)."""
+    """Check the modes of an installation's files (root) if directories have a certain mode (may)."""
     for path in [root / "user-software", *(root / "user-software").rglob("*"), *(root / "bin").iterdir(),
                  *(root / "runscripts").rglob("*"), *root.glob("*.sif"), *(root / "share/ebsif").rglob("*")]:
         if path.is_symlink():
             continue
         mode = stat.S_IMODE(path.stat().st_mode)
         inside = path.is_relative_to(root / "user-software")
-        # whoever may enter the installation can use all that modules and scripts read
+        # whoever can enter the installation can use all files that modules and scripts read
         readable = 0o555 if path.is_dir() else 0o444 if path.suffix != ".sif" else 0
         case.kept(mode & readable == readable, f"{path}: {mode:o}")
         case.kept(not mode & stat.S_IWOTH, f"{path}: {mode:o} lets everybody write")
@@ -104,8 +104,8 @@ def check_modes(case, root, may):
             case.kept(bool(mode & stat.S_IWGRP) == bool(may & 0o020), f"{path}: {mode:o}, the group")
 
 
-def test_modes_with_the_usual_umask(central, fault):
-    """What is in an installation can be read by whoever may enter it, is written by no others."""
+def test_modes_with_a_usual_umask(central, fault):
+    """Files of an installation are readable for everyone who can enter it, and writable for no others."""
     check_modes(fault("modes", "umask 022"), central.prefix / "eb/software/Example/1.0-directory", 0o755)
 
 
@@ -113,12 +113,12 @@ def test_modes_with_the_usual_umask(central, fault):
     ("077", [], 0o755), ("002", ["--group-writable-installdir", "--set-gid-bit"], 0o775), ("000", [], 0o755)])
 def test_modes(base_image, wheels, tmp_path, fault, umask, options, may):
     """
-    The same whatever the umask.
+    Modes don't depend on the umask.
 
     S003-20: helper scripts are a+rx.
     """
     case = fault("modes", f"umask {umask} {' '.join(options)}")
-    # Environment Modules: Lmod shows root no modules that others can't read, and EasyBuild could not load this one
+    # Environment Modules: Lmod hides unreadable modules even from root, so EasyBuild couldn't load this one
     site = example_site(tmp_path, base_image, "EnvironmentModules-Tcl")
     command = ["eb", *site.eb_options, *options, site.easyconfig(TEXT + "wrappers = ['python']\n")]
     site.run(["bash", "-c", f'umask {umask}; exec "$@"', "bash", *command], **wheel_settings(wheels))
@@ -135,9 +135,9 @@ def test_modes(base_image, wheels, tmp_path, fault, umask, options, may):
         case.kept(stat.S_IMODE(script.stat().st_mode) & 0o555 == 0o555, script)
 
 
-def test_user_software_that_is_shared_by_a_group(tmp_path, base_image, wheels, fault):
-    """S002-45: a project group shares the installation: modes in directory and SquashFS allow the group."""
-    # Environment Modules: Lmod shows root no modules that others can't read
+def test_user_software_shared_by_a_group(tmp_path, base_image, wheels, fault):
+    """S002-45: a project group shares the installation: modes in directory and SquashFS file allow the group."""
+    # Environment Modules: Lmod hides unreadable modules even from root
     site = example_site(tmp_path, base_image, "EnvironmentModules-Tcl")
     options = ["--group-writable-installdir", "--set-gid-bit"]
     command = ["eb", *site.eb_options, *options]
@@ -162,9 +162,9 @@ def test_user_software_that_is_shared_by_a_group(tmp_path, base_image, wheels, f
     assert not [line for line in lines if line[4:6] != "rw"]
 
 
-def test_all_of_it_belongs_to_the_group(tmp_path, base_image, wheels):
-    """G-12 (lumi B3): a set-gid directory of a project: user software is set-gid, and the group's, with umask 077."""
-    # Environment Modules: Lmod shows root no modules that others can't read
+def test_everything_belongs_to_the_group(tmp_path, base_image, wheels):
+    """G-12 (lumi B3): in a project's set-gid directory, user software is set-gid and the group's, despite umask 077."""
+    # Environment Modules: Lmod hides unreadable modules even from root
     site = example_site(tmp_path, base_image, "EnvironmentModules-Tcl")
     software = site.prefix / "eb/software"
     software.mkdir(parents=True)
@@ -174,7 +174,7 @@ def test_all_of_it_belongs_to_the_group(tmp_path, base_image, wheels):
                site.easyconfig(TEXT + PACKED, suffix="-file")]
     site.run(["bash", "-c", 'umask 077; exec "$@"', "bash", *command], **wheel_settings(wheels))
     for path in (software / "Example").rglob("*"):
-        # EasyBuild's own log and copies come last
+        # EasyBuild adds its log and copies last
         if not path.is_symlink() and "easybuild" not in path.parts:
             status = path.lstat()
             wanted = 0o2070 if path.is_dir() else 0o060
@@ -182,8 +182,8 @@ def test_all_of_it_belongs_to_the_group(tmp_path, base_image, wheels):
             assert status.st_gid == 1, path
 
 
-def test_work_is_private(tmp_path, fault):
-    """While make-squashfs works, nobody else can look into its work directory, whatever the umask."""
+def test_the_work_directory_is_private(tmp_path, fault):
+    """While make-squashfs runs, nobody else can read its work directory, whatever the umask."""
     case = fault("private directories", "make-squashfs")
     root = tmp_path / "installation"
     shutil.copytree(CONTAINER_FILES, root)

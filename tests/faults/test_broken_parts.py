@@ -1,4 +1,4 @@
-"""Programs that are missing or fail, images that are damaged, disappear or change, pip that fails, a wrong clock."""
+"""Missing or failing programs, images that are damaged, disappear or change, failures of pip, a wrong clock."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ WORKS = "module load Example/1.0 && singularity exec $SIF python -c 'import hell
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory, base_image, wheels):
-    """A site with an installation that works, and has to work after each of the tests that share it."""
+    """A site with a working installation, which must still work after each test that shares it."""
     site = example_site(tmp_path_factory.mktemp("before"), base_image)
     site.eb(site.easyconfig(TEXT + "requirements = ['greeting']\n"), **wheel_settings(wheels))
     return site
@@ -24,7 +24,7 @@ def before(tmp_path_factory, base_image, wheels):
 
 @pytest.fixture
 def installed_before(before):
-    """A function that tells whether the earlier installation still works, and what is said otherwise."""
+    """Return a function that tells whether the earlier installation works, and its output otherwise."""
 
     def works():
         result = before.bash(WORKS, check=False)
@@ -35,7 +35,7 @@ def installed_before(before):
 
 
 def shim(folder, name, text):
-    """A program in front of the real one, which is `real`; the value is PATH."""
+    """Put a program before the real one, which it can call as `real`; return PATH."""
     folder.mkdir(exist_ok=True)
     real = shutil.which(name)
     (folder / name).write_text(f"#!/bin/bash\nreal={real}\n{text}\n")
@@ -44,7 +44,7 @@ def shim(folder, name, text):
 
 
 def without(folder, *names):
-    """PATH with all programs of this machine but some."""
+    """Return a PATH with all programs of this machine except some."""
     folder.mkdir()
     for directory in reversed(os.environ["PATH"].split(":")):
         for path in Path(directory).glob("*"):
@@ -71,12 +71,12 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_program_that_is_missing_or_fails(before, wheels, tmp_path, installed_before, fault, name):
-    """Installing again stops with a message, the earlier installation works."""
+def test_a_missing_or_failing_program(before, wheels, tmp_path, installed_before, fault, name):
+    """Reinstalling stops with an error; the earlier installation works."""
     case = fault("broken programs", name)
     path, expected = BROKEN[name]
     environment = dict(wheel_settings(wheels), PATH=f"{before.venv}/bin:{path(tmp_path / 'programs')}")
-    # a stage without pip: none of them is for that
+    # a stage without pip, which none of these programs concerns
     text = TEXT + "requirements = [{'verify': ['true']}]\n"
     result = before.eb(before.easyconfig(text), "--rebuild", check=False, **environment)
     case.shown(result.returncode != 0, "eb said nothing of it")
@@ -95,7 +95,7 @@ def truncated(image, path):
 
 
 def encrypted(image, path):
-    """With a file system that the header of the SIF calls encrypted (type 5); the key is nowhere."""
+    """Its SIF header calls the file system encrypted (type 5); there is no key."""
     data = bytearray(image.read_bytes())
     # descriptors of 585 bytes from 4096 on: data type 0x4004 is a partition, whose file system is in `extra`
     # (SIF 1.0 specification, as sif(1) of SingularityCE and Apptainer has it)
@@ -116,8 +116,8 @@ IMAGES = {
 }
 
 
-def test_an_image_that_is_none(before, wheels, base_image, installed_before, fault):
-    """Installing again stops with a message that names the image, the earlier installation works."""
+def test_an_invalid_image(before, wheels, base_image, installed_before, fault):
+    """Reinstalling stops with an error that names the image; the earlier installation works."""
     for name, damage in IMAGES.items():
         damage(base_image, before.sources / f"{name}.sif")
     texts = {name: TEXT.replace("example.sif", f"{name}.sif") + "requirements = ['hello']\n" for name in IMAGES}
@@ -128,8 +128,8 @@ def test_an_image_that_is_none(before, wheels, base_image, installed_before, fau
     fault("damaged images", "all of them").kept(*installed_before())
 
 
-def test_an_image_that_goes_while_a_job_runs(before, base_image, fault):
-    """The job goes on with the files it has; the next load says what is gone; a copy put back is found."""
+def test_an_image_that_disappears_while_a_job_runs(before, base_image, fault):
+    """The job continues with its open files; the next load names the missing image; a restored copy is found."""
     site = before
     image = site.prefix / "eb/software/Example/1.0/example.sif"
     for name in ("removed", "replaced by another", "overwritten by a rename"):
@@ -151,7 +151,7 @@ def test_an_image_that_goes_while_a_job_runs(before, base_image, fault):
 
 
 def running(site, code):
-    """A job in the container of the module that has started; it goes on with a line on standard input."""
+    """Return a started job in the module's container; it continues after a line on standard input."""
     prelude = f"{site.tool.init}\nmodule use '{site.modules}'\nmodule load Example/1.0\n"
     job = subprocess.Popen(
         ["bash", "--noprofile", "--norc", "-c", f'{prelude}exec singularity exec $SIF python -c "{code}"'],
@@ -160,8 +160,8 @@ def running(site, code):
     return job
 
 
-def test_user_software_that_changes_while_a_program_runs_from_it(before, fault):
-    """make-squashfs anew under a running program: it ends well, the next one has what is new."""
+def test_user_software_that_changes_while_a_program_runs(before, fault):
+    """make-squashfs while a program runs: it ends well, the next one sees the new content."""
     case = fault("user software that changes while a program runs", "a new SquashFS file")
     site = before
     with running(site, "print(1, flush=True); input(); import greeting, hello; print(2)") as job:
@@ -179,8 +179,8 @@ def test_user_software_that_changes_while_a_program_runs_from_it(before, fault):
 # --- pip, the network, the clock
 
 
-def test_a_stage_that_fails(before, wheels, installed_before, fault):
-    """In the first, a middle or the last stage: the message names it; the earlier installation works."""
+def test_a_failing_stage(before, wheels, installed_before, fault):
+    """In the first, a middle or the last stage: the error names it; the earlier installation works."""
     texts = {}
     for failing in range(3):
         names = ("hello", "greeting", "byhand")
@@ -195,7 +195,7 @@ def test_a_stage_that_fails(before, wheels, installed_before, fault):
 
 
 def test_no_network(before, installed_before, fault):
-    """Nothing answers at the address of the index: said so; the earlier installation works."""
+    """The index doesn't answer: the error says so; the earlier installation works."""
     case = fault("no network", "the index can't be reached")
     settings = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_FIND_LINKS": "/nowhere", "PIP_RETRIES": "0"}
     result = before.eb(before.easyconfig(TEXT + "requirements = ['nothing']\n"), "--rebuild", check=False, **settings)
@@ -204,7 +204,7 @@ def test_no_network(before, installed_before, fault):
 
 
 def test_a_clock_in_the_past(site, wheels, fault):
-    """The clock of this machine stands before any date of a file: installing, and again, and packing work."""
+    """The clock is earlier than the date of any file: installing, reinstalling and packing work."""
     case = fault("clock in the past", "1975")
     easyconfig = site.easyconfig(TEXT)
     again = shutil.copy(easyconfig, site.prefix / "again.eb")
@@ -217,7 +217,7 @@ def test_a_clock_in_the_past(site, wheels, fault):
 
 
 def test_a_read_only_installation(installed_once, wheels, fault):
-    """Nothing can be written there: commands and pip say so, the module works as it is."""
+    """Commands and pip report that they can't write there; the module still works."""
     site, root = installed_once.site, installed_once.root(installed_once.WRITABLE)
     script = "\n".join([
         f"mount --bind {root} {root}", f"mount -o remount,bind,ro {root}", site.tool.init,
@@ -235,8 +235,8 @@ def test_a_read_only_installation(installed_once, wheels, fault):
     case.kept("works 0" in result.stdout, result.stdout)
 
 
-def test_a_signal_in_the_middle(before, installed_before, fault):
-    """Ctrl-C in a stage: eb ends, no process is left, nothing is half-made, the earlier installation works."""
+def test_an_interrupted_installation(before, installed_before, fault):
+    """Ctrl-C in a stage: eb ends, no process and no partial file is left, the earlier installation works."""
     case = fault("signals", "INT in a stage")
     stages = [{"post": [["sh", "-c", "echo in the middle; exec sleep 57.25"]]}]
     command = ["eb", *before.eb_options, before.easyconfig(TEXT + f"requirements = {stages!r}\n"), "--rebuild"]
@@ -252,6 +252,6 @@ def test_a_signal_in_the_middle(before, installed_before, fault):
 
 
 def sleeping():
-    """Processes of the test above."""
+    """Return the processes of the test above."""
     found = subprocess.run(["pgrep", "-f", "^sleep 57.25"], capture_output=True, text=True, check=False).stdout
     return found.split()

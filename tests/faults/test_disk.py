@@ -1,4 +1,4 @@
-"""A disk that is full: in the copy of the image, in pip, mksquashfs, unsquashfs, the module file."""
+"""A full disk while copying the image, in pip, mksquashfs, unsquashfs, and while writing the module file."""
 
 import base64
 import os
@@ -17,7 +17,7 @@ WORKS = "module load Example/1.0 && singularity exec $SIF python -c 'import hell
 
 @pytest.fixture
 def noise(wheels, tmp_path):
-    """Wheels, one of them with 12 MB that can't be compressed."""
+    """Wheels, one of them with 12 MB of incompressible data."""
     folder = tmp_path / "wheels"
     shutil.copytree(wheels, folder)
     text = base64.b64encode(random.Random(1).randbytes(12_000_000)).decode()
@@ -25,8 +25,8 @@ def noise(wheels, tmp_path):
     return folder
 
 
-# Where the disk is full, the directory that is a small file system, and what makes that tight: each is later in an
-# installation than the one before, so each attempt is the second one after the one before, and has come further.
+# The step that fails, the directory that is a small file system, and what fills it, in the order of an installation:
+# each attempt retries after the one before, and gets further.
 PLACES = [
     ("pip", "build", "resize build 20m"),
     ("the copy of the image", "eb/software", "resize eb/software $(($(used eb/software) + 50000))k"),
@@ -36,7 +36,7 @@ PLACES = [
 
 
 def in_small(site, places, script, wheels):
-    """Run a script with small file systems at some places, gone when it ends; `eb`, `module` and others are there."""
+    """Run a script with `eb` and `module`, and with small file systems in some directories that are removed when it ends."""
     mounts = [f"mount -t tmpfs -o size=2g none {shlex.quote(str(site.prefix / place))}" for place in places]
     prefix = shlex.quote(str(site.prefix))
     prelude = [*mounts, site.tool.init, f"module use {shlex.quote(str(site.modules))}",
@@ -59,8 +59,8 @@ ATTEMPT = """
 """
 
 
-def test_installing_again(site, noise, tmp_path, fault):
-    """The earlier installation works, the message says that the disk is full, with more space it succeeds."""
+def test_reinstalling(site, noise, tmp_path, fault):
+    """The earlier installation works, the error says that the disk is full, and with more space it succeeds."""
     places = dict.fromkeys(where for _, where, _ in PLACES)
     for place in places:
         (site.prefix / place).mkdir(parents=True)
@@ -90,7 +90,7 @@ def test_installing_again(site, noise, tmp_path, fault):
 
 @pytest.mark.parametrize("name", ["make-squashfs", "unmake-squashfs"])
 def test_squashfs_commands(tmp_path, fault, name):
-    """What was there stays, nothing half-made is left, the message says what happened; then it succeeds."""
+    """Existing files stay, no partial file is left, the error says what happened; with more space it succeeds."""
     case = fault("disk full", f"in {name}")
     root = tmp_path / "installation"
     root.mkdir()

@@ -1,4 +1,4 @@
-"""What stands in a person's environment makes neither a wrapper nor an installation run something else."""
+"""Variables, functions and files in a user's environment don't change what wrappers and installations run."""
 
 import json
 import os
@@ -16,14 +16,14 @@ FUNCTIONS = ("singularity", "apptainer", "exec", "hash", "source", "printf", "un
 
 @pytest.fixture(scope="module")
 def used(tmp_path_factory, base_image, wheels):
-    """A site whose module has a wrapper of python."""
+    """A site whose module has a wrapper for python."""
     site = example_site(tmp_path_factory.mktemp("used"), base_image)
     site.eb(site.easyconfig(TEXT + "requirements = ['hello']\nwrappers = ['python']\n"), **wheel_settings(wheels))
     return site
 
 
 def traps(folder):
-    """Programs, modules and files that write who has run them into a file (the value), and what points to them."""
+    """Create programs, modules and files that record who runs them; return the record and variables with their paths."""
     folder.mkdir()
     log = folder / "log"
     log.touch()
@@ -50,8 +50,8 @@ def traps(folder):
 
 
 def run_with(site, script, variables, programs=None):
-    """Load the module, then run a command as it would be run in an environment like that."""
-    # `env` from here: the person's bash itself is the person's business
+    """Load the module, then run a command in an environment with these variables."""
+    # `env` sets them, because the user's own bash is the user's responsibility
     settings = [f"{name}={value}" for name, value in variables.items()]
     if programs:
         settings.append(f"PATH={programs}:{os.environ['PATH']}")
@@ -64,7 +64,7 @@ def run_with(site, script, variables, programs=None):
 PRINT = "import sys, os; print(sys.executable, os.environ.get(\\\"LD_PRELOAD\\\"))"
 COMMANDS = {
     "python": f"words=(-c \"{PRINT}\"); set -- python \"$@\"",
-    # functions that a person exports are in the shell of the person
+    # exported functions of the user are in the user's own shell
     "start-shell": "words=(-c '/bin/echo $LD_PRELOAD $0; /usr/bin/which python'); set -- start-shell \"$@\"",
     "list-packages": "words=(); set -- list-packages \"$@\"",
     "make-squashfs": "words=(); set -- make-squashfs \"$@\"",
@@ -74,7 +74,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_commands_of_the_module(used, tmp_path, fault, name):
-    """Nothing of it is run, neither here nor in the container, and the result is that of a clean environment."""
+    """None of it runs, inside or outside the container; the result is that of a clean environment."""
     log, variables, _ = traps(tmp_path / "traps")
     expected = run_with(used, COMMANDS[name], {})
     functions = {variable: value for variable, value in variables.items() if variable.startswith("BASH_FUNC_")}
@@ -91,8 +91,8 @@ def test_commands_of_the_module(used, tmp_path, fault, name):
         log.write_text("")
 
 
-def test_path_of_the_host(used, tmp_path, fault):
-    """Programs of the host's PATH are not those of the container, even where the container sees their directory."""
+def test_the_hosts_path(used, tmp_path, fault):
+    """The container runs no programs from the host's PATH, even if it can see the directory."""
     log, _, programs = traps(tmp_path / "traps")
     case = fault("hostile environment of commands", "python with PATH")
     result = run_with(used, COMMANDS["python"], {"APPTAINER_BIND": str(tmp_path)}, programs)
@@ -100,8 +100,8 @@ def test_path_of_the_host(used, tmp_path, fault):
     case.kept("container=yes" not in log.read_text(), log.read_text())
 
 
-def test_what_the_person_means(used, fault):
-    """A variable for the container, a bind and another runtime in front are the person's: they count."""
+def test_intended_settings(used, fault):
+    """A variable for the container, a bind and another runtime first on PATH are the user's choice and apply."""
     case = fault("hostile environment of commands", "what is meant")
     words = "words=(-c 'import os; print(os.environ[\"LD_AUDIT\"], os.path.isdir(\"/meant\"))'); set -- python \"$@\""
     result = run_with(used, words, {"APPTAINERENV_LD_AUDIT": "", "APPTAINER_BIND": "/usr/share:/meant"})
@@ -109,9 +109,9 @@ def test_what_the_person_means(used, fault):
 
 
 def test_an_installation(site, used, wheels, tmp_path, fault):
-    """The same comes out, byte for byte, and nothing but eb itself has run anything of it."""
+    """The result is identical byte for byte, and only eb itself has run any of it."""
     log, variables, _ = traps(tmp_path / "traps")
-    # what would stop eb itself before it begins
+    # these would stop eb before it starts
     for name in ("PYTHONHOME", "PYTHONPATH", "IFS"):
         del variables[name]
     variables = {name: value for name, value in variables.items() if not name.startswith("BASH_FUNC_") or name in (
@@ -138,11 +138,11 @@ def test_an_installation(site, used, wheels, tmp_path, fault):
 
 
 def test_run_scripts_in_the_container(used, tmp_path, fault):
-    """list-packages and get-master in the container: what the shell brings along does not change what they say."""
+    """list-packages and get-master print the same in the container, whatever the shell has inherited."""
     log, variables, _ = traps(tmp_path / "traps")
     script = "module load Example/1.0\nsingularity exec $SIF list-packages"
     expected = used.bash(script).stdout
-    # bash scripts of the image's bash; only functions and BASH_ENV reach them
+    # they are bash scripts run by the image's bash; only functions and BASH_ENV affect them
     for name in ("BASH_ENV", "BASH_FUNC_exec%%", "IFS"):
         case = fault("hostile environment of run scripts", name)
         line = f"{used.tool.init}\nmodule use {used.modules}\nmodule load Example/1.0\n" \
@@ -154,15 +154,15 @@ def test_run_scripts_in_the_container(used, tmp_path, fault):
         log.write_text("")
 
 
-def test_the_scripts_have_no_other_first_line():
-    """Scripts that people start say that bash is to leave the environment alone (-p)."""
+def test_the_first_line_of_scripts():
+    """Scripts that users start tell bash to ignore the environment (-p)."""
     from support import CONTAINER_FILES
 
-    # a Python program there is started by one of them
+    # a Python program, which one of them starts
     paths = [*(CONTAINER_FILES / "bin").iterdir(), *(CONTAINER_FILES / "runscripts").rglob("*")]
     for path in [path for path in paths if path.is_file() and path.suffix not in (".py", ".conf")]:
         first = path.read_text().splitlines()[0]
-        # what has a suffix is read by scripts
+        # files with a suffix are read by scripts
         assert first in ("#!/bin/bash -p", "# shellcheck shell=bash") or path.suffix == ".bash", path
     result = subprocess.run(["/bin/bash", "-p", "-c", "f"], env={"BASH_FUNC_f%%": "() { echo in; }"},
                             capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Texts that try to be more than texts: what comes out is what went in, and nothing of it is executed."""
+"""Text that could be taken for code: it comes out as it went in, and nothing is executed."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from support import CONTAINER_FILES, Site
 TEXT = Installed.TEXT
 CANARY = "canary"
 
-# Each would make this file in the current directory if some program took it for its own language.
+# Each would create this file in the current directory if a program executed it.
 HOSTILE = [
     f"$(touch {CANARY})", f"`touch {CANARY}`", f"'; touch {CANARY}; '", f'"; touch {CANARY}; "',
     f"; touch {CANARY} #", f"| touch {CANARY}", f"& touch {CANARY} &", f"\ntouch {CANARY}\n",
@@ -45,7 +45,7 @@ TEXTS = st.lists(
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """The current directory, where the canary would sit."""
+    """The current directory, where the canary file would appear."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -54,11 +54,11 @@ def place(tmp_path, monkeypatch):
 
 
 def values(name):
-    """Values of variables: all hostile ones and as many random ones, always the same."""
+    """Return values for variables: all hostile ones and as many random ones, always the same."""
     chosen = random.Random(7)
     alphabet = [chr(code) for code in (*range(0x20, 0x7F), 0xE9, 0x2028, 0x1F600)]
     more = ["".join(chosen.choices(alphabet, k=30)) for _ in HOSTILE]
-    # those that modules tools can't set are refused, see below
+    # values that modules tools can't set are refused, see below
     wrong = r"[^\x20-\x7e]" if name == "Lmod-Tcl" else r"[\x00-\x1f\x7f]"
     right = [re.sub(r"(^|:)~+", r"\1", re.sub(wrong, "", value)) for value in [*HOSTILE, *more]]
     return [value.strip() for value in right] if name == "Lmod-Tcl" else right
@@ -66,7 +66,7 @@ def values(name):
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_variables_reach_the_container_as_they_are(tmp_path, base_image, fault, name):
-    """Easyconfig, EasyBuild, module file, modules tool, bash, runtime, container: every character arrives."""
+    """Easyconfig, EasyBuild, module file, modules tool, bash, runtime, container: every character is preserved."""
     one = Site(tmp_path / "site", TOOLS[name](), Path(sys.prefix))
     (one.sources / "example.sif").symlink_to(base_image)
     wanted = {f"V{number}": value for number, value in enumerate(values(name))}
@@ -85,7 +85,7 @@ def test_variables_reach_the_container_as_they_are(tmp_path, base_image, fault, 
     ("\r", [], "should be one line"), ("~/x", [], "begins with '~'"), ("/a:~/b", [], "begins with '~'"),
     ("ü", ["--module-syntax=Tcl"], "can't be set by Lmod from a module in Tcl")])
 def test_values_that_modules_tools_can_not_set(site, fault, value, options, expected):
-    """Refused, with the name of the variable, before anything is done."""
+    """The error names the variable, before anything is done."""
     case = fault("hostile values of variables", f"refused: {value!r}")
     result = site.eb(site.easyconfig(TEXT + f"container_env = {{'VALUE': {value!r}}}\n"), *options, check=False)
     case.shown(result.returncode != 0, "eb said nothing of it")
@@ -98,7 +98,7 @@ NAMES = ["a b", "it's", 'say "x"', "$(touch canary)", "`touch canary`", "a;touch
 
 
 def test_names_of_images(site, base_image, fault):
-    """An image may have any name but for a slash: it is found, copied, loaded and run; nothing is executed."""
+    """An image's name may have any character but a slash: it's found, copied, loaded and run; nothing is executed."""
     texts = {}
     for number, name in enumerate(NAMES):
         (site.sources / f"{name}.sif").symlink_to(base_image)
@@ -123,7 +123,7 @@ def test_names_of_images(site, base_image, fault):
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=TEXTS, suffix=st.sampled_from([".txt", ".toml", ".yml"]))
 def test_files_with_requirements(place, texts, suffix):
-    """Any file: read, or refused with a message; what is read is in it; nothing is executed."""
+    """Any file is either read correctly or refused with an error; nothing is executed."""
     path = place / f"requirements{suffix}"
     content = {".txt": "\n".join(texts), ".toml": f"[project]\ndependencies = {json.dumps(texts)}\n",
                ".yml": f"dependencies:\n- pip: {json.dumps(texts)}\n"}[suffix]
@@ -136,7 +136,7 @@ def test_files_with_requirements(place, texts, suffix):
         if suffix == ".toml":
             assert wanted.lines == texts
         elif suffix == ".yml":
-            # lines as pip reads them: without comments
+            # lines as pip reads them, without comments
             assert all(any(line in text for text in texts) for line in wanted.lines)
     assert not (place / CANARY).exists()
 
@@ -148,7 +148,7 @@ LINES = [
 
 
 def test_lines_that_reach_pip(site, wheels, fault):
-    """In an easyconfig: pip refuses them, with the line; the message is no terminal code; nothing is executed."""
+    """In an easyconfig: pip refuses them, with the line; the error has no escape codes; nothing is executed."""
     texts = {str(number): TEXT + f"requirements = [{line!r}]\n" for number, line in enumerate(LINES)}
     results = site.eb_each(texts, **wheel_settings(wheels))
     for line, result in zip(LINES, results.values()):
@@ -187,8 +187,8 @@ DOCUMENTS = {
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_yaml_that_is_none(place, fault, name):
-    """The command ends with status 1 and a message that names the file, in bounded time and memory."""
+def test_malformed_yaml(place, fault, name):
+    """The command ends with status 1 and an error that names the file, in bounded time and memory."""
     case = fault("hostile YAML", name)
     path = place / "sites/mine/containers/X.yaml"
     path.parent.mkdir(parents=True)
@@ -209,7 +209,7 @@ def test_yaml_that_is_none(place, fault, name):
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary(max_size=300) | st.text(max_size=300).map(lambda text: text.encode("utf-8", "surrogatepass")))
 def test_any_bytes_as_yaml(place, data):
-    """Either a document or an error that names the file: never anything else."""
+    """Either a document or an error that names the file, and nothing else."""
     path = place / "any.yaml"
     path.write_bytes(data)
     try:
@@ -226,8 +226,8 @@ def test_any_bytes_as_yaml(place, data):
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=TEXTS)
-def test_what_an_image_says_of_itself(place, texts):
-    """Labels, definition file and versions of packages: the record is read back as it is, or there is a message."""
+def test_metadata_of_an_image(place, texts):
+    """From any labels, definition file and versions of packages: a record that reads back unchanged, or an error."""
     text = texts[0]
     found = inspection.Inspection(
         path="/images/julia-1.11.sif", resolved="/images/julia-1.11.sif", size=1, definition=text, system=text,
@@ -257,7 +257,7 @@ def test_what_an_image_says_of_itself(place, texts):
 
 
 def test_labels_at_a_terminal(tmp_path, fault):
-    """`ebsif inspect` shows labels without letting them write to the terminal: on one line each."""
+    """`ebsif inspect` shows each label on one line, without escape codes."""
     root = tmp_path / "root"
     for folder in ("bin", ".singularity.d"):
         (root / folder).mkdir(parents=True)
@@ -290,7 +290,7 @@ def test_labels_at_a_terminal(tmp_path, fault):
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(words=TEXTS)
 def test_batch_scripts(place, words):
-    """Words of the program, its data and its module are words in the script: bash reads it and executes none."""
+    """Words of the program, its data and its module remain words in the script: bash executes none of them."""
     shims = place / "shims"
     shims.mkdir(exist_ok=True)
     shim = shims / "srun"
@@ -298,7 +298,7 @@ def test_batch_scripts(place, words):
         shim.write_text("#!/bin/bash\nprintf '%s\\0' \"$@\" >seen\n")
         shim.chmod(0o755)
     (place / "seen").unlink(missing_ok=True)
-    # the script ends before srun where data are missing
+    # the script ends before srun if data is missing
     for data in (tuple(words), ()):
         text = job.script(job.Request(module=words[0], command=("train.py", *words), data=data), site.read("local"))
         subprocess.run(["bash", "-c", f"module() {{ :; }}\nSIF=x\n{text}"], cwd=place, capture_output=True, check=False,
@@ -327,7 +327,7 @@ def test_batch_scripts(place, words):
     ("requirements = [{'requirements': 'hello', 'patches': ['../escape.patch']}]\n", "patch"),
 ])
 def test_paths_that_leave_the_installation(site, wheels, fault, text, expected):
-    """Refused with a message; nothing is outside."""
+    """Refused with an error; no file is written outside."""
     case = fault("paths that leave", text.strip())
     result = site.eb(site.easyconfig(TEXT + text), check=False, **wheel_settings(wheels))
     case.shown(result.returncode != 0, "eb said nothing of it")
@@ -343,8 +343,8 @@ PATCH = """\
 """
 
 
-def test_a_patch_that_leaves(site, wheels, fault):
-    """A patch that names a file outside of site-packages is refused; nothing is written there."""
+def test_a_patch_with_paths_outside(site, wheels, fault):
+    """A patch for a file outside of site-packages is refused; nothing is written there."""
     case = fault("paths that leave", "a patch")
     (site.sources / "escape.patch").write_text(PATCH.format(name="../../../../../../../../escape"))
     text = TEXT + "requirements = [{'requirements': 'hello', 'patches': ['escape.patch']}]\n"
@@ -354,8 +354,8 @@ def test_a_patch_that_leaves(site, wheels, fault):
 
 
 @pytest.mark.parametrize("name", ["../escape", "/tmp/zesc", "..", "a/../../e"])
-def test_a_squashfs_file_made_by_an_enemy(tmp_path, fault, name):
-    """Names that leave, written into the tables of a real file: unmake-squashfs makes nothing outside."""
+def test_a_malicious_squashfs_file(tmp_path, fault, name):
+    """A real file, modified to contain names with paths outside: unmake-squashfs writes nothing outside."""
     case = fault("paths that leave", f"{name} in a SquashFS file")
     root = tmp_path / "installation"
     shutil.copytree(CONTAINER_FILES, root)

@@ -1,4 +1,4 @@
-"""kill -9 at every point: of an installation, of installing again, of make-squashfs and unmake-squashfs."""
+"""kill -9 at every point of an installation, a reinstallation, make-squashfs and unmake-squashfs."""
 
 import os
 import shutil
@@ -11,10 +11,10 @@ from support import CONTAINER_FILES
 
 HERE = Path(__file__).parent
 TEXT = Installed.TEXT
-SOME = 25  # points of the loops over commands, without --every-point
+SOME = 25  # points in the loops over commands, without --every-point
 
-# Points of the loops over installations, without --every-point: where something is half-done, each later than the one
-# before. The next one is in the second attempt after it, so that attempt has come further; the last one has an end.
+# Points in the loops over installations, without --every-point: moments with partial results, in the order of an
+# installation. Each attempt retries after the one before, so it gets further; the last one completes.
 FIRST = [r"opened .*/1\.0/example\.sif\.partial", "in .*/make-squashfs ", r"rename .*/lock\.json",
          r"rename .*\.unfinished"]
 AGAIN = [r"opened .*/1\.0\.replace/example\.sif\.partial", "in .*/make-squashfs ",
@@ -22,7 +22,7 @@ AGAIN = [r"opened .*/1\.0\.replace/example\.sif\.partial", "in .*/make-squashfs 
 
 
 def spread(number, every):
-    """The points of a loop: all, or some that are spread evenly, first and last included."""
+    """Return a loop's points: all, or some that are evenly spread, including first and last."""
     return range(1, number + 1) if every else sorted({1 + i * (number - 1) // (SOME - 1) for i in range(SOME)})
 
 
@@ -30,13 +30,13 @@ def spread(number, every):
 
 
 def content(root):
-    """Every file below a directory with its content; what works in progress left does not count."""
+    """Return all files below a directory with their content, except leftovers of work in progress."""
     return {str(path.relative_to(root)): path.read_bytes() if path.is_file() else None for path in root.rglob("*")}
 
 
 @pytest.fixture
 def installation(tmp_path):
-    """An installation with user software of some files."""
+    """An installation with a few files of user software."""
     root = tmp_path / "installation"
     shutil.copytree(CONTAINER_FILES, root)
     for number in range(20):
@@ -49,19 +49,19 @@ def installation(tmp_path):
 def run_killed(command, at, counter):
     """Run a command of an installation with kill -9 at a point; return the CompletedProcess."""
     environment = dict(os.environ, BASH_ENV=str(HERE / "points.bash"), KILL_AT=str(at), COUNT=str(counter))
-    # bash itself: the script's own first line tells it to ignore BASH_ENV
+    # through bash, because the script's first line makes it ignore BASH_ENV
     return subprocess.run(["bash", command], env=environment, capture_output=True, text=True, check=False,
                           start_new_session=True, timeout=60)
 
 
 def left(root):
-    """What work in progress left."""
+    """Return the leftovers of work in progress."""
     return [path.name for path in root.iterdir() if path.name.startswith(".")]
 
 
 @pytest.mark.parametrize("name", ["make-squashfs", "unmake-squashfs"])
 def test_squashfs_commands(installation, tmp_path, name, fault, request):
-    """S002-31: both are whole or not there, nothing is lost, and a second attempt succeeds and cleans up."""
+    """S002-31: file and directory are complete or absent, nothing is lost, a retry succeeds and cleans up."""
     command = installation / "bin" / name
     software, squashfs = installation / "user-software", installation / "user-software.squashfs"
     before = content(software)
@@ -102,7 +102,7 @@ def test_squashfs_commands(installation, tmp_path, name, fault, request):
 
 
 def unpacked(squashfs, tmp_path):
-    """The content of a SquashFS file, None if it can't be read."""
+    """Return the content of a SquashFS file, None if it can't be read."""
     target = tmp_path / "unpacked"
     result = subprocess.run(["unsquashfs", "-no-progress", "-d", target, squashfs], capture_output=True, check=False)
     found = content(target) if result.returncode == 0 else None
@@ -112,8 +112,8 @@ def unpacked(squashfs, tmp_path):
 
 @pytest.mark.parametrize(("name", "program", "unfinished"), [
     ("make-squashfs", "mksquashfs", "new"), ("unmake-squashfs", "unsquashfs", "new")])
-def test_in_the_middle_of_the_work(installation, tmp_path, name, program, unfinished, fault):
-    """Killed while mksquashfs or unsquashfs writes: only the work directory has a part, and it goes the next time."""
+def test_squashfs_commands_while_writing(installation, tmp_path, name, program, unfinished, fault):
+    """Killed while mksquashfs or unsquashfs writes: only the work directory has partial files; a retry removes it."""
     (installation / "user-software/big").write_bytes(os.urandom(60_000_000))
     if name.startswith("un"):
         subprocess.run([installation / "bin/make-squashfs"], check=True, capture_output=True)
@@ -121,7 +121,7 @@ def test_in_the_middle_of_the_work(installation, tmp_path, name, program, unfini
     case = fault(f"kill -9 in {name}", f"while {program} writes")
     shim = tmp_path / "shim"
     shim.mkdir()
-    # kills the group as soon as there is something
+    # kills the process group as soon as something is written
     (shim / program).write_text(
         f"#!/bin/bash\nPATH=${{PATH#*:}}\nif [[ \"$*\" != */new* || $* == '-l '* ]]; then exec {program} \"$@\"; fi\n"
         f"{program} \"$@\" &\nuntil [[ $(du -s {installation}/.{name}.*/{unfinished} | cut -f 1) -gt 1000 ]]; do\n"
@@ -142,14 +142,14 @@ def test_in_the_middle_of_the_work(installation, tmp_path, name, program, unfini
 
 
 def pytest_generate_tests(metafunc):
-    """A loop over all points is for several processes."""
+    """Split a loop over all points among several processes."""
     if "part" in metafunc.fixturenames:
         every = metafunc.config.getoption("--every-point")
         metafunc.parametrize("part", [(index, 4) for index in range(4)] if every else [None])
 
 
 class Loop:
-    """Installations of one module at a site, killed at one point after the other."""
+    """Installations of one module at a site, killed at successive points."""
 
     def __init__(self, site, wheels, tmp_path):
         self.site = site
@@ -160,7 +160,7 @@ class Loop:
 
     @property
     def easyconfig(self):
-        """The easyconfig as it is now."""
+        """The current easyconfig."""
         return self.site.easyconfig(TEXT + f"requirements = [{self.requirement!r}]\n"
                                     "postinstallcmds = ['touch %(installdir)s/share/after']\n")
 
@@ -171,28 +171,28 @@ class Loop:
             watched = (self.site.prefix / "eb/software", self.site.prefix / "eb/modules")
             variables.update(KILL_AT=at, POINTS=self.points_file, WATCH=":".join(map(str, watched)),
                              PYTHONPATH=HERE / "killed")
-        # a process group of its own: that is what is killed
+        # in its own process group, which is killed
         command = ["setsid", "--wait", "eb", *self.site.eb_options, self.easyconfig, *options]
         return self.site.run(command, check=check, **variables)
 
     def points(self, *options):
-        """The points of an installation that is not killed (list of str)."""
+        """Return the points of an installation that is not killed (list of str)."""
         self.points_file.unlink(missing_ok=True)
         self.eb(0, *options, check=True)
         return self.points_file.read_text().splitlines()
 
     def killed_at(self, part, some, *options):
         """
-        Yield the points (str) and for each what kills there and whether the attempt after it is to have an end.
+        Yield points (str), each with the setting that kills there, and whether a retry has to follow and complete.
 
         Parameters
         ----------
         part : tuple of int or None
-            Which part of all points, and of how many parts; None for `some`.
+            Which part of all points, and the number of parts; None for `some`.
         some : list of str
-            Expressions.
+            Expressions that match points.
         options
-            Of the installation.
+            Options of the installation.
         """
         if not part:
             for point in some:
@@ -205,7 +205,7 @@ class Loop:
             yield shortened(point, self.site), number, True
 
     def works(self):
-        """Whether the module loads and runs; what it says otherwise."""
+        """Return whether the module loads and runs, and its output otherwise."""
         script = "module load Example/1.0 && singularity exec $SIF python -c 'import hello'"
         result = self.site.bash(script, check=False)
         return result.returncode == 0, result.stderr
@@ -216,17 +216,17 @@ class Loop:
         return self.site.modules / "Example/1.0.lua"
 
     def remove(self):
-        """Remove what was installed."""
+        """Remove the installation."""
         shutil.rmtree(self.site.prefix / "eb/software", ignore_errors=True)
         shutil.rmtree(self.site.prefix / "eb/modules", ignore_errors=True)
 
     @property
     def beside(self):
-        """What is beside the installation."""
+        """Return the names beside the installation."""
         return sorted(path.name for path in self.root.parent.iterdir() if path != self.root)
 
     def check_locks(self, case, result):
-        """No lock is left, and one that was is told of."""
+        """Check that no lock is left, and that a stale one was reported."""
         locks = self.site.prefix / "eb/software/.locks"
         case.kept(not locks.exists() or not list(locks.iterdir()), "a lock is left")
         case.kept(result.returncode == 0, result.stdout[-1500:] + result.stderr)
@@ -234,7 +234,7 @@ class Loop:
 
 @pytest.mark.timeout(7200)
 def test_a_first_installation(site, wheels, tmp_path, fault, part):
-    """There is no module, or a complete one; a second attempt needs no option and succeeds."""
+    """There is no module, or a complete one; a retry succeeds without any option."""
     loop = Loop(site, wheels, tmp_path)
     killed = 0
     for point, at, to_the_end in loop.killed_at(part, FIRST):
@@ -243,7 +243,7 @@ def test_a_first_installation(site, wheels, tmp_path, fault, part):
             loop.remove()
         result = loop.eb(at)
         killed += result.returncode != 0
-        # it is not another attempt that fails
+        # killed, not failed because of leftovers of the attempt before
         assert part or result.returncode == -9, result.stdout + result.stderr
         complete = loop.module.exists()
         if complete:
@@ -253,7 +253,7 @@ def test_a_first_installation(site, wheels, tmp_path, fault, part):
             case.kept(loop.site.bash("module load Example/1.0", check=False).returncode != 0, "half a module")
         if not to_the_end:
             continue
-        # with a module that is complete eb has nothing to do
+        # if the module is complete, eb has nothing to do
         again = loop.eb(None, *(["--rebuild"] if complete else []))
         loop.check_locks(case, again)
         works, said = loop.works()
@@ -263,8 +263,8 @@ def test_a_first_installation(site, wheels, tmp_path, fault, part):
 
 
 @pytest.mark.timeout(7200)
-def test_installing_again(site, wheels, tmp_path, fault, part):
-    """The earlier installation works, or the new one does; what a person added is kept; the second attempt succeeds."""
+def test_a_reinstallation(site, wheels, tmp_path, fault, part):
+    """Either the earlier or the new installation works; users' additions are kept; a retry succeeds."""
     loop = Loop(site, wheels, tmp_path)
     loop.eb(check=True)
     for number, (point, at, to_the_end) in enumerate(loop.killed_at(part, AGAIN, "--rebuild")):
@@ -288,18 +288,18 @@ def test_installing_again(site, wheels, tmp_path, fault, part):
         for earlier in range(0 if part is None else number, number + 1):
             kept = holds(loop.root.parent, f"mine-{earlier}", f"mine {earlier}")
             case.kept(kept, f"what a person added before attempt {earlier}, by the second attempt")
-        # what was set aside stays, nothing else does
+        # user software that was set aside stays, nothing else is left
         case.kept([name for name in loop.beside if name.startswith("1.0.repl")] == [], loop.beside)
         for path in loop.root.parent.glob("1.0.*user-software"):
             shutil.rmtree(path)
 
 
 def shortened(point, site):
-    """A point as a person reads it."""
+    """Return a point in a readable form."""
     point = point.replace(str(site.prefix), "")
     return point if len(point) < 200 else f"{point[:60]} ... {point[-130:]}"
 
 
 def holds(folder, name, text):
-    """Whether a file of that name with that text is anywhere below a folder."""
+    """Return whether any file of that name below a folder has that text."""
     return any(path.read_text() == text for path in folder.rglob(name))

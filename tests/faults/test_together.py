@@ -1,4 +1,4 @@
-"""At the same time: two make-squashfs, two eb, an installation and people who use the module."""
+"""Concurrency: two make-squashfs, two eb, a reinstallation while the module is used."""
 
 import json
 import os
@@ -12,7 +12,7 @@ TEXT = Installed.TEXT
 
 
 def test_two_make_squashfs(tmp_path, fault):
-    """One file comes out, which is whole; nothing is left beside it."""
+    """The result is one complete file, with nothing left beside it."""
     case = fault("at once", "two make-squashfs")
     root = tmp_path / "installation"
     shutil.copytree(CONTAINER_FILES, root)
@@ -39,7 +39,7 @@ def start(site, command, wheels):
 
 
 def test_two_installations(site, wheels, fault):
-    """One installs, the other says that there is a lock; what comes out is whole, and no lock is left."""
+    """One installs, the other reports the lock; the result is complete, and no lock is left."""
     case = fault("at once", "two eb")
     command = ["eb", *site.eb_options, site.easyconfig(TEXT + "requirements = ['hello']\n")]
     both = [start(site, command, wheels) for _ in range(2)]
@@ -54,8 +54,8 @@ def test_two_installations(site, wheels, fault):
     case.kept(list((site.prefix / "eb/software/.locks").iterdir()) == [], "a lock is left")
 
 
-def test_a_lock_of_somebody_who_lives(site, fault):
-    """The lock of a process that runs, or that can't be looked at from here, is respected."""
+def test_a_lock_of_a_running_process(site, fault):
+    """The lock of a process that runs, or whose state can't be determined here, is respected."""
     from easybuild.easyblocks.generic.container.lockowner import this_process
 
     here = this_process()
@@ -84,8 +84,8 @@ def test_a_lock_of_somebody_who_lives(site, fault):
             case.said(result.stdout, "removing the lock of an attempt that was killed")
 
 
-def test_an_installation_while_people_use_the_module(site, wheels, fault):
-    """The module is loaded and used without a pause while it is installed again: no use fails."""
+def test_a_reinstallation_while_the_module_is_used(site, wheels, fault):
+    """The module is loaded and used continuously while it is reinstalled: no use fails."""
     easyconfig = site.easyconfig(TEXT + "requirements = ['hello']\n")
     site.eb(easyconfig, **wheel_settings(wheels))
     installing = start(site, ["eb", *site.eb_options, easyconfig, "--rebuild"], wheels)

@@ -1,8 +1,8 @@
-"""Imported by every Python that has this folder on PYTHONPATH; acts in eb only.
+"""Imported by every Python with this folder on PYTHONPATH; takes effect in eb only.
 
-Kill -9 of the whole process group at the point KILL_AT, which is a number or the expression that the first one matches:
-before a change below the directories WATCH, when a file there has been opened and nothing is written yet, at the start
-of a program and shortly after it. With KILL_AT=0 the points are only written down, in the file POINTS.
+Kills the whole process group with SIGKILL at the point KILL_AT, a number or an expression whose first match counts:
+before a change below the directories WATCH, after opening a file there for writing, at the start of a program, and
+shortly after it. With KILL_AT=0 the points are only recorded, in the file POINTS.
 """
 
 import os
@@ -19,7 +19,7 @@ IN_A_PROGRAM = 0.25  # seconds
 
 
 def watch():
-    """Begin."""
+    """Start watching."""
     at, points = os.environ["KILL_AT"], os.environ["POINTS"]
     watched = tuple(os.environ["WATCH"].split(":"))
     state = {"number": 0, "busy": False}
@@ -50,7 +50,7 @@ def watch():
         if event == "subprocess.Popen":
             words = arguments[1] if isinstance(arguments[1], str) else " ".join(map(str, arguments[1]))
             words = repr(words)
-            # EasyBuild does this around every program
+            # EasyBuild does this before and after every program
             if "declare -f" not in words:
                 reach(f"start {words}")
                 reach(f"in {words}", kill_soon)
@@ -58,7 +58,7 @@ def watch():
             names = arguments[:1] if event == "open" else arguments[:2]
             folder = os.getcwd()
             if event in ("os.remove", "os.rmdir") and arguments[1] >= 0:
-                # by an open directory, as shutil.rmtree does
+                # relative to an open directory, as in shutil.rmtree
                 folder = os.readlink(f"/proc/self/fd/{arguments[1]}")
             paths = [os.path.join(folder, os.fsdecode(path)) for path in names if isinstance(path, (str, bytes))]
             if any(path.startswith(watched) for path in paths):
