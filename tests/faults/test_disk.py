@@ -36,7 +36,7 @@ PLACES = [
 
 
 def in_small(site, places, script, wheels):
-    """Run a script with `eb` and `module`, and with small file systems in some directories that are removed when it ends."""
+    """Run a script with `eb` and `module`, and with small file systems in some directories, removed when it ends."""
     mounts = [f"mount -t tmpfs -o size=2g none {shlex.quote(str(site.prefix / place))}" for place in places]
     prefix = shlex.quote(str(site.prefix))
     prelude = [*mounts, site.tool.init, f"module use {shlex.quote(str(site.modules))}",

@@ -23,7 +23,7 @@ def used(tmp_path_factory, base_image, wheels):
 
 
 def traps(folder):
-    """Create programs, modules and files that record who runs them; return the record and variables with their paths."""
+    """Create programs, modules and files that record who runs them; return the record and variables with paths."""
     folder.mkdir()
     log = folder / "log"
     log.touch()
