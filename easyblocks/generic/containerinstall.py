@@ -320,6 +320,8 @@ class ContainerInstall(Reinstall, EasyBlock):
         if self.dry_run:
             return
         self.record[lockfile.MODULE] = {key: self.cfg[key] for key in ('name', 'version', 'versionsuffix')}
+        # `ebsif remove` looks for it there
+        self.record[lockfile.EASYCONFIG] = os.path.realpath(self.cfg.path)
         self.record[lockfile.MASKS] = self.masks.record
         self.record[lockfile.IMAGE_PACKAGES] = self.probe.packages.pins
         self.record[lockfile.VERSIONS] = {

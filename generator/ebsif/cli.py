@@ -7,7 +7,7 @@ import signal
 import sys
 
 from ebsif import output, version
-from ebsif.errors import EbsifError
+from ebsif.errors import EbsifError, UsageError
 
 EXIT_FAILURE = 1
 EXIT_INTERRUPTED = 130
@@ -20,6 +20,8 @@ COMMANDS = {
     "docs": "build web pages for choosing a container",
     "extend": "add your own Python packages on top of a container",
     "upgrade": "move an extension to a newer container",
+    "freeze": "write an easyconfig of a module as it is now, with exact versions",
+    "remove": "remove a module that you have installed",
     "job": "write a batch script for a multi-node run or an installation",
     "command": "print the runtime's command line that is equivalent to a module",
     "wheelhouse": "collect the wheels for an installation without network access",
@@ -167,7 +169,10 @@ def run(arguments, more, options):
     output.set_level(output.VERBOSE if options.verbose else output.QUIET if options.quiet else output.NORMAL)
     if options.no_color:
         os.environ["NO_COLOR"] = "1"
-    return options.run(options)
+    try:
+        return options.run(options)
+    except UsageError as error:
+        return options.parser.error(str(error))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Union
+from typing import Optional, Union
 
 from ebsif import modulestool, output
 from ebsif.errors import EbsifError
@@ -34,9 +34,15 @@ class Place:
     @property
     def load(self) -> str:
         """The command that loads the module."""
-        known = {os.path.realpath(part) for part in os.environ.get("MODULEPATH", "").split(":") if part}
-        use = "" if os.path.realpath(self.use) in known else f"module use {shlex.quote(str(self.use))} && "
-        return f"{use}module load {self.module}"
+        return load_command(self.use, self.module)
+
+
+def load_command(directory: Optional[Path], module: str) -> str:
+    """Return the command that loads a module, with `module use` for its directory unless that is on MODULEPATH."""
+    known = {os.path.realpath(part) for part in os.environ.get("MODULEPATH", "").split(":") if part}
+    use = f"module use {shlex.quote(str(directory))} && " if directory and os.path.realpath(directory) not in known \
+        else ""
+    return f"{use}module load {module}"
 
 
 def run(arguments: Sequence[Union[str, Path]], capture: bool = False,
@@ -242,6 +248,14 @@ def installations(name: str) -> Path:
 
     session()
     return Path(install_path()) / name
+
+
+def prefix() -> tuple[Path, Path]:
+    """Return EasyBuild's directories of installations and of module files."""
+    from easybuild.tools.config import build_option, install_path
+
+    session()
+    return Path(install_path()), Path(install_path("mod")) / build_option("suffix_modules_path")
 
 
 def source_names(sources: Iterable[Union[str, dict]]) -> list[str]:

@@ -3,3 +3,7 @@
 
 class EbsifError(Exception):
     """An error that a user can cause; the message says what is wrong, where, and what to do."""
+
+
+class UsageError(EbsifError):
+    """The command line is incomplete or contradicts itself; the message says what to write."""

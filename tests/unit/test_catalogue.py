@@ -191,8 +191,9 @@ def test_an_unknown_version_lists_the_known_ones(read):
     assert len(selection.find(containers, "PyTorch")) == 2
     with pytest.raises(CatalogueError, match=r"no version '9' of .*; known versions:\n  2.10-rocm.*\n  2.4.0-rocm"):
         selection.find(containers, "PyTorch/v9")
-    with pytest.raises(CatalogueError, match=r"there is no container 'Torch' \(known: PyTorch\)"):
-        selection.find(containers, "Torch")
+    with pytest.raises(CatalogueError, match=r"'PyTrch' \(known: PyTorch\); did you mean PyTorch\?"):
+        selection.find(containers, "PyTrch")
+    assert len(selection.find(containers, "torch-2")) == 2
 
 
 @pytest.mark.parametrize(("wanted", "found"), [

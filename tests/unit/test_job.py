@@ -152,7 +152,8 @@ def test_the_program_is_passed_unchanged(words):
         (["M", "--site", "lumi", "--tasks-per-node", "9", "--", "a"], 1, "9 ranks on a node with 8 GPUs"),
         (["M", "--account", "a;b", "--", "a"], 1, "'a;b' is not a valid account for a job"),
         (["M"], 2, "name the program to run: ebsif job MODULE ... -- train.py"),
-        (["--", "a"], 2, "name either a module or --install EASYCONFIG"),
+        (["--", "a"], 2, "no container is named, and no container module is loaded: name one, or load its module"),
+        (["M", "--install", "a.eb"], 2, "name either a module or --install EASYCONFIG"),
         (["M", "--nodes", "0", "--", "a"], 2, "'0' is not a positive number"),
         (["M", "--time", "30", "--", "a"], 2, "'30' should be a duration"),
         # use D12.3 to 5

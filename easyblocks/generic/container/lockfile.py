@@ -15,6 +15,7 @@ import os
 RECORD = os.path.join('share', 'ebsif', 'lock.json')
 
 MODULE = 'module'  # name, version, versionsuffix
+EASYCONFIG = 'easyconfig'  # path of the file that was installed
 VERSIONS = 'versions'  # of the software that was used: EasyBuild, the runtime ...
 IMAGE = 'image'  # file, source, resolved, size, sha256
 IMAGE_PACKAGES = 'image_packages'  # name==version of each Python package

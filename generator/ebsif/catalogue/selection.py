@@ -1,6 +1,7 @@
 """Choose containers by name, component or date."""
 
 import contextlib
+import difflib
 import os
 import re
 from collections.abc import Iterable
@@ -11,6 +12,10 @@ from ebsif.catalogue.container import CatalogueError, Container
 from ebsif.errors import EbsifError
 
 # packaging is imported only where it is needed: most selections don't compare versions
+
+
+class UnknownName(CatalogueError):
+    """No container has this name; the message lists the known ones."""
 
 
 class SelectionError(EbsifError):
@@ -77,6 +82,36 @@ def date_key(container: Container) -> tuple:
     return container.date or "", version_key(container.version)
 
 
+def matches(module: str, wanted: str) -> int:
+    """
+    Return how well a part of a name fits a module: 2 if it consists of whole words, 1 if not, 0 if it doesn't fit.
+
+    ``2.7`` is a part of 2.7.1, but not of 12.7 or 2.70; ``torch-2.7`` is a part of PyTorch/2.7.1.
+    """
+    name, part = (text.lower().replace("/.", "/").replace("/", "-") for text in (module, wanted.removesuffix(".eb")))
+    part = part.strip("-")
+    numbers = r"(?<![0-9])(?<![0-9]\.)" if part[:1].isdigit() else "", r"(?![0-9])" if part[-1:].isdigit() else ""
+    exact = f"{numbers[0]}{re.escape(part)}{numbers[1]}"
+    if len(part) > 1 and re.search(rf"(?<![a-z0-9]){exact}(?![a-z0-9])", name):
+        return 2
+    # a few letters are in many words
+    return 1 if len(part) > 3 and re.search(exact, name) else 0
+
+
+def best_matches(modules: Iterable[str], wanted: str) -> list[str]:
+    """Return the modules that a part of a name fits best."""
+    fitting = {module: matches(module, wanted) for module in modules}
+    best = max(fitting.values(), default=0)
+    return [module for module, rank in fitting.items() if best and rank == best]
+
+
+def did_you_mean(wanted: str, known: Iterable[str]) -> str:
+    """Return the names that resemble a mistyped one as the end of a message, empty if there is none."""
+    names = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(wanted.lower(), names, n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(names[name] for name in close)}?" if close else ""
+
+
 # Prefix of the environment variables with the default version of a container.
 DEFAULT_VERSION = "EBSIF_VERSION_"
 
@@ -92,7 +127,7 @@ def duplicates(containers: Iterable[Container]) -> dict[Container, Container]:
     return found
 
 
-def find(containers: Iterable[Container], wanted: str) -> list[Container]:
+def find(containers: Iterable[Container], wanted: str, parts: bool = True) -> list[Container]:
     """
     Return the containers that a name stands for.
 
@@ -101,7 +136,10 @@ def find(containers: Iterable[Container], wanted: str) -> list[Container]:
     containers
         The containers to choose from.
     wanted
-        ``PyTorch``, ``PyTorch/2.7.0`` (or v2.7.0), ``PyTorch/2.7.0-rocm-...``, or the name of an easyconfig.
+        ``PyTorch``, ``PyTorch/2.7.0`` (or v2.7.0), ``PyTorch/2.7.0-rocm-...``, the name of an easyconfig, or a part
+        of any of these, such as ``torch-2.7``.
+    parts
+        Whether parts of names count.
 
     Returns
     -------
@@ -110,35 +148,45 @@ def find(containers: Iterable[Container], wanted: str) -> list[Container]:
 
     Raises
     ------
-    CatalogueError
+    UnknownName
         If there is none; the message lists the known ones (S004-11).
     """
     name, _, version = wanted.partition("/")
     named = [one for one in containers if one.name.lower() == name.lower()]
     if not named:
         exact = [one for one in containers if wanted.removesuffix(".eb") == one.module_or_version.replace("/", "-", 1)]
-        if exact:
-            return exact
+        found = exact or (fitting(containers, wanted) if parts else [])
+        if found:
+            return found
         known = sorted({one.name for one in containers})
-        raise CatalogueError(f"there is no container '{name}' (known: {', '.join(known) or 'none'})")
+        raise UnknownName(f"there is no container '{name}' (known: "
+                          f"{', '.join(known) or 'none'}){did_you_mean(name, known)}")
     if not version:
         return named
     version = version.removeprefix("v")
     found = ([one for one in named if one.module_or_version == f"{one.name}/{version}"]
              or [one for one in named if version in one.aliases]
-             or [one for one in named if one.version == version])
+             or [one for one in named if one.version == version]
+             or (fitting(named, version) if parts else []))
     if not found:
         known = "\n  ".join(one.module_or_version.split("/", 1)[1] for one in named)
-        raise CatalogueError(f"there is no version '{version}' of {named[0].name}; known versions:\n  {known}")
+        raise UnknownName(f"there is no version '{version}' of {named[0].name}; known versions:\n  {known}")
     return found
 
 
-def find_one(containers: Iterable[Container], wanted: str) -> Container:
+def fitting(containers: Iterable[Container], wanted: str) -> list[Container]:
+    """Return the containers that a part of a name fits best."""
+    modules = {one: one.module_or_version for one in containers}
+    best = set(best_matches(modules.values(), wanted))
+    return [one for one, module in modules.items() if module in best]
+
+
+def find_one(containers: Iterable[Container], wanted: str, parts: bool = True) -> Container:
     """
     Return the one container that a name stands for; of several with the same image, the one without label.
 
     A name without a version stands for the version in EBSIF_VERSION_<NAME>, else for the catalogue's default, else for
-    the newest one (S004-10).
+    the newest one (S004-10). Parts of names count unless `parts` is false.
 
     Raises
     ------
@@ -146,7 +194,7 @@ def find_one(containers: Iterable[Container], wanted: str) -> Container:
         If there is none, or more than one; the message lists them.
     """
     version = None if "/" in wanted else os.environ.get(DEFAULT_VERSION + re.sub(r"\W", "_", wanted).upper())
-    found = find(containers, f"{wanted}/{version}" if version else wanted)
+    found = find(containers, f"{wanted}/{version}" if version else wanted, parts)
     found = [one for one in found if not one.label] or found
     if found[0].name.lower() == wanted.lower() and not version:
         newest = max([one for one in found if not one.archived] or found, key=date_key)

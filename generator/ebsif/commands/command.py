@@ -1,19 +1,23 @@
 """Print the command line of the container runtime that is equivalent to loading a module here and now."""
 
-from ebsif.installed import runtimecommand
+from ebsif.installed import places, runtimecommand
+from ebsif.installed.names import Names, add_name_argument
 
 EXAMPLES = """\
   # print the words to put before a command that runs in the container
   ebsif command PyTorch/2.13.0-cpu-python-3.11-singularity-20261121
+  ebsif command mine
 """
 
 
 def configure(parser):
     """Add the arguments."""
-    parser.add_argument("module", metavar="MODULE", help="name of the module, as for `module load`")
+    add_name_argument(parser, "module", "the module", only_installed=True)
 
 
 def run(options):
     """Print the command line that is equivalent to a module; return 0."""
-    print(runtimecommand.command_line(options.module))
+    runtimecommand.check_modules_tool()
+    found = places.with_module_file(Names(options).installation(options.module))
+    print(runtimecommand.command_line(found.module, found.use))
     return 0

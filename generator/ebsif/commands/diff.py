@@ -4,13 +4,15 @@ Only what is known about both is compared: an installation knows all its package
 status is 0 if they are the same, 1 if they differ, 2 if one of them can't be read.
 """
 
-from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.catalogue.settings import add_settings_arguments
 from ebsif.installed import compare
 from ebsif.installed.changes import print_changes
+from ebsif.installed.names import Names, add_name_argument
 
 EXAMPLES = """\
   ebsif diff --site lumi PyTorch/2.7.0 PyTorch/2.7.1
-  ebsif diff $CONTAINERROOT /other/installation
+  ebsif diff PyTorch/2.7.1            # with the loaded module
+  ebsif diff mine /other/installation
   ebsif diff PyTorch-mine.eb PyTorch-yours.eb
 """
 
@@ -18,15 +20,14 @@ EXAMPLES = """\
 def configure(parser):
     """Add the arguments."""
     add_settings_arguments(parser)
-    parser.add_argument("before", metavar="A", help="NAME/VERSION, an installation directory, or an easyconfig")
-    parser.add_argument("after", metavar="B", help="what to compare it with")
+    add_name_argument(parser, "before", "a container, or a saved lock", metavar="A", required=True)
+    add_name_argument(parser, "after", "what to compare it with", metavar="B")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(trouble=2)
 
 
 def run(options):
     """Print how two containers differ; return 1 if they do, else 0."""
-    settings = read_settings(options)
-    containers = settings.containers(settings.site())
-    before, after = (compare.facts(text, containers) for text in (options.before, options.after))
+    names = Names(options)
+    before, after = (compare.facts(names.find(text)) for text in (options.before, options.after))
     return print_changes(compare.compare(before, after), options.json)

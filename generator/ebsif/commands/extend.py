@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from ebsif.catalogue.settings import add_settings_arguments
+from ebsif.installed.names import add_name_argument
 from ebsif.user import environments, extending, requirements
 from ebsif.user.outcome import add_outcome, chosen, write
 
@@ -30,7 +31,7 @@ MORE = "OPTION_OF_eb"
 def configure(parser):
     """Add the arguments."""
     add_settings_arguments(parser)
-    parser.add_argument("module", metavar="NAME/VERSION", help="a container in the catalogue (ebsif list)")
+    add_name_argument(parser, "module", "what to extend")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("-r", "--requirements", metavar="FILE",
                       help="requirements.txt, pyproject.toml, or the pip part of an environment.yml")

@@ -5,10 +5,11 @@ Signatures are listed but not verified: use `apptainer verify IMAGE`, with the k
 
 import json
 import os
-from pathlib import Path
 
 from ebsif import output
+from ebsif.catalogue.settings import add_settings_arguments
 from ebsif.image import inspection
+from ebsif.installed.names import Names, add_name_argument
 
 EXAMPLES = """\
   ebsif inspect image.sif
@@ -18,7 +19,8 @@ EXAMPLES = """\
 
 def configure(parser):
     """Add the arguments."""
-    parser.add_argument("image", metavar="IMAGE", type=Path, help="a SIF file")
+    add_settings_arguments(parser)
+    add_name_argument(parser, "image", "a SIF file, or that of a container", metavar="IMAGE")
     parser.add_argument("--no-checksum", action="store_true",
                         help="don't compute the SHA256, which reads the whole file")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -26,7 +28,7 @@ def configure(parser):
 
 def run(options):
     """Print what is in the image; return 0."""
-    found = inspection.inspect(options.image, checksum=not options.no_checksum)
+    found = inspection.inspect(Names(options).image(options.image), checksum=not options.no_checksum)
     if options.json:
         print(json.dumps(found.data, indent=2))
         return 0

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from ebsif import output
 from ebsif.catalogue import selection
-from ebsif.catalogue.container import CatalogueError
 from ebsif.catalogue.fieldtypes import is_duration
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.installed import runtimecommand
+from ebsif.installed.names import Names, add_name_argument
 from ebsif.jobs import job
 
 EXAMPLES = """\
@@ -31,7 +31,7 @@ MORE = "PROGRAM ARGUMENT"
 
 def configure(parser):
     """Add the arguments."""
-    parser.add_argument("module", metavar="MODULE", nargs="?", help="name of the module, as for `module load`")
+    add_name_argument(parser, "module", "the module", metavar="MODULE")
     parser.add_argument("--install", metavar="EASYCONFIG",
                         help="install this easyconfig; arguments after -- are for eb")
     add_settings_arguments(parser)
@@ -80,9 +80,9 @@ def run(options):
 
 def write(options, settings, profile):
     """Return the text of the requested batch script."""
-    if bool(options.install) == bool(options.module):
+    if options.install and options.module:
         usage_error("name either a module or --install EASYCONFIG")
-    if options.module and not options.more:
+    if not options.install and not options.more:
         usage_error("name the program to run: ebsif job MODULE ... -- train.py")
     values = {name: getattr(options, name) for name in (
         "nodes", "launcher", "name", "account", "partition", "qos", "time", "tasks_per_node", "cpus_per_task",
@@ -93,7 +93,7 @@ def write(options, settings, profile):
         return job.install_script(options.install, options.more, request, profile)
     command = job.python_program(options.more)
     check_file(job.program_file(command), options.submit)
-    request = job.Request(module=module_name(options.module, settings.containers(profile), profile), command=command,
+    request = job.Request(module=module_name(options), command=command,
                           data=tuple(options.data), **values)
     return job.script(request, profile)
 
@@ -108,22 +108,22 @@ def check_file(path, needed):
     output.note(problem)
 
 
-def module_name(wanted, containers, profile):
+def module_name(options):
     """
-    Return the full name of a module (str), which may be shortened as for other commands; warn if it isn't available.
+    Return the name of a module (str), which may be shortened as for other commands; warn if it isn't available.
 
     Raises
     ------
-    CatalogueError
-        If the name is ambiguous.
+    UsageError, NamingError, CatalogueError
+        If there is no name, or it is ambiguous.
     """
+    known = True
     try:
-        found = selection.find(containers, wanted)
-    except CatalogueError:
-        found = []
-    module = selection.find_one(found, wanted).module if found else wanted
+        module = Names(options).module(options.module)
+    except selection.UnknownName:
+        module, known = options.module, False
     available = runtimecommand.is_available(module)
-    if not available and not (available is None and found):
+    if not available and not (available is None and known):
         output.note(f"the module {module} is not available here: the job fails unless it is available there")
     return module
 

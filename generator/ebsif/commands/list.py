@@ -1,24 +1,35 @@
-"""List the containers in the catalogue of a site, in the order of the catalogue (newest last)."""
+"""List the containers in the catalogue of a site, in the order of the catalogue (newest last).
 
+With --mine, list the container modules that you have installed, the oldest first: what they extend, what removing them
+would free, and their state.
+"""
+
+import dataclasses
 import json
 
 from ebsif import output
 from ebsif.catalogue import selection
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.catalogue.summary import as_data, format_components
+from ebsif.errors import UsageError
+from ebsif.installed import overview
+from ebsif.installed.names import complete
 from ebsif.table import print_table
 
 EXAMPLES = """\
   ebsif list --site lumi
   ebsif list --site lumi pytorch --has 'vllm>=0.8' --has 'flash-attn'
   ebsif list --all-sites --json
+  ebsif list --mine
 """
 
 
 def configure(parser):
     """Add the arguments."""
     add_settings_arguments(parser)
-    parser.add_argument("names", metavar="NAME", nargs="*", help="NAME or NAME/VERSION (default: all)")
+    parser.add_argument("names", metavar="NAME", nargs="*",
+                        help="NAME, NAME/VERSION or a part of a name (default: all)").completer = complete
+    parser.add_argument("--mine", action="store_true", help="list the modules that you have installed")
     parser.add_argument("--has", metavar="COMPONENT", action="append", default=[],
                         help="list only containers with this component, such as 'vllm>=0.8' (repeatable)")
     parser.add_argument("--all-sites", action="store_true", help="list the containers of all sites")
@@ -29,6 +40,9 @@ def configure(parser):
 def run(options):
     """Print the matching containers; return 0."""
     settings = read_settings(options)
+    if options.mine:
+        print_mine(options, settings)
+        return 0
     wanted = [selection.parse_requirement(text) for text in options.has]
     names = settings.site_names() if options.all_sites else [None]
     containers = settings.containers_of(names)
@@ -53,3 +67,18 @@ def run(options):
     if hidden:
         output.hint(f"{output.format_count(hidden, 'archived container')} not shown (use --archived)")
     return 0
+
+
+def print_mine(options, settings):
+    """Print the installations of this account."""
+    if options.has or options.all_sites or options.archived:
+        raise UsageError("--mine lists installed modules: --has, --all-sites and --archived are for the catalogue")
+    rows = overview.mine(settings.containers(settings.site()), options.names)
+    if options.json:
+        print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2))
+    elif rows:
+        print_table(["module", "extends", "size", "date", "state"],
+                    [[row.module, row.base or "", output.format_size(row.size), row.date, ", ".join(row.state)]
+                     for row in rows])
+    else:
+        print("you have installed no container module" + (" of that name" if options.names else ""))

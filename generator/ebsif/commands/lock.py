@@ -1,58 +1,71 @@
-"""Use the lock file of an installation: compare two installations, or write a software bill of materials."""
+"""Print the lock of an installation: its image, its packages and how they were installed, all with exact versions.
 
+The packages are those that are there now, also if somebody has added some by hand. With --sbom, print a software bill
+of materials instead (CycloneDX, JSON). `ebsif diff` compares two installations or saved locks.
+"""
+
+import argparse
+import json
 import time
 from pathlib import Path
 
+from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.sbom import bill_of_materials
 
-from ebsif.installed import lock
+from ebsif import files, output
+from ebsif.errors import UsageError
+from ebsif.installed import current, lock
 from ebsif.installed.changes import print_changes
+from ebsif.installed.names import Names, complete_installed
 
 EXAMPLES = """\
-  ebsif lock diff $CONTAINERROOT /other/installation
-  ebsif lock diff saved-lock.json $CONTAINERROOT --json
-  ebsif lock sbom $CONTAINERROOT -o sbom.json
+  ebsif lock                          # of the loaded module
+  ebsif lock mine > lock.json
+  ebsif lock mine --sbom -o sbom.json
 """
 
 
 def configure(parser):
-    """Add the actions and their arguments."""
-    actions = parser.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True)
-    diff = actions.add_parser(
-        "diff", help="compare two installations or lock files",
-        description="Compare the image, packages, stages and local files of two installations. The exit status is 0 if "
-        "they are the same, 1 if they differ, 2 if one of them can't be read.",
-        epilog=f"examples:\n{EXAMPLES}", formatter_class=parser.formatter_class,
-    )
-    diff.add_argument("before", metavar="A", help="an installation directory (CONTAINERROOT) or a lock file")
-    diff.add_argument("after", metavar="B", help="what to compare it with")
-    diff.add_argument("--json", action="store_true", help="print the differences as a JSON list")
-    diff.set_defaults(act=run_diff, trouble=2)
-    sbom = actions.add_parser(
-        "sbom", help="write the software bill of materials of an installation",
-        description="Write the software bill of materials of an installation, in CycloneDX JSON.",
-        epilog=f"examples:\n{EXAMPLES}", formatter_class=parser.formatter_class,
-    )
-    sbom.add_argument("place", metavar="A", help="an installation directory (CONTAINERROOT) or a lock file")
-    sbom.add_argument("-o", "--output", metavar="FILE", type=Path, help="write to this file (default: print it)")
-    sbom.set_defaults(act=run_sbom)
+    """Add the arguments."""
+    parser.add_argument("words", metavar="CONTAINER", nargs="*",
+                        help="an installed module, an installation directory, or a part of a name (default: the loaded "
+                             "module)").completer = complete_installed
+    parser.add_argument("--sbom", action="store_true", help="print the software bill of materials")
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write to this file (default: print it)")
+    # of `ebsif diff`, for the earlier spelling
+    parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(options):
-    """Run the action; return the exit status."""
-    return options.act(options)
-
-
-def run_diff(options):
-    """Print how two installations differ; return 1 if they do, else 0."""
-    return print_changes(lock.compare(lock.read(options.before), lock.read(options.after)), options.json)
-
-
-def run_sbom(options):
-    """Write the software bill of materials of an installation; return 0."""
-    text = bill_of_materials(lock.read(options.place), time.time())
+    """Print the lock or the bill of materials of an installation; return 0, or 1 if two differ."""
+    names, words = Names(options), options.words
+    if words[:1] == ["diff"]:
+        options.trouble = 2
+        if len(words) != 3:
+            raise UsageError("lock diff needs two installations or lock files")
+        output.note("`ebsif lock diff` is now `ebsif diff`, which also compares what the modules do")
+        return print_changes(lock.compare(*(record_of(names, word) for word in words[1:])), options.json)
+    if words[:1] == ["sbom"]:
+        output.note("`ebsif lock sbom` is now `ebsif lock --sbom`")
+        words, options.sbom = words[1:], True
+    if len(words) > 1:
+        raise UsageError(f"one container at a time, not {' and '.join(words)}")
+    record = record_of(names, words[0] if words else None)
+    text = bill_of_materials(record, time.time()) if options.sbom else as_text(record)
     if options.output:
-        options.output.write_text(text, encoding="utf-8")
+        files.replace(options.output, text)
     else:
         print(text, end="")
     return 0
+
+
+def record_of(names, text):
+    """Return the record (dict) of an installation as it is now, or a saved one."""
+    found = names.find(text, only_installed=True)
+    return lock.read(found) if isinstance(found, Path) else current.record_of(found)
+
+
+def as_text(record):
+    """Return a record as the text of a file, without the place of the easyconfig, which is one's own."""
+    shared = {name: value for name, value in record.items() if name != lockfile.EASYCONFIG}
+    return json.dumps(shared, indent=2, sort_keys=True) + "\n"

@@ -22,7 +22,8 @@ EXAMPLES = """\
 def configure(parser):
     """Add the arguments."""
     add_settings_arguments(parser, output=True)
-    parser.add_argument("names", metavar="NAME", nargs="*", help="NAME or NAME/VERSION (default: all)")
+    parser.add_argument("names", metavar="NAME", nargs="*",
+                        help="NAME, NAME/VERSION or a part of a name (default: all)")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--diff", action="store_true", help="only show what would change; exit status 1 if anything would")
     how.add_argument("--stdout", action="store_true", help="only print the easyconfigs")

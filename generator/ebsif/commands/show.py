@@ -1,11 +1,19 @@
-"""Show the details of a container: its components, where its image is, and how to install it."""
+"""Show the details of a container: its components, where its image is, and how to install it.
+
+Of an installed module that is not in the catalogue: its packages as they are now, its image, and how to load it.
+"""
 
 import json
+from pathlib import Path
 
-from ebsif.catalogue import selection
-from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from easybuild.easyblocks.generic.container import lockfile
+
+from ebsif.catalogue.container import Container
+from ebsif.catalogue.settings import add_settings_arguments
 from ebsif.catalogue.summary import as_data, format_components
 from ebsif.files import is_there
+from ebsif.installed import current, lock
+from ebsif.installed.names import Names, NamingError, add_name_argument, shown
 from ebsif.render import easyconfig
 
 EXAMPLES = """\
@@ -17,23 +25,38 @@ EXAMPLES = """\
 def configure(parser):
     """Add the arguments."""
     add_settings_arguments(parser)
-    parser.add_argument("name", metavar="NAME/VERSION", help="a container (ebsif list), or the name of its easyconfig")
+    add_name_argument(parser, "name", "what to show")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(options):
     """Print the details; return 0."""
-    settings = read_settings(options)
-    containers = selection.find(settings.containers(settings.site()), options.name)
+    found = Names(options).find_all(options.name)
+    for one in found:
+        if isinstance(one, Path):
+            raise NamingError(f"{one} is a file: `ebsif inspect` shows what is in an image, `ebsif diff` compares "
+                              "easyconfigs")
     if options.json:
-        print(json.dumps([complete(one) for one in containers], indent=2))
+        print(json.dumps([complete(one) if isinstance(one, Container) else one.record for one in found], indent=2))
         return 0
-    for number, one in enumerate(containers):
+    for number, one in enumerate(found):
         if number:
             print()
-        for name, value in lines(one):
+        for name, value in lines(one) if isinstance(one, Container) else lines_of_installation(one):
             print(f"{name:16}{value}")
     return 0
+
+
+def lines_of_installation(one):
+    """Yield (name, value) for each line about an installed module."""
+    record = current.record_of(one)
+    packages = lock.pins(record.get(lockfile.VENV_PACKAGES, []))
+    yield shown(one), ""
+    yield "extends", one.base or "nothing"
+    yield "packages", ", ".join(f"{name} {version}" for name, version in packages.items()) or "only those of the image"
+    yield "image", one.image or f"{record[lockfile.IMAGE]['file']}, which is gone: install the module again"
+    yield "installed", f"{one.date.isoformat()} in {one.root}"
+    yield "load", one.load
 
 
 def complete(container):

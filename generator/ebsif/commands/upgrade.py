@@ -6,6 +6,7 @@ from pathlib import Path
 from ebsif import eb
 from ebsif.catalogue.settings import add_settings_arguments
 from ebsif.installed import compare
+from ebsif.installed.names import Names, add_name_argument
 from ebsif.user import extending
 from ebsif.user.outcome import add_outcome, chosen, write
 
@@ -13,7 +14,7 @@ EXAMPLES = """\
   # would it work? (installs nothing)
   ebsif upgrade PyTorch-2.6.0-...-mine-20250501.eb PyTorch/2.7.0 --check
   # write the easyconfig and install it
-  ebsif upgrade PyTorch-2.6.0-...-mine-20250501.eb PyTorch/2.7.0 --install
+  ebsif upgrade mine PyTorch/2.7.0 --install
 """
 
 MORE = "OPTION_OF_eb"
@@ -22,8 +23,8 @@ MORE = "OPTION_OF_eb"
 def configure(parser):
     """Add the arguments."""
     add_settings_arguments(parser)
-    parser.add_argument("easyconfig", metavar="FILE", type=Path, help="easyconfig that `ebsif extend` wrote")
-    parser.add_argument("module", metavar="NAME/VERSION", help="the newer container")
+    add_name_argument(parser, "easyconfig", "the extension", metavar="EXTENSION", required=True)
+    add_name_argument(parser, "module", "the newer container", required=True)
     parser.add_argument("--date", default=time.strftime("%Y%m%d"),
                         help="date at the end of the version suffix (default: today)")
     add_outcome(parser)
@@ -31,8 +32,10 @@ def configure(parser):
 
 def run(options):
     """Write the easyconfig of the upgraded extension; return the exit status."""
-    if not options.easyconfig.is_file():
-        raise extending.ExtendingError(f"the file {options.easyconfig} does not exist")
     eb.session(tuple(options.more))
-    stages, name, _ = compare.extension_of(options.easyconfig)
+    path = Names(options).easyconfig(options.easyconfig)
+    if not isinstance(path, Path):
+        raise extending.ExtendingError(f"{options.easyconfig} is a container in the catalogue, not an extension: use "
+                                       "`ebsif extend` on the newer one")
+    stages, name, _ = compare.extension_of(path)
     return write(options, chosen(options), stages, name)

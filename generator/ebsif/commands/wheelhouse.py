@@ -6,6 +6,9 @@ Nothing is installed. To install from the folder, name it in the easyconfig para
 from pathlib import Path
 
 from ebsif import output
+from ebsif.catalogue import selection
+from ebsif.catalogue.settings import add_settings_arguments
+from ebsif.installed.names import Names, add_name_argument
 from ebsif.user import wheelhouse
 
 EXAMPLES = """\
@@ -20,13 +23,21 @@ MORE = "OPTION_OF_eb"
 
 def configure(parser):
     """Add the arguments."""
-    parser.add_argument("easyconfig", metavar="EASYCONFIG", help="a file, or the name of an easyconfig that eb finds")
+    add_settings_arguments(parser)
+    add_name_argument(parser, "easyconfig", "what to collect wheels for, or the name of an easyconfig that eb finds",
+                      metavar="EASYCONFIG")
     parser.add_argument("-o", "--output", metavar="FOLDER", type=Path, required=True, help="folder for the wheels")
 
 
 def run(options):
     """Fill a wheelhouse and list its wheels; return 0."""
-    wheels = wheelhouse.fill(options.easyconfig, options.output, options.more)
+    try:
+        easyconfig = Names(options).easyconfig(options.easyconfig)
+    except selection.UnknownName:
+        if not options.easyconfig.endswith(".eb"):
+            raise
+        easyconfig = options.easyconfig
+    wheels = wheelhouse.fill(easyconfig, options.output, options.more)
     for wheel in wheels:
         print(wheel.name)
     output.hint(f"{output.format_count(len(wheels), 'wheel')} in {options.output.resolve()}; "

@@ -7,10 +7,10 @@ from typing import Any
 from easybuild.easyblocks.generic.container import lockfile, requirements
 
 from ebsif import eb
-from ebsif.catalogue import selection
-from ebsif.catalogue.container import Container
 from ebsif.errors import EbsifError
-from ebsif.installed import lock
+from ebsif.installed import current, lock
+from ebsif.installed.names import Found
+from ebsif.installed.places import Installation
 from ebsif.render import easyconfig
 
 # About a container: values by kind, then by name.
@@ -24,28 +24,24 @@ class ComparingError(EbsifError):
     """Containers can't be compared; the message says why and what to do."""
 
 
-def facts(text: str, containers: list[Container]) -> Facts:
+def facts(found: Found) -> Facts:
     """
     Return the facts about a container: by kind, then by name.
 
     Parameters
     ----------
-    text
-        An installation directory, its lock file, an easyconfig, or the name of a container in the catalogue.
-    containers
-        The containers in the catalogue.
+    found
+        A container of the catalogue, an installation, an easyconfig or a saved lock.
 
     Raises
     ------
-    ComparingError, LockError, CatalogueError
-        If it is none of these.
+    LockError, EasyBuildFailure
+        If it can't be read.
     """
-    path = Path(text)
-    if path.suffix == ".eb" and path.is_file():
-        return facts_of_parameters(parameters_of(path))
-    if path.exists():
-        return facts_of_installation(path)
-    found = selection.find_one(containers, text)
+    if isinstance(found, Installation):
+        return facts_of_installation(found)
+    if isinstance(found, Path):
+        return facts_of_parameters(parameters_of(found)) if found.suffix == ".eb" else facts_of_record(lock.read(found))
     known = facts_of_parameters(easyconfig.parameters(found))
     known["component"] = dict(found.components)
     if found.python:
@@ -53,19 +49,22 @@ def facts(text: str, containers: list[Container]) -> Facts:
     return known
 
 
-def facts_of_installation(path):
-    """Return the facts about an installation: image and packages from its lock file, the rest from its easyconfig."""
-    record = lock.read(path)
-    root = path if path.is_dir() else path.parent.parent.parent
-    copies = sorted((root / "easybuild").glob("*.eb"))
-    known = facts_of_parameters(parameters_of(copies[0])) if copies else {}
-    known["image"] = {key: record[lockfile.IMAGE][key] for key in ("file", "sha256") if key in record[lockfile.IMAGE]}
+def facts_of_installation(installation):
+    """Return the facts about an installation: image and packages as they are now, the rest from its easyconfig."""
+    known = facts_of_parameters(parameters_of(installation.easyconfig)) if installation.easyconfig else {}
+    known.update(facts_of_record(current.record_of(installation)))
+    # the record has the packages that were installed for them
+    known.pop("requirement", None)
+    return known
+
+
+def facts_of_record(record):
+    """Return the facts in the record of an installation."""
+    known = {"image": {key: record[lockfile.IMAGE][key] for key in ("file", "sha256") if key in record[lockfile.IMAGE]}}
     # earlier versions did not record them for installations without a venv
     if lockfile.IMAGE_PACKAGES in record:
         known["image package"] = lock.pins(record[lockfile.IMAGE_PACKAGES])
     known["package"] = lock.pins(record.get(lockfile.VENV_PACKAGES, []))
-    # the lock file has the packages that were installed for them
-    known.pop("requirement", None)
     return known
 
 

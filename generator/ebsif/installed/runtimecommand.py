@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from pathlib import Path
 from typing import Optional
 
 from ebsif import modulestool
@@ -15,14 +16,16 @@ class ModuleError(EbsifError):
     """A module can't be examined; the message says why and what to do."""
 
 
-def command_line(module: str) -> str:
+def command_line(module: str, directory: Optional[Path] = None) -> str:
     """
     Return the command line that is equivalent to a module.
 
     Parameters
     ----------
     module
-        Name of a container module that the modules tool finds.
+        Name of a container module.
+    directory
+        The directory of modules that has it, unless the modules tool finds it anyway.
 
     Returns
     -------
@@ -34,7 +37,7 @@ def command_line(module: str) -> str:
     ModuleError
         If there is no modules tool, no such module, or it is not a container module.
     """
-    before, after = environments(module)
+    before, after = environments(module, directory)
     changed = {name: value for name, value in after.items() if before.get(name) != value}
     if "SIF" not in changed:
         raise ModuleError(f"{module} is not the module of a container")
@@ -65,16 +68,24 @@ def is_available(module: str) -> Optional[bool]:
     return modulestool.run("is-available.bash", module).returncode == 0 if modulestool.command() else None
 
 
-def environments(module):
+def check_modules_tool() -> None:
+    """Raise ModuleError if there is no modules tool."""
+    if not modulestool.command():
+        raise ModuleError("no modules tool found (neither LMOD_CMD nor MODULES_CMD is set): start a login shell, or "
+                          "source the init script of Lmod or Environment Modules")
+
+
+def environments(module, directory):
     """
     Return the environments of a shell without (even if it is loaded here) and with a module (two dicts).
 
     The user's own settings for the runtime are unset first, because modules merge these with their own.
     """
-    if not modulestool.command():
-        raise ModuleError("no modules tool found (neither LMOD_CMD nor MODULES_CMD is set): start a login shell, or "
-                          "source the init script of Lmod or Environment Modules")
-    result = modulestool.run("environments.bash", module)
+    check_modules_tool()
+    paths = os.environ.get("MODULEPATH", "")
+    if directory and str(directory) not in paths.split(":"):
+        paths = f"{paths}:{directory}".lstrip(":")
+    result = modulestool.run("environments.bash", module, environment={**os.environ, "MODULEPATH": paths})
     without, _, after = result.stdout.partition(b"\0\0")
     before, environment = modulestool.entries(without), modulestool.entries(after)
     if result.returncode or "SIF" not in environment:

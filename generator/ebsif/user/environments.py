@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from email.parser import HeaderParser
 from pathlib import Path, PurePosixPath
+from typing import Optional
 from urllib.parse import unquote, urlsplit
 
 from easybuild.easyblocks.generic.container.texts import normal_name
@@ -41,6 +42,42 @@ class Tree:
 
     paths: set
     folder: Path
+
+
+@dataclass(frozen=True)
+class Package:
+    """
+    An installed package.
+
+    Attributes
+    ----------
+    name, version
+        From its metadata.
+    line
+        The requirement that installs it again; None if nothing can.
+    said
+        What the user should know about it, or None.
+    """
+
+    name: str
+    version: str
+    line: Optional[str]
+    said: Optional[str]
+
+
+def packages(path: Path) -> dict[str, Package]:
+    """
+    Return all packages in an environment by their normalized name, those for installing others included.
+
+    Raises
+    ------
+    RequirementsError
+        If it can't be read or contains no environment.
+    """
+    with opened(path) as tree:
+        _, folder, _ = find(tree, path)
+        found = [package_in(tree.folder / info) for info in sorted(children(tree, folder)) if info.suffix in METADATA]
+    return {normal_name(one.name): one for one in found if one}
 
 
 def read(path):
@@ -112,6 +149,8 @@ def find(tree, path):
              for one in tree.paths for match in [PACKAGES.fullmatch(str(one))] if match}
     # one inside another belongs to a package
     outer = [root for root in found if not any(other in root.parents for other in found)]
+    # user software of a module: its venv, whatever else somebody has put there
+    outer = [root for root in outer if root.parent == PurePosixPath("venv")] or outer
     if not outer:
         raise RequirementsError(f"{path} contains no Python environment (lib/python3.*/site-packages)")
     if len(outer) > 1:
@@ -129,18 +168,24 @@ def add_package(tree, info, minor, wanted, owned):
     """Add a package to `wanted`, or why it can't be taken over, and its files to `owned`."""
     folder = tree.folder / info
     owned |= files_of(folder, info)
-    metadata = HeaderParser().parsestr(text_of(folder / "METADATA") or text_of(folder / "PKG-INFO") or text_of(folder))
-    name, version = metadata["Name"], metadata["Version"]
-    if not name or not version:
+    package = package_in(folder)
+    if not package:
         wanted.impossible.append(f"{info.name}: no name or version in its metadata, not taken over")
         return
-    if normal_name(name) in TOOLS | (OLD_TOOLS if minor < 12 else set()):
+    if normal_name(package.name) in TOOLS | (OLD_TOOLS if minor < 12 else set()):
         return
-    line, said = requirement(name, version, text_of(folder / "direct_url.json"))
-    if line:
-        wanted.lines.append(line)
-    if said:
-        wanted.impossible.append(f"{name} {version}: {said}")
+    if package.line:
+        wanted.lines.append(package.line)
+    if package.said:
+        wanted.impossible.append(f"{package.name} {package.version}: {package.said}")
+
+
+def package_in(folder):
+    """Return the package whose metadata is in a folder (Package), None if it has no name or version."""
+    metadata = HeaderParser().parsestr(text_of(folder / "METADATA") or text_of(folder / "PKG-INFO") or text_of(folder))
+    name, version = metadata["Name"], metadata["Version"]
+    return Package(name, version, *requirement(name, version, text_of(folder / "direct_url.json"))) \
+        if name and version else None
 
 
 def text_of(path):

@@ -59,9 +59,7 @@ def extend(container: Container, wanted: list, name: str, date: str) -> Containe
     if not container.venv:
         raise ExtendingError(f"{container.module} can't be extended: it has no user software (no 'venv' in the "
                              "catalogue)")
-    for text in (name, date):
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.]*", text):
-            raise ExtendingError(f"'{text}' is not valid in a version suffix (letters, digits, _ and . only)")
+    check_names(name, date)
     lines = list(wanted)
     if wanted and isinstance(wanted[0], dict):
         try:
@@ -75,6 +73,13 @@ def extend(container: Container, wanted: list, name: str, date: str) -> Containe
     return container.replace(
         file=container.file_name, suffix=f"{container.versionsuffix}-{name}-{date}", requirements=lines,
         description=f"{description}\nWith additional packages of the user's choice.")
+
+
+def check_names(*names: str) -> None:
+    """Raise ExtendingError unless names are valid in a version suffix."""
+    for text in names:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.]*", text):
+            raise ExtendingError(f"'{text}' is not valid in a version suffix (letters, digits, _ and . only)")
 
 
 def sources(container: Container) -> str:

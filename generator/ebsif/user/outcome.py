@@ -7,9 +7,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from ebsif import eb, files, output
-from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.settings import read_settings
+from ebsif.installed.names import Names
 from ebsif.render import easyconfig
 from ebsif.user import extending
 
@@ -32,8 +31,7 @@ def add_outcome(parser: ArgumentParser) -> None:
 
 def chosen(options: Namespace) -> Container:
     """Return the container that the options name."""
-    settings = read_settings(options)
-    return selection.find_one(settings.containers(settings.site()), options.module)
+    return Names(options).container(options.module)
 
 
 def write(options: Namespace, container: Container, stages: list, name: str) -> int:

@@ -1,0 +1,54 @@
+"""Remove a module: its module file, its installation, and what belongs to them.
+
+That is what is listed before you are asked, and nothing else: also the easyconfig, if `ebsif` wrote it and it has not
+changed since; user software and scripts that re-installations have set aside; additional names of the module; locks of
+attempts that were killed. A module that is loaded, or whose image other modules use, is not removed.
+"""
+
+import sys
+
+from ebsif import output
+from ebsif.errors import UsageError
+from ebsif.installed import places, removal
+from ebsif.installed.names import Names, add_name_argument
+
+EXAMPLES = """\
+  ebsif remove mine --dry-run     # what would go?
+  ebsif remove PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-mine-20261121
+"""
+
+
+def configure(parser):
+    """Add the arguments."""
+    add_name_argument(parser, "container", "the module to remove", only_installed=True, required=True)
+    parser.add_argument("-n", "--dry-run", action="store_true", help="only show what would be removed")
+    parser.add_argument("--yes", action="store_true", help="don't ask")
+
+
+def run(options):
+    """Remove a module after asking; return 0, or 1 if the answer is no."""
+    found = places.with_module_file(Names(options).installation(options.container, newest=False))
+    planned = removal.plan(found)
+    print(f"{found.module}, {output.format_size(places.size_of(found.root))}:")
+    for path in planned.paths:
+        print(f"  {path}")
+    for path, text in planned.lines.items():
+        print(f"  {path}" + (": additional names of the module" if text else ""))
+    for text in planned.kept:
+        output.note(f"stays: {text}")
+    if options.dry_run:
+        return 0
+    if not options.yes and not confirmed():
+        print("nothing was removed")
+        return 1
+    removal.remove(planned)
+    output.hint(f"removed {found.module}")
+    return 0
+
+
+def confirmed():
+    """Return whether the user says yes; raise UsageError if there is nobody to ask."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError("nobody can be asked without a terminal: say --yes, after a look at --dry-run")
+    print("Remove all this? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

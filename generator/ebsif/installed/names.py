@@ -1,0 +1,314 @@
+"""
+Turn what a person types for a container into a container of the catalogue, an installation, or a file.
+
+That is a name in the catalogue, an installed module, the name of an easyconfig, an installation directory, a file, or a
+part of a name that fits only one. Without a name, it is the loaded module.
+"""
+
+import contextlib
+import re
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import Optional, Union
+
+from easybuild.easyblocks.generic.container import lockfile
+
+from ebsif import eb, output
+from ebsif.catalogue import selection
+from ebsif.catalogue.container import Container
+from ebsif.catalogue.settings import read_settings
+from ebsif.errors import EbsifError, UsageError
+from ebsif.files import is_there
+from ebsif.installed import places
+from ebsif.installed.places import Installation
+
+# Files that are taken for files even without a slash in their name.
+SUFFIXES = (".eb", ".sif", ".json")
+DATE = re.compile(r"-(\d{8})((?:\.\d+)?)\Z")
+
+# What a name can stand for.
+Found = Union[Container, Installation, Path]
+
+
+class NamingError(EbsifError):
+    """A name stands for nothing, or for more than one container; the message lists the candidates."""
+
+
+class Names:
+    """
+    The names that a command understands.
+
+    Parameters
+    ----------
+    options
+        The options of the command, with those of `add_settings_arguments`.
+    """
+
+    def __init__(self, options: Namespace):
+        """Remember the options: catalogue and installations are read when they are needed."""
+        self.options = options
+
+    @cached_property
+    def containers(self) -> list[Container]:
+        """The catalogue of the chosen site."""
+        settings = read_settings(self.options)
+        return settings.containers(settings.site())
+
+    @cached_property
+    def installations(self) -> list[Installation]:
+        """The installations on MODULEPATH and below the usual prefixes."""
+        return places.known(places.directories_of_modules())
+
+    @cached_property
+    def configured(self) -> list[Installation]:
+        """The installations below the prefix that only EasyBuild's configuration files name, which takes longer."""
+        directory = eb.prefix()[1]
+        return [] if directory in places.directories_of_modules() else places.known([directory])
+
+    def find(self, text: Optional[str], newest: bool = True, only_installed: bool = False) -> Found:
+        """
+        Return what a name stands for.
+
+        Parameters
+        ----------
+        text
+            What the person typed; None for the loaded module.
+        newest
+            Whether to take the newest of several installations whose names differ only in the date at their end.
+        only_installed
+            Whether the catalogue doesn't count.
+
+        Raises
+        ------
+        UsageError
+            If there is neither a name nor a loaded module.
+        NamingError, CatalogueError
+            If the name stands for nothing, or more than one container; the message lists the candidates.
+        """
+        if not text:
+            return loaded()
+        unknown = None
+        found = file_of(text)
+        if not found and not only_installed:
+            try:
+                found = selection.find_one(self.containers, text, parts=False)
+            except selection.UnknownName as error:
+                unknown = error
+        found = found or self.installed_as(text)
+        if found:
+            return found
+        known = {} if only_installed else {one.module_or_version: one for one in self.containers}
+        known.update({shown(one): one for one in self.installations})
+        fitting = selection.best_matches(known, text)
+        if only_installed and not fitting:
+            known.update({shown(one): one for one in self.configured})
+            fitting = selection.best_matches(known, text)
+        fitting = one_per_image(known, fitting)
+        fitting = newest_of(text, fitting) if newest else fitting
+        if len(fitting) > 1:
+            raise NamingError(f"'{text}' is ambiguous; choose one of:" + "".join(f"\n  {one}" for one in fitting))
+        if fitting:
+            return known[fitting[0]]
+        if unknown:
+            raise unknown
+        raise NamingError(f"no container module '{text}' is installed here{selection.did_you_mean(text, known)} "
+                          "(modules are searched on MODULEPATH and below EasyBuild's prefix: `module use` adds a "
+                          "directory)")
+
+    def find_all(self, text: Optional[str]) -> list[Found]:
+        """Return everything that a name stands for, such as all versions of a software; see `find`."""
+        if text and not file_of(text):
+            with contextlib.suppress(selection.UnknownName):
+                return list(selection.find(self.containers, text, parts=False))
+        return [self.find(text)]
+
+    def installed_as(self, text):
+        """Return the installation with this module name or name of an easyconfig (Installation); None if none has."""
+        if text.endswith(".eb"):
+            name = text.removesuffix(".eb")
+            return next((one for one in self.installations if shown(one).replace("/", "-", 1) == name), None)
+        found = places.known(places.directories_of_modules(), text) if "/" in text else []
+        return found[0] if found else None
+
+    def installation(self, text: Optional[str], newest: bool = True) -> Installation:
+        """
+        Return the installation that a name stands for; see `find`.
+
+        Raises
+        ------
+        UsageError, NamingError
+            If it stands for anything else.
+        """
+        found = self.find(text, newest, only_installed=True)
+        if isinstance(found, Path):
+            raise NamingError(f"{found} is not the directory of an installation: name that, or an installed module")
+        return found
+
+    def container(self, text: Optional[str]) -> Container:
+        """
+        Return the container in the catalogue that a name stands for; see `find`.
+
+        Raises
+        ------
+        UsageError, NamingError, CatalogueError
+            If the catalogue has no container of the name.
+        """
+        found = self.find(text)
+        if isinstance(found, Installation):
+            return selection.find_one(self.containers, found.module.replace("/.", "/"), parts=False)
+        if isinstance(found, Path):
+            raise NamingError(f"{found} is a file: name a container in the catalogue (`ebsif list`)")
+        return found
+
+    def easyconfig(self, text: Optional[str]) -> Union[Path, str]:
+        """
+        Return an easyconfig: a file, the copy in an installation, or the name of one that eb finds.
+
+        Raises
+        ------
+        UsageError, NamingError, CatalogueError
+            If there is none.
+        """
+        found = self.find(text)
+        if isinstance(found, Container):
+            return found.easyconfig_name
+        path = found.easyconfig if isinstance(found, Installation) else found
+        if not path or path.suffix != ".eb":
+            raise NamingError(f"{text or found.module}: no easyconfig" + (
+                f" is kept in {found.root / 'easybuild'}" if isinstance(found, Installation) else ""))
+        return path
+
+    def image(self, text: Optional[str]) -> Path:
+        """
+        Return the image that a name stands for.
+
+        Raises
+        ------
+        UsageError, NamingError, CatalogueError
+            If there is none.
+        """
+        found = self.find(text)
+        if isinstance(found, Path):
+            return found
+        if isinstance(found, Installation):
+            if not found.image:
+                raise NamingError(f"the image of {found.module} is gone: install the module again with eb")
+            return found.image
+        images = [path for _, path in found.image_places]
+        path = next((path for path in images if is_there(path)), None)
+        if not path:
+            raise NamingError(f"the image of {found.module} is not on this machine (searched: "
+                              f"{', '.join(str(path.parent) for path in images) or 'no directory is known'}): name the "
+                              "file")
+        return path
+
+    def module(self, text: Optional[str]) -> str:
+        """
+        Return the name of a module, for `module load`; see `find`.
+
+        Raises
+        ------
+        UsageError, NamingError, CatalogueError
+            If it is none.
+        """
+        found = self.find(text)
+        if isinstance(found, Path):
+            raise NamingError(f"{found} is a file: name a module")
+        return found.module
+
+
+def add_name_argument(parser: ArgumentParser, name: str, what: str, metavar: str = "CONTAINER",
+                      only_installed: bool = False, required: bool = False) -> None:
+    """
+    Add the argument for a container, which the Tab key completes.
+
+    Parameters
+    ----------
+    parser
+        Gets the argument.
+    name, what, metavar
+        Destination, beginning of the help, and the word for it in the usage.
+    only_installed
+        Whether the catalogue doesn't count.
+    required
+        Whether there is no default; else it is the loaded module.
+    """
+    ways = "an installed module" if only_installed else "NAME/VERSION, an installed module, an easyconfig"
+    argument = parser.add_argument(
+        name, metavar=metavar, nargs=None if required else "?",
+        help=f"{what}: {ways}, an installation directory, or a part of a name"
+             + ("" if required else " (default: the loaded module)"))
+    argument.completer = complete_installed if only_installed else complete
+
+
+def complete(prefix: str, parsed_args: Namespace, **_: object) -> list[str]:
+    """Return the names of containers and installed modules that begin with a text, for the Tab key."""
+    known = {one.module_or_version for one in Names(parsed_args).containers}
+    return sorted({*beginning_with(prefix, known), *complete_installed(prefix)})
+
+
+def complete_installed(prefix: str, **_: object) -> list[str]:
+    """Return the names of installed modules that begin with a text, for the Tab key."""
+    return beginning_with(prefix, (shown(one) for one in places.known(places.directories_of_modules())))
+
+
+def beginning_with(prefix: str, names: Iterable[str]) -> list[str]:
+    """Return the names that begin with a text, in capitals or not."""
+    return sorted(name for name in set(names) if name.lower().startswith(prefix.lower()))
+
+
+def loaded() -> Installation:
+    """Return the loaded container module; raise UsageError if there is none."""
+    found = places.loaded()
+    if not found:
+        raise UsageError("no container is named, and no container module is loaded: name one, or load its module")
+    return found
+
+
+def file_of(text: str) -> Union[Installation, Path, None]:
+    """
+    Return the installation or file at a path; None if the text isn't meant as a path.
+
+    Raises
+    ------
+    NamingError
+        If it is meant as one, and there is neither.
+    """
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError:  # of nobody
+        path = Path(text)
+    if is_there(path / lockfile.RECORD):
+        return places.of_directory(path)
+    if path.is_file() and ("/" in text or path.suffix in SUFFIXES):
+        return path
+    if text.startswith(("/", "./", "../", "~")):
+        missing = path / lockfile.RECORD if path.is_dir() else path
+        raise NamingError(f"{text}: not an installation of a container module ({missing} does not exist)")
+    return None
+
+
+def shown(installation: Installation) -> str:
+    """Return the name of an installed module, without the dot of a hidden one."""
+    return installation.module.replace("/.", "/")
+
+
+def one_per_image(known, modules):
+    """Return the modules (list of str) without archived ones if there are others, and with the one without label."""
+    current = [module for module in modules if not getattr(known[module], "archived", None)] or modules
+    plain = [module for module in current if not getattr(known[module], "label", None)]
+    return sorted(plain or current)
+
+
+def newest_of(text: str, modules: Iterable[str]) -> list[str]:
+    """Return the newest of modules whose names differ only in the date at their end; others unchanged."""
+    modules = list(modules)
+    if len(modules) < 2 or len({DATE.sub("", module) for module in modules}) > 1:
+        return modules
+    first, *others = sorted(modules, key=lambda one: (len(one), one) if not DATE.search(one) else (
+        DATE.search(one).group(1), len(one), one), reverse=True)
+    output.note(f"'{text}' is {first}, the newest; there {'is' if len(others) == 1 else 'are'} also "
+                f"{', '.join(others)}")
+    return [first]

@@ -1,0 +1,49 @@
+"""An overview of the container modules that a person has installed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+from ebsif.catalogue import selection
+from ebsif.catalogue.container import Container
+from ebsif.installed import lock, places
+from ebsif.installed.names import shown
+
+
+@dataclass(frozen=True)
+class Row:
+    """An installed module: its name, that of the module it extends, size in bytes, date, state, directory."""
+
+    module: str
+    base: Optional[str]
+    size: int
+    date: str
+    state: list[str]
+    root: str
+    load: str
+
+
+def mine(containers: Sequence[Container], names: Sequence[str] = ()) -> list[Row]:
+    """Return the container modules of this account, the oldest first; only those with a part of a name if given."""
+    found = [one for one in places.mine() if not names or any(selection.matches(one.module, name) for name in names)]
+    catalogue = {one.module_or_version: one for one in containers}
+    return [Row(shown(one), one.base, places.size_of(one.root), one.date.isoformat(), state_of(one, catalogue),
+                str(one.root), one.load) for one in found]
+
+
+def state_of(installation: places.Installation, catalogue: dict[str, Container]) -> list[str]:
+    """Return what is worth knowing about an installation, in a few words each."""
+    state = ["loaded"] if installation.is_loaded else []
+    if not installation.file:
+        state.append("no module file")
+    try:
+        if not installation.image:
+            state.append("image gone")
+    except lock.LockError:
+        state.append("record damaged")
+    container = catalogue.get(installation.base or shown(installation))
+    if container and container.archived:
+        instead = getattr(container.archived, "replacement", None)
+        what = "base archived" if installation.base else "archived"
+        state.append(what + (f" (use {instead})" if instead else ""))
+    return state

@@ -1,0 +1,210 @@
+"""Find the installations of container modules: by directory, by module file, the loaded one, all of a person."""
+
+import datetime
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Optional
+
+from easybuild.easyblocks.generic.container import lockfile
+
+from ebsif import eb, files
+from ebsif.installed import lock
+
+# where EasyBuild's generators of module files write the installation directory
+ROOT = re.compile(r'^(?:local root = "(?P<lua>.*)"|set root\s+(?P<tcl>.*\S))\s*$', re.MULTILINE)
+# how the easyconfigs of extensions begin, and how their version suffixes end
+WRITTEN = "# Written by `ebsif "
+NAMED = re.compile(r"-(?P<name>[A-Za-z0-9_.]+)-(?P<date>[A-Za-z0-9_.]+)\Z")
+# a module name has two parts, and more in some naming schemes
+DEPTH = 4
+# backups and unfinished files of the easyblocks
+NO_MODULES = (".unfinished", ".replaced", ".removed")
+
+
+@dataclass(frozen=True)
+class Installation:
+    """
+    An installation of a container module.
+
+    Attributes
+    ----------
+    root
+        The installation directory.
+    module
+        Name of the module.
+    file
+        The module file, None if it wasn't looked for or doesn't exist.
+    use
+        The directory for `module use`.
+    """
+
+    root: Path
+    module: str
+    file: Optional[Path] = None
+    use: Optional[Path] = None
+
+    @cached_property
+    def record(self) -> dict[str, Any]:
+        """The record, as of the installation."""
+        return lock.read(self.root)
+
+    @property
+    def easyconfig(self) -> Optional[Path]:
+        """The copy of the easyconfig that EasyBuild keeps in the installation."""
+        return next(iter(sorted((self.root / "easybuild").glob("*.eb"))), None)
+
+    @property
+    def extension(self) -> Optional[tuple[str, str]]:
+        """Name and date of an extension that `ebsif` wrote the easyconfig of; None for other modules."""
+        path, found = self.easyconfig, NAMED.search(self.module)
+        if not (path and found and path.read_text(encoding="utf-8", errors="replace").startswith(WRITTEN)):
+            return None
+        return found.group("name"), found.group("date")
+
+    @property
+    def base(self) -> Optional[str]:
+        """Name of the module that an extension extends; None for other modules."""
+        return NAMED.sub("", self.module).replace("/.", "/") if self.extension else None
+
+    @property
+    def image(self) -> Optional[Path]:
+        """The image that the module uses: its own copy, else the one it was installed from; None if both are gone."""
+        known = self.record[lockfile.IMAGE]
+        places = [self.root / known["file"], *(Path(known[key]) for key in ("source", "resolved") if known.get(key))]
+        return next((place for place in places if files.is_there(place)), None)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the module is loaded in this environment."""
+        root = os.environ.get("CONTAINERROOT")
+        loaded = os.environ.get("_LMFILES_", "").split(":")
+        return bool(root) and os.path.realpath(root) == os.path.realpath(self.root) or \
+            bool(self.file) and str(self.file) in loaded
+
+    @property
+    def date(self) -> datetime.date:
+        """When it was installed."""
+        return datetime.date.fromtimestamp((self.root / lockfile.RECORD).stat().st_mtime)
+
+    @property
+    def load(self) -> str:
+        """The command that loads the module."""
+        return eb.load_command(self.use, self.module)
+
+
+def of_directory(root: Path) -> Installation:
+    """
+    Return the installation in a directory.
+
+    Raises
+    ------
+    LockError
+        If there is none.
+    """
+    module = lock.read(root).get(lockfile.MODULE, {})
+    name = f"{module.get('name', root.parent.name)}/{module.get('version', '')}{module.get('versionsuffix', '')}"
+    return Installation(root, name if module else f"{root.parent.name}/{root.name}")
+
+
+def loaded() -> Optional[Installation]:
+    """Return the installation of the loaded container module; None if none is loaded."""
+    root, module = os.environ.get("CONTAINERROOT"), os.environ.get("EBSIF_LOADED_MODULE")
+    if not root:
+        return None
+    found = of_directory(Path(root))
+    return Installation(found.root, module or found.module)
+
+
+def module_files(directory: Path, name: Optional[str] = None) -> Iterator[Installation]:
+    """Yield the installations with a module file in a directory of modules; only those of a module if it is named."""
+    if name:
+        head, _, version = name.rpartition("/")
+        paths = [directory / head / f"{dot}{version}{suffix}" for dot in ("", ".") for suffix in (".lua", "")]
+    else:
+        paths = paths_below(directory)
+    for path in paths:
+        root = root_in(path)
+        if root:
+            module = str(path.relative_to(directory)).removesuffix(".lua")
+            yield Installation(root, module, path, directory)
+
+
+def paths_below(directory):
+    """Yield the paths of possible module files."""
+    for folder, folders, names in os.walk(directory):
+        if len(Path(folder).relative_to(directory).parts) >= DEPTH - 1:
+            folders.clear()
+        folders.sort()
+        for name in sorted(names):
+            if not name.startswith((".modulerc", ".version")) and not name.endswith(NO_MODULES):
+                yield Path(folder, name)
+
+
+def root_in(path):
+    """Return the installation directory (Path) in the module file of a container; None for any other file."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):
+        return None
+    found = ROOT.search(text) if "CONTAINERROOT" in text else None
+    root = found and Path(found.group("lua") or found.group("tcl"))
+    return root if root and files.is_there(root / lockfile.RECORD) else None
+
+
+def directories_of_modules() -> list[Path]:
+    """Return the directories of modules that are known without asking EasyBuild: MODULEPATH and the usual prefixes."""
+    named = [part for part in os.environ.get("MODULEPATH", "").split(":") if part]
+    prefixes = [os.environ[name] for name in ("EASYBUILD_INSTALLPATH", "EASYBUILD_PREFIX") if os.environ.get(name)]
+    if os.environ.get("EASYBUILD_INSTALLPATH_MODULES"):
+        named.append(f"{os.environ['EASYBUILD_INSTALLPATH_MODULES']}/all")
+    places = [*named, *(f"{prefix}/modules/all" for prefix in (*prefixes, files.home() / ".local/easybuild"))]
+    return [Path(place) for place in dict.fromkeys(map(os.path.realpath, places)) if os.path.isdir(place)]  # noqa: PTH112
+
+
+def known(directories: Iterable[Path], name: Optional[str] = None) -> list[Installation]:
+    """Return the installations with a module file in one of some directories, each once."""
+    found: dict[str, Installation] = {}
+    for directory in directories:
+        for one in module_files(directory, name):
+            found.setdefault(os.path.realpath(one.root), one)
+    return list(found.values())
+
+
+def mine() -> list[Installation]:
+    """Return the installations that belong to this account, below EasyBuild's prefix or on MODULEPATH, oldest first."""
+    software, modules = eb.prefix()
+    found = {os.path.realpath(one.root): one for one in known([modules, *directories_of_modules()])}
+    # those without a module file, too: they take space
+    for path in sorted(software.glob(f"*/*/{lockfile.RECORD}")):
+        root = path.parents[len(Path(lockfile.RECORD).parts) - 1]
+        if root.suffix not in (".replace", ".replaced"):
+            found.setdefault(os.path.realpath(root), of_directory(root))
+    return sorted((one for one in found.values() if one.root.stat().st_uid == os.getuid()),
+                  key=lambda one: (one.root / lockfile.RECORD).stat().st_mtime)
+
+
+def size_of(root: Path) -> int:
+    """Return the bytes that removing a directory frees: files that have other names elsewhere don't count."""
+    names: dict[tuple[int, int], list[int]] = {}
+    for folder, _, entries in os.walk(root):
+        for entry in entries:
+            status = os.lstat(os.path.join(folder, entry))  # noqa: PTH118
+            count = names.setdefault((status.st_dev, status.st_ino), [status.st_nlink, status.st_blocks * 512])
+            count[0] -= 1
+    return sum(size for left, size in names.values() if left == 0)
+
+
+def with_module_file(installation: Installation) -> Installation:
+    """Return an installation with its module file, which is searched on MODULEPATH and below EasyBuild's prefix."""
+    if installation.file:
+        return installation
+    root = os.path.realpath(installation.root)
+    for name in (installation.module, None):
+        for one in known(dict.fromkeys([*directories_of_modules(), eb.prefix()[1]]), name):
+            if os.path.realpath(one.root) == root:
+                return one
+    return installation

@@ -1,0 +1,211 @@
+"""Remove an installation: the module, its files, what re-installations set aside, and nothing else."""
+
+import contextlib
+import os
+import pwd
+import re
+import shutil
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from easybuild.easyblocks.generic.container import lockfile
+
+from ebsif import files
+from ebsif.errors import EbsifError
+from ebsif.installed.places import WRITTEN, Installation
+
+# What is put next to an installation: by re-installations, and by `set_aside` of the easyblocks, with the time.
+BESIDE = re.compile(r"\.(?:replace|replaced|\d{8}-\d{6}(?:\..+)?)\Z")
+
+
+class RemovalError(EbsifError):
+    """An installation can't be removed; the message says why, and what was left."""
+
+
+@dataclass
+class Removal:
+    """
+    What would be removed.
+
+    Attributes
+    ----------
+    installation : Installation
+    paths : list of Path
+        Files and directories, the module file first.
+    lines : dict of str
+        New texts of the files with symbolic versions, by path; empty if the file goes.
+    kept : list of str
+        What a person may expect to go, and why it stays.
+    """
+
+    installation: Installation
+    paths: list[Path] = field(default_factory=list)
+    lines: dict[Path, str] = field(default_factory=dict)
+    kept: list[str] = field(default_factory=list)
+
+
+def plan(installation: Installation) -> Removal:
+    """
+    Return what belongs to an installation.
+
+    Raises
+    ------
+    RemovalError
+        If the module is loaded, is being installed, or something belongs to somebody else.
+    """
+    if installation.is_loaded:
+        raise RemovalError(f"{installation.module} is loaded: unload it first (module unload {installation.module})")
+    removal = Removal(installation, list(paths_of_module(installation)))
+    root = Path(os.path.realpath(installation.root))
+    removal.paths += [root, *sorted(path for path in root.parent.iterdir() if path.name.startswith(root.name)
+                                    and BESIDE.fullmatch(path.name[len(root.name) :]))]
+    add_lock(removal, root)
+    add_symbolic_versions(removal)
+    add_easyconfig(removal)
+    for path in removal.paths:
+        check_removable(path)
+    for path in removal.lines:
+        if not os.access(path.parent, os.W_OK):
+            raise RemovalError(f"{path} can't be changed: {path.parent} is not writable for you; nothing was removed")
+    return removal
+
+
+def paths_of_module(installation: Installation) -> Iterator[Path]:
+    """Yield the module file, its backups, and the links to it in EasyBuild's directories of module classes."""
+    file = installation.file
+    if not file:
+        return
+    yield file
+    yield from sorted(path for path in file.parent.glob(f".{file.name}.*")
+                      if path.name[len(file.name) + 2 :] in ("unfinished", "replaced"))
+    relative = file.relative_to(installation.use)
+    for link in sorted(installation.use.parent.glob(f"*/{relative}")):
+        if link.is_symlink() and os.path.realpath(link) == os.path.realpath(file):
+            yield link
+
+
+def add_lock(removal, root):
+    """Add EasyBuild's lock if the process that held it is gone; raise RemovalError if it may still be running."""
+    # these need EasyBuild
+    from easybuild.easyblocks.generic.container.lockowner import GONE, owner_state, read_owner
+
+    for folder in root.parents:
+        lock = folder / ".locks" / (str(removal.installation.root).replace("/", "_") + ".lock")
+        if lock.exists():
+            owner = read_owner(f"{lock}.owner")
+            if not owner or owner_state(owner) != GONE:
+                raise RemovalError(f"eb is installing {removal.installation.module}: wait until it is done; if no eb "
+                                   f"is running anywhere, remove its lock {lock}")
+            removal.paths.append(lock)
+        removal.paths += sorted(lock.parent.glob(f"{lock.name}.owner*"))
+
+
+def add_symbolic_versions(removal):
+    """Add the symbolic versions of the module in .modulerc files."""
+    file, module = removal.installation.file, removal.installation.module
+    if not file:
+        return
+    name = re.escape(module)
+    statement = re.compile(rf'^\s*(?:module_version\("{name}"|module-version\s+{name}\s).*\n?', re.MULTILINE)
+    for path in (file.parent / ".modulerc", file.parent / ".modulerc.lua"):
+        with contextlib.suppress(FileNotFoundError):
+            before = path.read_text(encoding="utf-8")
+            after = statement.sub("", before)
+            if after != before:
+                removal.lines[path] = "" if not re.sub(r"^#%Module.*", "", after).strip() else after
+
+
+def add_easyconfig(removal):
+    """Add the easyconfig that was installed, if `ebsif` wrote it and nobody has changed it since."""
+    named, copy = removal.installation.record.get(lockfile.EASYCONFIG), removal.installation.easyconfig
+    path = Path(named) if named else None
+    if not (path and copy and path.is_file()):
+        return
+    text = path.read_text(encoding="utf-8", errors="replace")
+    if not text.startswith(WRITTEN):
+        return
+    if text == copy.read_text(encoding="utf-8", errors="replace"):
+        removal.paths.append(path)
+    else:
+        removal.kept.append(f"{path}: changed since the installation")
+
+
+def check_removable(path: Path) -> None:
+    """
+    Raise RemovalError if this account can't remove a file or directory, because something belongs to another one.
+
+    A directory of somebody else in it can only be removed if this account can change it.
+    """
+    if os.getuid() == 0:
+        return
+    status = path.lstat()
+    if status.st_uid != os.getuid():
+        raise RemovalError(f"{path} belongs to {owner(status.st_uid)}, who can remove it; nothing was removed")
+    folders = [path.parent]
+    if path.is_dir() and not path.is_symlink():
+        # one's own can be made writable
+        folders += [Path(folder) for folder, inside, names in os.walk(path)
+                    if (inside or names) and Path(folder).stat().st_uid != os.getuid()]
+    for folder in folders:
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise RemovalError(f"{folder} belongs to {owner(folder.stat().st_uid)}, and you can't change it, so what "
+                               "is in it can't be removed; nothing was removed")
+
+
+def owner(number):
+    """Return the name of an account (str), or its number if it has none."""
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"account {number}"
+
+
+def remove(removal: Removal) -> None:
+    """
+    Remove what was planned: everything is renamed first, so that either all of it is gone or nothing.
+
+    Raises
+    ------
+    RemovalError
+        If something can't be renamed (then nothing was removed), or what was renamed can't be deleted.
+    """
+    mark = f".removed-{uuid.uuid4().hex[:8]}"
+    renamed: list[tuple[Path, Path]] = []
+    try:
+        for path in removal.paths:
+            # hidden: modules tools don't list it
+            new = path.with_name(f".{path.name.lstrip('.')}{mark}")
+            path.rename(new)
+            renamed.append((path, new))
+        for path, text in removal.lines.items():
+            if text:
+                files.replace(path, text)
+            else:
+                path.unlink()
+    except OSError as error:
+        for path, new in reversed(renamed):
+            new.rename(path)
+        raise RemovalError(f"{error.filename} can't be removed: {error.strerror}; nothing was removed") from error
+    left = [str(new) for _, new in renamed if not delete(new)]
+    for folder in dict.fromkeys(path.parent for path in (*removal.paths, *removal.lines)):
+        # of the software, if this was the last version
+        if folder.name == removal.installation.module.split("/")[0]:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+    if left:
+        raise RemovalError(f"the module is removed, but these files are left, remove them by hand: {', '.join(left)}")
+
+
+def delete(path):
+    """Delete a file or directory, also below directories without write permission; return whether it is gone."""
+    if path.is_dir() and not path.is_symlink():
+        for folder, _, _ in os.walk(path):
+            if not os.access(folder, os.W_OK | os.X_OK):
+                with contextlib.suppress(OSError):
+                    os.chmod(folder, 0o700)  # noqa: PTH101
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+    return not os.path.lexists(path)

@@ -1,0 +1,85 @@
+"""Make an easyconfig of an installation as it is now: exact versions, packages that were added by hand included."""
+
+import ast
+import re
+from pathlib import Path
+from typing import Any, Optional
+
+from easybuild.easyblocks.generic.container import lockfile
+
+from ebsif.errors import EbsifError
+from ebsif.installed import current
+from ebsif.installed.places import Installation
+from ebsif.render.easyconfig import literal
+from ebsif.user.extending import check_names
+
+HEADER = "# Written by `ebsif freeze`: yours to change."
+
+
+class FreezingError(EbsifError):
+    """No easyconfig can be made of an installation; the message says why and what to do."""
+
+
+def freeze(installation: Installation, name: Optional[str], date: str) -> tuple[str, str, list[str]]:
+    """
+    Return the file name and text of the easyconfig of an installation as it is now, and what it can't express.
+
+    Parameters
+    ----------
+    installation
+        The installation, which keeps a copy of its easyconfig.
+    name
+        Part of the version suffix; by default the one that the module has already.
+    date
+        Part of the version suffix.
+
+    Raises
+    ------
+    FreezingError
+        If the installation has no packages, no easyconfig or no name.
+    """
+    record, path, packages = installation.record, installation.easyconfig, current.packages_of(installation)
+    if packages is None:
+        raise FreezingError(f"{installation.module} has no packages of its own, only those of the image: there is "
+                            "nothing to freeze")
+    if not path:
+        raise FreezingError(f"{installation.root / 'easybuild'} has no copy of the easyconfig, which EasyBuild "
+                            "puts there")
+    module = record[lockfile.MODULE]
+    base = module["versionsuffix"]
+    if installation.extension:
+        base = base[: -len(f"-{'-'.join(installation.extension)}")]
+        name = name or installation.extension[0]
+    if not name:
+        raise FreezingError(f"{installation.module} has no name of an extension: choose one with --name")
+    check_names(name, date)
+    suffix = f"{base}-{name}-{date}"
+    stages = current.pinned_stages(record, packages)
+    values: dict[str, Any] = {"versionsuffix": suffix, "requirements": as_parameter(stages)}
+    if not re.search(r"^checksums\s*=", path.read_text(encoding="utf-8"), re.MULTILINE):
+        values["checksums"] = [record[lockfile.IMAGE]["sha256"]]
+    said = [f"{package.name} {package.version}: {package.said}" for package in packages.values() if package.said]
+    text = with_values(path, values)
+    return f"{module['name']}-{module['version']}{suffix}.eb", text, said
+
+
+def as_parameter(stages):
+    """Return stages as the easyconfig parameter 'requirements': a text if there is only one without options."""
+    if len(stages) == 1 and not set(stages[0]) - current.PLAIN:
+        return f"\n{stages[0]['requirements']}"
+    return [{**stage, "requirements": stage.get("requirements", "").splitlines()} for stage in stages]
+
+
+def with_values(path: Path, values: dict[str, Any]) -> str:
+    """Return the text of an easyconfig with other values of some parameters; the rest stays as it is."""
+    text = path.read_text(encoding="utf-8")
+    lines = text.splitlines(keepends=True)
+    found = {node.targets[0].id: node for node in ast.parse(text).body
+             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)}
+    wanted = {name: f"{name} = {literal(value, used=len(name) + 3)}\n" for name, value in values.items()}
+    for name, node in sorted(found.items(), key=lambda item: -item[1].lineno):
+        if name in wanted:
+            lines[node.lineno - 1 : node.end_lineno] = [wanted.pop(name)]
+    if lines and lines[0].startswith("# Rendered by ebsif") or lines[0].startswith("# Written by `ebsif"):
+        del lines[0]
+    return "".join([f"{HEADER}\n", *lines, *(f"\n{line}" for line in wanted.values())])
