@@ -1,7 +1,7 @@
 """Fixtures for images, modules tools and installed modules."""
 
-import contextlib
 import fcntl
+import functools
 import os
 import shutil
 import subprocess
@@ -114,20 +114,11 @@ class Installed:
     WRITABLE = "Example/1.0-writable"
     TEXT = "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\nvenv_name = 'pytorch'\n"
 
-    def __init__(self, site, base_image, wheels, shared=None):
-        """Install them; with a directory that test processes share, only once for all of them."""
+    def __init__(self, site, base_image, wheels, install_once):
+        """Install them."""
         self.site = site
         self.wheels = wheels
-        with contextlib.ExitStack() as stack:
-            if shared:
-                lock = stack.enter_context(shared.with_suffix(".lock").open("w"))
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            if shared and shared.exists():
-                copy_site(shared, site.prefix)
-                return
-            self.install(base_image)
-            if shared:
-                share_site(site.prefix, shared)
+        install_once(site.prefix.name, site, lambda: self.install(base_image))
 
     def install(self, base_image):
         """Install both with one eb."""
@@ -176,19 +167,36 @@ def copy_site(shared, prefix):
 
 
 @pytest.fixture(scope="session")
-def installations(prefix, base_image, wheels, tmp_path_factory):
-    """A function that installs the two modules for a modules tool and syntax, once for all processes."""
-    made = {}
+def install_once(tmp_path_factory):
+    """
+    A function that installs into a site, once for all test processes: the other ones get a copy.
+
+    Its arguments are a unique name, the site, and a function that installs.
+    """
     # of the whole run; it contains a folder for each process
-    shared = tmp_path_factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else None
+    run = tmp_path_factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else None
 
-    def get(name):
-        if name not in made:
-            site = Site(prefix / name, TOOLS[name](), Path(sys.prefix))
-            made[name] = Installed(site, base_image, wheels, shared and shared / name)
-        return made[name]
+    def fill(name, site, install):
+        if not run:
+            install()
+            return
+        shared = run / name
+        with shared.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if shared.exists():
+                copy_site(shared, site.prefix)
+            else:
+                install()
+                share_site(site.prefix, shared)
 
-    return get
+    return fill
+
+
+@pytest.fixture(scope="session")
+def installations(prefix, base_image, wheels, install_once):
+    """A function that installs the two modules for a modules tool and syntax, once for all processes."""
+    return functools.cache(lambda name: Installed(
+        Site(prefix / name, TOOLS[name](), Path(sys.prefix)), base_image, wheels, install_once))
 
 
 @pytest.fixture(params=TOOLS)

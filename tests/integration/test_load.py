@@ -23,18 +23,23 @@ PLAIN = "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorc
 class Several:
     """Modules for tests with each modules tool, all installed by one eb; `more` adds those for one tool only."""
 
-    def __init__(self, site, image, more):
+    def __init__(self, site, image, more, install_once):
         self.site = site
         self.folder = site.prefix / "for-tests"
+        self.wheels = self.folder / "wheels"
+        self.binds = self.folder / "binds"
+        install_once(site.prefix.name, site, lambda: self.install(image, more))
+
+    def install(self, image, more):
+        """Install them."""
+        site = self.site
         (site.sources / "example.sif").symlink_to(image)
         for name in ("one", "two", "other root/two", "central", "scratch", "a b", "wheels"):
             (self.folder / name).mkdir(parents=True)
-        self.wheels = self.folder / "wheels"
         make_wheel(self.wheels, "central")
         make_wheel(self.wheels, "byhand")
         for folder in ("two", "central"):
             (self.folder / folder / "example.sif").symlink_to(image)
-        self.binds = self.folder / "binds"
         self.binds.write_text(f"# of this site\n\n{self.folder}/scratch:/mnt\n? /does/not/exist:/x\n")
         (site.prefix / "image.def").write_text("Bootstrap: docker\n")
         # activates Python as cotainr's images do
@@ -87,11 +92,12 @@ class Several:
 
 
 @pytest.fixture(scope="session")
-def sites(prefix, base_image):
+def sites(prefix, base_image, install_once):
     """A function that installs the modules once for a modules tool and syntax."""
     # EasyBuild writes the installation directory unquoted into Tcl modules, so it can't contain blanks
     return functools.cache(lambda tool: Several(
-        Site(prefix / f"several-{tool}", TOOLS[tool](), Path(sys.prefix)), base_image, tool == "Lmod-Lua"))
+        Site(prefix / f"several-{tool}", TOOLS[tool](), Path(sys.prefix)), base_image, tool == "Lmod-Lua",
+        install_once))
 
 
 @pytest.fixture(params=TOOLS)
@@ -345,10 +351,20 @@ class Pair:
         "masked_paths = ['/etc/debian_version']\nbinds = ['{root}/needed:/media']\n"
     )
 
-    def __init__(self, site, image):
+    def __init__(self, site, image, install_once):
         self.site = site
         self.canary = site.work / "canary"
         self.hostile = f"$(touch {self.canary}) `touch {self.canary}` $HOME \\ \" ' {{}} [exit] ; #"
+        install_once(site.prefix.name, site, lambda: self.install(image))
+        ((before, loaded, _),) = self.take([({}, ["load Two/1.0"])])
+        # not EBSIF_LOADED_MODULE, by which a module knows that another is loaded: users never set it
+        # not variables of only one of them: Lmod reads Tcl modules before it unloads the other, so they aren't saved
+        shared = {name for name in loaded if not name.endswith("TWO")}
+        self.names = sorted(shared - set(before) - {"EBSIF_LOADED_MODULE"})
+
+    def install(self, image):
+        """Install them."""
+        site = self.site
         (site.sources / "example.sif").symlink_to(image)
         for folder in ("data", "needed"):
             (site.prefix / folder).mkdir()
@@ -359,11 +375,7 @@ class Pair:
         for path in easyconfigs:
             path.write_text(path.read_text().replace("ContainerVenv", "ContainerInstall"))
         site.eb(*easyconfigs)
-        ((before, loaded, _),) = self.take([({}, ["load Two/1.0"])])
-        # not EBSIF_LOADED_MODULE, by which a module knows that another is loaded: users never set it
-        # not variables of only one of them: Lmod reads Tcl modules before it unloads the other, so they aren't saved
-        shared = {name for name in loaded if not name.endswith("TWO")}
-        self.names = sorted(shared - set(before) - {"EBSIF_LOADED_MODULE"})
+
 
     def take(self, cases):
         """
@@ -390,11 +402,11 @@ class Pair:
 
 
 @pytest.fixture(scope="session")
-def pairs(prefix, base_image):
+def pairs(prefix, base_image, install_once):
     """A function that installs both modules once for a modules tool and syntax."""
     # not a parametrised fixture, which pytest would tear down when a test with the next parameter comes between
-    return functools.cache(
-        lambda tool: Pair(Site(prefix / f"pair-{tool}", TOOLS[tool](), Path(sys.prefix)), base_image))
+    return functools.cache(lambda tool: Pair(
+        Site(prefix / f"pair-{tool}", TOOLS[tool](), Path(sys.prefix)), base_image, install_once))
 
 
 @pytest.fixture(params=TOOLS)

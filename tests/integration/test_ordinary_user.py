@@ -38,9 +38,9 @@ def user_site(base_image, wheels):
     shutil.rmtree(prefix)
 
 
-def test_an_ordinary_user_installs_and_uses_both_modules(user_site, base_image, wheels):
+def test_an_ordinary_user_installs_and_uses_both_modules(user_site, wheels, install_once):
     """S002-42, S002-33, S002-32, S001-08: installation and use need no privileges: runtime, SquashFS mount and pip."""
-    installed = Installed(user_site, user_site.prefix.parent / "image.sif", wheels)
+    installed = Installed(user_site, user_site.prefix.parent / "image.sif", wheels, install_once)
     code = "import greeting, numpy; print(greeting.__file__, numpy.__file__)"
     assert installed.output(installed.SQUASHED, f"singularity exec $SIF python -c '{code}'").split() == [
         "/user-software/venv/pytorch/lib/python3.11/site-packages/greeting.py",
