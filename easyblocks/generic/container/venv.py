@@ -118,8 +118,7 @@ class Venv:
             If it still doesn't see all of them.
         """
         image_packages = probe.packages
-        self.make_empty(probe)
-        packages = self.packages()
+        packages = self.make_empty(probe)
         folder = self.site_packages(packages)
         if image_packages.python_path:
             # PYTHONPATH comes before the venv, so upgrades in the venv would have no effect
@@ -163,6 +162,11 @@ class Venv:
         """
         Create it with the image's pip, or with another one if that can't be copied.
 
+        Returns
+        -------
+        Packages
+            What its Python sees.
+
         Raises
         ------
         EasyBuildError
@@ -171,11 +175,16 @@ class Venv:
         trace_msg("creating the venv %s in the container" % self.path)
         # the directory that has pip; the venv's Python doesn't look into a venv of the image
         pip = [directory for _, _, directory in probe.packages.select(lambda name: name == 'pip').values()]
-        result = self.run(sh_command('make-venv.sh', self.path, str(FILE_TIME), read_program('pip'), *pip),
-                          stdin=read_program('copy-pip.py'), fail_on_error=False, hidden=True)
+        command = sh_command('make-venv.sh', self.path, read_program('installed-packages.py'), str(FILE_TIME),
+                             read_program('pip'), *pip)
+        result = self.run(command, stdin=read_program('copy-pip.py'), fail_on_error=False, hidden=True,
+                          split_stderr=True)
+        if result.exit_code == 0:
+            return Packages.from_output(result.output)
         if result.exit_code == NO_PIP_TO_COPY:
             for pip in self.ways_to_pip(probe):
-                result = self.run(sh_command('make-venv-with.sh', self.path, *pip), fail_on_error=False)
+                result = self.run(sh_command('make-venv-with.sh', self.path, *pip), fail_on_error=False,
+                                  split_stderr=True)
                 if result.exit_code == 0:
                     break
             if result.exit_code == 0:
@@ -184,9 +193,11 @@ class Venv:
                     configuration, [(r'^(include-system-site-packages) = false$', r'\1 = true')],
                     backup=False, on_missing_match=ERROR)
         if result.exit_code:
-            diagnosis = Diagnosis(result.output, '')
+            said = result.output + (result.stderr or '')
+            diagnosis = Diagnosis(said, '')
             raise EasyBuildError("The venv can't be created in the container%s. Its output: %s",
-                                 ': ' + diagnosis.text if diagnosis.text else '', result.output[-1000:])
+                                 ': ' + diagnosis.text if diagnosis.text else '', said[-1000:])
+        return self.packages()
 
     def ways_to_pip(self, probe):
         """
