@@ -41,7 +41,7 @@ from easybuild.easyblocks.generic.container.spec import IMAGE_KINDS, IMAGE_OWN, 
 from easybuild.easyblocks.generic.container.spec import INIT_KINDS, INIT_NONE, LISTED_PACKAGES, ONE_CONTAINER, REFUSE
 from easybuild.easyblocks.generic.container.spec import WRAPPERS_ALL, ContainerSpec, check_easyconfig
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
-from easybuild.easyblocks.generic.container.texts import value_problem
+from easybuild.easyblocks.generic.container.texts import format_size, value_problem
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from easybuild.framework.easyblock import POSTPROC_STEP, EasyBlock
 from easybuild.framework.easyconfig.default import CUSTOM
@@ -339,7 +339,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         size = os.path.getsize(self.source_image)
         if self.spec.image == IMAGE_OWN:
             used = self.image_path
-            trace_msg("copying %s (%s)" % (self.source_image, shown_size(size)))
+            trace_msg("copying %s (%s)" % (self.source_image, format_size(size)))
             sha256 = copy_image(self.source_image, used)
         else:
             used = self.source_image
@@ -541,8 +541,3 @@ class ContainerInstall(Reinstall, EasyBlock):
         closed = (stat.S_IRWXG | stat.S_IRWXO) & ~(before | group)
         if closed and os.path.exists(self.image_path):
             adjust_permissions(self.image_path, closed, add=False, recursive=False, ignore_errors=True)
-
-
-def shown_size(size):
-    """Return a human-readable size (str)."""
-    return '%.1f GB' % (size / 1e9) if size >= 1e9 else '%.1f MB' % (size / 1e6)

@@ -2,8 +2,8 @@
 
 
 def version():
-    """Return the version of what is installed (str)."""
-    # most commands don't need it, and the library takes longer to load than they take to start
+    """Return the installed version (str)."""
+    # most commands don't need it, and importing the library takes longer than running them
     from importlib.metadata import version as version_of
 
     return version_of("ebsif")

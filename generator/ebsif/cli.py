@@ -93,7 +93,7 @@ def build_parser(arguments):
 
 def complete():
     """Print the completions of the shell's command line, and exit."""
-    # needed for nothing else
+    # only needed here
     import argcomplete
 
     argcomplete.autocomplete(build_parser(COMMANDS))

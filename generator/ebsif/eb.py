@@ -24,7 +24,7 @@ class EasyBuildFailure(EbsifError):
 
 @dataclass(frozen=True)
 class Place:
-    """Where EasyBuild puts a module: arguments of `module use` and `module load`, module file, installation."""
+    """The location of a module: arguments of `module use` and `module load`, module file, installation directory."""
 
     use: Path
     module: str
@@ -111,7 +111,7 @@ def clean_environment() -> dict[str, str]:
     loaded = container_modules(environment)
     if loaded:
         environment = unloaded(loaded, environment)
-    # the Python that has EasyBuild; those on PATH may be wrappers of a container
+    # the Python that runs EasyBuild; others on PATH may be wrappers of a container
     if Path(program(environment)).parent == Path(sys.executable).parent and not environment.get("EB_INSTALLPYTHON"):
         environment.setdefault("EB_PYTHON", sys.executable)
     return environment
@@ -139,7 +139,7 @@ def unloaded(modules, environment):
 
 def is_configured():
     """
-    Return whether EasyBuild is configured in this process, as in its own test suite: that can't be repeated.
+    Return whether EasyBuild is already configured in this process, which is possible only once.
 
     EasyBuild has no function for that; its ``set_up_configuration`` looks in the same place (5.1 to 5.3).
     """

@@ -1,4 +1,4 @@
-"""Access to files that other processes may be reading or writing, or that are not accessible."""
+"""Access files that other processes may be reading or writing, or that may be inaccessible."""
 
 import contextlib
 import fcntl

@@ -1,4 +1,4 @@
-"""Console output besides results, by verbosity, and how values are formatted for it."""
+"""Console output besides results, according to verbosity, and functions that format values."""
 
 import difflib
 import shlex
@@ -28,11 +28,6 @@ def print_diff(path: Path, before: Optional[str], after: str) -> None:
     lines = difflib.unified_diff((before or "").splitlines(keepends=True), after.splitlines(keepends=True),
                                  "/dev/null" if before is None else str(path), str(path))
     sys.stdout.writelines(lines)
-
-
-def format_size(number: int) -> str:
-    """Return a number of bytes in readable units."""
-    return f"{number / 1e9:.1f} GB" if number >= 1e9 else f"{number / 1e6:.1f} MB"
 
 
 def format_count(number: int, noun: str) -> str:

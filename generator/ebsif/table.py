@@ -15,7 +15,7 @@ def print_table(headings: list[str], rows: list[list[str]]) -> None:
         The cells.
     """
     if sys.stdout.isatty():
-        # takes longer to import than a plain table takes to print
+        # importing it takes longer than printing a plain table
         from rich import box
         from rich.console import Console
         from rich.table import Table
@@ -25,7 +25,7 @@ def print_table(headings: list[str], rows: list[list[str]]) -> None:
         for heading in headings:
             table.add_column(heading, overflow="fold")
         for row in rows:
-            # Text: brackets in a cell are not markup
+            # Text, because brackets in a string would be markup
             table.add_row(*map(Text, row))
         Console().print(table)
         return

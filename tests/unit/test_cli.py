@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from easybuild.easyblocks.generic.container.texts import format_size
 from ebsif import files, output
 from ebsif.catalogue import settings
 from ebsif.cli import check_python, main
@@ -99,7 +100,8 @@ def test_a_python_that_is_too_old_is_named(monkeypatch):
 
 def test_readable_sizes_and_numbers():
     """An image of 1 MB is not shown as 0.00 GB, nor one error as "1 errors"."""
-    assert [output.format_size(number) for number in (1_100_000, 2_000_000_000)] == ["1.1 MB", "2.0 GB"]
+    assert [format_size(number) for number in (4_200_000, 999_000_000, 12_345_000_000)] == [
+        "4.2 MB", "999.0 MB", "12.3 GB"]
     assert [output.format_count(number, "error") for number in (0, 1, 2)] == ["0 errors", "1 error", "2 errors"]
 
 

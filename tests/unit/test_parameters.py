@@ -11,7 +11,7 @@ import pytest
 from easybuild.base import exceptions
 from easybuild.easyblocks.generic.bundle import Bundle
 from easybuild.easyblocks.generic.container.runtime import Runtime, bind_source, escape_bind, runtime_variables
-from easybuild.easyblocks.generic.containerinstall import ContainerInstall, shown_size
+from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.framework.easyconfig.easyconfig import EasyConfig
 from easybuild.tools.build_log import EasyBuildError, EasyBuildExit
@@ -358,11 +358,6 @@ def test_files_with_one_name_are_refused(easyblock):
     with pytest.raises(EasyBuildError, match="more than one file named image.def"):
         easyblock("definition_files = ['one/image.def', 'two/image.def']", cls=ContainerInstall)
     easyblock("definition_files = ['one/image.def', 'two/other.def']", cls=ContainerInstall)
-
-
-def test_the_size_of_an_image():
-    """Sizes are shown in MB or GB, also for small images."""
-    assert [shown_size(size) for size in (4_200_000, 999_000_000, 12_345_000_000)] == ["4.2 MB", "999.0 MB", "12.3 GB"]
 
 
 def test_each_step_confirms_the_owner_of_the_lock(easyblock):

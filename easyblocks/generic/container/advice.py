@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Hints at the command ebsif in messages. The easyblocks work without that command, which is installed separately.
+Commands of ebsif that messages suggest. The easyblocks work without ebsif, which is installed separately.
 """
 
 FILL_WHEELHOUSE = "Create it with `ebsif wheelhouse`, on a node with network."

@@ -29,7 +29,7 @@ VERSION = re.compile(r"""
 
 class Packages(dict):
     """
-    Packages by their normal name: (name, version, directory in the container).
+    Packages by normalized name: (name, version, directory in the container).
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Packages(dict):
         return packages
 
     def select(self, wanted):
-        """Return those packages for whose normal name wanted(name) is true."""
+        """Return the packages whose normalized name satisfies a condition (function)."""
         return Packages((name, self[name]) for name in self if wanted(name))
 
     def in_user_software(self, name):
@@ -148,13 +148,13 @@ def constraint_lines(packages):
     """
     Return packages as lines for a constraints file, without those that pip can't parse.
 
-    A single such line makes pip refuse the whole file (since pip 24.1). pip could replace the packages left out;
-    Pip.check_nothing_replaced checks for that afterwards.
+    A single such line makes pip refuse the whole file (since pip 24.1). pip could replace packages that are left out;
+    Pip.check_nothing_replaced checks that afterwards.
 
     Parameters
     ----------
     packages : iterable of tuple
-        (name, version) of each; a version is None where the package has none.
+        (name, version) of each; None for a package without a version.
 
     Returns
     -------
@@ -166,12 +166,12 @@ def constraint_lines(packages):
 
 def gpu_label(version):
     """
-    Return kind and version of GPU software that the local label of a version names.
+    Return kind and version of the GPU software in the local label of a version.
 
     Returns
     -------
     tuple
-        'rocm', 'cu' or 'cpu' and major.minor as two str, or None for what is not there.
+        'rocm', 'cu' or 'cpu', and major.minor (both str); None for a missing part.
     """
     label = re.search(r'\+(rocm|cu)(?:(\d+)\.(\d+)|(\d+))', version)
     if not label:
@@ -186,17 +186,17 @@ def gpu_label(version):
 
 def pip_version(packages):
     """
-    Return the version of pip (str), after a check that it's the pip of the venv.
+    Return the version of pip (str), after checking that pip belongs to the venv.
 
     Parameters
     ----------
     packages : Packages
-        What the venv's Python sees.
+        The packages that the venv's Python sees.
 
     Raises
     ------
     EasyBuildError
-        If that pip lies elsewhere, and would install elsewhere.
+        If pip is in another directory, because it would install there.
     """
     if 'pip' not in packages or not packages.in_user_software('pip'):
         raise EasyBuildError("The pip of the venv is not in %s but here: %s", USER_SOFTWARE,

@@ -22,29 +22,29 @@ from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import apply_patch, copy_dir, extract_file, mkdir, remove_file, write_file
 from easybuild.tools.utilities import trace_msg
 
-# Folder that gets a wheel of everything that is installed; set by `ebsif wheelhouse`.
+# Folder that collects a wheel of every installed package; set by `ebsif wheelhouse`.
 FILL_VARIABLE = 'EBSIF_FILL_WHEELHOUSE'
 
-# What pip reads credentials from; they are bound, so that they need not be anywhere else.
+# Files from which pip reads credentials; they are bound, so that no other file needs to contain them.
 OWN_FILES = ('PIP_CONFIG_FILE', 'NETRC')
 
-# The first command that fails ends a text, also one whose output goes to another (`make | tee log`).
+# A text stops at the first command that fails, also within a pipe (`make | tee log`).
 BASH = ['bash', '-e', '-o', 'pipefail', '-c']
 
-# Options of `pip install` that `pip wheel` does not know, with the number of their values.
+# Options of `pip install` that `pip wheel` doesn't have, with the number of their values.
 INSTALL_OPTIONS = {
     '-U': 0, '--upgrade': 0, '--upgrade-strategy': 1, '-I': 0, '--ignore-installed': 0, '--force-reinstall': 0,
     '--compile': 0, '--no-compile': 0, '--no-warn-script-location': 0, '--no-warn-conflicts': 0,
     '--root-user-action': 1, '--break-system-packages': 0, '--no-deps': 0,
 }
 
-# pip applies a PIP_CONSTRAINT of the environment to what it builds packages with, too (until 25.3): these are for that.
+# Until pip 25.3, PIP_CONSTRAINT also applies to build requirements; these constraints are for them.
 BUILD_TOOLS = ('cmake', 'cython', 'flit-core', 'hatchling', 'maturin', 'meson', 'meson-python', 'ninja', 'pip',
                'poetry-core', 'pybind11', 'scikit-build', 'scikit-build-core', 'setuptools', 'setuptools-rust',
                'setuptools-scm', 'wheel')
 
 QUIET = {'PIP_NO_INPUT': '1', 'PIP_PROGRESS_BAR': 'off', 'PIP_DISABLE_PIP_VERSION_CHECK': '1'}
-# a requirement that names a place instead of leaving it to the index: 'name @ place', or 'place#egg=name'
+# a requirement with its own location instead of an index: 'name @ location', or 'location#egg=name'
 PLACE = re.compile(r'^\s*(?:(?:-e|--editable)[\s=]+)?(?:(?P<name>[\w.-]+)(?P<extras>\[[^\]]*\])?\s*@\s*)?'
                    r'(?P<place>(?:\w+\+)?\w+://\S+|/\S+)\s*(?P<marker>;.*)?$')
 
@@ -56,7 +56,7 @@ class Pip:
     Attributes
     ----------
     artifacts : dict
-        File name and SHA256 of what pip installed, by normal name of the package; empty with pip before 22.2.
+        File name and SHA256 of each file that pip installed, by normalized package name; empty with pip before 22.2.
     """
 
     def __init__(self, venv, work_dir, protected, pins, wheelhouse):
@@ -286,7 +286,7 @@ class Pip:
             archive = download.get('archive_info', {})
             digest = archive.get('hashes', {}).get('sha256') or archive.get('hash', '').replace('sha256=', '')
             if digest:
-                # not the whole address: it may hold a password
+                # not the whole URL, which may contain a password
                 name = download['url'].split('#')[0].split('?')[0].rstrip('/').rsplit('/', 1)[-1]
                 self.artifacts[normal_name(item['metadata']['name'])] = {'file': name, 'sha256': digest}
 
@@ -294,13 +294,13 @@ class Pip:
         """
         Put a wheel of every package that this stage installed into the directory of `ebsif wheelhouse`.
 
-        Wheels are built as in the stage: from the same lines, which may have their own options, with the same options.
-        What the lines do not name is asked for as it was installed.
+        Wheels are built as in the stage: from the same requirement lines, which may have options, and with its options.
+        Other packages are requested with their installed versions.
         """
         if not new:
             return
         frozen = self.run(stage, ['freeze', '--all', '--local'], split_stderr=True, hidden=True, **where).output
-        # of a package that pip did not take from an index the line says where it was
+        # for packages that did not come from an index, the line has the location
         lines = {normal_name(re.split(r'==|\s@\s', line)[0]): line for line in frozen.splitlines()
                  if not line.startswith('#')}
         pins = [lines[name] for name in lines if name in new and '==' in lines[name]]

@@ -205,19 +205,19 @@ def entry_point_environment(container, entry_point):
 
 def why_no_venv(python):
     """
-    Tell why no venv can be made with a Python of an image.
+    Return why an image's Python can't create a venv.
 
     Parameters
     ----------
     python : dict
-        What installed-packages.py printed.
+        The output of installed-packages.py.
 
     Returns
     -------
     str
-        The reason; empty if a venv can be made.
+        The reason; empty if it can create one.
     """
-    # images can say anything
+    # the image can print anything
     if not re.match(r'\d+(\.\d+)+', python['version']):
         return "its Python tells no version"
     if tuple(int(number) for number in re.findall(r'\d+', python['version'])) < OLDEST_PYTHON:

@@ -26,7 +26,7 @@ from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import convert_name
 from easybuild.tools.utilities import nub
 
-# Who makes Python ready in the image; what the module has to add follows from it.
+# How Python is activated in the image; this determines what the module has to add.
 INIT_IMAGE = 'image'
 INIT_CONDA_INJECTED = 'conda-injected'
 INIT_CONDA_MANUAL = 'conda-manual'
@@ -35,33 +35,33 @@ INIT_NONE = 'none'
 INIT_KINDS = (INIT_IMAGE, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL, INIT_VENV_IN_IMAGE, INIT_NONE)
 INIT_CONDA = (INIT_CONDA_INJECTED, INIT_CONDA_MANUAL)
 
-# When a library of the host is bound into the container.
+# Conditions for binding a library of the host into the container.
 IF_MISSING = 'if_missing'
 IF_NEWER = 'if_newer'
 LIBRARY_BINDS = (IF_MISSING, IF_NEWER)
 
-# Where the image is.
+# Location of the image.
 IMAGE_OWN = 'own'
 IMAGE_CENTRAL = 'central'
 IMAGE_KINDS = (IMAGE_OWN, IMAGE_CENTRAL)
 
-# What loading does when another container module is loaded.
+# What happens at load if another container module is loaded.
 REFUSE = 'refuse'
 REPLACE = 'replace'
 ONE_CONTAINER = (REFUSE, REPLACE)
 
-# Packages that a module lists as extensions: what the record of the installation calls them.
+# Packages that a module lists as extensions, with their keys in the installation's record.
 LISTED_PACKAGES = {
     'all': (lockfile.IMAGE_PACKAGES, lockfile.VENV_PACKAGES), 'user_software': (lockfile.VENV_PACKAGES,), 'none': ()}
 
-# For 'wrappers': every program of the venv.
+# Value of 'wrappers': every program of the venv.
 WRAPPERS_ALL = 'all'
 
-# For 'protect': every package of the image.
+# Value of 'protect': every package of the image.
 PROTECT_ALL = 'all'
 
-# What can't be a wrapper: scripts of the host that begin with `#!/usr/bin/env bash`, and what eb runs, would be run in
-# the container.
+# Names that wrappers can't have: host scripts with `#!/usr/bin/env bash`, and programs that eb runs, would run in the
+# container.
 NEEDED_ON_HOST = ('apptainer', 'bash', 'env', 'sh', 'singularity')
 
 
@@ -118,7 +118,7 @@ class ContainerSpec:
         """Values of parameters whose default depends on other parameters (dict)."""
         return {'conda_env': self.conda_env or self.name.lower()}
 
-    # --- what follows from it
+    # --- derived values
 
     @property
     def image_name(self):
@@ -300,7 +300,7 @@ class ContainerSpec:
                                      "not set", path)
 
     def check_aliases(self):
-        """More versions of the module are names of module files, as its own is."""
+        """Check that additional versions are valid names of module files, like the version itself."""
         wrong = [alias for alias in self.aliases if not re.match(r'[A-Za-z0-9][A-Za-z0-9_.+-]*\Z', alias)]
         if wrong:
             raise EasyBuildError("Easyconfig parameter 'aliases': '%s' can't be the version of a module (letters, "

@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Rules for strings in easyconfigs and catalogues: names of packages, names and values of variables, binds.
+Rules for strings in easyconfigs and catalogues: names of packages, names and values of variables, binds; sizes.
 
 Doesn't import EasyBuild, because importing it takes longer than running `ebsif list`.
 """
@@ -54,3 +54,8 @@ def bind_problem(bind, templates=True):
     if len(fields) > 3:
         return "has more than source, target and options: write a colon of a path as '\\:'"
     return None
+
+
+def format_size(number):
+    """Return a number of bytes in readable units (str)."""
+    return '%.1f GB' % (number / 1e9) if number >= 1e9 else '%.1f MB' % (number / 1e6)

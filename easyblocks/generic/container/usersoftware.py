@@ -47,7 +47,7 @@ class UserSoftware:
     """
 
     def __init__(self, root):
-        """Remember the installation directory."""
+        """Set the installation directory."""
         self.root = root
 
     def path(self, name):
@@ -87,16 +87,16 @@ class UserSoftware:
     @property
     def installed_at(self):
         """
-        When another easyblock completed this installation (float); None if it's one of ours, or if there is no log.
+        The time when another easyblock completed this installation (float); None if it's ours, or if there is no log.
 
-        That is when EasyBuild ended its log, which it keeps in the installation.
+        That is when EasyBuild last wrote to its log, which is kept in the installation.
         """
         logs = glob.glob(os.path.join(glob.escape(self.root), 'easybuild', 'easybuild-*.log*'))
         return None if self.record else min(map(os.path.getmtime, logs), default=None)
 
     @property
     def changed(self):
-        """Which of the two have changed since they were installed (list of str)."""
+        """Which of the two have changed since installation (list of str)."""
         installed, time_installed = self.installed, self.installed_at
         if time_installed:
             return [name for name in self.present if is_newer(self.path(name), time_installed)]

@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-The venv of user software in a container: made, packed, looked at.
+Create, pack and inspect the venv of user software in a container.
 """
 import glob
 import os
@@ -28,7 +28,7 @@ ENSUREPIP = ['-Im', 'ensurepip', '--upgrade', '--default-pip']
 
 class Venv:
     """
-    A venv in a container, while it is made.
+    A venv in a container, during an installation.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Venv:
 
     def __init__(self, container, folder, path):
         """
-        Keep where it is.
+        Set the paths.
 
         Parameters
         ----------
@@ -105,12 +105,12 @@ class Venv:
         Parameters
         ----------
         probe : ImageProbe
-            What the image has.
+            The inspected image.
 
         Returns
         -------
         Packages
-            The packages the venv sees.
+            The packages that the venv sees.
 
         Raises
         ------
@@ -140,17 +140,17 @@ class Venv:
         return packages
 
     def site_packages(self, packages):
-        """Return the directory of the host with the venv's packages, as its Python has it (lib64, python3.14t ...)."""
+        """Return the venv's package directory on the host, as its Python names it (lib64, python3.14t ...)."""
         return os.path.join(self.folder, os.path.relpath(packages.purelib, USER_SOFTWARE))
 
     def add_ours(self, packages):
         """
-        Add hints at what pip's errors mean, and programs that run those of the image with the venv's Python.
+        Add hints that explain pip's errors, and programs that run the image's programs with the venv's Python.
 
         Parameters
         ----------
         packages : Packages
-            What the venv's Python sees.
+            The packages that the venv's Python sees.
         """
         for path in sorted(glob.glob(os.path.join(glob.escape(FILES), 'site-packages', 'ebsif_*'))):
             copy_file(path, os.path.join(self.site_packages(packages), os.path.basename(path)))
@@ -160,7 +160,7 @@ class Venv:
 
     def make_empty(self, probe):
         """
-        Create it with the image's pip, or with another one if that can't be copied.
+        Create the venv with the image's pip, or with another one if that can't be copied.
 
         Returns
         -------
@@ -173,7 +173,7 @@ class Venv:
             If that fails; the message says what to do.
         """
         trace_msg("creating the venv %s in the container" % self.path)
-        # the directory that has pip; the venv's Python doesn't look into a venv of the image
+        # the directory with pip; the venv's Python doesn't search a venv of the image
         pip = [directory for _, _, directory in probe.packages.select(lambda name: name == 'pip').values()]
         command = sh_command('make-venv.sh', self.path, read_program('installed-packages.py'), str(FILE_TIME),
                              read_program('pip'), *pip)

@@ -1,6 +1,6 @@
-"""The catalogue: containers and sites as YAML, read, checked, found and added."""
+"""The catalogue: read, check, search and extend the YAML files of containers and sites."""
 
 import os
 
-# before pydantic is imported anywhere: it would look for plugins in everything that is installed, at every start
+# before any import of pydantic, which would otherwise search all installed packages for plugins at every start
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")

@@ -23,10 +23,10 @@ from ebsif.output import escape
 Programs = Callable[[list[str]], set[str]]
 Ask = Callable[[str, Optional[str]], Optional[str]]
 
-# Commands that a venv has, whatever the image has.
+# Commands that every venv has.
 OF_A_VENV = re.compile(r"(?:python|pip)[0-9.]*")
 
-# Labels of an image with the homepage of its software; the placeholder if there are none.
+# Labels with the homepage of the software; the placeholder if there are none.
 HOMEPAGE_LABELS = ("org.opencontainers.image.url", "org.opencontainers.image.source")
 NO_HOMEPAGE = "https://apptainer.org/"
 
@@ -37,7 +37,7 @@ class AddingError(EbsifError):
 
 @dataclass
 class Proposal:
-    """A record to be written, and its family if that is new."""
+    """A proposed record, and its family if that is new."""
 
     name: str
     family: str
@@ -47,7 +47,7 @@ class Proposal:
 
     @property
     def text(self) -> str:
-        """The record in YAML, with a comment at each field that is a guess."""
+        """The record in YAML, with a comment at each guessed field."""
         lines = []
         for number, (key, value) in enumerate(self.values.items()):
             review = f"  # review: {escape(self.reviews[key])}" if key in self.reviews else ""
@@ -71,18 +71,18 @@ def as_yaml(value: object) -> str:
 @dataclass
 class Image:
     """
-    An image that is to be added, and where more can be learned about it.
+    An image to add, and ways to find out more about it.
 
     Parameters
     ----------
     found
-        What is in it.
+        The result of its inspection.
     version
-        Its version, if the user has named that.
+        Its version, if named by the user.
     programs
-        Tells which of some paths are programs of the image.
+        Returns which of some paths are programs in the image.
     ask
-        Asks the user a question, with a default; returns the answer, None if nobody can answer.
+        Asks the user a question with a default; returns the answer, or None if nobody can answer.
     """
 
     found: Inspection
@@ -92,17 +92,17 @@ class Image:
 
     @property
     def file_name(self) -> str:
-        """Name of its file, links resolved."""
+        """Name of the image file, with links resolved."""
         return Path(self.found.resolved).name
 
     @property
     def python(self) -> Optional[str]:
-        """Version of its Python, such as 3.12."""
+        """Version of the image's Python, such as 3.12."""
         return ".".join(self.found.python["version"].split(".")[:2]) if self.found.python else None
 
     def version_of(self, software: str, package: Optional[str] = None) -> tuple[str, Optional[str]]:
         """
-        Return the version of the software in it, and what to review about it, if anything.
+        Return the version of the software in the image, and what to review about it, if anything.
 
         Raises
         ------
@@ -124,7 +124,7 @@ class Image:
 
 
 def checked(version):
-    """Return a version that the user has typed; raise AddingError if it can't be one."""
+    """Return a version typed by the user; raise AddingError if it is invalid."""
     try:
         return is_version_part(version)
     except ValueError as error:
@@ -133,19 +133,19 @@ def checked(version):
 
 @dataclass
 class Candidate:
-    """A family that has images with such a name."""
+    """A family whose images have such file names."""
 
     document: CatalogueFile
     family: str
     defaults: dict
     fields: dict
-    # why the image may not be one of it, the place of the last record that uses it
+    # why the image may not belong to it; the position of the last record that uses it
     doubt: Optional[str]
     last: int
 
     @property
     def alike(self):
-        """How many of the values in the file name are those of its components (int)."""
+        """The number of components whose value is in the file name (int)."""
         return len(self.fields.items() & self.defaults["components"].items())
 
 
@@ -157,11 +157,11 @@ def propose(found: Inspection, documents: list[CatalogueFile], name: Optional[st
     Parameters
     ----------
     found
-        What is in the image.
+        The result of inspecting the image.
     documents
         The files of the catalogue.
     name, family, version
-        Those that the user has named.
+        Named by the user.
     programs, ask
         See `Image`.
 
@@ -188,14 +188,14 @@ def propose(found: Inspection, documents: list[CatalogueFile], name: Optional[st
 
 
 def check_file_name(file_name):
-    """Raise AddingError if the catalogue can't have a file name."""
+    """Raise AddingError if a file name is not allowed in the catalogue."""
     if PLACEHOLDER.search(file_name) or CONTROL.search(file_name):
         raise AddingError(f"'{escape(file_name)}' can't be the name of an image in the catalogue, which takes words in "
                           "braces for placeholders, and lines without control characters: give the file another name")
 
 
 def candidates_in(document, image, wanted):
-    """Yield the families of a file that have images with such a name; of families without a record only one named."""
+    """Yield the families of a file whose images have such names; families without records only if they are named."""
     for family in document.families:
         defaults = family_values(document, family)
         if wanted not in (None, family) or not defaults["file"]:
@@ -208,9 +208,9 @@ def candidates_in(document, image, wanted):
 
 
 def doubt_about(image, defaults):
-    """Return why an image may not be one of a family (str), None if it fits: activation tells generations apart."""
+    """Return why an image may not belong to a family (str), or None: activation distinguishes generations."""
     init, wanted = image.found.init, defaults["init"] or "image"
-    # both have the same Conda environment; with a venv it makes a difference who activates it
+    # the Conda environment may be the same; with a venv, it matters how Python is activated
     alike = {init, wanted} == {"conda-manual", "conda-injected"} and not defaults["venv"]
     if init != wanted and not alike:
         return f"Python is activated by {init} here, by {wanted} in that family"
@@ -222,9 +222,9 @@ def doubt_about(image, defaults):
 
 def choose(candidates, ask):
     """
-    Return the family that fits: of several the one with most of the components in the file name, used last.
+    Return the best family: with most components in the file name, and among those the one used last.
 
-    If none fits, the user chooses.
+    If none matches, the user chooses.
     """
     best = max(candidates, key=lambda one: (not one.doubt, one.alike, one.last))
     if best.doubt and len(candidates) > 1:
@@ -256,7 +256,7 @@ def propose_for_family(image, candidate):
 
 
 def take_version(image, candidate, fields, values, reviews):
-    """Take the version: the user's, that of the file name, that of a component, or what the image says."""
+    """Set the version: from the user, the file name, a component, or the image."""
     name, package = candidate.document.name, candidate.defaults["package"]
     in_name = fields.pop("version", None)
     values["version"] = image.version or in_name or version_of_component(candidate.document, fields)
@@ -272,18 +272,18 @@ def take_version(image, candidate, fields, values, reviews):
 
 
 def version_of_component(document, fields):
-    """Return the component of a file name that is the version in all records of a file (str), None if there is none."""
+    """Return the component that is the version in all records of a file (str), or None."""
     return next((value for name, value in fields.items() if document.containers and all(
         all_components(document, record).get(name) == record.version for record in document.containers)), None)
 
 
 def all_components(document, record):
-    """Return the components of a record, those of its family included (dict)."""
+    """Return the components of a record (dict), including those of its family."""
     return {**family_values(document, record.family)["components"], **record.components}
 
 
 def take_date(image, candidate, fields, values, reviews):
-    """Take the date of the file name, or the day the file was written if the family needs a date."""
+    """Set the date: from the file name, or the file's modification date if the family needs one."""
     if "date" in fields:
         values["date"] = fields.pop("date")
     elif "{date}" in (candidate.defaults["suffix"] or ""):
@@ -293,7 +293,7 @@ def take_date(image, candidate, fields, values, reviews):
 
 
 def take_python(image, candidate, fields, values, reviews):
-    """Take the version of Python where it is not the family's."""
+    """Set the version of Python if it differs from the family's."""
     in_name, inside = fields.pop("python", None), image.python
     python = in_name or inside
     differ = in_name and inside and in_name != inside
@@ -304,13 +304,13 @@ def take_python(image, candidate, fields, values, reviews):
 
 
 def components_of(found, document, fields):
-    """Return components (dict), and where file name and image disagree (list of str)."""
+    """Return components (dict), and disagreements between file name and image (list of str)."""
     components, differing = dict(fields), []
     for key, version in found.components.items():
         if key in components and not version.startswith(components[key]):
             differing.append(f"{key} is {components[key]} in the file name, {version} in the image")
         components.setdefault(key, version)
-    # packages that other records of this name have as components
+    # packages that are components in other records of this name
     packages = packages_of(found)
     for key in sorted({key for record in document.containers for key in all_components(document, record)}):
         version = packages.get(normal_name(key))
@@ -320,7 +320,7 @@ def components_of(found, document, fields):
 
 
 def conda_of(found, candidate):
-    """Return root and name of the Conda environment (dict) where these are not the family's."""
+    """Return path and name of the Conda environment (dict) if they differ from the family's."""
     if found.init not in ("conda-injected", "conda-manual"):
         return {}
     usual = {"conda_root": "/opt/miniconda3", "conda_env": candidate.document.name.lower()}
@@ -329,13 +329,13 @@ def conda_of(found, candidate):
 
 
 def file_template(file_name, version):
-    """Return a file name with a placeholder for the version (str), unchanged if it does not have that."""
+    """Return a file name with a placeholder for the version (str), or unchanged if it doesn't contain the version."""
     template = insert_placeholders(file_name, {"version": version})
     return template if template != file_name else insert_placeholders(file_name, {"version": version}, glued=True)
 
 
 def propose_for_software(image, document):
-    """Return the proposal for a known software with another kind of file name: its family is the one used last."""
+    """Return the proposal for known software with a new kind of file name, based on the family used last."""
     families = list(dict.fromkeys(record.family for record in document.containers))
     family = document.containers[-1].family
     if len(families) > 1:
@@ -355,7 +355,7 @@ def propose_for_software(image, document):
 
 
 def propose_new_software(image, name):
-    """Return the proposal for the first image of a software, with a family for it."""
+    """Return the proposal for new software, with a new family."""
     found, reviews = image.found, {}
     version, review = image.version_of(name)
     if review:
@@ -374,7 +374,7 @@ def propose_new_software(image, name):
 
 
 def python_of(image, name, reviews):
-    """Return the fields of a new family about Python (dict)."""
+    """Return the fields of a new family that concern Python (dict)."""
     from easybuild.easyblocks.generic.container.probe import why_no_venv
 
     found, family = image.found, {}
@@ -393,7 +393,7 @@ def python_of(image, name, reviews):
 
 
 def texts_of(found, reviews):
-    """Return homepage and description (dict) from the labels of an image."""
+    """Return homepage and description from an image's labels (dict)."""
     homepage = next((text for name in HOMEPAGE_LABELS if (text := line_of(found.labels.get(name)))), None)
     if not homepage:
         reviews["homepage"] = "a placeholder: the image does not say its homepage"
@@ -404,7 +404,7 @@ def texts_of(found, reviews):
 
 
 def line_of(label):
-    """Return a label (str) as a record can have it, None if it can't."""
+    """Return a label as it can be in a record (str), or None."""
     try:
         return is_line((label or "").strip())
     except ValueError:
@@ -413,7 +413,7 @@ def line_of(label):
 
 def compare_programs(proposal: Proposal, container: Container, programs: Programs) -> None:
     """
-    Leave out the wrappers of the family that the image has no program for, and mark that for review.
+    Remove the family's wrappers for programs that the image lacks, and mark that for review.
 
     Parameters
     ----------
@@ -422,7 +422,7 @@ def compare_programs(proposal: Proposal, container: Container, programs: Program
     container
         The container of that record.
     programs
-        Tells which of some names (list) are programs of the image.
+        Returns which of some names (list) are programs in the image.
     """
     wanted = container.wrappers if isinstance(container.wrappers, list) else []
     filled = {name: container.fill(name) for name in wanted}

@@ -14,7 +14,7 @@ from ebsif.catalogue.yamlfile import Loader
 from ebsif.errors import EbsifError
 from ebsif.files import is_there
 
-# What Container.archive_message says, to read it back.
+# The text of Container.archive_message, as a pattern to parse it.
 ARCHIVE_MESSAGE = re.compile(
     r"\S+ has been archived(?: since (?P<since>\S+): (?P<reason>.*?)(?:\. Use (?P<replacement>\S+) instead)?)?\.")
 
@@ -25,14 +25,14 @@ class CatalogueError(EbsifError):
 
 class RecordError(CatalogueError):
     """
-    Something is wrong with a record.
+    A record is invalid.
 
     Parameters
     ----------
     container
         The container of the record.
     text
-        What is wrong.
+        The problem.
     """
 
     def __init__(self, container: "Container", text: str):
@@ -50,7 +50,7 @@ class Container:
     name
         Name of the software.
     values
-        The joined fields of the record and its families, which become attributes.
+        The merged fields of the record and its families, which become attributes.
     site
         The site.
     path
@@ -73,7 +73,7 @@ class Container:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The joined fields of the record and its families."""
+        """The merged fields of the record and its families."""
         return {field: getattr(self, field) for field in EMPTY}
 
     @cached_property
@@ -183,7 +183,7 @@ class Container:
 
     @property
     def archive_message(self) -> Optional[str]:
-        """What is said where an archived container is loaded, listed in full or documented; None for others."""
+        """Message for loading, listing and documenting an archived container; None for others."""
         if not self.archived:
             return None
         text = f"{self.module} has been archived"

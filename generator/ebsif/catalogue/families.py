@@ -6,14 +6,14 @@ from ebsif.catalogue.records import CatalogueFile, Family, Record, Stage
 from ebsif.catalogue.site import Binds
 from ebsif.catalogue.yamlfile import Model
 
-# Lists and tables to which a family or record adds, instead of replacing those of its family.
+# Lists and tables to which a family or record adds instead of replacing them.
 ADDED = ("aliases", "conflicts", "definition_files", "keywords", "not_inherited", "warnings")
 MERGED = ("components", "container_env", "network_env", "variables", "image_packages", "script_names", "parameters")
 
-# Tables in which null has a meaning in the easyconfig: the variable is unset in the container.
+# Tables in which null is a value in the easyconfig: the variable is unset in the container.
 UNSETTING = ("container_env", "network_env")
 
-# The fields that every container has, with the values of those that are not set.
+# The fields of every container, with their default values.
 EMPTY: dict[str, Any] = {
     **dict.fromkeys([*Family.model_fields, *Record.model_fields]), **dict.fromkeys(MERGED, {}),
     **dict.fromkeys(ADDED, [])}
@@ -25,7 +25,7 @@ def explicit_fields(model: Model) -> dict[str, Any]:
 
 
 def family_values(document: CatalogueFile, name: str) -> dict[str, Any]:
-    """Return the fields of a family, joined with those of the families that it extends."""
+    """Return the fields of a family, merged with those of the families that it extends."""
     family = document.families[name]
     base = family_values(document, family.extends) if family.extends else EMPTY
     return join_fields(base, explicit_fields(family))
@@ -33,9 +33,9 @@ def family_values(document: CatalogueFile, name: str) -> dict[str, Any]:
 
 def join_fields(defaults: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     """
-    Return the joined fields of two levels: `more` wins over `defaults`, or adds to lists and tables.
+    Return the merged fields of two levels: `more` overrides `defaults`, or adds to its lists and tables.
 
-    Fields in `not_inherited` begin empty, and None takes away an entry of a table.
+    Fields in `not_inherited` start empty, and None removes an entry of a table.
     """
     joined = {**defaults, **{field: EMPTY[field] for field in more.get("not_inherited", ())}}
     for field, value in more.items():
@@ -62,14 +62,14 @@ def is_stages(requirements: object) -> bool:
 
 
 def as_parameter(requirements):
-    """Return requirements as the easyconfig parameter has them: text, lines, or stages (list of dict)."""
+    """Return requirements as in the easyconfig parameter: text, lines, or stages (list of dict)."""
     if is_stages(requirements):
         return [stage.model_dump(exclude_defaults=True) for stage in requirements]
     return requirements
 
 
 def join_stages(stages, more):
-    """Return joined stages (list of Stage): a stage updates the one of the same name, others are appended."""
+    """Return merged stages (list of Stage): a stage updates the one of the same name, others are appended."""
     joined = {stage.name or number: stage for number, stage in enumerate(stages)}
     for number, stage in enumerate(more, len(stages)):
         name = stage.name or number

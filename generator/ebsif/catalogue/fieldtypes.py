@@ -6,8 +6,7 @@ from typing import Annotated
 from easybuild.easyblocks.generic.container.texts import bind_problem, value_problem, variable_problem
 from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, WrapValidator
 
-# All characters that end a line for any program (str.splitlines, universal newlines) or that control a terminal.
-# A tab does neither.
+# All characters, except tabs, that end a line in any program (str.splitlines, universal newlines) or control terminals.
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 PLACEHOLDER = re.compile(r"\{([\w-]+)(!dotless)?\}")
 
@@ -37,7 +36,7 @@ def is_env_value(text):
 
 
 class Statements(str):
-    """A value of a variable that is for `eval`: variables in it are expanded then, not when the module is loaded."""
+    """A value of a variable for `eval`: its own variables are expanded by eval, not when the module is loaded."""
 
     __slots__ = ()
 
@@ -46,8 +45,8 @@ def statements(value, check, info: ValidationInfo):
     """
     Return the value of a variable; Statements for `{file: NAME}` and `{text: STATEMENTS}`.
 
-    A file is in the directory `files` of the site. It becomes one line, without comments and indentation, so each of
-    its statements ends with a semicolon.
+    The file is in the site's directory `files`. It becomes one line, without comments and indentation, so statements
+    must end with a semicolon.
     """
     if not (isinstance(value, dict) and list(value) in (["file"], ["text"])):
         return check(value)

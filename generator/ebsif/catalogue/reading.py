@@ -1,7 +1,7 @@
 """Read the catalogue: the containers of a site, from ``<site>/containers/<Name>.yaml``.
 
-A file has the records of one software and the families they belong to. What a record leaves out comes from its family,
-then from the families that this one extends, then from the site.
+A file contains the records of one software and their families. Fields that a record lacks come from its family, then
+from the families that this one extends, then from the site.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from ebsif.catalogue.site import Site
 from ebsif.catalogue.yamlerrors import DocumentError, Problem
 from ebsif.catalogue.yamlfile import document_error, load
 
-# The line of a file that adds to the one of the same name in the next catalogue.
+# The line in a file that extends the file of the same name in the next catalogue.
 EXTENDS = re.compile(r"^extends:[ \t]*true[ \t]*(?:#.*)?$", re.MULTILINE)
 
 

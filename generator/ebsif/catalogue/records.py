@@ -1,4 +1,4 @@
-"""Models of a file in the catalogue: records of containers, and the families that they belong to."""
+"""Models of a catalogue file: records of containers, and their families."""
 
 import re
 from typing import Annotated, Any, Literal, Optional, Union
@@ -10,7 +10,7 @@ from ebsif.catalogue.site import Binds, GpuKind, GpuVisibility, Images
 from ebsif.catalogue.yamlerrors import invalid
 from ebsif.catalogue.yamlfile import Model
 
-# Easyconfig parameters that are written from a field with another name, or from the site.
+# Easyconfig parameters that are set by a field with another name, or by the site.
 WRITTEN_FROM = {
     "easyblock": "venv", "versionsuffix": "suffix", "toolchain": "nothing: it is SYSTEM", "sources": "file",
     "checksums": "sha256", "modextravars": "variables", "optional_binds": "binds", "library_binds": "binds",
@@ -21,7 +21,7 @@ WRITTEN_FROM = {
 
 
 def is_parameter(name):
-    """Return a name if it is valid for an easyconfig parameter that has no field here."""
+    """Return a name if it is valid for an easyconfig parameter without a field of its own."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise ValueError("not a valid name for an easyconfig parameter (lowercase letters, digits and _ only)")
     if name in WRITTEN_FROM or name in Record.model_fields or name == "name":
@@ -65,7 +65,7 @@ class Stage(Model):
 
 
 class ContainerFields(Model):
-    """The fields that a record may have, and a family for all its records."""
+    """The fields of a record, or of a family for all its records."""
 
     homepage: Optional[SingleLine] = None
     description: Optional[Text] = Field(
@@ -138,7 +138,7 @@ class ContainerFields(Model):
 
 
 class Family(ContainerFields):
-    """The fields that several containers have in common."""
+    """Fields that several containers have in common."""
 
     extends: Optional[SingleLine] = Field(None, description="name of another family in the file")
 

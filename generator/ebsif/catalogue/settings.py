@@ -54,7 +54,7 @@ class Settings:
         return reading.read(profile, *self.directories_of(profile))
 
     def documents(self, profile: Site) -> list[CatalogueFile]:
-        """Return the files of a site's catalogue, each with what it extends."""
+        """Return the files of a site's catalogue, each with the files that it extends."""
         return reading.documents(*self.directories_of(profile))
 
     def directories_of(self, profile: Site) -> list[Path]:
@@ -98,7 +98,7 @@ class Settings:
 
 
 def configuration_path():
-    """Return the path of the configuration file (Path), which may not exist."""
+    """Return the path of the configuration file (Path), which may be missing."""
     named = os.environ.get(CONFIGURATION_VARIABLE)
     home = os.environ.get("XDG_CONFIG_HOME") or files.home() / ".config"
     return Path(named) if named else Path(home) / "ebsif" / "config.yaml"

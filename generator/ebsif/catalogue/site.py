@@ -1,4 +1,4 @@
-"""The profile of a site, read from ``<directory>/<site>/site.yaml``: what is specific to a machine."""
+"""The profile of a site, <directory>/<site>/site.yaml: settings that are specific to a machine."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ from ebsif.errors import EbsifError
 # The profiles of this project.
 SITES = Path(__file__).parent / "sites"
 
-# The site of a user who names none.
+# The default site.
 SITE_VARIABLE = "EBSIF_SITE"
 DEFAULT_SITE = "local"
 

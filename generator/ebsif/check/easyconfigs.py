@@ -1,4 +1,4 @@
-"""Check easyconfigs with EasyBuild: whether it reads what was rendered, accepts the parameters, and likes the style."""
+"""Check easyconfigs with EasyBuild: what it reads, whether it accepts the parameters, and the code style."""
 
 import ast
 import contextlib
@@ -15,8 +15,8 @@ from ebsif.catalogue.container import Container
 from ebsif.findings import ERROR, Finding
 from ebsif.render import easyconfig
 
-# Parameters that EasyBuild and the easyblocks only copy into files and names, or that are checked for each record
-# (check_requirements, the model).
+# Parameters that EasyBuild and the easyblocks only copy into files and names, or that are checked for each record by
+# check_requirements or the model.
 PASSED_ON = ("version", "versionsuffix", "homepage", "description", "usage", "sources", "checksums", "support_level",
              "requirements", "image_packages")
 
@@ -25,20 +25,20 @@ class Reader:
     """
     Reads easyconfigs back with EasyBuild.
 
-    EasyBuild takes a hundredth of a second for each. Those that differ from a valid one only in parameters that are
-    passed on unchanged (PASSED_ON) are parsed with Python alone, which is enough to compare the values.
+    EasyBuild takes ten milliseconds for each. Those that differ from a valid one only in parameters that are passed
+    through unchanged (PASSED_ON) are parsed with Python alone, which is enough to compare the values.
     """
 
     def __init__(self):
-        """Begin without known easyconfigs."""
+        """Start without known easyconfigs."""
         self.known = set()
 
     def problems(self, container: Container, text: str) -> Iterator[str]:
-        """Yield what EasyBuild or the easyblock misread or refuse in the text of an easyconfig."""
+        """Yield the values in an easyconfig that EasyBuild reads differently, or that the easyblock refuses."""
         values = easyconfig.parameters(container)
         kind = {name: type(value).__name__ if name in PASSED_ON else value for name, value in values.items()}
         kind = hashlib.sha256(repr(kind).encode()).digest()
-        # EasyBuild replaces what looks like a template
+        # EasyBuild replaces text that looks like a template
         if kind in self.known and "%" not in text and literals(text) == values:
             return
         said = list(differences(container, text))
@@ -57,7 +57,7 @@ def literals(text):
 
 
 def differences(container, text):
-    """Yield the differences between what EasyBuild reads and what the catalogue says, and what EasyBuild refuses."""
+    """Yield differences between EasyBuild's values and the catalogue's, and values that EasyBuild refuses."""
     reading = "EasyBuild does not read what was rendered"
     # first, so that an error in EasyBuild's configuration is not reported for a container
     eb.session()
@@ -67,7 +67,7 @@ def differences(container, text):
         try:
             read = eb.read(path)
             for name, value in easyconfig.parameters(container).items():
-                # parameters that are written unchanged may hold templates, and EasyBuild converts the types of some
+                # parameters written unchanged may contain templates, and EasyBuild converts some types
                 if name in container.parameters:
                     if name not in read:
                         yield f"EasyBuild has no parameter {name} (see 'parameters')"
@@ -87,7 +87,7 @@ def check_style(paths: Iterable[Path]) -> Iterator[Finding]:
     if not importlib.util.find_spec("pycodestyle"):
         output.note("skipping the style check of easyconfigs: pip install pycodestyle")
         return
-    # files that differ only in words have the same style, unless a line becomes too long
+    # files that differ only in words have the same style, except for long lines
     alike = {}
     for path in paths:
         text = path.read_text(encoding="utf-8")

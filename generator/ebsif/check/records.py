@@ -23,7 +23,7 @@ Digest = Callable[[Path], str]
 # Kinds of GPUs by the labels of packages that are built for them: +rocm6.2, +cu124.
 GPU_LABELS = {"rocm": "rocm", "cu": "cuda"}
 
-# The mark that users and `ebsif add` put beside something to be reviewed.
+# The comment by which users and `ebsif add` mark a value for review.
 REVIEW = re.compile(r"(?:^|(?<=\s))#\s*review\b:?\s*(.*)")
 
 

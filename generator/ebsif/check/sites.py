@@ -81,7 +81,7 @@ def check(containers: Sequence[Container], output: Path, profile: Site, deep: bo
     images
         Whether to read the images and compare their checksums.
     complete
-        Whether all records could be read, so that easyconfigs without a record are left over.
+        Whether all records could be read; only then easyconfigs without a record are reported.
 
     Yields
     ------
@@ -102,7 +102,7 @@ def check(containers: Sequence[Container], output: Path, profile: Site, deep: bo
             path = rendering.place(container, output)
         except CatalogueError as error:
             yield finding(ERROR, error.text if isinstance(error, RecordError) else str(error))
-            # its easyconfig is unknown, so none can be called left over
+            # its easyconfig is unknown, so no easyconfig can be reported as obsolete
             complete = False
             continue
         wanted.append(path)
@@ -132,7 +132,7 @@ def finding_on(container):
 
 
 def check_easyconfig(container, path, text, finding):
-    """Yield findings on the easyconfig at a path, which should have a certain text."""
+    """Yield findings on the easyconfig at a path, which should have this text."""
     command = f"ebsif render --site {container.site.name}"
     try:
         there = path.read_text(encoding="utf-8") if path.is_file() else None

@@ -52,7 +52,7 @@ def run(options):
                               programs, ask)
     if options.moving:
         proposal.values["moving"] = True
-    # a dry run may be without a catalogue to write to
+    # a dry run needs no writable catalogue
     own = [*settings.own_directories, *([Path()] if options.dry_run else [])]
     path, extended = place_of(proposal, own, profile, directories)
     adding.compare_programs(proposal, container_of(proposal, path, extended, profile), programs)
@@ -70,7 +70,7 @@ def run(options):
 
 
 def check_known(known, options, settings):
-    """Compare an image with the records of its file name; render the first of them, and return 0."""
+    """Compare an image with the records that have its file name; render the first of them, and return 0."""
     recorded = {one.sha256 for one in known if one.sha256}
     if recorded:
         sha256 = sha256_of(options.image.resolve())
@@ -135,7 +135,7 @@ def ask(question, default):
 
 
 def check_place(image, profile, meant):
-    """Report where a link leads; raise AddingError for one in a directory whose links move, unless that is meant."""
+    """Report a link's target; raise AddingError for a link in a directory whose links move, unless it is intended."""
     moving = {Path(os.path.realpath(Path(profile.images.root or "/") / one.path)) for one in profile.images.directories
               if one.stability == "moving"}
     if Path(os.path.realpath(image.absolute().parent)) in moving and not meant:

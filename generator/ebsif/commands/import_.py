@@ -66,7 +66,7 @@ def by_name(imported, settings, profile):
 
 
 def write(made, directory):
-    """Write a file for each name; none if another file is in the place of one."""
+    """Write a file for each name, or none if one of the files exists with other content."""
     paths = {directory / f"{one.name}.yaml": one.text for one in made}
     there = [str(path) for path, text in paths.items() if path.exists() and path.read_text(encoding="utf-8") != text]
     if there:
@@ -77,7 +77,7 @@ def write(made, directory):
 
 
 def report(found):
-    """Report what became of an easyconfig, on standard error; with --quiet only what is left to the user."""
+    """Report on standard error what was imported from an easyconfig; with --quiet only what is left to the user."""
     output.note(f"{found.path}:")
     for title, texts in (("done by family, site or easyblock", found.recognised), ("became data", found.data)):
         if texts:

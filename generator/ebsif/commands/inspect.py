@@ -6,6 +6,8 @@ Signatures are listed but not verified: use `apptainer verify IMAGE`, with the k
 import json
 import os
 
+from easybuild.easyblocks.generic.container.texts import format_size
+
 from ebsif import output
 from ebsif.catalogue.settings import add_settings_arguments
 from ebsif.image import inspection
@@ -53,7 +55,7 @@ def lines_of_file(found):
     yield "image", found.path
     if found.resolved != os.path.normpath(found.path):
         yield "  is a link to", found.resolved
-    yield "size", output.format_size(found.size)
+    yield "size", format_size(found.size)
     if found.sha256:
         yield "sha256", found.sha256
     for fingerprint in found.signers:
@@ -94,11 +96,11 @@ def lines_of_python(found):
 
 
 def lines_of_programs(found):
-    """Yield the lines about what the image starts, and its help."""
+    """Yield the lines about the image's programs and its help."""
     for name in ("entrypoint", "cmd"):
         if found.entry_point.get(name):
             yield {"entrypoint": "entry point", "cmd": "  with"}[name], found.entry_point[name]
-    # Apptainer writes one into images without any
+    # Apptainer adds one to images that have none
     if found.runscript and not found.entry_point and "There is no runscript defined" not in found.runscript:
         yield "runscript", f"{number_of_lines(found.runscript)}, the last one: {found.runscript.splitlines()[-1]}"
     for name, text in found.apps.items():

@@ -7,6 +7,8 @@ would free, and their state.
 import dataclasses
 import json
 
+from easybuild.easyblocks.generic.container.texts import format_size
+
 from ebsif import output
 from ebsif.catalogue import selection
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
@@ -78,7 +80,7 @@ def print_mine(options, settings):
         print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2))
     elif rows:
         print_table(["module", "extends", "size", "date", "state"],
-                    [[row.module, row.base or "", output.format_size(row.size), row.date, ", ".join(row.state)]
+                    [[row.module, row.base or "", format_size(row.size), row.date, ", ".join(row.state)]
                      for row in rows])
     else:
         print("you have installed no container module" + (" of that name" if options.names else ""))

@@ -7,6 +7,8 @@ attempts that were killed. A module that is loaded, or whose image other modules
 
 import sys
 
+from easybuild.easyblocks.generic.container.texts import format_size
+
 from ebsif import output
 from ebsif.errors import UsageError
 from ebsif.installed import places, removal
@@ -29,7 +31,7 @@ def run(options):
     """Remove a module after asking; return 0, or 1 if the answer is no."""
     found = places.with_module_file(Names(options).installation(options.container, newest=False))
     planned = removal.plan(found)
-    print(f"{found.module}, {output.format_size(places.size_of(found.root))}:")
+    print(f"{found.module}, {format_size(places.size_of(found.root))}:")
     for path in planned.paths:
         print(f"  {path}")
     for path, text in planned.lines.items():

@@ -1,1 +1,1 @@
-"""Images: what is in a SIF file, and what it can use of a machine."""
+"""Images: the content of a SIF file, and what it can use of a machine."""

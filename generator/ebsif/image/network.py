@@ -6,6 +6,8 @@ It reports what is present and what is missing; only a benchmark shows how fast 
 import re
 from pathlib import Path
 
+from ebsif.catalogue.container import Container
+from ebsif.catalogue.site import Site
 from ebsif.findings import NOTE, OK, Finding
 from ebsif.image.inspection import Inspection
 
@@ -18,7 +20,7 @@ PROVIDER = "libcxi"  # of Slingshot
 PLUGIN = {"rocm": "RCCL", "cuda": "NCCL"}
 
 
-def examine(found: Inspection, site, containers) -> list[Finding]:
+def examine(found: Inspection, site: Site, containers: list[Container]) -> list[Finding]:
     """
     Return the findings on each part of the communication between nodes.
 
@@ -26,9 +28,9 @@ def examine(found: Inspection, site, containers) -> list[Finding]:
     ----------
     found
         The findings on the image.
-    site : Site
+    site
         The site where the image will be used.
-    containers : list of Container
+    containers
         The containers of the site.
     """
     return [origin(found, site, containers), provider(found, site), mpi(found), *plugin(found, site)]

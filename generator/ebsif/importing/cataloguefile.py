@@ -1,12 +1,15 @@
 """Write imported easyconfigs to a file of the catalogue, as families and records."""
 
 from collections import Counter
+from typing import Optional
 
 from pydantic import ValidationError
 
 from ebsif.catalogue.families import family_values
 from ebsif.catalogue.records import CatalogueFile
+from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError
+from ebsif.importing.imported import Imported
 from ebsif.importing.knownfamily import Comparison, fields_of, ordered
 from ebsif.importing.newfamily import Naming, complete, take_common
 from ebsif.importing.reader import shortened
@@ -15,21 +18,21 @@ from ebsif.importing.yamltext import Items, Lines, as_yaml
 
 class File:
     """
-    A file of the catalogue for the easyconfigs of one name.
+    A catalogue file for the easyconfigs of one name.
 
     Parameters
     ----------
-    name : str
+    name
         The name.
-    imported : list of Imported
-        What was read; what can't be in the file is left to the user.
-    known : CatalogueFile or None
-        The file that the catalogue has for this name.
-    site : Site
-        Where they are.
+    imported
+        The easyconfigs; whatever doesn't fit into the file is left to the user.
+    known
+        The catalogue's file for this name.
+    site
+        The site of the easyconfigs.
     """
 
-    def __init__(self, name, imported, known, site):
+    def __init__(self, name: str, imported: list[Imported], known: Optional[CatalogueFile], site: Site):
         """Assign containers to families of the catalogue, and create families for the others."""
         self.name, self.imported, self.known, self.site = name, imported, known, site
         self.families, self.records = {}, {}
@@ -43,7 +46,7 @@ class File:
         """
         Assign a container to the family from which it differs least.
 
-        Return False if no family has images with such a name, or each would add what a record can't remove.
+        Return False if no family has images with such a name, or if each would add something a record can't remove.
         """
         choices = [choice for number, family in enumerate(self.known.families)
                    if (choice := self.choice(number, family, found))]
@@ -58,7 +61,7 @@ class File:
         return True
 
     def choice(self, number, family, found):
-        """Return the distance to a family, its name and the record (tuple), None if a container can't be one of it."""
+        """Return the distance to a family, its name and the record (tuple), or None if the container can't be in it."""
         defaults = family_values(self.known, family)
         fields = fields_of(defaults, found)
         if fields is None:
@@ -91,7 +94,7 @@ class File:
                 one.found.recognised.append(f"family {family}, which is new")
 
     def new_name(self, init):
-        """Return a name for a family (str) that no other one has."""
+        """Return a new name for a family (str)."""
         taken = {*self.families, *(self.known.families if self.known else ())}
         name = self.name.lower()
         candidates = (name, f"{name}-{init}", *(f"{name}-{init}-{number}" for number in range(2, 10**6)))
@@ -100,7 +103,7 @@ class File:
     # --- the file
 
     def is_valid(self):
-        """Return whether this file is valid; leave invalid fields to the user."""
+        """Return whether this file is valid; invalid fields are left to the user."""
         content = {"name": self.name, "families": self.families,
                    "containers": [self.records[found.path] for found in self.imported]}
         try:
@@ -113,7 +116,7 @@ class File:
         return True
 
     def drop(self, kind, place, field, reason):
-        """Leave a field of a record or family to the user; raise EbsifError if it is indispensable."""
+        """Leave a field of a record or family to the user; raise EbsifError if it is required."""
         table = (self.records[self.imported[place].path] if kind == "containers" else
                  self.families[place] if kind == "families" else {})
         if field in ("family", "version") or field not in table:
@@ -137,5 +140,5 @@ class File:
 
 
 def as_data(model):
-    """Return a model as its file has it (dict)."""
+    """Return a model as a dict with the fields of its file."""
     return model.model_dump(exclude_unset=True)

@@ -7,7 +7,7 @@ from ebsif.importing.reader import INSTALLATION
 # Replaces INSTALLATION, whose parentheses are special in a shell.
 STAND_IN = "@installdir@"
 
-# Commands that leave nothing behind.
+# Commands without lasting effect.
 PASSING = ("true", ":", "set", "cd", "pwd", "echo", "printf", "exit")
 
 # Words that start compound commands (bash(1), "Compound Commands" and "Reserved Words").
@@ -15,29 +15,29 @@ COMPOUND = ("if", "then", "elif", "else", "for", "while", "until", "do", "case",
             "!", "time", "coproc", "eval")
 
 
-def non_options(words):
-    """Return the words of a command that are not options (list of str)."""
+def non_options(words: list[str]) -> list[str]:
+    """Return the words of a command that are not options."""
     return [word for word in words if not word.startswith("-")]
 
 
-def has_substitution(words):
+def has_substitution(words: list[str]) -> bool:
     """Return whether a shell would run a command to fill in one of these words."""
     return any("`" in word or "$(" in word for word in words)
 
 
-def simple_commands(text):
+def simple_commands(text: str) -> list[tuple[list[str], list[str], bool]]:
     """
     Return the simple commands of a command line.
 
     Returns
     -------
     list of tuple
-        Words (list of str), files that it writes (list of str), whether it is part of a pipe (bool).
+        Words, files that it writes, whether it is part of a pipe.
 
     Raises
     ------
     ValueError
-        If there is more than simple commands, with the reason: loops, subshells, files that are read.
+        If there is anything but simple commands (loops, subshells, input files); the message is the reason.
     """
     found, words, targets, alternative = [], [], [], False
     tokens = tokens_of(text)
@@ -94,6 +94,6 @@ def check_simple(words, operator, alternative):
         raise ValueError("a command that runs only if another one fails")
 
 
-def inside(path):
+def inside(path: str) -> str:
     """Return a path relative to the installation directory."""
     return path.replace(INSTALLATION, "", 1).strip("/").removeprefix("./").strip("/")

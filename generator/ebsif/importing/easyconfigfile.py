@@ -2,6 +2,8 @@
 
 import ast
 import warnings
+from pathlib import Path
+from typing import Any, Optional
 
 from ebsif import eb
 from ebsif.catalogue.fieldtypes import is_version_part
@@ -27,11 +29,11 @@ class Source:
 
     Parameters
     ----------
-    path : Path
+    path
         The easyconfig.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: Path):
         """Parse the easyconfig, which is valid Python because EasyBuild has already run it."""
         text = path.read_text(encoding="utf-8")
         self.lines = text.splitlines()
@@ -44,16 +46,16 @@ class Source:
         names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
         self.used = {node.id for node in names if isinstance(node.ctx, ast.Load)}
 
-    def of(self, name, index=None):
-        """Return the line of a parameter or variable, or of one item if it is a list (int, from 1)."""
+    def of(self, name: str, index: Optional[int] = None) -> int:
+        """Return the line of a parameter or variable, or of an item if it is a list (from 1)."""
         node = self.assigned.get(name)
         if node is None:
             return 1
         items = getattr(node.value, "elts", [])
         return items[index].lineno if index is not None and index < len(items) else node.lineno
 
-    def having(self, text, otherwise):
-        """Return the first line with a text, comments and escapes aside (int), or another line if there is none."""
+    def having(self, text: str, otherwise: int) -> int:
+        """Return the first line containing a text, comments and escapes aside, or another line if none does."""
         wanted = bare(text)
         found = [number for number, line in enumerate(self.lines, 1)
                  if wanted and wanted in bare(line) and not line.lstrip().startswith("#")]
@@ -61,12 +63,12 @@ class Source:
 
 
 def bare(text):
-    """Return a text without backslashes, doubled braces and blanks around it, for comparison."""
+    """Return a text for comparison: without backslashes, doubled braces and surrounding blanks."""
     return text.strip().replace("\\", "").replace("{{", "{").replace("}}", "}")
 
 
-def parsed(path):
-    """Return parameters and variables of an easyconfig (dict); of templates only names and versions are filled in."""
+def parsed(path: Path) -> dict[str, Any]:
+    """Return parameters and variables of an easyconfig, with only templates for names and versions resolved."""
     values = run_parser(path)
     missing = [name for name in ("name", "version", "sources") if not values.get(name)]
     if missing:
@@ -78,7 +80,7 @@ def parsed(path):
 
 
 def run_parser(path):
-    """Return what EasyBuild's parser makes of an easyconfig (dict)."""
+    """Return the values from EasyBuild's parser (dict)."""
     from easybuild.framework.easyconfig.parser import EasyConfigParser
     from easybuild.tools.build_log import EasyBuildError
 
@@ -94,7 +96,7 @@ def run_parser(path):
 
 
 def check_types(path, values):
-    """Raise ImportingError for values of other types than EasyBuild's, and for a name that the catalogue can't have."""
+    """Raise ImportingError for values of the wrong type, or for a name that is not allowed in the catalogue."""
     try:
         is_version_part(values["name"])
         is_version_part(values["version"])
@@ -107,7 +109,7 @@ def check_types(path, values):
 
 
 def templates_filled(value, values):
-    """Return a value with EasyBuild's templates for name and version filled in; %(installdir)s stays."""
+    """Return a value with EasyBuild's templates for name and version resolved; %(installdir)s stays."""
     if isinstance(value, str):
         known = {name: str(values.get(name) or "") for name in ("name", "version", "versionsuffix")}
         known["namelower"] = known["name"].lower()

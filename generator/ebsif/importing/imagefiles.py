@@ -2,14 +2,16 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 from ebsif import eb
 from ebsif.catalogue.fieldtypes import PLACEHOLDER
-from ebsif.importing.easyconfigfile import ImportingError
+from ebsif.importing.easyconfigfile import ImportingError, Source
+from ebsif.importing.imported import Imported
 from ebsif.importing.reader import shortened
 
 
-def read_sources(values, found, source):
+def read_sources(values: dict[str, Any], found: Imported, source: Source) -> None:
     """Read the image, definition files, other copied files, and the checksum."""
     names = [Path(name).name for name in eb.source_names(values["sources"])]
     images = [name for name in names if name.endswith((".sif", ".simg"))]
@@ -30,7 +32,7 @@ def read_sources(values, found, source):
 
 
 def read_definition_files(names, image, places, found, source):
-    """Take the sources (list of str) that the image was built from; leave others, and files that go elsewhere."""
+    """Read the sources (list of str) from which the image was built; leave others, and files copied elsewhere."""
     definitions, usual = [], "share/docker-defs"
     for name in names:
         if name == image:
@@ -50,7 +52,7 @@ def read_definition_files(names, image, places, found, source):
 
 
 def copied_files(values, found, source):
-    """Return where MakeCp copies each file (dict); '' is the installation directory."""
+    """Return the files that MakeCp copies, with their directories (dict); '' is the installation directory."""
     places = {}
     for item in values.get("files_to_copy") or []:
         if isinstance(item, str):
@@ -64,7 +66,7 @@ def copied_files(values, found, source):
 
 
 def read_checksums(values, found, source, index):
-    """Take the SHA256 of the image, which is the source with this index."""
+    """Read the SHA256 of the image, which is the source with this index."""
     checksums = values.get("checksums") or []
     one = checksums[index] if isinstance(checksums, list) and index < len(checksums) else None
     if isinstance(one, dict) and len(one) == 1:

@@ -1,6 +1,7 @@
 """Compare an imported container with a family of the catalogue."""
 
 import re
+from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.texts import normal_name
 
@@ -8,44 +9,45 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.families import ADDED, EMPTY, as_parameter, join_fields
 from ebsif.catalogue.fieldtypes import PLACEHOLDER
 from ebsif.catalogue.records import Archive, Record
-from ebsif.catalogue.site import Binds
+from ebsif.catalogue.site import Binds, Site
 from ebsif.catalogue.template import read_fields
 from ebsif.errors import EbsifError
+from ebsif.importing.imported import Imported
 from ebsif.render.easyconfig import image_packages
 
 # Fields that only records have; others can come from the family.
 OF_RECORD = ("version", "date", "hash", "variant", "label", "file", "suffix", "components", "definition_files",
              "requirements", "sha256", "archived")
 
-# Fields that are dictionaries, which a record adds to.
+# Fields that are dictionaries, to which a record adds.
 TABLES = ("container_env", "network_env", "variables", "script_names", "parameters")
 
-# Fields that a record has instead of its family's.
+# Fields of a record that replace the family's.
 SINGLE = ("homepage", "description", "usage", "init", "venv", "conda_root", "conda_env", "venv_name", "moduleclass",
           "requirements", "sha256", "gpu", "gpu_option", "gpu_visibility", "entry_point", "own_modules", "image",
           "masked_paths", "support")
 
-# Fields that an easyconfig may lack even if its family has them, because every container has a default for them.
+# Fields that an easyconfig may omit even if its family has them, because every container has a default.
 ALWAYS_THERE = ("homepage", "description", "sha256")
 
 
-def fields_of(defaults, found):
+def fields_of(defaults: dict[str, Any], found: Imported) -> Optional[dict[str, str]]:
     """
-    Return the fields in file name and suffix of a container, by the templates of a family.
+    Return the fields in the file name and suffix of a container, according to a family's templates.
 
-    An image with an additional word in its name may be one of the family; its file name is kept then.
+    An image with an additional word in its name may belong to the family; it then keeps its file name.
 
     Parameters
     ----------
-    defaults : dict
+    defaults
         The fields of the family.
-    found : Imported
+    found
         The container.
 
     Returns
     -------
-    dict or None
-        None if images of the family are named otherwise.
+    dict of str
+        None if the family's images have other names.
     """
     if not defaults["file"]:
         return None
@@ -57,7 +59,7 @@ def fields_of(defaults, found):
 
 
 def fields_between_words(template, file_name):
-    """Return the fields of a file name that has all words of a template, and more (dict), None if it has not."""
+    """Return the fields of a file name that contains all words of a template and others (dict), or None."""
     words = re.findall(r"[A-Za-z]{2,}", PLACEHOLDER.sub(" ", template))
     if len(words) < 3 or not re.search(r"\b.*\b".join(words), file_name):
         return None
@@ -72,26 +74,26 @@ class Comparison:
 
     Parameters
     ----------
-    found : Imported
+    found
         The container.
-    defaults : dict
+    defaults
         The fields of the family.
-    fields : dict
+    fields
         The fields in file name and suffix.
-    name : str
+    name
         Name of the software.
-    site : Site
-        Its defaults are not repeated.
+    site
+        The site, whose defaults are not repeated.
 
     Attributes
     ----------
     record : dict
-        What it has to say besides the family.
+        The fields that differ from the family's.
     gained : list of str
-        What the family would add to the container.
+        Settings that the family would add to the container.
     """
 
-    def __init__(self, found, defaults, fields, name, site):
+    def __init__(self, found: Imported, defaults: dict[str, Any], fields: dict[str, str], name: str, site: Site):
         """Compare them."""
         self.found, self.defaults, self.fields, self.name = found, defaults, fields, name
         self.own, self.gained = found.record, []
@@ -99,7 +101,7 @@ class Comparison:
         self.compare_single({
             "init": "image", "venv": False, "conda_root": "/opt/miniconda3", "conda_env": name.lower(),
             "venv_name": name.lower(), "moduleclass": site.moduleclass, **of_gpu(site)})
-        # with the placeholders that are filled so far
+        # with the placeholders filled so far
         self.filled = Container(name, join_fields(defaults, {
             key: value for key, value in self.record.items() if value}), None, None, 0)
         self.compare_templates()
@@ -122,11 +124,11 @@ class Comparison:
             self.record["archived"] = own
 
     def gain(self, *names):
-        """Report what the family would add."""
+        """Record what the family would add."""
         self.gained += [f"{name}, which the family has and this easyconfig hasn't" for name in names]
 
     def of_name(self):
-        """Return version, date, hash, variant, label, components and Python (dict)."""
+        """Return the fields in the names: version, date, hash, variant, label, components, Python (dict)."""
         own, components = self.own, self.components()
         self.gain(*(f"component {key} {value}" for key, value in self.defaults["components"].items()
                     if key not in components))
@@ -138,7 +140,7 @@ class Comparison:
         return record
 
     def components(self):
-        """Return the components (dict): those of the easyconfig, then those in names."""
+        """Return the components (dict): those of the easyconfig, then those in the names."""
         same = {normal_name(self.defaults["package"] or self.name), self.name.lower()}
         components = {key: value for key, value in self.own.get("components", {}).items()
                       if self.found.ours or not (key in same and value == self.own["version"])}
@@ -147,7 +149,7 @@ class Comparison:
         return {**components, **{key: value for key, value in of_names.items() if key not in components}}
 
     def compare_single(self, known):
-        """Take the fields that differ from the family, or from the defaults (dict) where it says nothing."""
+        """Add the fields that differ from the family's, or from the defaults (dict) if the family lacks them."""
         for key in SINGLE:
             value, default = self.own.get(key), self.defaults.get(key) or known.get(key)
             if key == "requirements":
@@ -158,7 +160,7 @@ class Comparison:
                 self.gain(f"{key} of the family")
 
     def compare_templates(self):
-        """Compare the fields in which families have placeholders: description, wrappers, places of images."""
+        """Compare the fields in which families use placeholders: description, wrappers, image directories."""
         if "description" in self.record and is_same(
                 self.defaults["description"], self.record["description"], self.filled):
             del self.record["description"]
@@ -169,7 +171,7 @@ class Comparison:
             self.record["images"] = self.own["images"]
 
     def wrappers_of_family(self):
-        """Return the wrappers of the family with placeholders filled (set of str); none if that can't be done."""
+        """Return the family's wrappers with placeholders filled (set of str), or an empty set if they have no value."""
         wrappers = self.defaults["wrappers"] or []
         try:
             return {self.filled.fill(one) for one in wrappers} if isinstance(wrappers, list) else set()
@@ -177,25 +179,25 @@ class Comparison:
             return set()
 
     def compare_table(self, key):
-        """Take the entries of a dictionary that differ."""
+        """Add the differing entries of a dictionary."""
         self.take_entries(key, self.defaults[key])
         self.gain(*(f"{key}: {name}" for name in self.defaults[key] if name not in self.own.get(key, {})))
 
     def take_entries(self, key, known):
-        """Take the entries of a dictionary that differ from known ones."""
+        """Add the entries of a dictionary that differ from known ones."""
         more = {name: value for name, value in self.own.get(key, {}).items() if known.get(name) != value}
         if more:
             self.record[key] = more
 
     def compare_packages(self):
-        """Take the packages of the image that don't follow from components, and which of those are checked."""
+        """Add the image's packages that don't follow from components, and those whose version is checked."""
         own, known = self.own.get("image_packages", {}), image_packages(self.filled)
         self.take_entries("image_packages", known)
         if self.found.ours and not known.keys() <= own.keys():
             self.record["python_packages"] = [name for name in known if name in own]
 
     def compare_binds(self):
-        """Take the binds that the family does not have."""
+        """Add the binds that the family lacks."""
         binds, own = self.defaults["binds"] or Binds(), self.own.get("binds", [])
         theirs = [*binds.required, *binds.optional, *binds.libraries]
         more = [bind for bind in own if bind not in theirs]
@@ -204,7 +206,7 @@ class Comparison:
         self.gain(*(f"bind {bind}" for bind in theirs if bind not in own))
 
     def compare_list(self, key):
-        """Take the items of a list that the family does not have."""
+        """Add the items of a list that the family lacks."""
         own, theirs = self.own.get(key, []), self.defaults[key]
         more = [one for one in own if one not in theirs]
         if more:
@@ -213,7 +215,7 @@ class Comparison:
 
 
 def naming(found, record, defaults, name):
-    """Return `file` and `suffix` (dict) where the templates of a family don't give those of the container."""
+    """Return `file` and `suffix` (dict) if the family's templates don't produce those of the container."""
     values = join_fields({**EMPTY, **defaults, "binds": None}, {
         key: value for key, value in record.items() if key != "binds"})
     made = Container(name, values, None, None, 0)
@@ -230,12 +232,12 @@ def naming(found, record, defaults, name):
 
 
 def of_gpu(site):
-    """Return the fields of a site about GPUs (dict)."""
+    """Return the site's fields for GPUs (dict)."""
     return {"gpu": site.gpu, "gpu_option": site.gpu_option, "gpu_visibility": site.gpu_visibility}
 
 
 def is_same(template, text, container):
-    """Return whether a template gives a text."""
+    """Return whether a template produces a text."""
     try:
         return container.fill(template or "").strip() == text
     except EbsifError:
@@ -243,13 +245,13 @@ def is_same(template, text, container):
 
 
 def is_same_place(images, theirs, container):
-    """Return whether the directories of images of a record (dict) are those of its family."""
+    """Return whether the image directories of a record (dict) are those of its family."""
     paths = [one["path"] for one in images["directories"]] if images else []
     return not images or bool(theirs) and len(paths) == len(theirs.directories) and all(
         is_same(one.path, path, container) for one, path in zip(theirs.directories, paths))
 
 
-def ordered(record):
-    """Return a record or family with its fields in the order of the catalogue's own files (dict)."""
+def ordered(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record or family with its fields in the catalogue's usual order."""
     order = ["family", "extends", *OF_RECORD, *Record.model_fields]
     return {key: record[key] for key in sorted(record, key=order.index)}

@@ -9,7 +9,7 @@ VENV = re.compile(r"/user-software/venv/([\w.+-]+)")
 BINDS = re.compile(r"(SINGULARITY|APPTAINER)_BIND(PATH)?")
 PREFIX = re.compile(r"(SINGULARITY|APPTAINER)ENV_")
 
-# Commands that activate an environment that is now always active; scripts that run them still work.
+# Commands that activate an environment that is now always active; scripts can still run them.
 ACTIVATING = re.compile(r"true|:|(?:source|\.) (?:/runscripts/init-conda-venv|/user-software/venv/[^/\s]+/bin/activate"
                         r"|(?P<root>/\S+)/bin/activate (?P<env>[\w.+-]+))")
 
@@ -22,7 +22,7 @@ class ModuleSettings(Reader):
     """Reads what the module sets."""
 
     def __init__(self, *easyconfig):
-        """Keep the easyconfig; no bind is read yet."""
+        """Start without binds."""
         super().__init__(*easyconfig)
         self.binds = []
 
@@ -83,14 +83,14 @@ class ModuleSettings(Reader):
             self.put_variable("variables", name, value, line, message)
 
     def own_variables(self):
-        """Return the variables that our module sets by itself (dict)."""
+        """Return the variables that our module sets itself (dict)."""
         suffix = self.values["name"].upper()
         image, scripts = f"{INSTALLATION}/{self.record['file']}", f"{INSTALLATION}/runscripts"
         return {"SIF": image, f"SIF{suffix}": image, "RUNSCRIPTS": scripts, f"RUNSCRIPTS{suffix}": scripts,
                 "CONTAINERROOT": INSTALLATION}
 
     def put_variable(self, field, name, value, line, message):
-        """Put a variable into a field of the record, or leave it to the user if no module can set it."""
+        """Put a variable into a field of the record, or leave it to the user if modules can't set it."""
         try:
             is_env_name(name)
             is_env_value(value)
@@ -129,7 +129,7 @@ class ModuleSettings(Reader):
                 self.found.leave(line, f"directory {shortened(part)} in PREPEND_PATH, for PATH in the container")
 
     def read_binds(self, value, line):
-        """Take binds, separated by commas, that the site does not have."""
+        """Add binds, separated by commas, that the site lacks."""
         inherited = "binds" not in self.record.get("not_inherited", ())
         known = {*self.site.binds.required, *self.site.binds.optional} if inherited else ()
         for bind in filter(None, re.split(r"(?<!\\),", value)):
@@ -146,7 +146,7 @@ class ModuleSettings(Reader):
                 self.found.data.append(f"bind {bind}")
 
     def read_footer(self):
-        """Take Lua statements that a record has fields for; the others stay in modluafooter, unchanged."""
+        """Read Lua statements for which records have fields; the others stay in modluafooter unchanged."""
         text, kept, depth, position = self.values.get("modluafooter") or "", [], 0, 0
         while position < len(text):
             end = text.find("\n", position) + 1 or len(text)
@@ -171,7 +171,7 @@ class ModuleSettings(Reader):
                            f"modluafooter, unchanged: {shortened(lines)}")
 
     def read_call(self, name, arguments, line):
-        """Read a call of Lmod's functions, or LUMI's for containers; return False if a record has no field for it."""
+        """Read a call of Lmod's functions, or LUMI's for containers; return False if records have no field for it."""
         if name == "conflict":
             for module in arguments:
                 if module in self.site.conflicts:
@@ -202,7 +202,7 @@ class ModuleSettings(Reader):
 
 
 def call_at(text, position):
-    """Return name, arguments and end of a Lua call whose arguments are strings, None if there is none at a position."""
+    """Return name, arguments and end of a Lua call with strings as arguments at a position, or None."""
     match = NAME.match(text, position)
     if not match:
         return None
@@ -221,12 +221,12 @@ def call_at(text, position):
 
 
 def string_value(text):
-    """Return a Lua string without its quotes, escapes unchanged."""
+    """Return a Lua string without its quotes; escapes stay."""
     return re.sub(r"\A\[(=*)\[\n?(.*)\]\1\]\Z", r"\2", text, flags=re.DOTALL) if text[0] == "[" else text[1:-1]
 
 
 def unescaped(text):
-    """Return a Lua string with its escapes resolved, which EasyBuild leaves to Lua."""
+    """Return a Lua string with its escapes resolved; EasyBuild leaves that to Lua."""
     return re.sub(r"\\(.)", lambda match: {"n": "\n", "t": "\t"}.get(match.group(1), match.group(1)), text)
 
 

@@ -1,13 +1,16 @@
-"""Find what several imported containers have in common, for a new family."""
+"""Find the common properties of several imported containers, for a new family."""
 
 import re
 from collections import Counter
+from typing import Any
 
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.families import EMPTY
 from ebsif.catalogue.fieldtypes import PLACEHOLDER
 from ebsif.catalogue.records import Record
+from ebsif.catalogue.site import Site
 from ebsif.catalogue.template import insert_placeholders
+from ebsif.importing.imported import Imported
 from ebsif.importing.knownfamily import OF_RECORD, TABLES, is_same, naming, of_gpu
 
 TEXTS = ("homepage", "description")
@@ -23,21 +26,21 @@ class Naming:
 
     Parameters
     ----------
-    found : Imported
+    found
         The container.
 
     Attributes
     ----------
     file, suffix : str
-        With placeholders for what varies.
+        With placeholders for the parts that vary.
     fields : dict
-        Date, hash and Python, if there are placeholders for them.
+        Date, hash and Python, if they have placeholders.
     components : dict
-        Components, those of the easyconfig and those in the names.
+        Components of the easyconfig and those in the names.
     """
 
-    def __init__(self, found):
-        """Find the fields of both names."""
+    def __init__(self, found: Imported):
+        """Find the fields in both names."""
         self.found, self.record = found, found.record
         self.components = dict(self.record.get("components", {}))
         self.fields = {key: self.record[key] for key in ("date", "python") if self.record.get(key)}
@@ -53,7 +56,7 @@ class Naming:
         return insert_placeholders(name, {"version": self.record["version"], "date": self.date})
 
     def with_placeholder(self, match):
-        """Return a word with a placeholder instead of its value (str), unchanged if no field can hold that."""
+        """Return a word with a placeholder instead of its value (str), or unchanged if there is no field for it."""
         word, mark, value = match.groups()
         if value == self.record["version"]:
             return f"{word}-{mark}{{version}}"
@@ -64,7 +67,7 @@ class Naming:
         return f"{word}-{mark}{{{key}}}" if table.setdefault(key, value) == value else match.group()
 
     def field_of(self, word, value):
-        """Return the field or component of a word (str), None if a record has another use for this name."""
+        """Return the field or component for a word (str), or None if records use that name for something else."""
         if word in ("dockerhash", "hash") and re.fullmatch(HEX, value):
             return "hash"
         if value == self.date:
@@ -72,20 +75,20 @@ class Naming:
         return None if word in Record.model_fields and word != "python" else word
 
 
-def complete(naming_of, file, suffix, name, site):
+def complete(naming_of: Naming, file: str, suffix: str, name: str, site: Site) -> dict[str, Any]:
     """
-    Return the record of a container for a new family (dict), without what is so by default.
+    Return the record of a container for a new family, without default values.
 
     Parameters
     ----------
-    naming_of : Naming
+    naming_of
         The container.
-    file, suffix : str
+    file, suffix
         Templates of the family.
-    name : str
+    name
         Name of the software.
-    site : Site
-        Where it is.
+    site
+        Its site.
     """
     found = naming_of.found
     record = {key: value for key, value in found.record.items() if key != "file" and value not in ({}, [], None)}
@@ -100,15 +103,15 @@ def complete(naming_of, file, suffix, name, site):
     if "wrappers" in record and record.get("python"):
         record["wrappers"] = [re.sub(rf"(?<=\D){re.escape(record['python'])}\Z", "{python}", one)
                               for one in record["wrappers"]]
-    # names of its own, with placeholders as far as these give the right name
+    # names that differ, with placeholders as far as they produce the right name
     family = {"file": file, "suffix": suffix}
     for key in naming(found, record, family, name):
         record[key] = getattr(naming_of, key)
     return {**record, **naming(found, record, family, name)}
 
 
-def take_common(records, name):
-    """Return what all records (list of dict) have in common (dict), for their family; remove it from them."""
+def take_common(records: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """Return the common part of all records for their family, and remove it from them."""
     insert_versions(records, name)
     fields = dict.fromkeys(key for record in records for key in record if key not in OF_RECORD)
     common = {key: value for key, value in ((key, common_value(key, records)) for key in fields) if value}
@@ -119,7 +122,7 @@ def take_common(records, name):
 
 
 def common_value(key, records):
-    """Return what records have in common in a field, something empty or None if nothing."""
+    """Return the common value of a field in all records; empty or None if there is none."""
     values = [record.get(key) for record in records]
     if key in TABLES:
         return common_entries([value or {} for value in values], [record["version"] for record in records])
@@ -134,19 +137,19 @@ def common_value(key, records):
 
 
 def common_entries(tables, versions):
-    """Return the entries that all tables (list of dict) have, except those that name one of the versions (dict)."""
-    # they would be wrong for the next container of the family
+    """Return the entries that all tables (list of dict) have in common, except those that contain a version (dict)."""
+    # these would be wrong for the next container of the family
     return {name: value for name, value in tables[0].items() if all(other.get(name) == value for other in tables)
             and not any(version in str(value) for version in versions)}
 
 
 def names_a_version(text):
-    """Return whether a text has a version that is not a placeholder."""
+    """Return whether a text contains a version that is not a placeholder."""
     return bool(re.search(r"(?<!\w)v?[0-9]+(\.[0-9]+)+", PLACEHOLDER.sub("", text)))
 
 
 def remove_common(record, key, value):
-    """Remove from a field of a record (dict) what its family has."""
+    """Remove the family's part of a field from a record (dict)."""
     if key in TABLES:
         record[key] = {one: more for one, more in record.get(key, {}).items() if one not in value}
     elif key == "binds" and key in record:
@@ -156,7 +159,7 @@ def remove_common(record, key, value):
 
 
 def insert_versions(records, name):
-    """Put placeholders for versions into the descriptions of records (list of dict), where these give the same text."""
+    """Insert placeholders for versions into descriptions (of a list of dict) if these produce the same text."""
     for record in records:
         text = record.get("description", "")
         fields = {**record.get("components", {}), "python": record.get("python"), "version": record["version"]}

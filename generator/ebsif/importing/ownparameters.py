@@ -1,24 +1,28 @@
 """Read the parameters of our own easyblocks."""
 
 import re
+from typing import Any
 
 from ebsif.catalogue.container import ARCHIVE_MESSAGE
+from ebsif.catalogue.site import Site
+from ebsif.importing.easyconfigfile import Source
+from ebsif.importing.imported import Imported
 from ebsif.importing.reader import as_strings, is_empty, shortened
 from ebsif.render import easyconfig
 
-# Our own easyblocks; parameters that are fields of a record, and those that the module's reader takes.
+# Our own easyblocks; parameters that are fields of a record, and parameters read elsewhere.
 OWN = ("ContainerInstall", "ContainerVenv")
 FIELDS = ("init", "conda_root", "conda_env", "entry_point", "venv_name", "image", "image_packages", "gpu", "gpu_option",
           "gpu_visibility", "masked_paths", "own_modules", "wrappers", "script_names", "definition_files",
           "requirements", "warnings", "aliases")
 BY_MODULE = ("binds", "optional_binds", "container_env", "conflicts")
 
-# Easyconfigs that set none of these use those of the site.
+# Easyconfigs without any of these use the site's.
 GAINED = ("library_binds", "bind_file")
 
 
-def read_own(values, found, source, site):
-    """Read parameters of our own easyblocks; those that follow from the site's profile are compared, not copied."""
+def read_own(values: dict[str, Any], found: Imported, source: Source, site: Site) -> None:
+    """Read parameters of our own easyblocks; values from the site's profile are compared, not copied."""
     record, found.ours = found.record, True
     read_archive(values, record)
     record.update(venv=values["easyblock"] == "ContainerVenv", init="image")
@@ -40,7 +44,7 @@ def read_own(values, found, source, site):
 
 
 def read_bind_file(values, site):
-    """Put the site's binds back where others read them, if the easyconfig has the site's file of binds."""
+    """Add the site's binds to the easyconfig's, where other functions read them, if it uses the site's bind file."""
     if site.binds.file and values.get("bind_file_default") == easyconfig.site_lines(site.binds):
         del values["bind_file_default"]
         for name, binds in (("binds", site.binds.required), ("optional_binds", site.binds.optional)):
@@ -48,7 +52,7 @@ def read_bind_file(values, site):
 
 
 def read_not_inherited(values, record, site):
-    """Take what of the site a container does not have, if it has binds that are all its own, or no network at all."""
+    """Read `not_inherited`: the site's binds if a container has only its own, the network if it has none."""
     binds, own = {*site.binds.required, *site.binds.optional}, values.get("optional_binds") or []
     fields = [] if is_empty(site.network_env) or values.get("network_env") else ["network_env"]
     if own and not values.get("binds") and not values.get("bind_file") and not binds <= set(own):
@@ -68,7 +72,7 @@ def read_archive(values, record):
 
 
 def read_rendered_description(values, record):
-    """Take the components and keywords that a rendered description ends with."""
+    """Read the components and keywords at the end of a rendered description."""
     keywords = re.search(r"\nKeywords: ([^:]*)\.\s*\Z", values.get("description") or "")
     if keywords:
         values["description"] = values["description"][: keywords.start()]
@@ -81,7 +85,7 @@ def read_rendered_description(values, record):
 
 
 def read_image_places(values, record, site):
-    """Take the directories of images, unless they are the site's."""
+    """Read the image directories, unless they are the site's."""
     if not values.get("image_dirs"):
         return
     own = {name: values.pop(f"image_{name}", None) for name in ("root", "root_variable", "dirs")}
@@ -93,7 +97,7 @@ def read_image_places(values, record, site):
 
 
 def read_network(values, record, site):
-    """Take the variables of the network that differ from the site's."""
+    """Read the network variables that differ from the site's."""
     network = values.get("network_env") or {}
     if all(name in network for name in site.network_env):
         own = {name: value for name, value in as_strings(values.pop("network_env", {})).items()
@@ -103,7 +107,7 @@ def read_network(values, record, site):
 
 
 def compare_with_site(values, found, source, site):
-    """Leave parameters that differ from the site's profile to the user; remove those that are read now."""
+    """Leave parameters that differ from the site's profile to the user; remove the others."""
     theirs = {
         "gpu_mpi_library": site.gpu_mpi_library, "network_env": site.network_env,
         "one_container": site.one_container,

@@ -1,8 +1,10 @@
 """Read a call of `pip install` as a stage of requirements."""
 
 import re
+from collections.abc import Callable
+from typing import Any, Optional
 
-# Options of pip that become lists, strings and switches of a stage; that remain options; that have no effect.
+# Options of pip that become lists, strings and switches of a stage; options that stay; options without effect.
 PIP_LISTS = {"--extra-index-url": "extra_index_url", "-f": "find_links", "--find-links": "find_links",
              "--no-binary": "no_binary"}
 PIP_VALUES = {"-i": "index_url", "--index-url": "index_url"}
@@ -12,31 +14,32 @@ PIP_IGNORED = ("--disable-pip-version-check", "-q", "--quiet", "--no-input")
 
 
 class UnknownFile(Exception):
-    """The requirements are in a file that no command of the easyconfig writes."""
+    """The requirements are in a file that the easyconfig doesn't write."""
 
 
-def stage_of(words, environment, lines_of):
+def stage_of(words: list[str], environment: dict[str, str],
+             lines_of: Callable[[str], Optional[list[str]]]) -> Optional[dict[str, Any]]:
     """
     Return the stage of requirements for the arguments of `pip install`.
 
     Parameters
     ----------
-    words : list of str
+    words
         The arguments.
-    environment : dict
+    environment
         Variables of the command.
-    lines_of : function
-        Returns the requirements in a file of a name (list of str), None if they are not known.
+    lines_of
+        Returns the requirements in a file, or None if they are unknown.
 
     Returns
     -------
     dict
-        None if a stage can't say it.
+        None if a stage can't express them.
 
     Raises
     ------
     UnknownFile
-        If the requirements are in a file that is not known.
+        If the requirements are in an unknown file.
     """
     stage, lines, words = {}, [], list(words)
     while words:
@@ -76,6 +79,6 @@ def add_pip_option(stage, option, value):
 
 
 def depends_on_place(lines, environment):
-    """Return whether requirements depend on variables of the shell, or on the directory that pip runs in."""
+    """Return whether requirements depend on shell variables, or on the directory in which pip runs."""
     variable = any("$" in text or "`" in text for text in (*lines, *environment.values()))
     return variable or any(re.match(r"\.{1,2}(/|\[|$)", line) for line in lines)

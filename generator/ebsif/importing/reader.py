@@ -1,11 +1,12 @@
-"""The base class of everything that reads a part of an easyconfig."""
+"""The base class of readers for parts of an easyconfig."""
 
 import re
+from typing import Any
 
 # EasyBuild replaces this during the installation.
 INSTALLATION = "%(installdir)s"
 
-# Binds that the module makes by itself.
+# Binds that every module has.
 OWN_BINDS = re.compile(re.escape(INSTALLATION) + r"/(runscripts:/runscripts|user-software)")
 
 
@@ -18,11 +19,11 @@ class Reader:
     values : dict
         Parameters and variables of the easyconfig.
     found : Imported
-        Takes the result.
+        Collects the result.
     source : Source
         The text of the easyconfig, for line numbers.
     site : Site
-        Its binds and variables are not repeated.
+        The site, whose binds and variables are not repeated.
     """
 
     def __init__(self, values, found, source, site):
@@ -31,11 +32,11 @@ class Reader:
         self.record = found.record
 
 
-def shortened(value, length=160):
+def shortened(value: object, length: int = 160) -> str:
     """
-    Return a value for a message (str): in one line, at most `length` characters, an ellipsis if there are more.
+    Return a value for a message: on one line, at most `length` characters, with an ellipsis if it is longer.
 
-    Credentials are masked first, because half a credential would not be recognised (G-09).
+    Credentials are masked first, because part of a credential would not be recognised (G-09).
     """
     from easybuild.easyblocks.generic.container.credentials import Credentials
 
@@ -43,18 +44,18 @@ def shortened(value, length=160):
     return text if len(text) <= length else f"{text[:length - 3].rstrip()}..."
 
 
-def same_path_twice(bind):
-    """Return a bind without a target that repeats its source (str)."""
+def same_path_twice(bind: str) -> str:
+    """Return a bind without a target that repeats its source."""
     source, _, target = bind.partition(":")
     return source if target in ("", source) else bind
 
 
-def is_empty(value):
+def is_empty(value: object) -> bool:
     """Return whether a parameter is not set or empty; False and 0 are not empty."""
     return value is None or value in ("", [], {}, ())
 
 
-def is_data(value):
+def is_data(value: object) -> bool:
     """Return whether YAML can hold a value."""
     if isinstance(value, dict):
         return all(isinstance(key, str) and is_data(item) for key, item in value.items())
@@ -63,7 +64,7 @@ def is_data(value):
     return isinstance(value, (str, bool, int))
 
 
-def as_strings(value):
+def as_strings(value: Any) -> Any:
     """Return a value with its numbers as strings, as in the catalogue."""
     if isinstance(value, dict):
         return {key: as_strings(item) for key, item in value.items()}

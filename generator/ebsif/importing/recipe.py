@@ -1,14 +1,17 @@
-"""Read an easyconfig of today's style, which installs a container with shell commands, as a record of the catalogue.
+"""Import an easyconfig in today's style, which installs a container with shell commands, as a record of the catalogue.
 
-EasyBuild's own parser runs it. Everything in it ends up in one of three lists: what the family and the easyblock do
-anyway, what became data of the record, and what is left to the user, with its line.
+EasyBuild's own parser reads it. Every part ends up in one of three lists: what the family and the easyblock do anyway,
+data of the record, and what is left to the user, with its line.
 """
 
 import re
+from collections.abc import Iterable
+from pathlib import Path
 
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.fieldtypes import PLACEHOLDER
+from ebsif.catalogue.site import Site
 from ebsif.importing.easyconfigfile import Source, parsed
 from ebsif.importing.imagefiles import read_sources
 from ebsif.importing.imported import Imported
@@ -18,17 +21,17 @@ from ebsif.importing.reader import as_strings, is_data, is_empty, shortened
 from ebsif.importing.shellcommands import ShellCommands
 from ebsif.user.requirements import PIP_NAMES
 
-# Parameters that are irrelevant for a container if they have one of these values; None: any value.
+# Parameters without relevance for a container if they have one of these values; None: any value.
 NOT_NEEDED = {
     "easyblock": ("MakeCp", "Tarball", "Binary", "PackedBinary"), "skip": (True,),
     **dict.fromkeys(("start_dir", "unpack_options", "buildininstalldir"))}
 
-# Parameters that the modules of this room read.
+# Parameters that modules of this package read.
 READ = ("name", "version", "versionsuffix", "homepage", "description", "toolchain", "sources", "files_to_copy",
         "checksums", "moduleclass", "modextravars", "modluafooter", "postinstallcmds", "sanity_check_paths",
         "sanity_check_commands", "usage")
 
-# EasyBuild parameters that mean the same for our easyblocks: a record has them unchanged.
+# EasyBuild parameters with the same meaning in our easyblocks: records keep them unchanged.
 CARRIED = (
     "whatis", "docurls", "docpaths", "examples", "citing", "site_contacts", "upstream_contacts", "software_license",
     "software_license_urls", "hidden", "deprecated", "group", "source_urls", "download_instructions", "dependencies",
@@ -37,24 +40,20 @@ CARRIED = (
     "moduleloadnoconflict", "recursive_module_unload", "build_info_msg", "postinstallmsgs", "unwanted_env_vars",
     "enhance_sanity_check")
 
-# Names of components in easyconfigs, and those of their packages.
+# Names of components in easyconfigs, and the names of their packages.
 COMPONENTS = {"flashattention": "flash-attn", "flash-attention": "flash-attn", **PIP_NAMES}
 
 
-def read(path, site):
+def read(path: Path, site: Site) -> Imported:
     """
     Read an easyconfig.
 
     Parameters
     ----------
-    path : Path
-        The easyconfig. EasyBuild's parser runs it, as eb does.
-    site : Site
-        Its binds and variables are not repeated.
-
-    Returns
-    -------
-    Imported
+    path
+        The easyconfig. EasyBuild's parser executes it, as eb does.
+    site
+        The site, whose binds and variables are not repeated.
 
     Raises
     ------
@@ -79,7 +78,7 @@ def read(path, site):
 
 
 def read_components(values, found, source):
-    """Take versions of components, date, hash and Python from variables such as local_c_rocm_version."""
+    """Read versions of components, date, hash and Python from variables such as local_c_rocm_version."""
     for name, value in values.items():
         if not name.startswith("local_"):
             continue
@@ -99,7 +98,7 @@ def read_components(values, found, source):
 
 
 def read_component(name, kind, value, values, found):
-    """Take the version or commit of a component, unless it is the version of the software itself."""
+    """Read the version or commit of a component, unless it is the version of the software itself."""
     key = normal_name(name)
     key = COMPONENTS.get(key) or key
     software = values["name"].lower()
@@ -112,7 +111,7 @@ def read_component(name, kind, value, values, found):
 
 
 def read_texts(values, found, source):
-    """Take homepage, description, usage and module class."""
+    """Read homepage, description, usage and module class."""
     for name in ("homepage", "description", "usage", "moduleclass"):
         text = values.get(name)
         if not text:
@@ -129,7 +128,7 @@ def read_texts(values, found, source):
 
 
 def read_others(values, found, source):
-    """Take parameters that our easyblocks have as well; leave the rest to the user."""
+    """Read parameters that our easyblocks have as well; leave the rest to the user."""
     for name, value in values.items():
         if name in (*READ, *BY_MODULE) or name.startswith("local_") or is_empty(value):
             continue
@@ -150,7 +149,7 @@ def read_others(values, found, source):
 
 
 def settle(values, found, source):
-    """Determine what depends on several parameters: whether it is archived, how Python is activated."""
+    """Derive values that depend on several parameters: whether it is archived, how Python is activated."""
     record = found.record
     if "__archive__" in found.path.absolute().parts:
         record["archived"] = True
@@ -159,7 +158,7 @@ def settle(values, found, source):
     if found.path.name != wanted:
         found.data.append(f"renamed {wanted}, after the module")
     if "conda_env" in record:
-        # users had to activate this environment; now it is active from the start
+        # users had to activate this environment; now it is always active
         record.setdefault("init", "conda-injected")
     record.setdefault("init", activation_of(values, found))
     record.setdefault("venv", False)
@@ -167,7 +166,7 @@ def settle(values, found, source):
 
 
 def activation_of(values, found):
-    """Return the `init` of a container if no variable of the module determines it (str)."""
+    """Return how Python is activated (str, field `init`) if the module's variables don't say so."""
     record = found.record
     used = found.python or record.get("venv") or record.get("wrappers")
     in_text = "WITH_CONDA" in (values.get("description") or "") and not used
@@ -177,7 +176,7 @@ def activation_of(values, found):
 
 
 def leave_credentials(found):
-    """Leave fields with credentials to the user; neither record nor report has them (G-09)."""
+    """Leave fields with credentials to the user; neither record nor report contains them (G-09)."""
     from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
 
     for name, value in list(found.record.items()):
@@ -191,8 +190,8 @@ def leave_credentials(found):
     found.left = [(line, Credentials.mask(message)) for line, message in found.left]
 
 
-def report_same_module(imported):
-    """Leave easyconfigs (list of Imported) that make the same module to the user, each with the name of the other."""
+def report_same_module(imported: Iterable[Imported]) -> None:
+    """Leave easyconfigs with the same module to the user; each message names the other."""
     first = {}
     for found in imported:
         module = f"{found.name}/{found.record['version']}{found.suffix}"

@@ -1,8 +1,11 @@
 """Compare the scripts that easyconfigs write with ours, line by line."""
 
 import re
+from typing import Optional
 
-# Lines that may be in any script: tests and messages.
+from ebsif.catalogue.site import Site
+
+# Lines that any script may contain: tests and messages.
 ANY = (
     r"then|else|fi|do|done|esac", r"exit( [0-9]+)?", r"set [-+].*", r"(>&2|1>&2|>2&)? *(echo|printf) .*", r"'[^']*' *",
     r"(if|elif) *(! *)?\[\[? .* \]\]?( *(\|\||&&) *\[\[? .* \]\]?)*( *; *then)?", r"\w+=\$\(basename \"?\$0\"?\)")
@@ -36,7 +39,7 @@ LINES = {
         r"export MASTER_ADDR=\$\(/runscripts/get-master \"?\$SLURM_NODELIST\"?\)", r"export MASTER_PORT=[0-9]+",
         r"export WORLD_SIZE=\$SLURM_(NPROCS|NTASKS)", r"export RANK=\$SLURM_PROCID",
         r"export LOCAL_RANK=\$SLURM_LOCALID"),
-    # the first node of a list of Slurm, in Python
+    # the first node of Slurm's node list, in Python
     "runscripts/get-master": (
         r"import argparse", r"def get_parser\(\):", r"parser[ .].*", r"formatter_class=.*", r"return parser",
         r"if __name__ == .__main__.:", r"args = parser.*", r"(first_)?(node)?(list)? = .*nodelist.*",
@@ -44,11 +47,11 @@ LINES = {
 }
 OLD_NAMES = {"runscripts/python-conda-simple": "runscripts/conda-python-simple"}
 
-# Scripts that can have any name; they are recognised by the commands in them.
+# Scripts with arbitrary names, recognised by their commands.
 KINDS = ("bin/container-runtime", "bin/container-run", "bin/container-exec", "bin/start-shell", "wrapper")
 
 
-def in_place_of(name, text):
+def in_place_of(name: str, text: str) -> Optional[str]:
     """Return the name of our script that replaces this one, 'wrapper', 'requirements', or None."""
     if name in LINES:
         return name
@@ -68,7 +71,7 @@ def lines_of(text):
     """
     Return the lines of a script that contain commands (list of str).
 
-    Every variable with the image becomes `$SIF`; options for GPUs are removed, as they are the site's.
+    Every variable with the image's path becomes `$SIF`; GPU options are removed, because they belong to the site.
     """
     found = []
     for line in text.replace("\\\n", "\n").splitlines():
@@ -82,18 +85,18 @@ def lines_of(text):
     return found
 
 
-def strange_lines(ours, text, site):
+def strange_lines(ours: str, text: str, site: Site) -> list[str]:
     """
-    Return the lines of a script that have no equivalent in ours (list of str).
+    Return the lines of a script that have no equivalent in ours.
 
     Parameters
     ----------
-    ours : str
+    ours
         Our script that replaces it.
-    text : str
+    text
         The script.
-    site : Site
-        Distributed runs have the variables of its network.
+    site
+        The site, whose network variables may be in scripts for distributed runs.
     """
     known = (*ANY, *LINES[ours])
     return [line for line in lines_of(text) if not any(re.fullmatch(pattern, line) for pattern in known)
@@ -101,14 +104,14 @@ def strange_lines(ours, text, site):
 
 
 def is_of_network(line, site):
-    """Return whether a line sets a variable of the network to the site's value, or to one that means the same."""
+    """Return whether a line sets a network variable to the site's value or an equivalent one."""
     setting = re.fullmatch(r"export (\w+)=[\"']?([^\"'$]*?)[\"']?", line)
     if not setting:
         return False
     name, value = setting.groups()
     wanted = site.network_env.get(name)
     if name == "NCCL_SOCKET_IFNAME" and wanted:
-        # NCCL takes each name as a prefix
+        # NCCL treats each name as a prefix
         return all(interface.startswith(wanted) for interface in value.split(","))
     same = {"PHB": "3"} if name == "NCCL_NET_GDR_LEVEL" else {}
     return wanted is not None and same.get(value, value) == same.get(wanted, wanted)

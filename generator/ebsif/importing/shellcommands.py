@@ -8,23 +8,23 @@ from ebsif.importing.pipinstall import UnknownFile, stage_of
 from ebsif.importing.reader import OWN_BINDS, Reader, same_path_twice, shortened
 from ebsif.importing.scripts import KINDS, in_place_of, strange_lines
 
-# Directories that our easyblocks make.
+# Directories that our easyblocks create.
 DIRECTORIES = ("", "bin", "runscripts", "share", "share/docker-defs", "user-software", "user-software/venv")
 
 # Commands that activate an environment that is already active when a stage runs.
 ACTIVATING = r"\$WITH_CONDA|(source|\.) /\S+/(init-conda-venv|bin/activate)( [\w.+-]+)?"
 
-# A here-document that is written to a file.
+# A here-document written to a file.
 HERE = re.compile(
     r"cat\s*(?:(?P<mode>>{1,2})\s*(?P<file>[^\s<>]+)\s*)?<<-?\s*(?P<quote>[\"']?)(?P<end>\w+)(?P=quote)[ \t]*"
     r"(?:(?P<mode2>>{1,2})[ \t]*(?P<file2>\S+)[ \t]*)?\n(?P<text>.*?)^(?P=end)[ \t]*(?=\n|\Z)",
     re.DOTALL | re.MULTILINE)
 
 class ShellCommands(Reader):
-    """Reads the commands that run after the installation, and those of the sanity check."""
+    """Reads the commands that run after the installation and in the sanity check."""
 
     def __init__(self, *easyconfig):
-        """Set the easyconfig to read."""
+        """Start without requirements and scripts."""
         super().__init__(*easyconfig)
         self.written = {}
         self.stages = []
@@ -49,7 +49,7 @@ class ShellCommands(Reader):
         return True
 
     def read_command(self, text, environment=()):
-        """Read a command line, with variables from outside: here-documents, and each simple command."""
+        """Read a command line and its here-documents, with the variables set outside."""
         files = []
 
         def keep(match):
@@ -72,16 +72,16 @@ class ShellCommands(Reader):
 
     def read_simple_command(self, words, piped, exported):
         """
-        Read a simple command; return False if our easyblocks do nothing of the kind.
+        Read a simple command; return False if our easyblocks do nothing equivalent.
 
         Parameters
         ----------
         words : list of str
             Variables of the command, program and arguments.
         piped : bool
-            Whether its output goes to another command.
+            Whether another command reads its output.
         exported : dict
-            Variables of the shell, to which an `export` adds.
+            Variables of the shell; an `export` adds to them.
         """
         environment = dict(exported)
         while words and re.match(r"[A-Za-z_]\w*=", words[0]):
@@ -121,7 +121,7 @@ class ShellCommands(Reader):
         return not non_options(arguments) or inside(non_options(arguments)[0]) == "user-software"
 
     def is_file_command(self, program, arguments):
-        """Return whether a command only creates, changes or removes files that our easyblocks handle themselves."""
+        """Return whether a command only creates, changes or removes files that our easyblocks manage."""
         paths = non_options(arguments)
         if program == "mkdir":
             return all(inside(path) in DIRECTORIES for path in paths)
@@ -130,7 +130,7 @@ class ShellCommands(Reader):
         return program == "rm" and all(inside(path) == "user-software" for path in paths)
 
     def read_link(self, arguments):
-        """Read a link to a wrapper, which is another wrapper; return False for other links."""
+        """Read a link to a wrapper, which becomes another wrapper; return False for other links."""
         if len(non_options(arguments)) != 2:
             return False
         target, name = map(inside, non_options(arguments))
@@ -146,7 +146,7 @@ class ShellCommands(Reader):
         self.found.data.append(f"wrapper {name}")
 
     def read_container(self, arguments, environment):
-        """Read a command that runs in the container; return False if nothing of ours does the same."""
+        """Read a command in the container; return False if our easyblocks do nothing equivalent."""
         words = self.read_runtime_options(arguments[1:]) if arguments[:1] == ["exec"] else None
         if not words:
             return False
@@ -157,7 +157,7 @@ class ShellCommands(Reader):
         return bool(command) and self.read_simple_command(command, False, environment)
 
     def read_runtime_options(self, words):
-        """Read options of `singularity exec`; return what follows (list of str), None if there are other options."""
+        """Read options of `singularity exec`; return the words after them (list of str), None for unknown options."""
         while words and words[0].startswith("-"):
             option, equals, value = words[0].partition("=")
             words = words[1:]
@@ -174,7 +174,7 @@ class ShellCommands(Reader):
         return words
 
     def use_gpu(self, option):
-        """Take the runtime's option for GPUs, unless the site already uses it."""
+        """Note that the runtime's GPU option is used, unless the site uses it anyway."""
         kind = {"--nv": "cuda", "--rocm": "rocm"}[option]
         if kind != self.site.gpu:
             self.record["gpu"] = kind
@@ -183,7 +183,7 @@ class ShellCommands(Reader):
         self.found.data.append(f"option {option}")
 
     def is_known_bind(self, bind):
-        """Return whether the module already makes a bind."""
+        """Return whether the module already has a bind."""
         bind, binds = same_path_twice(bind), self.site.binds
         return bind in (*binds.required, *binds.optional, *self.record.get("binds", [])) or bool(OWN_BINDS.match(bind))
 
@@ -209,7 +209,7 @@ class ShellCommands(Reader):
         return stage is not None
 
     def read_venv(self, arguments):
-        """Read a call of `python -m venv`; return False if it has other options than ours."""
+        """Read a call of `python -m venv`; return False if its options differ from ours."""
         names = non_options(arguments)
         options = {word for word in arguments if word not in names}
         if len(names) != 1 or options - {"--system-site-packages", "--clear"}:
@@ -219,7 +219,7 @@ class ShellCommands(Reader):
         return True
 
     def lines_of(self, name):
-        """Return the requirements in a file that a command has written (list of str), None if they are not known."""
+        """Return the requirements in a file that a command has written (list of str), or None if they are unknown."""
         last = name.rsplit("/", 1)[-1]
         text = next((text for path, text in self.written.items() if path.rsplit("/", 1)[-1] == last), None)
         blocks = [value for key, value in self.values.items()
@@ -253,7 +253,7 @@ class ShellCommands(Reader):
         self.read_file(name, text)
 
     def read_file(self, name, text):
-        """Read a file that is written: a script that ours replaces, or requirements."""
+        """Read a written file: a script that ours replaces, or requirements."""
         self.found.by_hand = self.found.by_hand or bool(re.search(r"(?m)^[^#\n]*\$\{?WITH_CONDA\b", text))
         ours = in_place_of(name, text)
         for option in re.findall(r" (--nv|--rocm)(?= )", text) if ours in KINDS else []:
@@ -277,7 +277,7 @@ class ShellCommands(Reader):
     # --- sanity check
 
     def read_sanity_check_paths(self):
-        """Leave files and directories that our easyblocks do not check to the user."""
+        """Leave files and directories that our easyblocks don't check to the user."""
         paths = self.values.get("sanity_check_paths") or {}
         named = (*DIRECTORIES, *self.record.get("definition_files", []), self.record["file"])
         for path in [path for paths_of_kind in paths.values() for path in paths_of_kind or []]:
@@ -286,7 +286,7 @@ class ShellCommands(Reader):
                 self.found.leave(self.source.of("sanity_check_paths"), f"sanity_check_paths: {shortened(path)}")
 
     def read_sanity_check_commands(self):
-        """Take the commands of the sanity check, apart from syntax checks, which our easyblocks do not need."""
+        """Read the commands of the sanity check, except syntax checks, which our easyblocks don't need."""
         kept = []
         for command in self.values.get("sanity_check_commands") or []:
             several = isinstance(command, list) and all(isinstance(one, str) for one in command)

@@ -8,7 +8,7 @@ from typing import Optional
 from ebsif import modulestool
 from ebsif.errors import EbsifError
 
-# variables of the module that change what the runtime does, by the option that says the same
+# the module's variables that change what the runtime does, with the equivalent option
 PREFIXES = ("APPTAINER", "SINGULARITY")
 
 
@@ -59,7 +59,7 @@ def command_line(module: str, directory: Optional[Path] = None) -> str:
     words.append(changed["SIF"])
     if "EBSIF_ENTRY_POINT" in changed:
         words.append(changed["EBSIF_ENTRY_POINT"])
-    # variables as a prefix: this way, the runtimes read them as from the module
+    # as variables before the command, because the runtimes then read them as they do with the module
     return " ".join(["env", *variables, *map(shlex.quote, words)])
 
 

@@ -15,7 +15,7 @@ from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError
 from ebsif.templating import environment
 
-# What the scheduler starts: each rank ("native"), or torchrun once on each node.
+# What the scheduler starts: each rank ("native"), or torchrun once on each node ("torchrun").
 LAUNCHERS = ("native", "torchrun")
 
 # Programs that start ranks or containers, which the script does already.
@@ -28,7 +28,7 @@ class JobError(EbsifError):
 
 @dataclass(frozen=True)
 class Request:
-    """What to run, and where: a command in the container of a module; None stands for the default of the site."""
+    """What to run, and where: a command in the container of a module. None stands for the site's default."""
 
     module: str
     command: tuple[str, ...]

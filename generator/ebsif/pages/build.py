@@ -22,12 +22,12 @@ from ebsif.jobs import job
 from ebsif.render import easyconfig
 from ebsif.templating import environment
 
-# A file that marks a directory with nothing but our pages, so that the next run may replace it.
+# Marks a directory that contains only our pages, so that the next run may replace it.
 MARKER = ".ebsif-docs"
 
 STATIC = ("containers.js", "containers.css")
 
-# Sphinx's configuration, instead of a conf.py.
+# Sphinx's configuration, in place of a conf.py.
 CONFIGURATION = {
     "html_theme": "furo", "html_title": "Containers", "project": "ebsif", "release": version(),
     "html_static_path": ["_static"], "html_css_files": ["containers.css"], "html_js_files": ["containers.js"],
@@ -43,7 +43,7 @@ class DocumentingError(EbsifError):
 
 @dataclass(frozen=True)
 class Page:
-    """A container, the previous one in the catalogue, and the differences between both."""
+    """A container, the previous one in the catalogue, and the differences between them."""
 
     container: Container
     before: Optional[Container]
@@ -86,7 +86,7 @@ def build(sites: list[tuple[Site, list[Container]]], directory: Path) -> int:
     sites
         The sites and their containers.
     directory
-        Directory for the HTML: missing, empty, or created by this function.
+        Directory for the HTML: missing, empty, or written by this function earlier.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def build(sites: list[tuple[Site, list[Container]]], directory: Path) -> int:
 
 
 def check_place(directory):
-    """Raise DocumentingError if files in the directory would be lost."""
+    """Raise DocumentingError if the directory contains other files, which would be lost."""
     if directory.exists() and not directory.is_dir():
         raise DocumentingError(f"{directory} is not a directory")
     if directory.is_dir() and any(directory.iterdir()) and not (directory / MARKER).is_file():

@@ -1,1 +1,1 @@
-"""Easyconfigs, rendered from the catalogue."""
+"""Render easyconfigs from the catalogue."""

@@ -21,18 +21,18 @@ WIDTH = 120
 HEADER = "# Rendered by ebsif from the catalogue of the site {site}: change it there, or copy it (eb --copy-ec)."
 
 
-# The beginning of the download instructions, before the list of directories.
+# The first words of the download instructions, before the list of directories.
 WHERE = "The image is on {}, in one of"
 
 
 class AsItIs(str):
-    """A text in which EasyBuild resolves templates."""
+    """A string whose EasyBuild templates are kept."""
 
     __slots__ = ()
 
 
 def as_it_is(value):
-    """Return a value whose texts, at any depth, are written unchanged (AsItIs)."""
+    """Return a value whose strings, at any depth, are written unchanged (AsItIs)."""
     if isinstance(value, dict):
         return {key: as_it_is(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -47,7 +47,7 @@ def parameters(container: Container) -> dict[str, Any]:
 
 def parameter_groups(container: Container) -> list[dict[str, Any]]:
     """
-    Return the parameters of an easyconfig that differ from their defaults, in groups that belong together.
+    Return the parameters of an easyconfig that differ from their defaults, in groups.
 
     Parameters
     ----------
@@ -109,12 +109,12 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
 def description(container):
     """Return the description of a container, with its components and keywords (str)."""
     text = container.fill(container.description or f"{container.name} in a container.").strip()
-    # the values of placeholders may make lines too long
+    # values of placeholders may make lines too long
     first, *others = text.splitlines()
     if len(f'description = """{first}') >= WIDTH or max(map(len, others), default=0) > WIDTH:
         text = textwrap.fill(text, WIDTH - 20, break_long_words=False, break_on_hyphens=False)
     inside = ", ".join(f"{name} {version}" for name, version in container.components.items())
-    # EasyBuild writes the description into the module's `whatis`, which `module keyword` searches
+    # EasyBuild copies the description into the module's `whatis`, which `module keyword` searches
     for title, items in (("In the image", inside), ("Keywords", ", ".join(container.keywords))):
         if items:
             text += "\n" + textwrap.fill(f"{title}: {items}.", WIDTH, break_long_words=False, break_on_hyphens=False)
@@ -130,9 +130,9 @@ def image_packages(container: Container) -> dict[str, str]:
 
 def instructions(container):
     """
-    Return the instructions that EasyBuild prints if it does not find the image (str): where the site has it.
+    Return the instructions that EasyBuild prints if it doesn't find the image (str): where the site keeps it.
 
-    None if that is not known, or if the record has its own instructions or URLs.
+    None if that is unknown, or if the record has its own instructions or URLs.
     """
     paths = [str(path.parent) for _, path in container.image_places]
     if not paths or {"download_instructions", "source_urls"} & container.parameters.keys():
@@ -148,7 +148,7 @@ def wrappers(container):
 
 
 def binds_of(container):
-    """Return the parameters for binds; those of a site that keeps them in a file are for where that doesn't exist."""
+    """Return the parameters for binds; if the site has a bind file, its binds are the defaults without that file."""
     everything, site = container.all_binds, container.site.binds
     if not site.file or everything.file != site.file:
         return {"binds": everything.required, "optional_binds": everything.optional, "bind_file": everything.file}
@@ -158,18 +158,18 @@ def binds_of(container):
 
 
 def site_lines(binds):
-    """Return the binds of a site as lines of its file (list of str)."""
+    """Return the binds of a site as lines of a bind file (list of str)."""
     return [*binds.required, *(f"?{bind}" for bind in binds.optional)]
 
 
 def module_variables(container):
-    """Return the variables that the module sets, as EasyBuild's parameter has them: it leaves $ in Statements alone."""
+    """Return the module's variables as EasyBuild's parameter, in which it doesn't escape the $ of Statements."""
     return {name: {"value": str(value), "resolve_env_vars": False} if isinstance(value, Statements) else value
             for name, value in container.variables.items()}
 
 
 def archive(container):
-    """Return the parameters of EasyBuild that hide the module of an archived container, and say so when it's loaded."""
+    """Return the EasyBuild parameters that hide the module of an archived container, with a message at load."""
     return {"hidden": True, "modloadmsg": container.archive_message} if container.archived else {}
 
 
@@ -241,7 +241,7 @@ def comment(text):
 
 def literal(value, indent=0, used=0):
     """
-    Return a value as Python code that EasyBuild reads back as the same value, in lines that are not too long.
+    Return a value as Python code that EasyBuild reads as the same value, split into lines of limited length.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ def literal(value, indent=0, used=0):
         The value.
     indent : int
         Indentation of its line.
-    used : int
+    Columns of the line before the value.
         Columns of the line before the value.
     """
     flat = literal_in_a_line(value)

@@ -1,4 +1,4 @@
-"""Write easyconfigs, but only those that changed."""
+"""Write easyconfigs, but only changed ones."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ RENDERED = re.compile(r"# Rendered by ebsif from the catalogue of the site (\S+)
 
 @dataclass(frozen=True)
 class Rendered:
-    """An easyconfig as it should be: container, path, text, and the current text of the file (None: no file)."""
+    """A rendered easyconfig: container, path, text, and the file's current text (None: no file)."""
 
     container: Container
     path: Path
@@ -34,18 +34,18 @@ class Rendered:
 def place(container: Container, output: Path) -> Path:
     """Return the path of an easyconfig below a directory in which EasyBuild searches."""
     name = container.easyconfig_name
-    # the catalogue refuses such names already, but no file must ever be written outside the directory
+    # the catalogue refuses such names, but no file must ever be written outside the directory
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", name):
         raise CatalogueError(f"'{name}' is not a valid name for an easyconfig")
     return output / container.name[0].lower() / container.name / name
 
 
 def render(containers: Iterable[Container], output: Path) -> Iterator[Rendered]:
-    """Yield each easyconfig as it should be; one at a time, which saves memory in large catalogues."""
+    """Yield each rendered easyconfig; one at a time, which saves memory with large catalogues."""
     for container in containers:
         path = place(container, output)
         try:
-            # a file with invalid bytes only counts as changed
+            # a file with invalid bytes counts as changed
             before = path.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             before = None
@@ -64,14 +64,14 @@ def render_all(containers: Iterable[Container], output: Path,
     output
         Directory of the easyconfigs.
     others
-        All containers of the site: two with the same module can't both be installed.
+        All containers of the site, because two with the same module can't both be installed.
 
     Returns
     -------
     list of Rendered
         The easyconfigs, in the order of the containers.
     list of str
-        Why the other containers can't be rendered, each with file and line.
+        Why other containers can't be rendered, each with file and line.
     """
     later = duplicates(others)
     same = {**{first: one for one, first in later.items()}, **later}
@@ -95,7 +95,7 @@ def write(rendered: Rendered) -> None:
 
 
 def left_over(wanted: Iterable[Path], output: Path, site: Site) -> list[Path]:
-    """Return the easyconfigs that were rendered for a site but are not among the wanted paths."""
+    """Return the easyconfigs that were rendered for a site but are not among the given paths."""
     wanted = set(wanted)
     found = []
     for folder in sorted({path.parent for path in wanted} | set(output.glob("?/*"))):

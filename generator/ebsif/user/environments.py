@@ -1,4 +1,4 @@
-"""The exact requirements of a virtual environment, which is a directory or packed in a SquashFS file."""
+"""Read the exact requirements of a virtual environment, a directory or a SquashFS file."""
 
 import json
 import os
@@ -34,13 +34,13 @@ class Tree:
 
     Attributes
     ----------
-    paths : set of PurePosixPath
-        All of them, relative.
-    folder : Path
-        Where their metadata can be read.
+    paths
+        Relative paths of all files.
+    folder
+        Directory with the metadata of packages.
     """
 
-    paths: set
+    paths: set[PurePosixPath]
     folder: Path
 
 
@@ -80,13 +80,13 @@ def packages(path: Path) -> dict[str, Package]:
     return {normal_name(one.name): one for one in found if one}
 
 
-def read(path):
+def read(path: Path) -> Wanted:
     """
-    Return the packages of an environment with their exact versions, and what can't be taken over (Wanted).
+    Return the packages of an environment with exact versions, and those that can't be installed elsewhere.
 
     Parameters
     ----------
-    path : Path
+    path
         A directory, or a SquashFS file.
 
     Raises
@@ -111,7 +111,7 @@ def read(path):
 
 @contextmanager
 def opened(path):
-    """Yield the tree of a directory or of a SquashFS file."""
+    """Yield the files of a directory or SquashFS file (Tree)."""
     if path.is_dir():
         yield Tree({PurePosixPath(folder).relative_to(path) / name
                     for folder, folders, files in os.walk(path) for name in [*folders, *files]}, path)
@@ -129,7 +129,7 @@ def opened(path):
 
 
 def unsquash(path, *arguments):
-    """Run unsquashfs on a file: options, then names in it; return what it prints."""
+    """Run unsquashfs on a file, with options and names of files in it; return its output."""
     options = [word for word in arguments if not isinstance(word, str) or word.startswith("-")]
     names = [re.sub(r"([\\*?\[\]])", r"\\\1", word) for word in arguments if word not in options]
     program = shutil.which("unsquashfs")
@@ -144,10 +144,10 @@ def unsquash(path, *arguments):
 
 
 def find(tree, path):
-    """Return where an environment and its packages are (PurePosixPath, both), and the minor version of its Python."""
+    """Return the environment and its package directory (two PurePosixPath), and the minor version of its Python."""
     found = {PurePosixPath(match.group("root") or "."): (one, int(match.group("minor")))
              for one in tree.paths for match in [PACKAGES.fullmatch(str(one))] if match}
-    # one inside another belongs to a package
+    # an environment inside another one belongs to a package
     outer = [root for root in found if not any(other in root.parents for other in found)]
     # user software of a module: its venv, whatever else somebody has put there
     outer = [root for root in outer if root.parent == PurePosixPath("venv")] or outer
@@ -165,7 +165,7 @@ def children(tree, folder):
 
 
 def add_package(tree, info, minor, wanted, owned):
-    """Add a package to `wanted`, or why it can't be taken over, and its files to `owned`."""
+    """Add a package, or the reason why it can't be installed elsewhere, to `wanted`, and its files to `owned`."""
     folder = tree.folder / info
     owned |= files_of(folder, info)
     package = package_in(folder)
@@ -189,7 +189,7 @@ def package_in(folder):
 
 
 def text_of(path):
-    """Return the text of a file (str), empty if it can't be read."""
+    """Return the text of a file (str); empty if it can't be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError):
@@ -197,10 +197,10 @@ def text_of(path):
 
 
 def files_of(folder, info):
-    """Return the files of a package that pip recorded, and their directories (set of PurePosixPath)."""
+    """Return the files of a package in pip's record, and their directories (set of PurePosixPath)."""
     paths = {info}
     for line in text_of(folder / "RECORD").splitlines():
-        # a name with a comma is in quotes
+        # names with a comma are in quotes
         name = line[1:].partition('"')[0] if line.startswith('"') else line.partition(",")[0]
         paths.add(PurePosixPath(os.path.normpath(info.parent / name)))
     for name in text_of(folder / "top_level.txt").split():
@@ -210,13 +210,13 @@ def files_of(folder, info):
 
 def requirement(name, version, direct_url):
     """
-    Return the requirement for a package, None if there can't be one, and a message for the user (str or None).
+    Return the requirement for a package (None if there is none), and a message for the user (str or None).
 
     Parameters
     ----------
     name, version : str
     direct_url : str
-        Where pip got it if not by its name from an index (PEP 610); else empty.
+        Where pip got the package (PEP 610); empty if it came from an index.
     """
     exact = f"{name}=={version}"
     if not direct_url:
@@ -240,7 +240,7 @@ def requirement(name, version, direct_url):
 
 
 def not_of_packages(tree, root, packages, owned):
-    """Return the paths that no package owns in site-packages, bin/ and next to them (set of PurePosixPath)."""
+    """Return the paths in site-packages, in bin/ and next to them that belong to no package (set of PurePosixPath)."""
     own = {root / name for name in ("bin", "include", "lib", "lib64", "pyvenv.cfg")} | {root, *root.parents}
     places = children(tree, packages) | children(tree, root) | children(tree, root / "bin") | \
         {path for parent in root.parents for path in children(tree, parent)}

@@ -1,4 +1,4 @@
-"""Extend a container with the user's own packages: a container with its own version suffix, and a check with pip."""
+"""Add packages of a user to a container: the container with its own version suffix, and a check with pip."""
 
 import glob
 import json
@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Optional
 
 from easybuild.easyblocks.generic.container.requirements import stages_of
-from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.texts import format_size, normal_name
 from pydantic import ValidationError
 
-from ebsif import eb, output
+from ebsif import eb
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.families import as_parameter
@@ -69,7 +69,7 @@ def extend(container: Container, wanted: list, name: str, date: str) -> Containe
             raise ExtendingError(f"invalid stage: {'.'.join(map(str, first['loc']))}: {first['msg']} "
                                  "(docs/easyconfigs.md lists the properties of stages)") from None
     description = container.fill(container.description or container.name).strip()
-    # the name of the image does not change with that of the module
+    # the image keeps its name although the module has a new one
     return container.replace(
         file=container.file_name, suffix=f"{container.versionsuffix}-{name}-{date}", requirements=lines,
         description=f"{description}\nWith additional packages of the user's choice.")
@@ -84,8 +84,8 @@ def check_names(*names: str) -> None:
 
 def sources(container: Container) -> str:
     """
-    Return the option of eb with the directories that may contain the image: EasyBuild's source paths, those of
-    the catalogue, and installations with that image.
+    Return eb's option for the directories that may contain the image: EasyBuild's source paths, those of the catalogue,
+    and installations with that image.
     """
     stable = [path for stability, path in container.image_places if container.moving or stability != "moving"]
     loaded = [Path(os.environ["SIF"])] if os.environ.get("SIF") else []
@@ -168,7 +168,7 @@ def explain(said, container):
 
 def size_of_download(plan: Plan) -> str:
     """Return the size of the download, if the index provides it."""
-    return output.format_size(plan.size) if plan.size else "unknown"
+    return format_size(plan.size) if plan.size else "unknown"
 
 
 def stages_from(path: Optional[str], per_stage: Iterable[tuple[str, str]],
