@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# Sourced by build-example-image: PyTorch for CPUs, without the gigabytes of the one for GPUs. Needs lib.sh.
+# Sourced by build-example-image: install PyTorch for CPUs, without gigabytes for GPUs. Needs lib.sh.
 
-# PyTorch's own index of builds for CPUs. Most indexes that pip is configured for don't have these builds.
+# PyTorch's own index of builds for CPUs; most other indexes don't have them.
 torch_index=${EBSIF_TORCH_INDEX:-https://download.pytorch.org/whl/cpu}
 
-# install_pytorch VERSION PIP...: install the build for CPUs with a command (`pip install` with options), from where pip
-# is configured to look, else from PyTorch's own index.
+# install_pytorch VERSION PIP...: install the build for CPUs with the command PIP (`pip install` with options), from the
+# indexes that pip is configured for, else from PyTorch's own.
 install_pytorch() {
     local wanted="torch==$1+cpu"
     shift

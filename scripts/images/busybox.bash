@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# No bash and no Python, as images for one program are: busybox alone.
+# Only busybox: no bash and no Python, like images for a single program.
 make_root() {
     debian busybox-static
     local name

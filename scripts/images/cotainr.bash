@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# As cotainr (https://github.com/DeiC-HPC/cotainr, 2023 to 2025) builds images: Conda in /opt/conda with one environment,
-# which a script of the image activates, and labels that say so. Conda itself is a stand-in with `conda activate` only.
+# Like images built by cotainr (https://github.com/DeiC-HPC/cotainr, 2023 to 2025): Conda in /opt/conda with one
+# environment, which a script in the image activates, and cotainr's labels. Instead of Conda it has a shell function that
+# only supports `conda activate`.
 make_root() {
     debian python3 python3-venv bash dash coreutils
     local prefix=/opt/conda/envs/conda_container_env wheel

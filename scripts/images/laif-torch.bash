@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2034
-# As laif.bash, with PyTorch for CPUs, that of the example image, and MPICH, for jobs; and a runscript of its own that does
-# what the entry point does, as the Factory's images had it until April 2026. Debian bookworm, Python 3.11.
+# Like laif.bash, but for jobs: with the example image's PyTorch for CPUs, MPICH, and a runscript that does what the entry
+# point does, as in the Factory's images until April 2026. Debian bookworm, Python 3.11.
 # shellcheck source=laif.bash
 source "${here:?}/images/laif.bash"
 made_from+=("$here/images/laif.bash")
@@ -14,7 +14,8 @@ make_root() {
     write_sbom
 }
 
-# The packages of the example image are those of the same Python; its programs name that. pip is the venv's own.
+# Copy packages from the example image, which has the same Python, and change its programs to run the venv's. The venv
+# keeps its own pip.
 copy_torch() {
     local image packages=/opt/venv/lib/python$python/site-packages
     image=$("$here/build-example-image")

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# As the LUMI AI Factory builds images (https://github.com/Lumi-supercomputer/LUMI-AI-Guide, 2026), made like an OCI
-# image: Python of the distribution, which it manages, and a venv of that in /opt/venv, which the image activates by PATH
-# alone; a list of all packages in /.sbom.json; an entry point that sets variables by rank. Here with Debian trixie's
-# Python, 3.13, and instead of torch a package of that name whose torchrun starts a program once.
+# Like images of the LUMI AI Factory (https://github.com/Lumi-supercomputer/LUMI-AI-Guide, 2026), which are OCI images:
+# the distribution's Python, externally managed, and a venv in /opt/venv, which the image activates only by PATH; a list
+# of all packages in /.sbom.json; an entry point that sets variables by rank. Here with Debian trixie's Python 3.13, and
+# with a fake torch, whose torchrun starts a program once.
 suite=trixie
 python=3.13
 torch_standin=2.10.0+rocm7.0
@@ -13,7 +13,7 @@ make_root() {
     write_sbom
 }
 
-# lay_out_image PACKAGE...: all but torch, with these packages of Debian's as well.
+# lay_out_image PACKAGE...: install everything except torch, and these packages of Debian.
 lay_out_image() {
     debian_with_list python3 python3-venv bash dash coreutils sed "$@"
     in_root python3 -m venv /opt/venv
@@ -21,11 +21,11 @@ lay_out_image() {
     install_oci_settings
 }
 
-# debian_with_list PACKAGE...: as `debian`, and write what it installs, one package and version a line, to $work/apt.
+# debian_with_list PACKAGE...: like `debian`, and write name and version of each installed package to a line of $work/apt.
 debian_with_list() {
     local packages
     packages=$(IFS=,; printf '%s' "$*")
-    # shellcheck disable=SC2016  # mmdebstrap calls it with the root file system
+    # shellcheck disable=SC2016  # mmdebstrap runs the hook with the root file system as $1
     mmdebstrap --quiet --mode=root --variant=extract --include="$packages" --dpkgopt='path-exclude=/usr/share/doc/*' \
         --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
         --extract-hook='for file in "$1"/var/cache/apt/archives/*.deb; do
@@ -35,12 +35,12 @@ debian_with_list() {
     mkdir -p "$root"/{etc,proc,sys,root,tmp,var/tmp}
     printf 'root:x:0:0:root:/root:/bin/bash\n' >"$root/etc/passwd"
     printf 'root:x:0:\n' >"$root/etc/group"
-    # pip reads it when it starts
+    # pip reads this file at start
     mkdir -p "$root/etc/ssl/certs"
     cat "$root"/usr/share/ca-certificates/mozilla/*.crt >"$root/etc/ssl/certs/ca-certificates.crt"
 }
 
-# What the Factory's does: a device for each rank where the job asks for that, and a workaround on one node.
+# Like the Factory's: one device for each rank if the job asks for it, and a workaround for jobs on one node.
 install_entry_point() {
     cat >"$root/opt/oci-entrypoint.sh" <<'END'
 #!/bin/sh
@@ -58,12 +58,12 @@ END
     chmod 755 "$root/opt/oci-entrypoint.sh"
 }
 
-# What the container runtime makes of an OCI image: its environment and its runscript. They come from an image with
-# nothing in it but these settings.
+# Add the environment and the runscript that the container runtime creates from an OCI image's settings, by converting
+# an empty image with these settings.
 install_oci_settings() {
     local layout=$work/oci environment=(
         PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-        # with the colon that an empty variable of the build has left
+        # ends in a colon, as in the Factory's images, from a variable that is empty during the build
         "PYTHONPATH=/opt/venv/lib/python${python:?}/site-packages:"
         MPIR_CVAR_CH4_OFI_ENABLE_HMEM=1 MPIR_CVAR_CH4_OFI_ENABLE_MR_HMEM=1 MPIR_CVAR_ENABLE_GPU=1)
     mkdir -p "$layout/blobs/sha256" "$layout/empty"

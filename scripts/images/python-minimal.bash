@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# A Python that is not whole: Debian's python3-minimal, without the modules json, venv and ensurepip.
+# An incomplete Python: Debian's python3-minimal, without the modules json, venv and ensurepip.
 make_root() {
     debian python3-minimal bash dash coreutils
 }

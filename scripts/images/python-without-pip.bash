@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Python in a venv that was made without pip (as uv makes them), of a Python without ensurepip that is managed by the
-# distribution: nothing in the image could install a package.
+# Python in a venv created without pip, as uv does, from a Python without ensurepip that the distribution manages: the
+# image contains no program that could install a package.
 make_root() {
     debian python3 bash dash coreutils
     in_root python3 -m venv --without-pip /opt/venv

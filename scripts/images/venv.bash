@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Python of a venv, /opt/venv, which the image activates, as images made with Docker have it; and one laid out as Conda
-# has it. Both have the program `tell`, as an entry point, and `tell-script`, a script, which tell by which Python they
-# and what they start are run; all of these have to see a package of the user's. `tell-system` is for another Python.
+# Python in a venv, /opt/venv, which the image activates, as in many Docker images, and a Python like Conda's. Both have
+# the programs `tell`, an entry point, and `tell-script`, a script: they print the Python that runs them and their child
+# processes, and all of these must see a package of the user's. `tell-system` is for another Python.
 make_root() {
     debian python3 python3-venv bash dash coreutils
     local wheel prefix packages
@@ -22,7 +22,7 @@ make_root() {
     done
 }
 
-# add_programs DIRECTORY PACKAGES: what pip would have put there for a package.
+# add_programs DIRECTORY PACKAGES: add the programs and files that pip would have installed for a package.
 add_programs() {
     local info=$root$2/tell-1.0.dist-info
     cat >"$root$2/tell.py" <<'EOF'
