@@ -1,7 +1,7 @@
 """
-Measure the cost of everything beside what people use today: the bare runtime, a recipe in the style in use today, and
-singularity-hpc where it does the same work. Contenders take turns in one run; medians and ratios count, never one
-absolute time. Prints a table, and writes the same as JSON. Not part of `make test`.
+Compare with the tools in use today: the bare runtime, a recipe in the style in use today, and singularity-hpc where it
+does the same work. Contenders take turns in one run; only medians and ratios count, not absolute times. Prints a table,
+and writes the same as JSON. Not part of `make test`.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
 
-import command_line  # noqa: E402 found beside this file
+import command_line  # noqa: E402 in the same directory
 import distributed  # noqa: E402
 import imports  # noqa: E402
 import installing  # noqa: E402
@@ -32,7 +32,7 @@ BENCHMARKS = {
 
 
 def main():
-    """Run the benchmarks that were asked for."""
+    """Run the requested benchmarks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", metavar="NAME", nargs="*", help=f"{', '.join(BENCHMARKS)} (default: all)")
     parser.add_argument("--json", type=Path, metavar="FILE", default=Path(".demo/bench.json"))
@@ -41,7 +41,7 @@ def main():
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))} (known: {', '.join(BENCHMARKS)})")
     results = []
-    # below the checkout, not in a file system that may be in memory
+    # below the checkout, because /tmp may be in memory
     place = Path(tempfile.mkdtemp(prefix="bench-", dir=Path(".demo").resolve()))
     place.chmod(0o755)
     try:
@@ -79,7 +79,7 @@ def table(found):
 
 
 def in_units(seconds, sign=""):
-    """Return a time as a person reads it."""
+    """Return a time in readable units."""
     return f"{seconds:{sign}.1f} s" if abs(seconds) >= 1 else f"{seconds * 1000:{sign}.1f} ms"
 
 

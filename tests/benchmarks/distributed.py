@@ -1,4 +1,4 @@
-"""The start of a distributed run: four ranks on two nodes of a real Slurm, from srun to the first all-reduce."""
+"""The start of a distributed run: four ranks on two nodes with a real Slurm, from srun to the first all-reduce."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ assert one.item() == 4
 dist.destroy_process_group()
 """
 
-# The same without our script: each rank finds its place itself, in the fewest lines that work.
+# The same without our script: each rank determines its number itself, in as few lines as possible.
 BY_HAND = """
 import os
 os.environ.update(RANK=os.environ["SLURM_PROCID"], WORLD_SIZE=os.environ["SLURM_NTASKS"],
@@ -28,7 +28,7 @@ os.environ.update(RANK=os.environ["SLURM_PROCID"], WORLD_SIZE=os.environ["SLURM_
 
 
 def measure(folder):
-    """Both in turn, on the same cluster."""
+    """Measure both in turn on the same cluster."""
     image = Path(os.environ["EBSIF_TEST_PYTORCH_IMAGE"])
     site = Site(folder / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
     site.eb(site.easyconfig(f"sources = ['{image}']\nimage = 'central'\nimage_dirs = ['{image.parent}']\n"

@@ -9,7 +9,7 @@ from measuring import drop_caches, in_turn, rows, run
 from parts import TOOLS
 from support import CHECKOUT, Site
 
-# Counts what Python opens below a directory: modules, their bytecode and libraries.
+# Counts the files that Python opens below a directory: modules, bytecode and libraries.
 COUNT = """
 import sys
 opened = set()
@@ -25,7 +25,7 @@ print(len(opened))
 
 
 def measure(folder):
-    """Warm, and cold where this machine lets us forget what was read."""
+    """Measure with a warm page cache, and with a cold one if this machine allows dropping it."""
     site = Site(folder / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
     image = Path(os.environ["EBSIF_TEST_PYTORCH_IMAGE"])
     (site.sources / image.name).symlink_to(image)
@@ -65,7 +65,7 @@ def measure(folder):
 
 
 def timed_cold(work):
-    """Do it with nothing in memory; return the seconds."""
+    """Do the work with an empty page cache; return the seconds."""
     import time
 
     drop_caches()

@@ -1,4 +1,4 @@
-"""Installing: the example beside a recipe in the style in use today, and images of two sizes beside a plain copy."""
+"""Installation: the example compared with a recipe in today's style, images of two sizes compared with a plain copy."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from support import CHECKOUT, Site
 REQUIREMENTS = ["torchmetrics", "pytorch-lightning"]
 EXAMPLE = CHECKOUT / "easyconfigs/p/PyTorch/PyTorch-2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121.eb"
 
-# eb doing nothing: an easyconfig of EasyBuild's for which there is nothing to do
+# an easyconfig without anything to install, to measure eb itself
 NOTHING = """\
 easyblock = 'Bundle'
 name = 'Nothing'
@@ -41,7 +41,7 @@ moduleclass = 'ai'
 
 
 def example(folder):
-    """The example, with its requirements, with a warm cache of pip."""
+    """Install the example with its requirements, with a warm pip cache."""
     site = Site(folder / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
     image = Path(os.environ["EBSIF_TEST_PYTORCH_IMAGE"])
     (site.sources / image.name).symlink_to(image)
@@ -54,7 +54,7 @@ def example(folder):
     cache.mkdir()
 
     def eb(easyconfig):
-        # the cache is the same for both: bound for the recipe, which does not do that itself
+        # both use the same cache; the recipe doesn't bind it itself
         site.eb(easyconfig, "--rebuild", EBSIF_INSTALL_BIND=binds, PIP_CACHE_DIR=cache, APPTAINER_BIND=cache)
 
     times = in_turn({"recipe of today": lambda: eb(theirs), "ebsif": lambda: eb(EXAMPLE)}, runs=3)
@@ -64,7 +64,7 @@ def example(folder):
 
 
 def images(folder):
-    """Images without requirements, made larger with bytes that can't be compressed behind their end."""
+    """Install images without requirements, enlarged by appending incompressible bytes."""
     found = []
     for size in (0.4, 4):
         site = Site(folder / f"site-{size}", TOOLS["Lmod-Lua"](), Path(sys.prefix))
@@ -79,7 +79,7 @@ def images(folder):
         def nothing(site=site, image=image, copy=copy):
             copy.unlink(missing_ok=True)
             run(["cp", "--reflink=never", image, copy])
-            # what we do as well before a file is there for good
+            # ebsif also waits until the file is on disk
             os.sync()
             site.eb(folder / "nothing.eb", "--rebuild")
 

@@ -1,4 +1,4 @@
-"""Measuring contenders in turn, and what came out of it."""
+"""Measure contenders in turn, and evaluate the results."""
 
 import dataclasses
 import os
@@ -11,28 +11,28 @@ import time
 @dataclasses.dataclass
 class Row:
     """
-    What was measured of one contender.
+    The result for one contender.
 
     Attributes
     ----------
     benchmark, contender : str
-        What was done, and by whom.
+        The task, and the program that did it.
     seconds : float
         Median.
     runs : int
-        How often.
+        Number of runs.
     against : str
-        The contender it is compared with, empty for the one that others are compared with.
+        The contender that it is compared with; empty for the reference.
     ratio : float
-        Median of the ratios of the runs that followed each other.
+        Median of the ratios of consecutive runs.
     difference : float
         Median of their differences, in seconds.
     target : str
-        What is to be reached, as text.
+        The target, as text.
     reached : bool or None
-        Whether it is; None if there is no target.
+        Whether the target is reached; None if there is none.
     note : str
-        What is not the same work.
+        Differences in the work done.
     """
 
     benchmark: str
@@ -49,16 +49,16 @@ class Row:
 
 def in_turn(contenders, runs, warm_up=1):
     """
-    Measure contenders in turn, so that whatever else the machine does meets all of them.
+    Measure contenders in turn, so that other load on the machine affects all of them.
 
     Parameters
     ----------
     contenders : dict
-        Functions by name; each does the work once, and may return the seconds it took if it knows better.
+        Functions by name; each does the work once, and may return the seconds if it measures them itself.
     runs : int
-        How often each is measured.
+        Number of measurements of each.
     warm_up : int
-        How often each runs before.
+        Number of runs of each before the measurements.
 
     Returns
     -------
@@ -88,15 +88,15 @@ def rows(benchmark, times, ours, targets, notes=None):
     Parameters
     ----------
     benchmark : str
-        What was done.
+        The task.
     times : dict of list of float
-        What `in_turn` returned.
+        The result of `in_turn`.
     ours : str
         The contender that is compared with the others.
     targets : dict
-        By name of another contender: ("ratio" or "difference", the most it may be), or None for a comparison only.
+        By name of another contender: ("ratio" or "difference", maximum), or None for a comparison without target.
     notes : dict, optional
-        What is not the same work, by contender.
+        Differences in the work done, by contender.
     """
     notes = notes or {}
     made = [Row(benchmark, name, statistics.median(values), len(values), note=notes.get(name, ""))
@@ -115,7 +115,7 @@ def rows(benchmark, times, ours, targets, notes=None):
 
 
 def run(command, **options):
-    """Run a command that has to succeed, and say nothing."""
+    """Run a command that has to succeed, without showing its output."""
     result = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                             check=False, **options)
     if result.returncode:
@@ -124,7 +124,7 @@ def run(command, **options):
 
 
 def peak_memory(command, **options):
-    """Run a command; return the most memory it used, in MB."""
+    """Run a command; return its peak memory use in MB."""
     process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                **options)
     _, status, usage = os.wait4(process.pid, 0)
@@ -136,7 +136,7 @@ def peak_memory(command, **options):
 
 
 def drop_caches():
-    """Forget what was read from disks; return whether this machine lets us."""
+    """Drop the page cache; return whether this machine allows it."""
     try:
         os.sync()
         with open("/proc/sys/vm/drop_caches", "w") as caches:  # noqa: PTH123

@@ -1,4 +1,4 @@
-"""Loading and unloading a module, beside one that is empty, in one shell that goes on."""
+"""Loading and unloading a module, compared with an empty one, repeatedly in one shell."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ RUNS = 9
 EMPTY = {"Lua": "", "Tcl": "#%Module\n"}
 MODULES = {"an empty module": "Empty/1.0", "ebsif": "Example/1.0"}
 
-# The time of the two commands only: starting the shell and defining `module` is the same for both.
+# Measures the two commands only; starting the shell and defining `module` takes the same time for both.
 SCRIPT = """
 load=0 unload=0
 for ((i = 0; i < {loads}; i++)); do
@@ -29,7 +29,7 @@ echo "$load $unload"
 
 
 def measure(folder):
-    """For each modules tool: to load, to unload, and both together."""
+    """Measure load, unload and both together for each modules tool."""
     found = []
     for tool in TOOLS:
         site = installed(folder / tool, TOOLS[tool]())

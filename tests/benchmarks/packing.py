@@ -1,4 +1,4 @@
-"""make-squashfs of 20,000 files of Python packages, beside gzip on one processor, as in use today."""
+"""make-squashfs with 20,000 files of Python packages, compared with gzip on one processor, as in use today."""
 
 import itertools
 import os

@@ -1,6 +1,6 @@
-"""An easyconfig in the style in use today, to compare with: a program of shell commands for the easyblock MakeCp.
+"""An easyconfig in the style in use today, for comparison: shell commands for the easyblock MakeCp.
 
-Written for this comparison, from the description of such recipes: the image is copied to the build directory, then to
+Written for this comparison after descriptions of such recipes: the image is copied to the build directory, then to
 the installation directory; scripts are here-documents; the venv is made and filled in the container; mksquashfs runs
 with its defaults for the compression, on one processor; the directory is removed.
 """
@@ -46,13 +46,13 @@ def easyconfig(name, version, suffix, image, conda, requirements, binds):
     Parameters
     ----------
     name, version, suffix, image : str
-        Of the container.
+        Those of the container.
     conda : str
-        What activates Conda's environment in the image.
+        The command that activates the Conda environment in the image.
     requirements : list of str
-        Lines for pip; none: no venv is filled, the directory stays.
+        Lines for pip; without any, no venv is filled and the directory stays.
     binds : str
-        What pip needs of this machine.
+        Binds for the files of this machine that pip needs.
     """
     activate = f"source {conda} ; " if conda else ""
     scripts = {"runscripts/conda-python-distributed": SCRIPT, "runscripts/conda-python-simple": SCRIPT,

@@ -1,4 +1,4 @@
-"""Wrappers: what they take before the runtime starts, and from the call to the end of a short Python."""
+"""Wrappers: the time until the runtime starts, and until a short Python program has finished."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ RUNTIMES = ("apptainer", "singularity")
 
 
 def spawn(folder):
-    """Until the runtime starts: it is replaced by a program that ends at once."""
+    """Measure the time until the runtime starts, using a program that ends at once in its place."""
     root = folder / "installation"
     shutil.copytree(CONTAINER_FILES, root)
     shutil.copy(root / "share/ebsif/wrapper", root / "bin/python")
@@ -31,11 +31,11 @@ def spawn(folder):
     shpc = singularity_hpc(folder)
     environment = {"PATH": f"{tools}:{os.environ['PATH']}", "SIF": str(root / "image.sif"), "CONTAINERROOT": str(root),
                    "SINGULARITYENV_WITH_CONDA": "true", "EBSIF_GPU": "rocm",
-                   # what every shell of a person has; without it bash asks the system for it
+                   # set in every user's shell; without it bash asks the system for it
                    "HOME": str(folder), "PWD": str(folder), "SHELL": "/bin/bash", "USER": "user"}
 
     def call(path):
-        # with posix_spawn: a fork of this process would be most of what is measured
+        # posix_spawn, because forking this process would take most of the time
         silent = [(os.POSIX_SPAWN_OPEN, number, "/dev/null", os.O_WRONLY, 0) for number in (1, 2)]
         pid = os.posix_spawn(path, [str(path), "-V"], environment, file_actions=silent)
         os.waitpid(pid, 0)
@@ -52,7 +52,7 @@ def spawn(folder):
 
 
 def singularity_hpc(folder):
-    """Install singularity-hpc and a container with an alias `python` of it; return that wrapper (Path)."""
+    """Install singularity-hpc and a container with its wrapper for `python`; return that wrapper (Path)."""
     venv = folder / "shpc"
     run([sys.executable, "-m", "venv", venv])
     run([venv / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "singularity-hpc"])
@@ -78,7 +78,7 @@ def singularity_hpc(folder):
 
 
 def python(folder):
-    """From the call of the wrapper to the end of `python -c pass` in the container."""
+    """Measure from the call of the wrapper to the end of `python -c pass` in the container."""
     site = Site(folder / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
     (site.sources / "example.sif").symlink_to(os.environ["EBSIF_TEST_BASE_IMAGE"])
     text = "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\nvenv_name = 'pytorch'\n"
