@@ -1,4 +1,4 @@
-"""What a person types for a container; list, remove and freeze installations. No image is needed."""
+"""Names of containers that users type; list, remove and freeze installations. No image is needed."""
 
 import json
 import os
@@ -39,7 +39,7 @@ moduleclass = 'ai'
 
 
 class Prefix:
-    """A prefix of EasyBuild with installations that have no more than what the commands read."""
+    """An EasyBuild prefix whose installations contain only the files that the commands read."""
 
     def __init__(self, folder):
         self.software, self.modules = folder / "eb/software", folder / "eb/modules/all"
@@ -76,7 +76,7 @@ class Prefix:
 
 @pytest.fixture
 def prefix(tmp_path, monkeypatch):
-    """A prefix that EasyBuild and the modules tool know, and no loaded module."""
+    """A prefix known to EasyBuild and the modules tool, with no module loaded."""
     made = Prefix(tmp_path)
     for name in [name for name in os.environ if name.startswith(("EBSIF_", "EASYBUILD_"))] + ["CONTAINERROOT"]:
         monkeypatch.delenv(name, raising=False)
@@ -88,12 +88,12 @@ def prefix(tmp_path, monkeypatch):
 
 
 def names():
-    """The names of the example catalogue."""
+    """The names in the example catalogue."""
     return Names(Namespace(site=None, catalogue=[]))
 
 
 def test_every_way_to_name_an_installed_module(prefix, monkeypatch):
-    """E-09: name, hidden name, easyconfig, directory, part; the newest date; the loaded module by default."""
+    """E-09: name, hidden name, easyconfig, directory, part of a name; the newest date; by default the loaded module."""
     root, hidden = prefix.install(MINE), prefix.install("Tool/.1.0-x", lua=False)
     for text in (MINE, f"{MINE.replace('/', '-')}.eb", str(root), "mine", "torch-2.13", "MINE-20261121"):
         assert names().installation(text).root == root, text
@@ -116,7 +116,7 @@ def test_every_way_to_name_an_installed_module(prefix, monkeypatch):
 
 
 def test_the_catalogue_and_files(prefix, tmp_path):
-    """E-09: the same names find containers in the catalogue, easyconfigs and images, by part as well."""
+    """E-09: the same names find containers in the catalogue, easyconfigs and images, also by part."""
     assert names().container("PyTorch/2.13.0").module == BASE
     assert names().container("torch-2.13").name == "PyTorch"
     assert names().container("PyTorch/2.13").module == BASE
@@ -134,7 +134,7 @@ def test_the_catalogue_and_files(prefix, tmp_path):
             names().find(text)
 
 
-def test_the_tab_key_knows_names(prefix):
+def test_tab_completion_of_names(prefix):
     """E-14: installed modules and containers of the catalogue."""
     prefix.install(MINE)
     options = Namespace(site=None, catalogue=[])
@@ -142,7 +142,7 @@ def test_the_tab_key_knows_names(prefix):
     assert complete("PyTorch/2.13.0-cpu-python-3.11-singularity-20261121-m", options) == [MINE]
 
 
-def test_the_modules_of_a_person(prefix, monkeypatch, capsys):
+def test_the_modules_of_a_user(prefix, monkeypatch, capsys):
     """E-05: each with base, size, date and state, also one without a module file."""
     prefix.install(MINE)
     other = prefix.install(OTHER, text=EASYCONFIG.replace("mine", "other"))
@@ -160,16 +160,16 @@ def test_the_modules_of_a_person(prefix, monkeypatch, capsys):
     assert capsys.readouterr().out == "you have installed no container module of that name\n"
 
 
-def test_a_file_with_other_names_takes_no_space(prefix, tmp_path):
-    """E-01: what stays elsewhere is not freed."""
+def test_hard_links_take_no_space(prefix, tmp_path):
+    """E-01: files with other names elsewhere are not freed."""
     root = prefix.install(MINE)
     before = places.size_of(root)
     os.link(root / "a.sif", tmp_path / "same.sif")
     assert places.size_of(root) < before - 4000
 
 
-def test_all_of_a_module_goes_and_nothing_else(prefix, tmp_path, capsys):
-    """E-06: module file, links to it, installation, what was set aside, additional names, easyconfig, stale locks."""
+def test_remove_deletes_the_whole_module_and_nothing_else(prefix, tmp_path, capsys):
+    """E-06: module file, links to it, installation, user software set aside, more names, easyconfig, stale locks."""
     easyconfig = tmp_path / "mine.eb"
     easyconfig.write_text(EASYCONFIG)
     root, other = prefix.install(MINE, easyconfig=str(easyconfig)), prefix.install(f"{MINE}2")
@@ -202,8 +202,8 @@ def test_all_of_a_module_goes_and_nothing_else(prefix, tmp_path, capsys):
     assert not (prefix.modules / "PyTorch").exists()
 
 
-def test_what_is_not_removed(prefix, monkeypatch, tmp_path, capsys):
-    """E-06: a loaded module, one that is being installed; an easyconfig that was changed; nothing half done."""
+def test_refused_removals(prefix, monkeypatch, tmp_path, capsys):
+    """E-06: a loaded module, one being installed; a changed easyconfig is kept; nothing is half removed."""
     easyconfig = tmp_path / "mine.eb"
     easyconfig.write_text(EASYCONFIG.replace("Mine", "changed"))
     root = prefix.install(MINE, easyconfig=str(easyconfig))
@@ -224,8 +224,8 @@ def test_what_is_not_removed(prefix, monkeypatch, tmp_path, capsys):
     assert root.exists() and (prefix.modules / f"{MINE}.lua").exists() and easyconfig.exists()
 
 
-def test_what_belongs_to_others(prefix, monkeypatch):
-    """E-06: files of another account are named, before anything is touched."""
+def test_files_of_other_accounts_are_not_removed(prefix, monkeypatch):
+    """E-06: they are named before anything is changed."""
     root = prefix.install(MINE)
     monkeypatch.setattr(os, "getuid", lambda: root.stat().st_uid + 1)
     with pytest.raises(removal.RemovalError, match="belongs to .*; nothing was removed"):
@@ -233,8 +233,8 @@ def test_what_belongs_to_others(prefix, monkeypatch):
     assert root.exists()
 
 
-def test_packages_that_were_added_by_hand(prefix, capsys, tmp_path):
-    """E-08: lock, bill of materials and diff have them; without changes the record is as it was."""
+def test_packages_added_by_hand(prefix, capsys, tmp_path):
+    """E-08: record, bill of materials and diff include them; without changes the record is the original."""
     root = prefix.install(MINE)
     record = json.loads((root / "share/ebsif/lock.json").read_text())
     assert main(["lock", "mine"]) == 0
@@ -252,8 +252,8 @@ def test_packages_that_were_added_by_hand(prefix, capsys, tmp_path):
     assert capsys.readouterr().out == "+ package rich 14.0\n"
 
 
-def test_an_easyconfig_of_what_is_there(prefix, capsys, tmp_path):
-    """E-08: exact versions; what was added by hand is in, what was removed is not; the rest is as it was."""
+def test_an_easyconfig_of_the_current_state(prefix, capsys, tmp_path):
+    """E-08: exact versions; added packages are included, removed ones are not; the rest is unchanged."""
     root = prefix.install(MINE, stages=[{"name": "requirements", "requirements": (
         'einops[all]>=0.8; python_version > "3"\n--pre\ngone\nnumpy<3  # of the image\n')}])
     prefix.add(root, "rich", "14.0")
@@ -275,7 +275,7 @@ def test_an_easyconfig_of_what_is_there(prefix, capsys, tmp_path):
 
 
 def test_stages_keep_their_options(prefix, capsys):
-    """E-08: what is built against torch comes last; packages of several stages stay in them."""
+    """E-08: packages built against torch come last; packages of several stages stay in them."""
     root = prefix.install(MINE, packages=["einops==0.8.1", "flash_attn==2.8", "ninja==1.13"], stages=[
         {"name": "tools", "requirements": "ninja\n", "env": {"A": "1"}},
         {"name": "torch", "requirements": "flash-attn\n", "no_build_isolation": True}])

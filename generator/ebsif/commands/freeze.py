@@ -1,7 +1,7 @@
-"""Write an easyconfig of an installation as it is now, with exact versions.
+"""Write an easyconfig of the current state of an installation, with exact versions.
 
-Packages that were added by hand (`pip install`, make-squashfs) are included, those that were removed are not. The new
-module has its own name, with today's date.
+Packages added by hand (`pip install`, make-squashfs) are included, removed ones are not. The new module has its own
+name, with today's date.
 """
 
 import shlex

@@ -1,7 +1,7 @@
 """List the containers in the catalogue of a site, in the order of the catalogue (newest last).
 
-With --mine, list the container modules that you have installed, the oldest first: what they extend, what removing them
-would free, and their state.
+With --mine, list the container modules that you have installed, oldest first, with what they extend, the space that
+removing them would free, and their state.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
-"""Print the lock of an installation: its image, its packages and how they were installed, all with exact versions.
+"""Print the record of an installation: its image, its packages and how they were installed, with exact versions.
 
-The packages are those that are there now, also if somebody has added some by hand. With --sbom, print a software bill
-of materials instead (CycloneDX, JSON). `ebsif diff` compares two installations or saved locks.
+It lists the current packages, including those added by hand. With --sbom, print a software bill of materials instead
+(CycloneDX, JSON). `ebsif diff` compares two installations or saved records.
 """
 
 import argparse
@@ -32,12 +32,12 @@ def configure(parser):
                              "module)").completer = complete_installed
     parser.add_argument("--sbom", action="store_true", help="print the software bill of materials")
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write to this file (default: print it)")
-    # of `ebsif diff`, for the earlier spelling
+    # options of `ebsif diff`, for the earlier spelling
     parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(options):
-    """Print the lock or the bill of materials of an installation; return 0, or 1 if two differ."""
+    """Print the record or the bill of materials of an installation; return 0, or 1 if two differ."""
     names, words = Names(options), options.words
     if words[:1] == ["diff"]:
         options.trouble = 2
@@ -60,12 +60,12 @@ def run(options):
 
 
 def record_of(names, text):
-    """Return the record (dict) of an installation as it is now, or a saved one."""
+    """Return the current record of an installation, or a saved one (dict)."""
     found = names.find(text, only_installed=True)
     return lock.read(found) if isinstance(found, Path) else current.record_of(found)
 
 
 def as_text(record):
-    """Return a record as the text of a file, without the place of the easyconfig, which is one's own."""
+    """Return a record as the text of a file, without the path of the easyconfig."""
     shared = {name: value for name, value in record.items() if name != lockfile.EASYCONFIG}
     return json.dumps(shared, indent=2, sort_keys=True) + "\n"

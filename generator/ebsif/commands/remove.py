@@ -1,8 +1,8 @@
-"""Remove a module: its module file, its installation, and what belongs to them.
+"""Remove a module: its module file, its installation, and everything that belongs to them.
 
-That is what is listed before you are asked, and nothing else: also the easyconfig, if `ebsif` wrote it and it has not
-changed since; user software and scripts that re-installations have set aside; additional names of the module; locks of
-attempts that were killed. A module that is loaded, or whose image other modules use, is not removed.
+Before asking, the command lists everything that it will delete. This includes the easyconfig, if `ebsif` wrote it and
+it is unchanged; user software and scripts that reinstallations have set aside; additional names of the module; locks of
+killed attempts. It refuses to remove a loaded module, or one whose image other modules use.
 """
 
 import sys
@@ -15,7 +15,7 @@ from ebsif.installed import places, removal
 from ebsif.installed.names import Names, add_name_argument
 
 EXAMPLES = """\
-  ebsif remove mine --dry-run     # what would go?
+  ebsif remove mine --dry-run     # only list what would be removed
   ebsif remove PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-mine-20261121
 """
 
@@ -49,7 +49,7 @@ def run(options):
 
 
 def confirmed():
-    """Return whether the user says yes; raise UsageError if there is nobody to ask."""
+    """Return whether the user confirms; raise UsageError without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("nobody can be asked without a terminal: say --yes, after a look at --dry-run")
     print("Remove all this? [y/N] ", end="", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""The packages of an installation as they are now: users add packages by hand, with pip and make-squashfs."""
+"""The current packages of an installation, including those that users have added with pip and make-squashfs."""
 
 import os
 import re
@@ -13,12 +13,12 @@ from ebsif.installed.places import Installation
 from ebsif.user import environments, requirements
 from ebsif.user.environments import Package
 
-# Of stages that have nothing but requirements.
+# Properties of stages that contain only requirements.
 PLAIN = {"name", "requirements"}
 
 
 def user_software(installation: Installation) -> Optional[Path]:
-    """Return the user software that the module mounts: that of the person, else the file, else the directory."""
+    """Return the user software that the module mounts: the user's own, else the file, else the directory."""
     mounted = os.environ.get("EBSIF_MOUNTED_USER_SOFTWARE") if installation.is_loaded else None
     paths = [Path(mounted)] if mounted else []
     paths += [installation.root / name for name in ("user-software.squashfs", "user-software")]
@@ -26,7 +26,7 @@ def user_software(installation: Installation) -> Optional[Path]:
 
 
 def packages_of(installation: Installation) -> Optional[dict[str, Package]]:
-    """Return the packages in user software by normalized name; None if it has none or can't be read."""
+    """Return the packages in user software by normalized name; None if there is none or it can't be read."""
     place = user_software(installation)
     if not place or lockfile.STAGES not in installation.record:
         return None
@@ -39,10 +39,10 @@ def packages_of(installation: Installation) -> Optional[dict[str, Package]]:
 
 def record_of(installation: Installation) -> dict[str, Any]:
     """
-    Return the record of an installation with the packages as they are now.
+    Return the record of an installation with its current packages.
 
-    If nobody has changed them, that is the record as it was written. Otherwise its stages have the exact versions, so
-    that repeating it installs what there is now.
+    If they are unchanged, this is the record as written. Otherwise its stages have exact versions, so that repeating it
+    installs the current packages.
     """
     record, packages = installation.record, packages_of(installation)
     if packages is None:
@@ -58,12 +58,12 @@ def record_of(installation: Installation) -> dict[str, Any]:
 
 def pinned_stages(record: dict[str, Any], packages: dict[str, Package]) -> list[dict[str, Any]]:
     """
-    Return stages that install packages in the versions that are there now.
+    Return stages that install the current versions of packages.
 
     Parameters
     ----------
     record
-        The record of the installation. Its stages keep their options; requirements whose package was removed go.
+        The record of the installation. Its stages keep their options, but not the requirements for removed packages.
     packages
         The packages in user software.
     """
@@ -79,7 +79,7 @@ def pinned_stages(record: dict[str, Any], packages: dict[str, Package]) -> list[
         return stages
     made = requirements.split_into_stages(more)
     if made and isinstance(made[0], dict):
-        # their build tools, the others, and those built against torch
+        # build tools, other packages, and packages built against torch
         return [*stages, *({**stage, "name": f"{stage['name']} (pinned)",
                             "requirements": "".join(f"{line}\n" for line in stage["requirements"])} for stage in made)]
     if stages and not set(stages[0]) - PLAIN:
@@ -90,16 +90,16 @@ def pinned_stages(record: dict[str, Any], packages: dict[str, Package]) -> list[
 
 def pinned(text, left, in_image):
     """
-    Return a line of a requirements.txt with the exact version, none for a package that is no longer there.
+    Return a requirement line with the exact version, or None if its package has been removed.
 
     Parameters
     ----------
     text : str
         The line.
     left : dict of Package
-        Packages by normalized name; the one of the line is removed.
+        Packages by normalized name; the line's package is removed from it.
     in_image : set of str
-        Names of packages that the image has.
+        Names of packages in the image.
     """
     from easybuild.easyblocks.generic.container.lint import package_name
 
@@ -118,7 +118,7 @@ def pinned(text, left, in_image):
 
 
 def taken(line, left):
-    """Return the package (Package) that was installed from the URL or path in a line, after removing it."""
+    """Return the package (Package) installed from the URL or path in a line, and remove it from the others."""
     where = re.sub(r"[@#].*", "", line.rpartition(" @ ")[2].removeprefix("git+")) or line
     name = next((name for name, package in left.items()
                  if package.line and "/" in package.line and where in package.line), None)

@@ -1,8 +1,8 @@
 """
-Turn what a person types for a container into a container of the catalogue, an installation, or a file.
+Resolve the name of a container that a user types: to a container of the catalogue, an installation, or a file.
 
-That is a name in the catalogue, an installed module, the name of an easyconfig, an installation directory, a file, or a
-part of a name that fits only one. Without a name, it is the loaded module.
+A name can be one in the catalogue, an installed module, an easyconfig, an installation directory, a file, or an
+unambiguous part of a name. Without a name, the loaded module is used.
 """
 
 import contextlib
@@ -24,16 +24,16 @@ from ebsif.files import is_there
 from ebsif.installed import places
 from ebsif.installed.places import Installation
 
-# Files that are taken for files even without a slash in their name.
+# Suffixes of files that need no slash in their name to be recognised.
 SUFFIXES = (".eb", ".sif", ".json")
 DATE = re.compile(r"-(\d{8})((?:\.\d+)?)\Z")
 
-# What a name can stand for.
+# The possible results.
 Found = Union[Container, Installation, Path]
 
 
 class NamingError(EbsifError):
-    """A name stands for nothing, or for more than one container; the message lists the candidates."""
+    """A name is unknown or ambiguous; the message lists the candidates."""
 
 
 class Names:
@@ -47,7 +47,7 @@ class Names:
     """
 
     def __init__(self, options: Namespace):
-        """Remember the options: catalogue and installations are read when they are needed."""
+        """Keep the options; catalogue and installations are read when needed."""
         self.options = options
 
     @cached_property
@@ -69,23 +69,23 @@ class Names:
 
     def find(self, text: Optional[str], newest: bool = True, only_installed: bool = False) -> Found:
         """
-        Return what a name stands for.
+        Return the container, installation or file with a name.
 
         Parameters
         ----------
         text
-            What the person typed; None for the loaded module.
+            The name as typed; None for the loaded module.
         newest
-            Whether to take the newest of several installations whose names differ only in the date at their end.
+            Whether to choose the newest of several installations whose names differ only in the date at the end.
         only_installed
-            Whether the catalogue doesn't count.
+            Whether to ignore the catalogue.
 
         Raises
         ------
         UsageError
             If there is neither a name nor a loaded module.
         NamingError, CatalogueError
-            If the name stands for nothing, or more than one container; the message lists the candidates.
+            If the name is unknown or ambiguous; the message lists the candidates.
         """
         if not text:
             return loaded()
@@ -118,14 +118,14 @@ class Names:
                           "directory)")
 
     def find_all(self, text: Optional[str]) -> list[Found]:
-        """Return everything that a name stands for, such as all versions of a software; see `find`."""
+        """Return everything with a name, such as all versions of a software; see `find`."""
         if text and not file_of(text):
             with contextlib.suppress(selection.UnknownName):
                 return list(selection.find(self.containers, text, parts=False))
         return [self.find(text)]
 
     def installed_as(self, text):
-        """Return the installation with this module name or name of an easyconfig (Installation); None if none has."""
+        """Return the installation with this name of a module or easyconfig (Installation), or None."""
         if text.endswith(".eb"):
             name = text.removesuffix(".eb")
             return next((one for one in self.installations if shown(one).replace("/", "-", 1) == name), None)
@@ -134,12 +134,12 @@ class Names:
 
     def installation(self, text: Optional[str], newest: bool = True) -> Installation:
         """
-        Return the installation that a name stands for; see `find`.
+        Return the installation with a name; see `find`.
 
         Raises
         ------
         UsageError, NamingError
-            If it stands for anything else.
+            If it is not an installation.
         """
         found = self.find(text, newest, only_installed=True)
         if isinstance(found, Path):
@@ -148,12 +148,12 @@ class Names:
 
     def container(self, text: Optional[str]) -> Container:
         """
-        Return the container in the catalogue that a name stands for; see `find`.
+        Return the container in the catalogue with a name; see `find`.
 
         Raises
         ------
         UsageError, NamingError, CatalogueError
-            If the catalogue has no container of the name.
+            If the catalogue has no container with this name.
         """
         found = self.find(text)
         if isinstance(found, Installation):
@@ -164,7 +164,7 @@ class Names:
 
     def easyconfig(self, text: Optional[str]) -> Union[Path, str]:
         """
-        Return an easyconfig: a file, the copy in an installation, or the name of one that eb finds.
+        Return an easyconfig: a file, the copy in an installation, or a name that eb finds.
 
         Raises
         ------
@@ -182,7 +182,7 @@ class Names:
 
     def image(self, text: Optional[str]) -> Path:
         """
-        Return the image that a name stands for.
+        Return the image of a container with this name.
 
         Raises
         ------
@@ -206,12 +206,12 @@ class Names:
 
     def module(self, text: Optional[str]) -> str:
         """
-        Return the name of a module, for `module load`; see `find`.
+        Return the name of a module for `module load`; see `find`.
 
         Raises
         ------
         UsageError, NamingError, CatalogueError
-            If it is none.
+            If there is no such module.
         """
         found = self.find(text)
         if isinstance(found, Path):
@@ -221,19 +221,19 @@ class Names:
 
 def add_name_argument(parser: ArgumentParser, name: str, what: str, metavar: str = "CONTAINER",
                       only_installed: bool = False, required: bool = False) -> None:
-    """
+    """Add the argument for a container, with Tab completion.
     Add the argument for a container, which the Tab key completes.
 
     Parameters
     ----------
     parser
-        Gets the argument.
+        The parser to extend.
     name, what, metavar
-        Destination, beginning of the help, and the word for it in the usage.
+        Destination, first words of the help text, and name in the usage.
     only_installed
-        Whether the catalogue doesn't count.
+        Whether to ignore the catalogue.
     required
-        Whether there is no default; else it is the loaded module.
+        Whether the argument is required; otherwise its default is the loaded module.
     """
     ways = "an installed module" if only_installed else "NAME/VERSION, an installed module, an easyconfig"
     argument = parser.add_argument(
@@ -244,18 +244,18 @@ def add_name_argument(parser: ArgumentParser, name: str, what: str, metavar: str
 
 
 def complete(prefix: str, parsed_args: Namespace, **_: object) -> list[str]:
-    """Return the names of containers and installed modules that begin with a text, for the Tab key."""
+    """Return the names of containers and installed modules that begin with a text, for Tab completion."""
     known = {one.module_or_version for one in Names(parsed_args).containers}
     return sorted({*beginning_with(prefix, known), *complete_installed(prefix)})
 
 
 def complete_installed(prefix: str, **_: object) -> list[str]:
-    """Return the names of installed modules that begin with a text, for the Tab key."""
+    """Return the names of installed modules that begin with a text, for Tab completion."""
     return beginning_with(prefix, (shown(one) for one in places.known(places.directories_of_modules())))
 
 
 def beginning_with(prefix: str, names: Iterable[str]) -> list[str]:
-    """Return the names that begin with a text, in capitals or not."""
+    """Return the names that begin with a text, ignoring case."""
     return sorted(name for name in set(names) if name.lower().startswith(prefix.lower()))
 
 
@@ -269,16 +269,16 @@ def loaded() -> Installation:
 
 def file_of(text: str) -> Union[Installation, Path, None]:
     """
-    Return the installation or file at a path; None if the text isn't meant as a path.
+    Return the installation or file at a path; None if the text doesn't look like a path.
 
     Raises
     ------
     NamingError
-        If it is meant as one, and there is neither.
+        If it looks like one, but neither exists.
     """
     try:
         path = Path(text).expanduser()
-    except RuntimeError:  # of nobody
+    except RuntimeError:  # an unknown user
         path = Path(text)
     if is_there(path / lockfile.RECORD):
         return places.of_directory(path)
@@ -296,14 +296,14 @@ def shown(installation: Installation) -> str:
 
 
 def one_per_image(known, modules):
-    """Return the modules (list of str) without archived ones if there are others, and with the one without label."""
+    """Return modules (list of str) without archived ones and those with a label, unless only such are left."""
     current = [module for module in modules if not getattr(known[module], "archived", None)] or modules
     plain = [module for module in current if not getattr(known[module], "label", None)]
     return sorted(plain or current)
 
 
 def newest_of(text: str, modules: Iterable[str]) -> list[str]:
-    """Return the newest of modules whose names differ only in the date at their end; others unchanged."""
+    """Return the newest of modules whose names differ only in the date at the end; all others unchanged."""
     modules = list(modules)
     if len(modules) < 2 or len({DATE.sub("", module) for module in modules}) > 1:
         return modules

@@ -1,4 +1,4 @@
-"""An overview of the container modules that a person has installed."""
+"""An overview of a user's installed container modules."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from ebsif.installed.names import shown
 
 @dataclass(frozen=True)
 class Row:
-    """An installed module: its name, that of the module it extends, size in bytes, date, state, directory."""
+    """An installed module: its name, the module it extends, size in bytes, date, state, directory."""
 
     module: str
     base: Optional[str]
@@ -24,7 +24,7 @@ class Row:
 
 
 def mine(containers: Sequence[Container], names: Sequence[str] = ()) -> list[Row]:
-    """Return the container modules of this account, the oldest first; only those with a part of a name if given."""
+    """Return the container modules of this account, oldest first; if parts of names are given, only matching ones."""
     found = [one for one in places.mine() if not names or any(selection.matches(one.module, name) for name in names)]
     catalogue = {one.module_or_version: one for one in containers}
     return [Row(shown(one), one.base, places.size_of(one.root), one.date.isoformat(), state_of(one, catalogue),
@@ -32,7 +32,7 @@ def mine(containers: Sequence[Container], names: Sequence[str] = ()) -> list[Row
 
 
 def state_of(installation: places.Installation, catalogue: dict[str, Container]) -> list[str]:
-    """Return what is worth knowing about an installation, in a few words each."""
+    """Return noteworthy facts about an installation, each in a few words."""
     state = ["loaded"] if installation.is_loaded else []
     if not installation.file:
         state.append("no module file")

@@ -1,4 +1,4 @@
-"""Find the installations of container modules: by directory, by module file, the loaded one, all of a person."""
+"""Find installations of container modules: by directory, by module file, the loaded one, all of a user."""
 
 import datetime
 import os
@@ -16,10 +16,10 @@ from ebsif.installed import lock
 
 # where EasyBuild's generators of module files write the installation directory
 ROOT = re.compile(r'^(?:local root = "(?P<lua>.*)"|set root\s+(?P<tcl>.*\S))\s*$', re.MULTILINE)
-# how the easyconfigs of extensions begin, and how their version suffixes end
+# start of the easyconfigs of extensions, and end of their version suffixes
 WRITTEN = "# Written by `ebsif "
 NAMED = re.compile(r"-(?P<name>[A-Za-z0-9_.]+)-(?P<date>[A-Za-z0-9_.]+)\Z")
-# a module name has two parts, and more in some naming schemes
+# module names have two parts, and more in some naming schemes
 DEPTH = 4
 # backups and unfinished files of the easyblocks
 NO_MODULES = (".unfinished", ".replaced", ".removed")
@@ -37,7 +37,7 @@ class Installation:
     module
         Name of the module.
     file
-        The module file, None if it wasn't looked for or doesn't exist.
+        The module file; None if it doesn't exist or was not searched.
     use
         The directory for `module use`.
     """
@@ -49,17 +49,17 @@ class Installation:
 
     @cached_property
     def record(self) -> dict[str, Any]:
-        """The record, as of the installation."""
+        """The record, as written at installation."""
         return lock.read(self.root)
 
     @property
     def easyconfig(self) -> Optional[Path]:
-        """The copy of the easyconfig that EasyBuild keeps in the installation."""
+        """EasyBuild's copy of the easyconfig in the installation."""
         return next(iter(sorted((self.root / "easybuild").glob("*.eb"))), None)
 
     @property
     def extension(self) -> Optional[tuple[str, str]]:
-        """Name and date of an extension that `ebsif` wrote the easyconfig of; None for other modules."""
+        """Name and date of an extension whose easyconfig `ebsif` wrote; None for other modules."""
         path, found = self.easyconfig, NAMED.search(self.module)
         if not (path and found and path.read_text(encoding="utf-8", errors="replace").startswith(WRITTEN)):
             return None
@@ -72,7 +72,7 @@ class Installation:
 
     @property
     def image(self) -> Optional[Path]:
-        """The image that the module uses: its own copy, else the one it was installed from; None if both are gone."""
+        """The module's image: its own copy, else the one it was installed from; None if neither exists."""
         known = self.record[lockfile.IMAGE]
         places = [self.root / known["file"], *(Path(known[key]) for key in ("source", "resolved") if known.get(key))]
         return next((place for place in places if files.is_there(place)), None)
@@ -87,7 +87,7 @@ class Installation:
 
     @property
     def date(self) -> datetime.date:
-        """When it was installed."""
+        """The date of the installation."""
         return datetime.date.fromtimestamp((self.root / lockfile.RECORD).stat().st_mtime)
 
     @property
@@ -120,7 +120,7 @@ def loaded() -> Optional[Installation]:
 
 
 def module_files(directory: Path, name: Optional[str] = None) -> Iterator[Installation]:
-    """Yield the installations with a module file in a directory of modules; only those of a module if it is named."""
+    """Yield the installations with a module file in a directory of modules, optionally of one module only."""
     if name:
         head, _, version = name.rpartition("/")
         paths = [directory / head / f"{dot}{version}{suffix}" for dot in ("", ".") for suffix in (".lua", "")]
@@ -145,7 +145,7 @@ def paths_below(directory):
 
 
 def root_in(path):
-    """Return the installation directory (Path) in the module file of a container; None for any other file."""
+    """Return the installation directory in a container's module file (Path); None for other files."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError):
@@ -156,7 +156,7 @@ def root_in(path):
 
 
 def directories_of_modules() -> list[Path]:
-    """Return the directories of modules that are known without asking EasyBuild: MODULEPATH and the usual prefixes."""
+    """Return the module directories known without EasyBuild: those on MODULEPATH and below the usual prefixes."""
     named = [part for part in os.environ.get("MODULEPATH", "").split(":") if part]
     prefixes = [os.environ[name] for name in ("EASYBUILD_INSTALLPATH", "EASYBUILD_PREFIX") if os.environ.get(name)]
     if os.environ.get("EASYBUILD_INSTALLPATH_MODULES"):
@@ -166,7 +166,7 @@ def directories_of_modules() -> list[Path]:
 
 
 def known(directories: Iterable[Path], name: Optional[str] = None) -> list[Installation]:
-    """Return the installations with a module file in one of some directories, each once."""
+    """Return the installations with a module file in one of these directories, without duplicates."""
     found: dict[str, Installation] = {}
     for directory in directories:
         for one in module_files(directory, name):
@@ -178,7 +178,7 @@ def mine() -> list[Installation]:
     """Return the installations that belong to this account, below EasyBuild's prefix or on MODULEPATH, oldest first."""
     software, modules = eb.prefix()
     found = {os.path.realpath(one.root): one for one in known([modules, *directories_of_modules()])}
-    # those without a module file, too: they take space
+    # also those without a module file, because they use space
     for path in sorted(software.glob(f"*/*/{lockfile.RECORD}")):
         root = path.parents[len(Path(lockfile.RECORD).parts) - 1]
         if root.suffix not in (".replace", ".replaced"):
@@ -188,7 +188,7 @@ def mine() -> list[Installation]:
 
 
 def size_of(root: Path) -> int:
-    """Return the bytes that removing a directory frees: files that have other names elsewhere don't count."""
+    """Return the number of bytes that removing a directory frees; files with hard links elsewhere don't count."""
     names: dict[tuple[int, int], list[int]] = {}
     for folder, _, entries in os.walk(root):
         for entry in entries:

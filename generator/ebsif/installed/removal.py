@@ -1,4 +1,4 @@
-"""Remove an installation: the module, its files, what re-installations set aside, and nothing else."""
+"""Remove an installation: the module, its files, and what reinstallations have set aside, but nothing else."""
 
 import contextlib
 import os
@@ -16,18 +16,18 @@ from ebsif import files
 from ebsif.errors import EbsifError
 from ebsif.installed.places import WRITTEN, Installation
 
-# What is put next to an installation: by re-installations, and by `set_aside` of the easyblocks, with the time.
+# Suffixes of paths next to an installation: leftovers of reinstallations, and user software set aside, with the time.
 BESIDE = re.compile(r"\.(?:replace|replaced|\d{8}-\d{6}(?:\..+)?)\Z")
 
 
 class RemovalError(EbsifError):
-    """An installation can't be removed; the message says why, and what was left."""
+    """An installation can't be removed; the message gives the reason and lists remaining files."""
 
 
 @dataclass
 class Removal:
     """
-    What would be removed.
+    The planned removal.
 
     Attributes
     ----------
@@ -35,9 +35,9 @@ class Removal:
     paths : list of Path
         Files and directories, the module file first.
     lines : dict of str
-        New texts of the files with symbolic versions, by path; empty if the file goes.
+        New texts of the files with symbolic versions, by path; empty if the file is removed.
     kept : list of str
-        What a person may expect to go, and why it stays.
+        Files that a user may expect to be removed, with the reason for keeping them.
     """
 
     installation: Installation
@@ -48,12 +48,12 @@ class Removal:
 
 def plan(installation: Installation) -> Removal:
     """
-    Return what belongs to an installation.
+    Return the files that belong to an installation.
 
     Raises
     ------
     RemovalError
-        If the module is loaded, is being installed, or something belongs to somebody else.
+        If the module is loaded or being installed, or if files belong to another user.
     """
     if installation.is_loaded:
         raise RemovalError(f"{installation.module} is loaded: unload it first (module unload {installation.module})")
@@ -118,7 +118,7 @@ def add_symbolic_versions(removal):
 
 
 def add_easyconfig(removal):
-    """Add the easyconfig that was installed, if `ebsif` wrote it and nobody has changed it since."""
+    """Add the easyconfig that was installed, if `ebsif` wrote it and it hasn't been changed since."""
     named, copy = removal.installation.record.get(lockfile.EASYCONFIG), removal.installation.easyconfig
     path = Path(named) if named else None
     if not (path and copy and path.is_file()):
@@ -134,9 +134,9 @@ def add_easyconfig(removal):
 
 def check_removable(path: Path) -> None:
     """
-    Raise RemovalError if this account can't remove a file or directory, because something belongs to another one.
+    Raise RemovalError if this account can't remove a file or directory because another account owns it.
 
-    A directory of somebody else in it can only be removed if this account can change it.
+    A directory of another account inside it can only be removed if this account can write to it.
     """
     if os.getuid() == 0:
         return
@@ -145,7 +145,7 @@ def check_removable(path: Path) -> None:
         raise RemovalError(f"{path} belongs to {owner(status.st_uid)}, who can remove it; nothing was removed")
     folders = [path.parent]
     if path.is_dir() and not path.is_symlink():
-        # one's own can be made writable
+        # the user's own directories can be made writable
         folders += [Path(folder) for folder, inside, names in os.walk(path)
                     if (inside or names) and Path(folder).stat().st_uid != os.getuid()]
     for folder in folders:
@@ -164,18 +164,18 @@ def owner(number):
 
 def remove(removal: Removal) -> None:
     """
-    Remove what was planned: everything is renamed first, so that either all of it is gone or nothing.
+    Carry out a planned removal. Everything is renamed first, so that either all files are removed or none.
 
     Raises
     ------
     RemovalError
-        If something can't be renamed (then nothing was removed), or what was renamed can't be deleted.
+        If a file can't be renamed (then nothing was removed), or a renamed one can't be deleted.
     """
     mark = f".removed-{uuid.uuid4().hex[:8]}"
     renamed: list[tuple[Path, Path]] = []
     try:
         for path in removal.paths:
-            # hidden: modules tools don't list it
+            # hidden, so that modules tools don't list it
             new = path.with_name(f".{path.name.lstrip('.')}{mark}")
             path.rename(new)
             renamed.append((path, new))
@@ -190,7 +190,7 @@ def remove(removal: Removal) -> None:
         raise RemovalError(f"{error.filename} can't be removed: {error.strerror}; nothing was removed") from error
     left = [str(new) for _, new in renamed if not delete(new)]
     for folder in dict.fromkeys(path.parent for path in (*removal.paths, *removal.lines)):
-        # of the software, if this was the last version
+        # the software's directory, if this was its last version
         if folder.name == removal.installation.module.split("/")[0]:
             with contextlib.suppress(OSError):
                 folder.rmdir()
@@ -199,7 +199,7 @@ def remove(removal: Removal) -> None:
 
 
 def delete(path):
-    """Delete a file or directory, also below directories without write permission; return whether it is gone."""
+    """Delete a file or directory, even inside directories without write permission; return whether it is gone."""
     if path.is_dir() and not path.is_symlink():
         for folder, _, _ in os.walk(path):
             if not os.access(folder, os.W_OK | os.X_OK):

@@ -1,4 +1,4 @@
-"""Make an easyconfig of an installation as it is now: exact versions, packages that were added by hand included."""
+"""Write an easyconfig of the current state of an installation: exact versions, including packages added by hand."""
 
 import ast
 import re
@@ -17,19 +17,19 @@ HEADER = "# Written by `ebsif freeze`: yours to change."
 
 
 class FreezingError(EbsifError):
-    """No easyconfig can be made of an installation; the message says why and what to do."""
+    """No easyconfig can be written for an installation; the message says why and what to do."""
 
 
 def freeze(installation: Installation, name: Optional[str], date: str) -> tuple[str, str, list[str]]:
     """
-    Return the file name and text of the easyconfig of an installation as it is now, and what it can't express.
+    Return file name and text of an easyconfig of the current state of an installation, and what it can't express.
 
     Parameters
     ----------
     installation
         The installation, which keeps a copy of its easyconfig.
     name
-        Part of the version suffix; by default the one that the module has already.
+        Part of the version suffix; by default that of the module.
     date
         Part of the version suffix.
 
@@ -64,14 +64,14 @@ def freeze(installation: Installation, name: Optional[str], date: str) -> tuple[
 
 
 def as_parameter(stages):
-    """Return stages as the easyconfig parameter 'requirements': a text if there is only one without options."""
+    """Return stages as the easyconfig parameter 'requirements': a text for a single stage without options."""
     if len(stages) == 1 and not set(stages[0]) - current.PLAIN:
         return f"\n{stages[0]['requirements']}"
     return [{**stage, "requirements": stage.get("requirements", "").splitlines()} for stage in stages]
 
 
 def with_values(path: Path, values: dict[str, Any]) -> str:
-    """Return the text of an easyconfig with other values of some parameters; the rest stays as it is."""
+    """Return the text of an easyconfig with new values of some parameters, otherwise unchanged."""
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines(keepends=True)
     found = {node.targets[0].id: node for node in ast.parse(text).body
