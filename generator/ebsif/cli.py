@@ -7,10 +7,17 @@ import signal
 import sys
 
 from ebsif import output, version
-from ebsif.errors import EbsifError, UsageError
+from ebsif.errors import FAILED, EbsifError, UsageError
 
-EXIT_FAILURE = 1
 EXIT_INTERRUPTED = 130
+
+STATUSES = """\
+exit status:
+  0  done; nothing was found, nothing differs
+  1  something was found: differences, errors in the catalogue, missing parts
+  2  wrong use: the command line is incomplete or contradicts itself
+  3  failed; the message says why
+"""
 
 # In the order of the help: choose a container, use it, maintain the catalogue, examine installations.
 # Each is a module in commands/, loaded only when used: some libraries take longer to load than a command to run.
@@ -46,10 +53,11 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Wrap the paragraphs of a description to the width of the terminal; leave the examples as they are."""
 
     def _fill_text(self, text, width, indent):
+        keep, wrap = super()._fill_text, argparse.HelpFormatter._fill_text
         if text.startswith("examples:"):
-            return super()._fill_text(text, width, indent)
-        fill = argparse.HelpFormatter._fill_text
-        return "\n\n".join(fill(self, paragraph, width, indent) for paragraph in text.split("\n\n"))
+            return keep(text, width, indent)
+        return "\n\n".join(keep(paragraph, width, indent) if paragraph.startswith("exit status:")
+                           else wrap(self, paragraph, width, indent) for paragraph in text.split("\n\n"))
 
 
 class ShowVersion(argparse.Action):
@@ -66,8 +74,9 @@ def build_parser(arguments):
     parser = argparse.ArgumentParser(
         prog="ebsif",
         description="Install container images as environment modules, with EasyBuild.",
+        formatter_class=HelpFormatter,
         epilog="The modules themselves are installed with `eb`. Run `ebsif COMMAND --help` for the options of a "
-               "command.",
+               f"command.\n\n{STATUSES}",
     )
     parser.add_argument("--version", action=ShowVersion, nargs=0, help="show the version and exit")
     common = argparse.ArgumentParser(add_help=False)
@@ -125,9 +134,7 @@ def main(arguments=None):
     Returns
     -------
     int
-        The exit status: 0 for success, 1 for a failure, 2 for a usage error (argparse exits with it), 130 after
-        Ctrl-C, 141 after a broken pipe. Commands that compare return 1 for a difference and 2 for a failure, like
-        diff(1).
+        The exit status: see STATUSES; 130 after Ctrl-C, 141 after a broken pipe.
     """
     check_python(sys.version_info[:2])
     if "_ARGCOMPLETE" in os.environ:
@@ -144,7 +151,7 @@ def main(arguments=None):
         return 128 + signal.SIGPIPE
     except (EbsifError, OSError) as error:
         print(f"ebsif: {error}", file=sys.stderr)
-        return getattr(options, "trouble", EXIT_FAILURE)
+        return getattr(error, "status", FAILED)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
 

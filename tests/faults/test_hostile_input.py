@@ -199,7 +199,7 @@ def test_malformed_yaml(place, fault, name):
     result = subprocess.run(
         ["bash", "-c", limits, "bash", *command],
         capture_output=True, text=True, check=False, timeout=120)
-    case.shown(result.returncode == 1, f"status {result.returncode}")
+    case.shown(result.returncode == 3, f"status {result.returncode}")
     case.said(result.stderr, "X.yaml")
     case.shown("Traceback" not in result.stderr and "\x1b" not in result.stderr, result.stderr[-500:])
     case.shown(len(result.stderr) < 200_000, "a message without end")

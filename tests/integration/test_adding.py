@@ -74,10 +74,10 @@ def test_files_that_are_no_images(ebsif, tmp_path, base_image):
     (tmp_path / "text.sif").write_text("text")
     with base_image.open("rb") as whole:
         (tmp_path / "half.sif").write_bytes(whole.read(1_000_000))
-    assert "the file nothing.sif does not exist" in ebsif("inspect", "nothing.sif", status=1).stderr
-    assert "is a directory, not an image (a SIF file)" in ebsif("inspect", ".", status=1).stderr
+    assert "the file nothing.sif does not exist" in ebsif("inspect", "nothing.sif", status=3).stderr
+    assert "is a directory, not an image (a SIF file)" in ebsif("inspect", ".", status=3).stderr
     for name in ("text.sif", "half.sif"):
-        assert f"{name} can't be started as a container" in ebsif("inspect", name, status=1).stderr
+        assert f"{name} can't be started as a container" in ebsif("inspect", name, status=3).stderr
 
 
 def test_a_new_image_in_two_commands(ebsif, image, site, tmp_path):
@@ -128,7 +128,7 @@ def test_a_link_to_an_image_that_may_move(ebsif, image, tmp_path):
     (tmp_path / "moving").mkdir()
     (tmp_path / "moving/latest.sif").symlink_to("../images/pytorch-2.14.0-cpu-python-3.11.sif")
     arguments = ("add", "moving/latest.sif", "--site", "mine", "--catalogue", ".", "--name", "PyTorch")
-    said = ebsif(*arguments, status=1).stderr
+    said = ebsif(*arguments, status=3).stderr
     assert "moving/latest.sif is in a directory whose links move" in said
     assert f"add the file it is now, {tmp_path}/images/pytorch-2.14.0-cpu-python-3.11.sif, " in said
     assert not (tmp_path / "mine/containers/PyTorch.yaml").exists()
@@ -149,8 +149,8 @@ def test_a_link_to_an_image_that_may_move(ebsif, image, tmp_path):
 def test_the_first_image_of_its_kind(ebsif, tiny_image, tmp_path):
     """It needs a name; unknown values are marked for review; the project's catalogue is unchanged."""
     path = tiny_image("thing-1.2.3.sif")
-    assert "give a --name" in ebsif("add", path, "--catalogue", ".", status=1).stderr
-    assert "name one of your own, --catalogue" in ebsif("add", path, "--name", "Thing", status=1).stderr
+    assert "give a --name" in ebsif("add", path, "--catalogue", ".", status=3).stderr
+    assert "name one of your own, --catalogue" in ebsif("add", path, "--name", "Thing", status=3).stderr
     ebsif("add", path, "--name", "Thing", "--catalogue", ".")
     text = (tmp_path / "local/containers/Thing.yaml").read_text()
     assert "    version: 1.2.3  # review: from the file name\n" in text
@@ -164,7 +164,7 @@ def test_the_first_image_of_its_kind(ebsif, tiny_image, tmp_path):
     # a file with another layout is left alone
     (tmp_path / "local/containers/Thing.yaml").write_text("containers: []\nname: Thing\nfamilies: {}\n")
     third = tiny_image("thing-1.4.0.sif")
-    assert "add this record by hand" in ebsif("add", third, "--name", "Thing", "--catalogue", ".", status=1).stderr
+    assert "add this record by hand" in ebsif("add", third, "--name", "Thing", "--catalogue", ".", status=3).stderr
 
 
 def test_another_name_for_known_software(ebsif, tiny_image, tmp_path):
@@ -173,7 +173,7 @@ def test_another_name_for_known_software(ebsif, tiny_image, tmp_path):
     path = tmp_path / "local/containers/Tool.yaml"
     before = path.read_text()
     for name in ("tool-{name}.sif", "tool-{version}-2.0.sif", "tool\n4.0.sif"):
-        said = ebsif("add", tiny_image(name), "--name", "Tool", "--catalogue", ".", status=1).stderr
+        said = ebsif("add", tiny_image(name), "--name", "Tool", "--catalogue", ".", status=3).stderr
         assert "can't be the name of an image in the catalogue" in said
         assert "Traceback" not in said
     assert path.read_text() == before
@@ -322,4 +322,4 @@ def test_what_an_image_can_use_of_the_network(ebsif, small_image, tmp_path):
     assert re.search(rf"^ok +libfabric +unknown version, {files[1]}; for Slingshot /usr/lib64", text, re.MULTILINE)
     assert re.search(rf"^note +MPI +Open MPI, {files[0]}", text, re.MULTILINE)
     assert re.search(rf"^ok +RCCL plugin +{files[2]}$", text, re.MULTILINE)
-    assert "the file nothing.sif does not exist" in ebsif("doctor", "nothing.sif", status=1).stderr
+    assert "the file nothing.sif does not exist" in ebsif("doctor", "nothing.sif", status=3).stderr

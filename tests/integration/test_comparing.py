@@ -35,7 +35,7 @@ def test_two_containers_of_the_catalogue():
     assert run("diff", "--site", "lumi", NEWER, NEWER).stdout == "no differences\n"
     changes = json.loads(run("diff", "--site", "lumi", OLDER, NEWER, "--json", status=1).stdout)
     assert {"kind": "component", "name": "vllm", "before": "0.7.2+rocm624", "after": "0.8.5+rocm624"} in changes
-    assert "is ambiguous; choose one of" in run("diff", "--site", "lumi", "PyTorch/2.6.0", NEWER, status=2).stderr
+    assert "is ambiguous; choose one of" in run("diff", "--site", "lumi", "PyTorch/2.6.0", NEWER, status=3).stderr
 
 
 def test_two_installations(installed_once):
@@ -45,7 +45,7 @@ def test_two_installations(installed_once):
     assert "+ package greeting 1.0" in lines
     assert not [line for line in lines if " image " in line]
     assert run("diff", squashed, squashed).stdout == "no differences\n"
-    assert "not an installation of a container module" in run("diff", squashed, CHECKOUT, status=2).stderr
+    assert "not an installation of a container module" in run("diff", squashed, CHECKOUT, status=3).stderr
 
 
 CATALOGUE = """\
@@ -84,7 +84,7 @@ def test_moving_an_extension(stages, tmp_path, wheels, base_image):
     for file, expected in (
             (locked, "repeats an installation from its lock file"), (odd, "invalid stage: "),
             (plain, "does not end in a name and a date"), ("none.eb", "the file none.eb does not exist")):
-        assert expected in run("upgrade", file, "Base/2.0", *common, cwd=tmp_path, status=1).stderr
+        assert expected in run("upgrade", file, "Base/2.0", *common, cwd=tmp_path, status=3).stderr
 
 
 @pytest.mark.parametrize(("typed", "expected"), [

@@ -204,9 +204,9 @@ def test_other_files_are_not_overwritten(tmp_path, pages):
     other = tmp_path / "web"
     other.mkdir()
     (other / "index.html").write_text("ours")
-    assert "contains files that `ebsif docs` did not make" in docs(other, status=1).stderr
+    assert "contains files that `ebsif docs` did not make" in docs(other, status=3).stderr
     assert (other / "index.html").read_text() == "ours"
-    assert "is not a directory" in docs(other / "index.html", status=1).stderr
+    assert "is not a directory" in docs(other / "index.html", status=3).stderr
     public = tmp_path / "public"
     docs(public, "--site", "local")
     (public / "local/gone.html").write_text("")
@@ -215,4 +215,4 @@ def test_other_files_are_not_overwritten(tmp_path, pages):
     assert (public / "index.html").exists()
     assert not (public / "local/gone.html").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["public", "web"]
-    assert "known: archer2" in docs(tmp_path / "x", "--site", "nowhere", status=1).stderr
+    assert "known: archer2" in docs(tmp_path / "x", "--site", "nowhere", status=3).stderr

@@ -75,13 +75,13 @@ def test_from_requirements_to_a_module_in_two_commands(place, site, wheels):
     found = site.bash(f"module load {MODULE}\nebsif doctor | grep EasyBuild").stdout
     assert found.startswith("MISSING  EasyBuild ")
     assert f"the commands of {MODULE} hide those of this machine: unload the module" in found
-    result = again(status=1)
+    result = again(status=3)
     path = site.work / f"{MODULE.replace('/', '-')}.eb"
     assert (f"{path.name} exists already, with different content: use --rebuild to replace and install it"
             in result.stderr)
     path.unlink()
     assert (f"{MODULE} is installed already, from a different version of {path.name}: use --rebuild"
-            in again(status=1).stderr)
+            in again(status=3).stderr)
     path.write_text("# mine\n")
     result = again("--rebuild", status=0)
     assert f"the previous easyconfig is now {path.name}.old\n" in result.stdout
@@ -113,7 +113,7 @@ def test_the_easyconfig_belongs_to_the_user(place, site):
     site.eb(path, "--check-style")
     place("-r", "requirements.txt")
     path.write_text(text + "# mine\n")
-    assert "exists already, with different content" in place("-r", "requirements.txt", status=1).stderr
+    assert "exists already, with different content" in place("-r", "requirements.txt", status=3).stderr
     assert path.read_text().endswith("# mine\n")
 
 
@@ -129,14 +129,14 @@ def test_checking_before_installing(place, site, wheels, base_image):
     try:
         (site.work / "bad.txt").write_text("numpy<2\n")
         # use D8: found where EasyBuild finds it
-        error = place("-r", "bad.txt", "--check", *more, status=1).stderr
+        error = place("-r", "bad.txt", "--check", *more, status=3).stderr
     finally:
         (wheels / "numpy-1.0-py3-none-any.whl").unlink()
     assert re.match(r"ebsif: pip failed in stage 'requirements'.*: numpy==2\.\S+ of the image can't be replaced, but: "
                     r"The user requested numpy<2\. .*'allow_replace': \['numpy'\]", error)
     assert not list(site.work.glob("*.eb"))
     (site.sources / "example.sif").unlink()
-    error = place("-r", "requirements.txt", "--check", *more, status=1).stderr
+    error = place("-r", "requirements.txt", "--check", *more, status=3).stderr
     assert error.startswith("ebsif: the image of Base/1.0-20250101-mine-20260101 is not found (example.sif is neither")
     assert list(site.temporary.glob("ebsif-*")) == []
 
@@ -177,9 +177,9 @@ def test_stages_of_a_users_own(place, site):
 
 
 @pytest.mark.parametrize(("arguments", "status", "expected"), [
-    (["-r", "none.txt"], 1, "the file none.txt does not exist"),
-    (["--stage", "a"], 1, "--stage a: should be NAME=FILE"),
-    (["-r", "requirements.txt", "--name", "a/b"], 1, "'a/b' is not valid in a version suffix"),
+    (["-r", "none.txt"], 3, "the file none.txt does not exist"),
+    (["--stage", "a"], 3, "--stage a: should be NAME=FILE"),
+    (["-r", "requirements.txt", "--name", "a/b"], 3, "'a/b' is not valid in a version suffix"),
     ([], 2, "one of the arguments -r/--requirements --stage --from-venv is required"),
 ])
 def test_errors_name_cause_and_remedy(place, arguments, status, expected):
@@ -192,5 +192,5 @@ def test_a_container_that_can_not_be_extended(place, site, tmp_path):
     command = [Path(sys.prefix) / "bin/ebsif", "extend", "Base/2.0", "--catalogue", tmp_path / "sites", "--name", "x",
                "-r", site.work / "requirements.txt"]
     result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert result.returncode == 1
+    assert result.returncode == 3
     assert "Base/2.0-none can't be extended: it has no user software" in result.stderr

@@ -249,10 +249,10 @@ def test_the_equivalent_command(several_once):
     command = site.bash(f'{line} python -c "{code}"').stdout
     assert command == "/user-software/venv/pytorch it's $HOME True\n"
     result = site.bash("ebsif command NoSuchModule/1.0", check=False)
-    assert result.returncode == 1
+    assert result.returncode == 3
     assert "NoSuchModule/1.0" in result.stderr
     result = site.run(["ebsif", "command", "x"], check=False, LMOD_CMD="")
-    assert result.returncode == 1
+    assert result.returncode == 3
     assert "modules tool" in result.stderr
 
 

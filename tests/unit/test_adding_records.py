@@ -311,7 +311,7 @@ def test_all_or_nothing(place, monkeypatch, capsys, failure, begun):
     if begun:
         assert add("tool-2.0.sif") == 0
     before = files(place)
-    name, arguments, status, expected = "tool-4.0.sif", [], 1, ""
+    name, arguments, status, expected = "tool-4.0.sif", [], 3, ""
     if failure == "the easyconfig can't be written":
         (place / "ec").mkdir(exist_ok=True)
         monkeypatch.setattr("ebsif.render.rendering.files.replace", full)

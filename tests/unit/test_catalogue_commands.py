@@ -191,7 +191,7 @@ def test_a_closed_pipe(place, arguments):
 def test_a_missing_home_directory(place, line, expected):
     """Defects D3: the message names file and line, without a traceback."""
     (place / "config.yaml").write_text(f"{line}\n")
-    said = run(place, "list", EBSIF_CONFIG=str(place / "config.yaml"), status=1).stderr
+    said = run(place, "list", EBSIF_CONFIG=str(place / "config.yaml"), status=3).stderr
     assert said.startswith(f"ebsif: {place}/{expected}")
     # Python's own message, which depends on its version
     assert "determine home directory" in said
@@ -205,7 +205,7 @@ def test_easyconfigs_in_other_styles(place):
     (place / "other.eb").write_text(text + "sources = [{'filename': 'tool-2.0.sif'}]\n")
     (place / "none.eb").write_text(text + "sources = [{'download_filename': 'x', 'git_config': {}}]\n")
     assert "variables: {OMP_NUM_THREADS: 4}" in run(place, "import", *MINE, "named.eb").stdout
-    assert "none of the sources is an image" in run(place, "import", *MINE, "none.eb", status=2).stderr
+    assert "none of the sources is an image" in run(place, "import", *MINE, "none.eb", status=3).stderr
     changed = run(place, "diff", *MINE, "named.eb", "other.eb", status=1).stdout
     assert "~ image file tool-1.0.sif -> tool-2.0.sif" in changed
     assert "- image file tool-1.0.sif" in run(place, "diff", *MINE, "named.eb", "none.eb", status=1).stdout
@@ -247,7 +247,7 @@ def test_verbosity(place):
     # reports, like a real runtime, that this is no image
     (programs / "apptainer").symlink_to(shutil.which("false"))
     path = f"{programs}:/usr/bin:/bin"
-    said = run(place, "inspect", "text.sif", "-v", "--no-checksum", status=1, PATH=path).stderr
+    said = run(place, "inspect", "text.sif", "-v", "--no-checksum", status=3, PATH=path).stderr
     told = [line for line in said.splitlines() if line.startswith("+ ")]
     assert told[0].startswith(f"+ {programs}/apptainer inspect ")
     assert told[-1].startswith(f"+ {programs}/apptainer --silent exec --cleanenv ")
@@ -268,7 +268,7 @@ def test_show(place):
     (place / "sites/mine/site.yaml").write_text(f"{SITE}images: {{directories: [{{path: {place}/images}}]}}\n")
     assert f"{place}/images (stable): found\n" in run(place, "show", *MINE, "JAX/0.10.0").stdout
     assert f"{place}/images (stable): not found\n" in run(place, "show", *MINE, "JAX/0.5.0").stdout
-    assert "known versions:\n  0.5.0-20250101\n  0.10.0" in run(place, "show", *MINE, "JAX/9", status=1).stderr
+    assert "known versions:\n  0.5.0-20250101\n  0.10.0" in run(place, "show", *MINE, "JAX/9", status=3).stderr
 
 
 def test_a_configuration_file(place):
@@ -283,9 +283,9 @@ def test_a_configuration_file(place):
     assert "PyTorch/2.13.0" in run(place, "list", EBSIF_SITE="local", **where).stdout
     assert "rocm" in run(place, "list", "--site", "lumi", EBSIF_SITE="local", **where).stdout
     configuration.write_text("sites: mine\n")
-    assert "ebsif.yaml:1: sites: unknown key, did you mean 'site'?" in run(place, "list", status=1, **where).stderr
+    assert "ebsif.yaml:1: sites: unknown key, did you mean 'site'?" in run(place, "list", status=3, **where).stderr
     configuration.write_text("catalogues: [nowhere]\n")
-    assert "nowhere is not a directory" in run(place, "list", status=1, **where).stderr
+    assert "nowhere is not a directory" in run(place, "list", status=3, **where).stderr
 
 
 def test_a_site_may_replace_parts_of_the_projects_catalogue(place):
@@ -310,7 +310,7 @@ def test_no_credential_is_written(place):
     (place / "mine.txt").write_text(f"--extra-index-url {address}\neinops\n")
     record = place / "sites/mine/containers/JAX.yaml"
     record.write_text(CONTAINERS.replace("python: 3.12}", "python: 3.12, venv: true}"))
-    said = run(place, "extend", *MINE, "JAX/0.10.0", "-r", "mine.txt", "--name", "x", "-o", "out", status=1)
+    said = run(place, "extend", *MINE, "JAX/0.10.0", "-r", "mine.txt", "--name", "x", "-o", "out", status=3)
     assert not (place / "out").exists()
     record.write_text(record.read_text().replace("date: 20250601,", f"date: 20250601, requirements: ['-i {address}'],"))
     for command in ("render", "check"):

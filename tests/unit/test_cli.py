@@ -1,5 +1,6 @@
 """The command line: help, wrong use, doctor."""
 
+import argparse
 import configparser
 import json
 import re
@@ -11,7 +12,8 @@ import pytest
 from easybuild.easyblocks.generic.container.texts import format_size
 from ebsif import files, output
 from ebsif.catalogue import settings
-from ebsif.cli import check_python, main
+from ebsif.cli import COMMANDS, STATUSES, build_parser, check_python, main
+from ebsif.errors import USAGE
 from ebsif.installed import doctor
 from support import CHECKOUT
 
@@ -37,6 +39,50 @@ def test_wrong_use_is_status_2(arguments):
     result = run(*arguments)
     assert result.returncode == 2
     assert "usage:" in result.stderr
+
+
+def parsers():
+    """Return the parser of each command (dict of ArgumentParser by name)."""
+    (commands,) = [one for one in build_parser(COMMANDS)._actions if isinstance(one, argparse._SubParsersAction)]
+    assert set(commands.choices) == set(COMMANDS)
+    return commands.choices
+
+
+def test_one_word_per_option():
+    """Use D12, E-09: an option means the same in all commands, and has a help; no command has another word for it."""
+    short = {"-h": "--help", "-q": "--quiet", "-v": "--verbose", "-o": "--output", "-n": "--dry-run",
+             "-r": "--requirements"}
+    flags = {"--dry-run", "--diff", "--json", "--yes", "--check", "--install", "--rebuild"}
+    others = {"--out", "--outdir", "--output-dir", "--print", "--force", "--simulate", "--assume-yes", "-y", "--text"}
+    seen = set()
+    for name, parser in parsers().items():
+        assert "examples:" in parser.epilog, name
+        for option in parser._actions:
+            assert option.help, (name, option)
+            assert not others & set(option.option_strings), name
+            for letter in (one for one in option.option_strings if not one.startswith("--")):
+                assert short[letter] in option.option_strings, name
+            long = {one for one in option.option_strings if one.startswith("--")}
+            for one, letter in (("--output", "-o"), ("--dry-run", "-n")):
+                assert one not in long or letter in option.option_strings, name
+            # of `ebsif job`, the easyconfig to install
+            if long & flags and (name, *long) != ("job", "--install"):
+                assert option.nargs == 0, (name, long)
+            seen |= long
+    assert flags <= seen
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_statuses_of_all_commands(name, capsys):
+    """Wrong use is status 2 in every command; the statuses are in the help and in the documentation."""
+    with pytest.raises(SystemExit) as end:
+        main([name, "--no-such-option"])
+    assert end.value.code == USAGE
+    assert "usage: ebsif" in capsys.readouterr().err
+    text = (CHECKOUT / "docs/using.md").read_text()
+    for line in STATUSES.splitlines()[1:]:
+        status, _, meaning = line.strip().partition("  ")
+        assert f"| {status} | {meaning} |" in text
 
 
 def test_an_account_without_a_home_directory(monkeypatch):

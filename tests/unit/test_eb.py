@@ -42,8 +42,8 @@ def test_an_interrupted_eb_cleans_up(tmp_path):
 
 @pytest.mark.parametrize(("arguments", "status", "start"), [
     (["check", "--site", "local"], 1, "\nerror: "),  # a finding
-    (["import", "a.eb"], 2, "ebsif: "),
-    (["diff", "a.eb", "a.eb"], 2, "ebsif: "),
+    (["import", "a.eb"], 3, "ebsif: "),
+    (["diff", "a.eb", "a.eb"], 3, "ebsif: "),
 ])
 def test_settings_that_easybuild_refuses(tmp_path, arguments, status, start):
     """Defects D3: an unknown variable of EasyBuild is named, without a traceback."""
@@ -65,7 +65,7 @@ def test_a_malformed_configuration_file(tmp_path):
     result = subprocess.run(
         [Path(sys.prefix) / "bin/ebsif", "import", "a.eb"], cwd=tmp_path, capture_output=True, text=True, check=False,
         env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "EASYBUILD_CONFIGFILES": str(tmp_path / "config.cfg")})
-    assert result.returncode == 2
+    assert result.returncode == 3
     assert result.stderr.startswith("ebsif: EasyBuild refuses its configuration: ")
     assert "Traceback" not in result.stderr
 

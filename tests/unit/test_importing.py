@@ -592,15 +592,15 @@ def test_the_command(tmp_path):
     assert {one.easyconfig_name for one in made} == {path.name for path in names["rocm"]}
     assert "done by family, site or easyblock:" in result.stderr
     everything = [*names["rocm"], *names["mpi4py"]]
-    said = run(*everything, status=2).stderr
+    said = run(*everything, status=3).stderr
     assert "several names, and the catalogue has a file for each (mpi4py, rocm): name a directory" in said
     assert run("-q", "-o", "out", *everything, status=0).stderr == ""
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["mpi4py.yaml", "rocm.yaml"]
-    assert "out/rocm.yaml exists, so nothing was written" in run("-o", "out", names["rocm"][0], status=2).stderr
+    assert "out/rocm.yaml exists, so nothing was written" in run("-o", "out", names["rocm"][0], status=3).stderr
     strange = written(tmp_path, "Strange-1.0-a.eb", STRANGE)
     result = run("-q", strange, status=1)
     assert f"ebsif: left to you: {strange}:11: variable local_answer = 42, which nothing uses" in result.stderr
     bad = written(tmp_path, "bad.eb", "name = 'x'\n")
-    result = run("-q", bad, *names["mpi4py"], status=2)
+    result = run("-q", bad, *names["mpi4py"], status=3)
     assert "bad.eb: mandatory parameters not provided" in result.stderr
     assert result.stdout.startswith("name: mpi4py\n")

@@ -118,11 +118,11 @@ def test_package_urls(name, version):
     [(None, "not an installation of a container module"), ("{", "can't be read"), ("[]", "has no 'image'")],
 )
 def test_files_that_are_no_records(places, tmp_path, capsys, content, expected):
-    """the error names file and reason; nothing on standard output, status 2 (use D12.7)."""
+    """the error names file and reason; nothing on standard output, status 3 (use D12.7)."""
     path = tmp_path / "wrong.json"
     if content is not None:
         path.write_text(content)
-    assert main(["lock", "diff", places[0], str(path)]) == 2
+    assert main(["lock", "diff", places[0], str(path)]) == 3
     printed = capsys.readouterr()
     assert printed.out == ""
     assert str(path) in printed.err

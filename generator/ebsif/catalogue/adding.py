@@ -16,7 +16,7 @@ from ebsif.catalogue.fieldtypes import CONTROL, PLACEHOLDER, is_line, is_version
 from ebsif.catalogue.records import CatalogueFile
 from ebsif.catalogue.template import insert_placeholders, read_fields
 from ebsif.catalogue.versionguess import guess_version, is_same, packages_named, packages_of
-from ebsif.errors import EbsifError
+from ebsif.errors import FOUND, EbsifError
 from ebsif.image.inspection import Inspection
 from ebsif.output import escape
 
@@ -33,6 +33,12 @@ NO_HOMEPAGE = "https://apptainer.org/"
 
 class AddingError(EbsifError):
     """An image can't be added; the message says why and what to do."""
+
+
+class OtherImage(AddingError):
+    """The catalogue has another image of the same name."""
+
+    status = FOUND
 
 
 @dataclass

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from ebsif import output
+from ebsif.arguments import add_dry_run
 from ebsif.catalogue import adding, reading, writing
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.image import inspection
@@ -32,7 +33,7 @@ def configure(parser):
     parser.add_argument("--family", help="name of a family in the catalogue")
     parser.add_argument("--version", help="version of the software, if neither the file name nor the image tells it")
     parser.add_argument("--moving", action="store_true", help="accept an image in a directory whose links move")
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be written")
+    add_dry_run(parser, "only show what would be written")
 
 
 def run(options):
@@ -76,7 +77,7 @@ def check_known(known, options, settings):
         sha256 = sha256_of(options.image.resolve())
         wrong = next((one for one in known if one.sha256 not in (None, sha256)), None)
         if wrong:
-            raise adding.AddingError(
+            raise adding.OtherImage(
                 f"{known[0].file_name} is in the catalogue already, and is another image there: {wrong.module} in "
                 f"{wrong.place} has the SHA256 {wrong.sha256}, this file has {sha256}. Give this one another name; or, "
                 "if it takes the place of the earlier one for good, write its SHA256 into the record, `ebsif render`, "

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from ebsif import output
+from ebsif.arguments import add_json
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.check.sites import check_sites
 from ebsif.errors import EbsifError
@@ -34,12 +35,18 @@ def configure(parser):
                         help="skip the checks that need EasyBuild (parameters, style)")
     parser.add_argument("--images", action="store_true",
                         help="verify the SHA256 of all accessible images, and report missing ones")
-    parser.add_argument("--format", choices=["text", "json", "github"], default="text",
-                        help="output format (default: text)")
+    add_json(parser)
+    # json: its earlier name
+    parser.add_argument("--format", choices=["text", "json", "github"], default="text", metavar="{text,github}",
+                        help="github: annotations for a workflow (default: text)")
 
 
 def run(options):
     """Print the findings; return 1 if there are errors, else 0."""
+    if options.json:
+        options.format = "json"
+    elif options.format == "json":
+        output.note("--format json is now --json")
     findings, number = [], 0
     try:
         settings = read_settings(options)

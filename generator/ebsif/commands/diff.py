@@ -1,9 +1,10 @@
 """Compare two containers, installed or in the catalogue: image, components, packages, binds, variables.
 
 Only what is known about both is compared: an installation knows all its packages, the catalogue does not. The exit
-status is 0 if they are the same, 1 if they differ, 2 if one of them can't be read.
+status is 0 if they are the same, 1 if they differ, 3 if one of them can't be read.
 """
 
+from ebsif.arguments import add_json
 from ebsif.catalogue.settings import add_settings_arguments
 from ebsif.installed import compare
 from ebsif.installed.changes import print_changes
@@ -22,8 +23,7 @@ def configure(parser):
     add_settings_arguments(parser)
     add_name_argument(parser, "before", "a container, or a saved lock", metavar="A", required=True)
     add_name_argument(parser, "after", "what to compare it with", metavar="B")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(trouble=2)
+    add_json(parser)
 
 
 def run(options):

@@ -1,34 +1,43 @@
 """Build web pages for choosing a container: one page for each, a search, and a table that can be filtered by component.
 
-The pages are static: open DIR/index.html in a browser, or copy DIR to a web server.
+The pages are static: open index.html in a browser, or copy the directory to a web server.
 """
 
+import argparse
 from pathlib import Path
 
 from ebsif import output
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.errors import UsageError
 from ebsif.pages import build
 
 EXAMPLES = """\
-  ebsif docs public                            # all sites
-  ebsif docs public --site lumi                # one site
-  ebsif docs public --catalogue our-sites      # all sites, including your own
+  ebsif docs -o pages                             # all sites
+  ebsif docs -o pages --site lumi                 # one site
+  ebsif docs -o pages --catalogue our-sites       # all sites, including your own
 """
 
 
 def configure(parser):
     """Add the arguments."""
-    parser.add_argument("directory", metavar="DIR", type=Path,
-                        help="output directory (created, or replaced if it was made by ebsif docs)")
+    parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path,
+                        help="directory for the pages (created, or replaced if it was made by ebsif docs)")
+    # the earlier way to name it
+    parser.add_argument("earlier", metavar="DIRECTORY", type=Path, nargs="?", help=argparse.SUPPRESS)
     add_settings_arguments(parser)
 
 
 def run(options):
     """Build the pages; return 0."""
+    if options.earlier:
+        output.note("the directory is now named with -o DIRECTORY")
+    directory = options.output or options.earlier
+    if not directory:
+        raise UsageError("name a directory for the pages: -o DIRECTORY")
     settings = read_settings(options)
     names = [options.site] if options.site else settings.site_names()
     sites = [(profile, settings.containers(profile)) for profile in map(settings.site, names)]
     output.hint(f"building pages for {sum(len(some) for _, some in sites)} containers of {', '.join(names)} ...")
-    build.build(sites, options.directory)
-    output.hint(f"open {options.directory / 'index.html'}")
+    build.build(sites, directory)
+    output.hint(f"open {directory / 'index.html'}")
     return 0

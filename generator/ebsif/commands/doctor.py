@@ -4,10 +4,13 @@ With an image, report what it can use of the site's high-speed network: MPI, lib
 present; only a benchmark shows how fast it is. The exit status is 1 if something is missing.
 """
 
+import json
 from pathlib import Path
 
 from ebsif import output
+from ebsif.arguments import add_json
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.errors import FOUND
 from ebsif.findings import ERROR
 from ebsif.installed import doctor
 
@@ -22,16 +25,20 @@ def configure(parser):
     """Add the arguments."""
     parser.add_argument("image", metavar="IMAGE", nargs="?", type=Path, help="a SIF file")
     add_settings_arguments(parser)
+    add_json(parser)
 
 
 def run(options):
     """Print the findings; return 1 if something is missing, else 0."""
     findings = examine_image(options) if options.image else [*doctor.examine(), *examine_site(options)]
+    if options.json:
+        print(json.dumps([finding.data for finding in findings], indent=2))
+        return FOUND if any(finding.level == ERROR for finding in findings) else 0
     width = max(len(finding.subject) for finding in findings)
     for finding in findings:
         status = "MISSING" if finding.level == ERROR else finding.level
         print(f"{status:8} {finding.subject:{width}}  {output.escape(finding.text)}")
-    return 0 if all(finding.level != ERROR for finding in findings) else 1
+    return FOUND if any(finding.level == ERROR for finding in findings) else 0
 
 
 def examine_site(options):

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from ebsif import files, output
+from ebsif.arguments import add_dry_run
 from ebsif.installed.names import Names, add_name_argument
 from ebsif.user import freezing
 
@@ -27,7 +28,7 @@ def configure(parser):
                         help="date at the end of the version suffix (default: today)")
     parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path, default=Path(),
                         help="directory for the easyconfig (default: the current one)")
-    parser.add_argument("-n", "--dry-run", action="store_true", help="only print the easyconfig")
+    add_dry_run(parser, "only print the easyconfig")
 
 
 def run(options):

@@ -3,7 +3,7 @@
 Prints a file for the catalogue, with families and records, or writes a file for each software with --output. The report
 on standard error lists what the family or the easyblock does anyway, what became data, and what is left to you, with
 line numbers. EasyBuild's parser executes the easyconfigs, as eb does. The exit status is 0 if everything was imported,
-1 if something is left to you, 2 if one of the files is not the easyconfig of a container.
+1 if something is left to you, 3 if one of the files is not the easyconfig of a container.
 """
 
 import sys
@@ -11,10 +11,9 @@ from pathlib import Path
 
 from ebsif import files, output
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.errors import FAILED, FOUND
 from ebsif.importing import cataloguefile, recipe
 from ebsif.importing.easyconfigfile import ImportingError
-
-LEFT, TROUBLE = 1, 2
 
 EXAMPLES = """\
   ebsif import --site lumi PyTorch-*.eb > PyTorch.yaml
@@ -29,7 +28,6 @@ def configure(parser):
     parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path,
                         help="write DIRECTORY/<Name>.yaml for each software")
     parser.add_argument("easyconfigs", metavar="FILE", nargs="+", type=Path, help="an easyconfig")
-    parser.set_defaults(trouble=TROUBLE)
 
 
 def run(options):
@@ -55,7 +53,7 @@ def run(options):
             print(one.text, end="")
         for found in one.imported:
             report(found)
-    return TROUBLE if trouble else LEFT if any(found.left for found in imported) else 0
+    return FAILED if trouble else FOUND if any(found.left for found in imported) else 0
 
 
 def by_name(imported, settings, profile):

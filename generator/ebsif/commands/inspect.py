@@ -9,6 +9,7 @@ import os
 from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif import output
+from ebsif.arguments import add_json
 from ebsif.catalogue.settings import add_settings_arguments
 from ebsif.image import inspection
 from ebsif.installed.names import Names, add_name_argument
@@ -25,7 +26,7 @@ def configure(parser):
     add_name_argument(parser, "image", "a SIF file, or that of a container", metavar="IMAGE")
     parser.add_argument("--no-checksum", action="store_true",
                         help="don't compute the SHA256, which reads the whole file")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser)
 
 
 def run(options):

@@ -15,6 +15,7 @@ from ebsif import output
 from ebsif.catalogue import selection
 from ebsif.catalogue.fieldtypes import is_duration
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.errors import FAILED
 from ebsif.installed import runtimecommand
 from ebsif.installed.names import Names, add_name_argument
 from ebsif.jobs import job
@@ -73,7 +74,8 @@ def run(options):
         return 0
     try:
         output.command(submit)
-        return subprocess.run(submit, input=text, text=True, check=False).returncode
+        status = subprocess.run(submit, input=text, text=True, check=False).returncode
+        return FAILED if status else 0
     except FileNotFoundError:
         raise job.JobError(f"{submit[0]} is not on PATH: submit on a login node of {profile.name}") from None
 

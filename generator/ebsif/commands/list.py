@@ -10,6 +10,7 @@ import json
 from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif import output
+from ebsif.arguments import add_json
 from ebsif.catalogue import selection
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.catalogue.summary import as_data, format_components
@@ -36,7 +37,7 @@ def configure(parser):
                         help="list only containers with this component, such as 'vllm>=0.8' (repeatable)")
     parser.add_argument("--all-sites", action="store_true", help="list the containers of all sites")
     parser.add_argument("--archived", action="store_true", help="also list containers that are no longer recommended")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser)
 
 
 def run(options):

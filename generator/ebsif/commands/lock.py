@@ -40,7 +40,6 @@ def run(options):
     """Print the record or the bill of materials of an installation; return 0, or 1 if two differ."""
     names, words = Names(options), options.words
     if words[:1] == ["diff"]:
-        options.trouble = 2
         if len(words) != 3:
             raise UsageError("lock diff needs two installations or lock files")
         output.note("`ebsif lock diff` is now `ebsif diff`, which also compares what the modules do")

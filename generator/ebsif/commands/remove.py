@@ -10,7 +10,8 @@ import sys
 from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif import output
-from ebsif.errors import UsageError
+from ebsif.arguments import add_dry_run
+from ebsif.errors import FAILED, UsageError
 from ebsif.installed import places, removal
 from ebsif.installed.names import Names, add_name_argument
 
@@ -23,12 +24,12 @@ EXAMPLES = """\
 def configure(parser):
     """Add the arguments."""
     add_name_argument(parser, "container", "the module to remove", only_installed=True, required=True)
-    parser.add_argument("-n", "--dry-run", action="store_true", help="only show what would be removed")
+    add_dry_run(parser, "only show what would be removed")
     parser.add_argument("--yes", action="store_true", help="don't ask")
 
 
 def run(options):
-    """Remove a module after asking; return 0, or 1 if the answer is no."""
+    """Remove a module after asking; return the exit status."""
     found = places.with_module_file(Names(options).installation(options.container, newest=False))
     planned = removal.plan(found)
     print(f"{found.module}, {format_size(places.size_of(found.root))}:")
@@ -42,7 +43,7 @@ def run(options):
         return 0
     if not options.yes and not confirmed():
         print("nothing was removed")
-        return 1
+        return FAILED
     removal.remove(planned)
     output.hint(f"removed {found.module}")
     return 0

@@ -26,6 +26,7 @@ def configure(parser):
                         help="NAME, NAME/VERSION or a part of a name (default: all)")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--diff", action="store_true", help="only show what would change; exit status 1 if anything would")
+    how.add_argument("-n", "--dry-run", action="store_true", help="only list the files that would be written")
     how.add_argument("--stdout", action="store_true", help="only print the easyconfigs")
 
 
@@ -34,7 +35,7 @@ def run(options):
     settings = read_settings(options)
     profile = settings.site()
     directories = settings.directories_of(profile)
-    everything = not (options.names or options.diff or options.stdout)
+    everything = not (options.names or options.diff or options.dry_run or options.stdout)
     problems = []
     containers = reading.read(profile, *directories, problems=problems)
     chosen = containers
@@ -57,7 +58,8 @@ def run(options):
         if options.diff:
             output.print_diff(rendered.path, rendered.before, rendered.text)
         else:
-            rendering.write(rendered)
+            if not options.dry_run:
+                rendering.write(rendered)
             if rendered.state != "unchanged":
                 output.hint(f"{rendered.state:8} {rendered.path}")
     paths = [rendered.path for rendered in done]

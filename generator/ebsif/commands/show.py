@@ -8,6 +8,7 @@ from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
 
+from ebsif.arguments import add_json
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.settings import add_settings_arguments
 from ebsif.catalogue.summary import as_data, format_components
@@ -26,7 +27,7 @@ def configure(parser):
     """Add the arguments."""
     add_settings_arguments(parser)
     add_name_argument(parser, "name", "what to show")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser)
 
 
 def run(options):

@@ -100,7 +100,8 @@ class Names:
         if found:
             return found
         known = {} if only_installed else {one.module_or_version: one for one in self.containers}
-        known.update({shown(one): one for one in self.installations})
+        for one in self.installations:
+            known.setdefault(shown(one), one)
         fitting = selection.best_matches(known, text)
         if only_installed and not fitting:
             known.update({shown(one): one for one in self.configured})
@@ -111,6 +112,8 @@ class Names:
             raise NamingError(f"'{text}' is ambiguous; choose one of:" + "".join(f"\n  {one}" for one in fitting))
         if fitting:
             return known[fitting[0]]
+        if unknown and text.endswith(SUFFIXES):
+            raise selection.UnknownName(f"the file {text} does not exist, and {unknown}")
         if unknown:
             raise unknown
         raise NamingError(f"no container module '{text}' is installed here{selection.did_you_mean(text, known)} "
@@ -189,6 +192,8 @@ class Names:
         UsageError, NamingError, CatalogueError
             If there is none.
         """
+        if text and not is_there(Path(text, lockfile.RECORD)) and (text.endswith(".sif") or is_there(Path(text))):
+            return Path(text)
         found = self.find(text)
         if isinstance(found, Path):
             return found

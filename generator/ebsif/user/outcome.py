@@ -7,7 +7,9 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from ebsif import eb, files, output
+from ebsif.arguments import add_dry_run
 from ebsif.catalogue.container import Container
+from ebsif.errors import FAILED
 from ebsif.installed.names import Names
 from ebsif.render import easyconfig
 from ebsif.user import extending
@@ -21,6 +23,7 @@ def add_outcome(parser: ArgumentParser) -> None:
                         help="directory for the easyconfig (default: the current one)")
     parser.add_argument("--image", metavar="FILE", type=Path,
                         help="image to use for --check, if eb does not find it")
+    add_dry_run(parser, "only print the easyconfig")
     parser.add_argument("--check", action="store_true",
                         help="only show what pip would install, without installing it")
     parser.add_argument("--install", action="store_true", help="also install the module with eb")
@@ -46,6 +49,9 @@ def write(options: Namespace, container: Container, stages: list, name: str) -> 
         print_plan(extending.check(extended, options.more, options.image))
         if not installing:
             return 0
+    if options.dry_run:
+        print(text, end="")
+        return 0
     path = options.output / extended.easyconfig_name
     write_file(path, text, options.rebuild)
     if installing:
@@ -75,7 +81,7 @@ def write_file(path, text, again):
 
 
 def install(path: Path, again: bool, more: list[str]) -> int:
-    """Install an easyconfig, and print how to load the module; return the exit status of eb."""
+    """Install an easyconfig, and print how to load the module; return the exit status."""
     place = eb.place_of(path.resolve())
     again_by_hand = {"--rebuild", "--force", "-f"} & set(more)
     if place.file.exists() and not (again or again_by_hand) and not is_installed(path, place):
@@ -85,7 +91,7 @@ def install(path: Path, again: bool, more: list[str]) -> int:
     status = eb.run([path.resolve(), *(["--rebuild"] if again else []), *more]).returncode
     if status == 0 and place.file.exists():
         output.hint(f"load it with: {place.load}")
-    return status
+    return FAILED if status else 0
 
 
 def is_installed(path, place):

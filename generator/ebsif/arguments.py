@@ -1,0 +1,13 @@
+"""Options that several commands have, under one name."""
+
+import argparse
+
+
+def add_dry_run(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add -n, --dry-run with a help."""
+    parser.add_argument("-n", "--dry-run", action="store_true", help=text)
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add --json."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
