@@ -105,7 +105,9 @@ def complete():
     # only needed here
     import argcomplete
 
-    argcomplete.autocomplete(build_parser(COMMANDS))
+    # only the command that is typed: importing all of them takes longer than a person wants to wait
+    argcomplete.autocomplete(build_parser(os.environ.get("COMP_LINE", "").split()),
+                             validator=lambda name, typed: name.lower().startswith(typed.lower()))
 
 
 def check_python(version):

@@ -87,8 +87,15 @@ def test_moving_an_extension(stages, tmp_path, wheels, base_image):
         assert expected in run("upgrade", file, "Base/2.0", *common, cwd=tmp_path, status=3).stderr
 
 
+EXAMPLE = "PyTorch/2.13.0-cpu-python-3.11-singularity-20261121"
+LABELLED = "PyTorch/2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121"
+
+
 @pytest.mark.parametrize(("typed", "expected"), [
-    ("ebsif ren", {"render"}), ("ebsif job --laun", {"--launcher"}), ("ebsif job --launcher ", {"native", "torchrun"})])
+    ("ebsif ren", {"render"}), ("ebsif job --laun", {"--launcher"}), ("ebsif job --launcher ", {"native", "torchrun"}),
+    # use D9, E-14
+    ("ebsif show PyTorch/2.13.0-cpu-python-3.11-singularity-2", {EXAMPLE}), ("ebsif diff a pyt", {EXAMPLE, LABELLED}),
+    ("ebsif list --site lu", {"lumi"}), ("ebsif list --site lumi --has flash", {"flash-attn"})])
 def test_the_shell_completes(typed, expected):
     """Tab completion in bash: commands, options and their values; completion scripts for zsh and fish."""
     script = (

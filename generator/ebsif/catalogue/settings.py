@@ -106,7 +106,8 @@ def configuration_path():
 
 def add_settings_arguments(parser: ArgumentParser, output: bool = False) -> None:
     """Add the options that override the configuration file."""
-    parser.add_argument("--site", help="name of the site (default: $EBSIF_SITE, else as configured, else local)")
+    parser.add_argument("--site", help="name of the site (default: $EBSIF_SITE, else as configured, else local)"
+                        ).completer = complete_sites
     parser.add_argument("--catalogue", metavar="DIRECTORY", type=Path, action="append", default=[],
                         help="directory with your own sites: <site>/site.yaml and <site>/containers/*.yaml "
                              "(repeatable)")
@@ -114,6 +115,11 @@ def add_settings_arguments(parser: ArgumentParser, output: bool = False) -> None
         parser.add_argument("-o", "--output", dest="easyconfigs", metavar="DIRECTORY", type=Path,
                             help="directory of the easyconfigs; {site} stands for the name of the site (default: "
                                  "easyconfigs)")
+
+
+def complete_sites(prefix: str, parsed_args: Namespace, **_: object) -> list[str]:
+    """Return the names of sites that begin with a text, for the Tab key."""
+    return [name for name in read_settings(parsed_args).site_names() if name.startswith(prefix)]
 
 
 def read_settings(options: Namespace) -> Settings:

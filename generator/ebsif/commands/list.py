@@ -16,7 +16,7 @@ from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.catalogue.summary import as_data, format_components
 from ebsif.errors import UsageError
 from ebsif.installed import overview
-from ebsif.installed.names import complete
+from ebsif.installed.names import beginning_with, complete
 from ebsif.table import print_table
 
 EXAMPLES = """\
@@ -34,10 +34,18 @@ def configure(parser):
                         help="NAME, NAME/VERSION or a part of a name (default: all)").completer = complete
     parser.add_argument("--mine", action="store_true", help="list the modules that you have installed")
     parser.add_argument("--has", metavar="COMPONENT", action="append", default=[],
-                        help="list only containers with this component, such as 'vllm>=0.8' (repeatable)")
+                        help="list only containers with this component, such as 'vllm>=0.8' (repeatable)"
+                        ).completer = complete_components
     parser.add_argument("--all-sites", action="store_true", help="list the containers of all sites")
     parser.add_argument("--archived", action="store_true", help="also list containers that are no longer recommended")
     add_json(parser)
+
+
+def complete_components(prefix, parsed_args, **_):
+    """Return the names of components that begin with a text (list of str), for the Tab key."""
+    settings = read_settings(parsed_args)
+    containers = settings.containers(settings.site())
+    return beginning_with(prefix, (name for one in containers for name in selection.components_of(one)))
 
 
 def run(options):
