@@ -1,6 +1,7 @@
 """Write imported easyconfigs to a file of the catalogue, as families and records."""
 
 from collections import Counter
+from itertools import chain, count
 from typing import Optional
 
 from pydantic import ValidationError
@@ -97,8 +98,8 @@ class File:
         """Return a new name for a family (str)."""
         taken = {*self.families, *(self.known.families if self.known else ())}
         name = self.name.lower()
-        candidates = (name, f"{name}-{init}", *(f"{name}-{init}-{number}" for number in range(2, 10**6)))
-        return next(one for one in candidates if one not in taken)
+        numbered = (f"{name}-{init}-{number}" for number in count(2))
+        return next(one for one in chain((name, f"{name}-{init}"), numbered) if one not in taken)
 
     # --- the file
 
