@@ -1,5 +1,6 @@
 """From a requirements.txt to a module: ebsif extend."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -100,6 +101,33 @@ def test_from_requirements_to_a_module_in_two_commands(place, site, wheels):
     # with the module loaded, eb itself would refuse
     arguments = arguments[:-1]
     assert f"\ninstall it with: module unload {MODULE}; eb {path.name}\n" in again(status=0).stdout
+    check_the_rest_of_its_life(site, path, wheels)
+
+
+def check_the_rest_of_its_life(site, path, wheels):
+    """E-05, E-06, E-08: packages added by hand are known and frozen; list and remove find all of an extension."""
+    def ebsif(arguments, before="", status=0):
+        result = site.bash(f"{before}\nebsif {arguments}", check=False, EASYBUILD_PREFIX=site.prefix / "eb",
+                           **wheel_settings(wheels))
+        assert result.returncode == status, result.stdout + result.stderr
+        return result.stdout
+
+    root, load = site.prefix / "eb/software" / MODULE, f"module load {MODULE}\n"
+    record = json.loads((root / "share/ebsif/lock.json").read_text())
+    assert record.pop("easyconfig") == str(path)
+    assert json.loads(ebsif("lock mine -o before.json && cat before.json")) == record
+    site.bash(f"set -e\n{load}unmake-squashfs; rm $CONTAINERROOT/user-software.squashfs; module unload Base\n{load}"
+              "singularity exec $SIF pip install greeting", **wheel_settings(wheels), APPTAINER_BIND=wheels)
+    assert ebsif("diff ./before.json", load, status=1) == "+ package greeting 1.0\n"
+    assert "requirements = \"\"\"\nhello==1.0\ngreeting==1.0\n\"\"\"\n" in ebsif("freeze --dry-run", load)
+    (row,) = json.loads(ebsif("list --mine --json", load))
+    assert (row["module"], row["base"], row["state"]) == (MODULE, "Base/1.0-20250101", ["loaded"])
+    # of a written easyconfig that nobody has changed
+    path.write_bytes(next((root / "easybuild").glob("*.eb")).read_bytes())
+    assert str(path) in ebsif("remove mine --yes")
+    left = [one for one in (site.prefix / "eb").rglob("*") if "Base" in one.name and "ebfiles_repo" not in one.parts]
+    assert not left and not path.exists()
+    assert ebsif("list --mine") == "you have installed no container module\n"
 
 
 def test_the_easyconfig_belongs_to_the_user(place, site):
