@@ -20,12 +20,14 @@ def shellcheck(*arguments):
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_the_scripts_of_the_project():
+# in parts, for several processes
+@pytest.mark.parametrize("part", range(4))
+def test_the_scripts_of_the_project(part):
     """Found by file name or first line."""
     scripts = [path for path in tracked() if path.suffix in (".sh", ".bash") or (
         not path.suffix and re.match(rb"#!.*\b(ba)?sh|# shellcheck shell=", path.read_bytes()[:80]))]
     assert len(scripts) >= 10
-    shellcheck("-x", *scripts)
+    shellcheck("-x", *scripts[part::4])
 
 
 @pytest.mark.parametrize("name", site.names())
