@@ -60,11 +60,15 @@ class Prefix:
             "image": {"file": "a.sif", "sha256": "0" * 64}, "image_packages": ["numpy==2.0"], "artifacts": {},
             "venv_packages": list(packages), "stages": [{"name": "requirements", "requirements": "einops\ngone\n"}],
             **record}))
+        self.write_module(module, root, lua)
+        return root
+
+    def write_module(self, module, root, lua=True):
+        """Write the module file of an installation."""
         file = self.modules / (f"{module}.lua" if lua else module)
         file.parent.mkdir(exist_ok=True)
         file.write_text(f'local root = "{root}"\nput("CONTAINERROOT", root .. "")\n' if lua else
                         f"#%Module\nset root {root}\nsetenv CONTAINERROOT $root\n")
-        return root
 
     @staticmethod
     def add(root, name, version):
@@ -102,8 +106,15 @@ def test_every_way_to_name_an_installed_module(prefix, monkeypatch):
     later = prefix.install(LATER)
     assert names().installation("mine").root == later
     with pytest.raises(NamingError, match=rf"'mine' is ambiguous; choose one of:\n  {MINE}\n  {LATER}"):
-        names().installation("mine", newest=False)
-    prefix.install(OTHER)
+        names().installation("mine", careful=True)
+    # no other module than the one that is named in full
+    assert names().installation(BASE).root == later
+    with pytest.raises(NamingError, match="is installed here"):
+        names().installation(BASE, careful=True)
+    other = prefix.install(OTHER)
+    (prefix.modules / f"{OTHER}.lua").unlink()
+    assert names().installation(OTHER, careful=True).root == other
+    prefix.write_module(OTHER, other)
     with pytest.raises(NamingError, match="'2.13' is ambiguous"):
         names().installation("2.13")
     with pytest.raises(NamingError, match="minr-20261121' is installed here; did you mean"):
@@ -154,6 +165,9 @@ def test_the_modules_of_a_user(prefix, monkeypatch, capsys):
     assert {name: (row["base"], row["state"]) for name, row in rows.items()} == {
         MINE: (BASE, ["loaded"]), OTHER: (BASE, ["no module file", "image gone"])}
     assert rows[MINE]["size"] > 5000 > rows[OTHER]["size"] - 8 * 4096
+    (other / "share/ebsif/lock.json").write_text("{")
+    assert main(["list", "--mine", "other", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["state"] == ["no module file", "record damaged"]
     assert main(["list", "--mine", "other"]) == 0
     assert MINE not in capsys.readouterr().out
     assert main(["list", "--mine", "none"]) == 0

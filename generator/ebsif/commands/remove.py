@@ -30,7 +30,7 @@ def configure(parser):
 
 def run(options):
     """Remove a module after asking; return the exit status."""
-    found = places.with_module_file(Names(options).installation(options.container, newest=False))
+    found = places.with_module_file(Names(options).installation(options.container, careful=True))
     planned = removal.plan(found)
     print(f"{found.module}, {format_size(places.size_of(found.root))}:")
     for path in planned.paths:

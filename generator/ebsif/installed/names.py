@@ -15,7 +15,7 @@ from typing import Optional, Union
 
 from easybuild.easyblocks.generic.container import lockfile
 
-from ebsif import eb, output
+from ebsif import output
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.settings import read_settings
@@ -61,13 +61,7 @@ class Names:
         """The installations on MODULEPATH and below the usual prefixes."""
         return places.known(places.directories_of_modules())
 
-    @cached_property
-    def configured(self) -> list[Installation]:
-        """The installations below the prefix that only EasyBuild's configuration files name, which takes longer."""
-        directory = eb.prefix()[1]
-        return [] if directory in places.directories_of_modules() else places.known([directory])
-
-    def find(self, text: Optional[str], newest: bool = True, only_installed: bool = False) -> Found:
+    def find(self, text: Optional[str], careful: bool = False, only_installed: bool = False) -> Found:
         """
         Return the container, installation or file with a name.
 
@@ -75,8 +69,8 @@ class Names:
         ----------
         text
             The name as typed; None for the loaded module.
-        newest
-            Whether to choose the newest of several installations whose names differ only in the date at the end.
+        careful
+            Whether a name with a slash must be complete, and the newest of several dates isn't chosen.
         only_installed
             Whether to ignore the catalogue.
 
@@ -103,11 +97,15 @@ class Names:
         for one in self.installations:
             known.setdefault(shown(one), one)
         fitting = selection.best_matches(known, text)
-        if only_installed and not fitting:
-            known.update({shown(one): one for one in self.configured})
+        if only_installed and (not fitting or careful):
+            # asking EasyBuild takes longer
+            known.update({shown(one): one for one in places.everything() if shown(one) not in known})
             fitting = selection.best_matches(known, text)
         fitting = one_per_image(known, fitting)
-        fitting = newest_of(text, fitting) if newest else fitting
+        if careful:
+            fitting = [one for one in fitting if "/" not in text or one == text.replace("/.", "/")]
+        else:
+            fitting = newest_of(text, fitting)
         if len(fitting) > 1:
             raise NamingError(f"'{text}' is ambiguous; choose one of:" + "".join(f"\n  {one}" for one in fitting))
         if fitting:
@@ -135,7 +133,7 @@ class Names:
         found = places.known(places.directories_of_modules(), text) if "/" in text else []
         return found[0] if found else None
 
-    def installation(self, text: Optional[str], newest: bool = True) -> Installation:
+    def installation(self, text: Optional[str], careful: bool = False) -> Installation:
         """
         Return the installation with a name; see `find`.
 
@@ -144,7 +142,7 @@ class Names:
         UsageError, NamingError
             If it is not an installation.
         """
-        found = self.find(text, newest, only_installed=True)
+        found = self.find(text, careful, only_installed=True)
         if isinstance(found, Path):
             raise NamingError(f"{found} is not the directory of an installation: name that, or an installed module")
         return found

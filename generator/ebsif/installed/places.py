@@ -24,6 +24,9 @@ DEPTH = 4
 # backups and unfinished files of the easyblocks
 NO_MODULES = (".unfinished", ".replaced", ".removed")
 
+# Suffixes of paths next to an installation: leftovers of reinstallations, and user software set aside, with the time.
+BESIDE = re.compile(r"\.(?:replace|replaced|\d{8}-\d{6}(?:\..+)?)\Z")
+
 
 @dataclass(frozen=True)
 class Installation:
@@ -110,6 +113,14 @@ def of_directory(root: Path) -> Installation:
     return Installation(root, name if module else f"{root.parent.name}/{root.name}")
 
 
+def of_directory_or_path(root):
+    """Return the installation in a directory; if its record is damaged, with a name that follows from the path."""
+    try:
+        return of_directory(root)
+    except lock.LockError:
+        return Installation(root, f"{root.parent.name}/{root.name}")
+
+
 def loaded() -> Optional[Installation]:
     """Return the installation of the loaded container module; None if none is loaded."""
     root, module = os.environ.get("CONTAINERROOT"), os.environ.get("EBSIF_LOADED_MODULE")
@@ -174,16 +185,20 @@ def known(directories: Iterable[Path], name: Optional[str] = None) -> list[Insta
     return list(found.values())
 
 
-def mine() -> list[Installation]:
-    """Return the installations that belong to this account, below EasyBuild's prefix or on MODULEPATH, oldest first."""
+def everything() -> list[Installation]:
+    """Return the installations below EasyBuild's prefix and on MODULEPATH, also those without a module file."""
     software, modules = eb.prefix()
     found = {os.path.realpath(one.root): one for one in known([modules, *directories_of_modules()])}
-    # also those without a module file, because they use space
     for path in sorted(software.glob(f"*/*/{lockfile.RECORD}")):
         root = path.parents[len(Path(lockfile.RECORD).parts) - 1]
-        if root.suffix not in (".replace", ".replaced"):
-            found.setdefault(os.path.realpath(root), of_directory(root))
-    return sorted((one for one in found.values() if one.root.stat().st_uid == os.getuid()),
+        if not BESIDE.search(root.name):
+            found.setdefault(os.path.realpath(root), of_directory_or_path(root))
+    return list(found.values())
+
+
+def mine() -> list[Installation]:
+    """Return the installations that belong to this account, oldest first."""
+    return sorted((one for one in everything() if one.root.stat().st_uid == os.getuid()),
                   key=lambda one: (one.root / lockfile.RECORD).stat().st_mtime)
 
 

@@ -14,10 +14,7 @@ from easybuild.easyblocks.generic.container import lockfile
 
 from ebsif import files
 from ebsif.errors import EbsifError
-from ebsif.installed.places import WRITTEN, Installation
-
-# Suffixes of paths next to an installation: leftovers of reinstallations, and user software set aside, with the time.
-BESIDE = re.compile(r"\.(?:replace|replaced|\d{8}-\d{6}(?:\..+)?)\Z")
+from ebsif.installed.places import BESIDE, WRITTEN, Installation
 
 
 class RemovalError(EbsifError):
@@ -59,8 +56,9 @@ def plan(installation: Installation) -> Removal:
         raise RemovalError(f"{installation.module} is loaded: unload it first (module unload {installation.module})")
     removal = Removal(installation, list(paths_of_module(installation)))
     root = Path(os.path.realpath(installation.root))
-    removal.paths += [root, *sorted(path for path in root.parent.iterdir() if path.name.startswith(root.name)
-                                    and BESIDE.fullmatch(path.name[len(root.name) :]))]
+    link = [installation.root] if installation.root.is_symlink() else []
+    removal.paths += [*link, root, *sorted(path for path in root.parent.iterdir() if path.name.startswith(root.name)
+                                           and BESIDE.fullmatch(path.name[len(root.name) :]))]
     add_lock(removal, root)
     add_symbolic_versions(removal)
     add_easyconfig(removal)
