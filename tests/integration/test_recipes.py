@@ -117,11 +117,11 @@ def test_archer2_with_replacement_packages(site_with_modules, packages, tmp_path
 
 @pytest.fixture
 def site_with_modules(site):
-    """A site with empty modules named like those that the recipe loads."""
+    """A site with replacements for the modules that the recipe loads."""
     for name in ("PrgEnv-gnu", "cray-fftw", "mkl/2023.0.0", "cmake/3.21.3"):
         path = site.modules / f"{name}.lua"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text('setenv("STAND_IN", "1")\n')
+        path.write_text('setenv("MKLROOT", "/opt/mkl")\n')
     return site
 
 

@@ -504,7 +504,11 @@ def test_patches(site, packages, tmp_path):
 
 
 def test_host_modules_are_loaded_for_a_stage(site, packages, tmp_path):
-    """S003-11: a stage's modules, including their changes to PATH, apply to that stage only; missing ones are named."""
+    """
+    S003-11: a stage's modules, including their changes to PATH, apply to that stage only; missing ones are named.
+
+    Values of `env` can refer to their variables.
+    """
     programs = tmp_path / "tools"
     programs.mkdir()
     for name in ("host-cc", "python"):
@@ -525,6 +529,8 @@ def test_host_modules_are_loaded_for_a_stage(site, packages, tmp_path):
          "requirements": "plain"},
         {"pre": ['test -z "${TOOLS_FLAGS+set}"', "! command -v host-cc", f"[[ $LD_LIBRARY_PATH != *{programs}* ]]"]},
     ]
+    stages[0]["env"] = {"FLAGS_HERE": "${TOOLS_FLAGS} $ORIGIN"}
+    stages[0]["pre"].append('test "$FLAGS_HERE" = \'from the module $ORIGIN\'')
     missing = "versionsuffix = '-x'\nrequirements = [{'modules': ['NoTools/1.0'], 'pre': ['true']}]\n"
     results = site.eb_each({"missing": TEXT + missing, "there": TEXT + f"optional_binds = ['{programs}']\n"
                             f"requirements = {stages!r}\n"}, **wheel_settings(packages), MODULEPATH=site.modules)

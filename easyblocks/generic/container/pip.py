@@ -49,6 +49,23 @@ PLACE = re.compile(r'^\s*(?:(?:-e|--editable)[\s=]+)?(?:(?P<name>[\w.-]+)(?P<ext
                    r'(?P<place>(?:\w+\+)?\w+://\S+|/\S+)\s*(?P<marker>;.*)?$')
 
 
+def with_values_of_modules(stage):
+    """
+    Return a stage's variables with ${NAME} replaced by what its modules have set (dict); they are loaded now.
+
+    Recipes name directories of the machine in this way: INTEL_MKL_DIR is ${MKLROOT}, for example (S003-11).
+    """
+    def value_of(match):
+        if match.group(1) not in os.environ:
+            raise EasyBuildError("Stage '%s': 'env' contains %s, but none of its modules (%s) sets that variable",
+                                 stage.name, match.group(0), ', '.join(stage.modules))
+        return os.environ[match.group(1)]
+
+    if not stage.modules:
+        return stage.env
+    return {name: re.sub(r'\$\{(\w+)\}', value_of, value) for name, value in stage.env.items()}
+
+
 class Pip:
     """
     Installs stages into a venv in a container, and protects the packages of the image.
@@ -189,7 +206,7 @@ class Pip:
         environment = dict(QUIET, **variables)
         environment['PIP_CACHE_DIR'] = os.environ.get('PIP_CACHE_DIR') or os.path.join(self.work_dir, 'pip-cache')
         environment.update({name: os.environ[name] for name in stage.variables if name in os.environ})
-        environment.update(inject_variables(stage.env))
+        environment.update(inject_variables(with_values_of_modules(stage)))
         return environment
 
     def binds(self, stage):
