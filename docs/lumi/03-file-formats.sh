@@ -12,4 +12,4 @@ module load LUMI
 module load lumi-multitorch/2.10-rocm-7.0-full-20260807_115122
 
 export SINGULARITY_BIND=samples.squashfs:/data:image-src=/
-srun --cpus-per-task=7 conda-python-distributed train.py --data /data
+srun --cpus-per-task=7 python train.py --data /data

@@ -14,4 +14,4 @@ module load lumi-multitorch/2.10-rocm-7.0-full-20260807_115122
 # the cores next to the GPU of each rank
 masks=0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,0xfe,0xfe00,0xfe00000000,0xfe0000000000
 
-srun --cpu-bind=mask_cpu:$masks conda-python-distributed train.py
+srun --cpu-bind=mask_cpu:$masks python train.py

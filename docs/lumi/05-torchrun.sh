@@ -11,4 +11,4 @@
 module load LUMI
 module load lumi-multitorch/2.10-rocm-7.0-full-20260807_115122
 
-srun --cpus-per-task=56 conda-python-distributed -m torch.distributed.run --nproc-per-node="$SLURM_GPUS_ON_NODE" train.py
+srun --cpus-per-task=56 python -m torch.distributed.run --nproc-per-node="$SLURM_GPUS_ON_NODE" train.py

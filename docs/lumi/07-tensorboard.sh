@@ -11,4 +11,4 @@
 module load LUMI
 module load lumi-multitorch/2.10-rocm-7.0-full-20260807_115122
 
-srun --cpus-per-task=7 conda-python-distributed train.py --tensorboard runs
+srun --cpus-per-task=7 python train.py --tensorboard runs

@@ -1,6 +1,6 @@
 """Train a small network with PyTorch, on one GPU or on many; without a GPU, on the CPU.
 
-Started by conda-python-distributed, which sets RANK, WORLD_SIZE and where the ranks meet. Each rank prints what it has
+If there are several ranks, the module's python sets RANK, WORLD_SIZE and where they meet. Each rank prints what it has
 done. Exit status 1 if the loss has not gone down.
 """
 
@@ -22,7 +22,9 @@ def main():
     """Train; return the exit status."""
     options = read_options()
     gpu = torch.cuda.is_available()
-    dist.init_process_group("nccl" if gpu else "gloo")
+    # a single process has no rank, and nobody to meet
+    alone = {} if "RANK" in os.environ else {"store": dist.HashStore(), "rank": 0, "world_size": 1}
+    dist.init_process_group("nccl" if gpu else "gloo", **alone)
     rank, ranks = dist.get_rank(), dist.get_world_size()
     # LOCAL_RANK counts the GPUs that this rank sees; if it sees only its own, the variable is not set
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if gpu else torch.device("cpu")

@@ -28,16 +28,18 @@ families:
     venv: true
     entry_point: /opt/oci-entrypoint.sh
     gpu_visibility: all
-    wrappers: [python, pip, torchrun, conda-python-distributed]
+    wrappers: [python, python3, pip, torchrun, conda-python-distributed]
     container_env: {MAP_HIP_TO_ROCR_VISIBLE_DEVICES: 0}
+    variables: VARIABLES
     network_env: NETWORK
 containers:
   - {family: multitorch, version: 3.13, components: {flavour: laif}}
   - {family: multitorch, version: 3.11, components: {flavour: laif-torch}, entry_point: /.singularity.d/runscript}
 """
-# The network settings of LUMI's profile and of its newest AI Factory container.
+# Settings of LUMI's profile and of its newest AI Factory container.
 LUMI = site.read("lumi")
-NETWORK = selection.find_one(reading.read(LUMI, site.SITES / "lumi"), "lumi-multitorch").network_env
+NEWEST = selection.find_one(reading.read(LUMI, site.SITES / "lumi"), "lumi-multitorch")
+NETWORK = NEWEST.network_env
 TUNING = """
 import sys, torch
 def main():
@@ -53,7 +55,7 @@ sys.stdout.write(json.dumps(found, sort_keys=True) + "\\n")
 # One line, which several ranks can print at once.
 RANK = """
 import json, os, sys
-names = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "LOCAL_RANK", "FI_HMEM_DISABLE_P2P", "SLURM_PROCID")
+names = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "RANK", "LOCAL_RANK", "FI_HMEM_DISABLE_P2P", "SLURM_PROCID")
 sys.stdout.write(json.dumps({name: os.environ[name] for name in names if name in os.environ}) + "\\n")
 """
 # Each line starts show.py in the container.
@@ -82,7 +84,8 @@ class Place:
         (sites / "local/site.yaml").write_text(
             f"name: local\ndescription: a machine of the tests.\ngpu: rocm\n"
             f"images:\n  directories: [{{path: {self.site.sources}}}]\n" + yaml.dump({"network_env": LUMI.network_env}))
-        (sites / "local/containers/Laif.yaml").write_text(CATALOGUE.replace("NETWORK", json.dumps(NETWORK)))
+        (sites / "local/containers/Laif.yaml").write_text(
+            CATALOGUE.replace("NETWORK", json.dumps(NETWORK)).replace("VARIABLES", json.dumps(NEWEST.variables)))
         for variant in ("laif", "laif-torch"):
             (self.site.sources / f"{variant}.sif").symlink_to(small_image(variant))
         self.make_by_hand()
@@ -177,8 +180,17 @@ def test_programs_see_additions_and_the_image(place):
 
 
 def test_packages_by_hand_packed_and_unpacked(place):
-    """Issue 19, point 3: pip's wrapper, make-squashfs and unmake-squashfs with the image that has torch."""
+    """
+    Issue 19, point 3: pip's wrapper, make-squashfs and unmake-squashfs with the image that has torch.
+
+    Lumi, section 5: `pip install --user` fails, however pip is called and old as it is (23.0), and says what to do.
+    """
     output = place.output(TORCH, f"""
+        for way in pip 'singularity exec $SIF python -I -m pip'; do
+            eval "$way install --quiet --user byhand" 2>hints && echo installed
+            grep -c 'hint: leave out --user: in the container packages are installed in {VENV}' hints
+        done
+        ls -d ~/.local/lib 2>/dev/null
         pip install --quiet byhand
         make-squashfs && rm -r $CONTAINERROOT/user-software && module unload Laif && module load {TORCH}
         python -c 'import byhand; print(byhand.__file__)'
@@ -186,7 +198,7 @@ def test_packages_by_hand_packed_and_unpacked(place):
         pip uninstall --quiet --yes byhand && singularity run $SIF pip list | grep -c byhand
     """, check=False)
     lines = [line for line in output.splitlines() if not line.startswith("make-squashfs")]
-    assert lines == [f"{VENV}/lib/python3.11/site-packages/byhand.py", "0"]
+    assert lines == ["1", "1", f"{VENV}/lib/python3.11/site-packages/byhand.py", "0"]
 
 
 def test_an_environment_of_python_3_13(place, tmp_path):
@@ -197,6 +209,7 @@ def test_an_environment_of_python_3_13(place, tmp_path):
         make-venv '{env}' 2>/dev/null || exit
         {shown}
         source '{env}/bin/activate'
+        pip install --user byhand 2>&1 | grep 'hint: leave out'
         pip install --quiet byhand
         for command in 'python' 'singularity exec $SIF python' 'singularity run $SIF python' "start-shell -c 'python -'"
         do
@@ -208,7 +221,8 @@ def test_an_environment_of_python_3_13(place, tmp_path):
         {shown}
         ! declare -F deactivate
     """)
-    before, *lines, after = output.splitlines()
+    before, hint, *lines, after = output.splitlines()
+    assert hint == f"hint: leave out --user: in the container packages are installed in {env}, never in ~/.local"
     library = f"{env}/lib/python3.13/site-packages"
     assert lines == [f"{env} {library}/byhand.py {VENV}/lib/python3.13/site-packages/tuning.py"] * 4 + [
         f"{env} {VERSIONS[OCI]} /opt/venv/lib/python3.13/site-packages/torch/__init__.py "
@@ -217,7 +231,10 @@ def test_an_environment_of_python_3_13(place, tmp_path):
 
 
 def test_ranks_are_consistent_however_they_are_started(place, cluster):
-    """L-03, L-04: two nodes, four ranks: one device for each and no LOCAL_RANK, or all devices and LOCAL_RANK."""
+    """
+    L-03, L-04, L-09: two nodes, four ranks: one device for each and no LOCAL_RANK, or all devices and LOCAL_RANK. The
+    command python sets up ranks.
+    """
     ways = {"wrapper": "python", "run": "singularity run $SIF python",
             "script": "singularity exec $SIF conda-python-distributed"}
     for chosen in ({}, {"ROCR_USE_SLURM_LOCALID": "1", "MAP_HIP_TO_ROCR_VISIBLE_DEVICES": "1"}):
@@ -226,11 +243,30 @@ def test_ranks_are_consistent_however_they_are_started(place, cluster):
         assert len(lines) == 12
         for way, ranks in zip(ways, (lines[:4], lines[4:8], lines[8:])):
             found = sorted(ranks, key=lambda one: int(one.pop("SLURM_PROCID")))
+            # plain `singularity run` sets what the entry point sets, no more
+            numbers = [{}] * 4 if way == "run" else [{"RANK": str(rank)} for rank in range(4)]
             if chosen:
                 wanted = [{"ROCR_VISIBLE_DEVICES": local} for local in "0101"]
             else:
-                wanted = [{"LOCAL_RANK": local} if way == "script" else {} for local in "0101"]
-            assert found == wanted, way
+                wanted = [{} if way == "run" else {"LOCAL_RANK": local} for local in "0101"]
+            assert found == [{**one, **number} for one, number in zip(wanted, numbers)], way
+
+
+def test_python_is_a_rank_only_among_several(place, cluster):
+    """
+    L-09: `srun python` of one task, torchrun, what has a RANK already, and python in start-shell run as they are.
+
+    python of an environment by make-venv is a rank.
+    """
+    several = "srun --nodes=2 --ntasks-per-node=1"
+    ways = {"srun --nodes=1 --ntasks=1 python rank.py": [None], f"{several} torchrun rank.py": [None] * 2,
+            f"RANK=7 {several} python rank.py": ["7"] * 2, f"EBSIF_PYTHON_RANKS= {several} python rank.py": [None] * 2,
+            f"{several} start-shell -c 'python rank.py'": [None] * 2, f"{several} python3 rank.py": ["0", "1"],
+            f"make-venv ranks && source ranks/bin/activate && {several} python rank.py": ["0", "1"]}
+    lines = place.shown(OCI, "\n".join(ways), **cluster.environment)
+    for way, wanted in ways.items():
+        found, lines = lines[:len(wanted)], lines[len(wanted):]
+        assert sorted((one.get("RANK") for one in found), key=str) == wanted, way
 
 
 def test_two_nodes_train(place, cluster):
@@ -269,9 +305,8 @@ def test_the_network_of_ranks_is_that_of_the_profile(place, cluster):
 # --- the LUMI AI Guide with these modules: docs/lumi
 
 GUIDE = CHECKOUT / "docs/lumi"
-# Modules that the scripts load, and the test's modules in their place; the second is made from an environment by hand.
+# The module that the scripts load: here the one with torch. The page on SquashFS extends the image with the stand-in.
 LUMI_MODULE = "lumi-multitorch/2.10-rocm-7.0-full-20260807_115122"
-LUMI_MODULES = {LUMI_MODULE: TORCH, f"{LUMI_MODULE}-optuna-20261122": OCI}
 # Options for sbatch that a user would add: an account, and fewer tasks because this machine has two cores.
 SUBMIT = "--account=project_1 --partition=small"
 SMALL = "--ntasks-per-node=1 --gpus-per-node=1 --mem=1G"
@@ -318,23 +353,27 @@ def main():
 
 
 @pytest.fixture(scope="module")
-def guide(place, cluster):
-    """The guide's files after all its jobs have run: exit status and output by script."""
+def guide(place, cluster, small_image):
+    """The guide's files after all commands and jobs have run: exit status and output by script."""
     folder = place.site.work / "guide"
     shutil.copytree(GUIDE, folder)
     modules = place.site.modules
     (modules / "LUMI.lua").write_text("")
     (modules / "lumi-multitorch").mkdir()
-    for name, ours in LUMI_MODULES.items():
-        (modules / f"{name}.lua").write_text((modules / f"{ours}.lua").read_text().replace(f'"{ours}"', f'"{name}"'))
+    (modules / f"{LUMI_MODULE}.lua").write_text(
+        (modules / f"{TORCH}.lua").read_text().replace(f'"{TORCH}"', f'"{LUMI_MODULE}"'))
+    (place.site.sources / NEWEST.file_name).symlink_to(small_image("laif"))
+    # as modules of EasyBuild set them for users
+    settings = {f"EASYBUILD_{option[2:].partition('=')[0].replace('-', '_').upper()}": option.partition("=")[2] or "1"
+                for option in place.site.eb_options}
+    settings["APPTAINER_BIND"] = place.wheels
     make_wheel(place.wheels, "mlflow", module_text=MLFLOW)
     make_wheel(place.wheels, "vllm", module_text=VLLM, scripts={"vllm": "vllm:main"})
     place.site.run(["pip", "download", "--quiet", "--no-deps", "--dest", place.wheels, *TENSORBOARD])
     place.output(TORCH, f"pip install --quiet --no-deps mlflow vllm {' '.join(TENSORBOARD)}")
-    for name in ("02-environment", "03-file-formats"):
+    for name in ("02-environment", "02-squashfs", "03-file-formats", "05-many-nodes"):
         commands = re.search(r"^```bash\n(.*?)^```", (folder / f"{name}.md").read_text(), re.MULTILINE | re.DOTALL)
-        place.site.bash(f"set -e\n{commands.group(1)}", cwd=folder, APPTAINER_BIND=place.wheels,
-                        **wheel_settings(place.wheels))
+        place.site.bash(f"set -e\n{commands.group(1)}", cwd=folder, **settings, **wheel_settings(place.wheels))
     jobs = [f"{{ sbatch --wait --output={name}.out {SUBMIT} {options} {name}.sh; echo $? >{name}.status; }} &"
             for name, options in SUBMITTED.items()]
     place.site.bash("\n".join([*jobs, "wait"]), cwd=folder, timeout=580, **cluster.environment)
@@ -343,7 +382,7 @@ def guide(place, cluster):
 
 def test_the_scripts_of_the_guide(guide):
     """L-09, issue 19, point 5: every job script of docs/lumi, unchanged, succeeds and does what its page says."""
-    assert sorted(f"{name}.sh" for name in SUBMITTED) == sorted(path.name for path in guide.glob("*.sh"))
+    assert sorted(f"{name}.sh" for name in SUBMITTED) == sorted(path.name for path in GUIDE.glob("*.sh"))
     output = {name: (guide / f"{name}.out").read_text() for name in SUBMITTED}
     failed = {name: text for name, text in output.items() if (guide / f"{name}.status").read_text() != "0\n"}
     assert not failed
@@ -357,7 +396,8 @@ def test_the_scripts_of_the_guide(guide):
     # the user's packages, and the container's torch
     versions = {name: dict(line.rsplit(" ", 1) for line in output[name].splitlines() if line.endswith(".py"))
                 for name in ("02-environment", "02-squashfs")}
-    torch, added = {TORCH: "3.11", OCI: "3.13"}, {"02-environment": guide / "optuna-env", "02-squashfs": VENV}
+    torch = {TORCH: "3.11", OCI: "3.13"}
+    added = {"02-environment": guide / "optuna-env", "02-squashfs": "/user-software/venv/lumi-multitorch"}
     for (name, found), (module, python) in zip(versions.items(), torch.items()):
         assert found == {f"torch {VERSIONS[module]}": f"/opt/venv/lib/python{python}/site-packages/torch/__init__.py",
                          "optuna 1.0": f"{added[name]}/lib/python{python}/site-packages/optuna.py"}
@@ -366,6 +406,11 @@ def test_the_scripts_of_the_guide(guide):
     assert next((guide / "runs").glob("events.out.tfevents.*")).stat().st_size > 500
     logged = [json.loads(line) for path in (guide / "mlruns").iterdir() for line in path.read_text().splitlines()]
     assert [(name, step) for name, _, step in logged] == [("loss", step) for step in range(20)]
+    # the job script that a page writes
+    job = (guide / "job.sh").read_text()
+    assert f"module load {LUMI_MODULE}\n" in job
+    assert job.endswith(" conda-python-distributed train.py\n")
+    assert "0xfe000000000000,0xfe00000000000000" in job
     answer = "/scratch/project_1/models/my-model What is a container? --tensor-parallel-size 2\n"
     assert answer in output["10-inference"]
 
@@ -373,8 +418,9 @@ def test_the_scripts_of_the_guide(guide):
 def test_the_guides_job_scripts_set_nothing_by_hand():
     """L-09: our scripts contain none of the settings and image paths that those of the LUMI AI Guide contain."""
     for path in GUIDE.glob("*.sh"):
-        by_hand = r"MASTER_|RANK|WORLD_SIZE|MIOPEN|NCCL|ENV_|_HOME|CACHE|\.sif|-B |--bind|module (use|purge)"
+        by_hand = r"MASTER_|RANK|WORLD_SIZE|MIOPEN|NCCL|ENV_|_HOME|CACHE|\.sif|-B |--bind|module (use|purge)|conda"
         assert not re.search(by_hand, path.read_text()), path
+        assert re.search(r"^srun (--[\w:=$-]+ )*python ", path.read_text(), re.MULTILINE), path
 
 
 def test_advice_for_users_of_the_older_modules(place, tmp_path):

@@ -153,6 +153,7 @@ def test_the_environment_for_each_kind_of_image(easyblock):
     for spec in (injected, manual, image):
         assert spec.container_environment["PYTHONNOUSERSITE"] == "1"
         assert spec.container_environment["PIP_USER"] == "0"
+        assert spec.container_environment["PYTHONUSERBASE"].startswith("/dev/null/")
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,10 @@ ONE_CONTAINER = (REFUSE, REPLACE)
 LISTED_PACKAGES = {
     'all': (lockfile.IMAGE_PACKAGES, lockfile.VENV_PACKAGES), 'user_software': (lockfile.VENV_PACKAGES,), 'none': ()}
 
+# The directory for `pip install --user`. Nothing can be created there, so pip fails whichever Python and version it is;
+# many install in ~/.local otherwise, where Python doesn't look for packages (PYTHONNOUSERSITE). pip's error names it.
+NO_USER_BASE = '/dev/null/use-make-venv-instead-of-pip-install--user'
+
 # Value of 'wrappers': every program of the venv.
 WRAPPERS_ALL = 'all'
 
@@ -189,7 +193,7 @@ class ContainerSpec:
     def container_environment(self):
         """Variables that the module sets in the container on every node; those of the easyconfig take precedence."""
         # keep packages in ~/.local out of the container, and pip out of ~/.local
-        variables = {'PYTHONNOUSERSITE': '1', 'PIP_USER': '0'}
+        variables = {'PYTHONNOUSERSITE': '1', 'PIP_USER': '0', 'PYTHONUSERBASE': NO_USER_BASE}
         if self.init == INIT_CONDA_INJECTED:
             variables.update(self.image_environment)
         if self.init != INIT_CONDA_MANUAL:
