@@ -225,6 +225,10 @@ def test_refused_removals(prefix, monkeypatch, tmp_path, capsys):
     assert main(["remove", MINE, "--yes"]) != 0
     assert f"{MINE} is loaded: unload it first" in capsys.readouterr().err
     monkeypatch.delenv("CONTAINERROOT")
+    user = prefix.install(OTHER, image={"file": "b.sif", "sha256": "0", "resolved": str(root / "a.sif")})
+    assert main(["remove", MINE, "--yes"]) != 0
+    assert f"has the image that these modules use: {OTHER}; remove those first" in capsys.readouterr().err
+    (user / "b.sif").touch()
     lock = prefix.software / ".locks" / (str(root).replace("/", "_") + ".lock")
     lock.mkdir(parents=True)
     assert main(["remove", MINE, "--yes"]) != 0

@@ -14,6 +14,7 @@ from easybuild.easyblocks.generic.container import lockfile
 
 from ebsif import files
 from ebsif.errors import EbsifError
+from ebsif.installed import places
 from ebsif.installed.places import BESIDE, WRITTEN, Installation
 
 
@@ -54,6 +55,10 @@ def plan(installation: Installation) -> Removal:
     """
     if installation.is_loaded:
         raise RemovalError(f"{installation.module} is loaded: unload it first (module unload {installation.module})")
+    users = places.users_of_image(installation)
+    if users:
+        raise RemovalError(f"{installation.module} has the image that these modules use: "
+                           f"{', '.join(one.module for one in users)}; remove those first")
     removal = Removal(installation, list(paths_of_module(installation)))
     root = Path(os.path.realpath(installation.root))
     link = [installation.root] if installation.root.is_symlink() else []
