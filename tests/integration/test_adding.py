@@ -303,7 +303,7 @@ def test_every_name_of_lumi_is_read_back():
                 assert one.fields[name].lstrip("-") == value
 
 
-def test_what_an_image_can_use_of_the_network(ebsif, small_image, tmp_path):
+def test_the_network_of_an_image(ebsif, small_image, tmp_path):
     """S001-14: libfabric, MPI ABI and plugin of a real image that was not built for the site."""
     files = ("/opt/mpi/lib/libmpi.so.40", "/usr/lib/x86_64-linux-gnu/libfabric.so.1", "/opt/plugin/librccl-net.so")
     root = tmp_path / "root"

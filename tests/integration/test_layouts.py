@@ -133,7 +133,7 @@ def test_through_pythonpath(tmp_path, wheel, easybuild_wheels):
     assert f"/{EXAMPLE} (module: PyTorch/" in found(modules[0])
 
 
-def test_what_is_in_the_editor_is_what_runs(tmp_path, release, easybuild_wheels):
+def test_the_working_copy_runs_after_make_check(tmp_path, release, easybuild_wheels):
     """Issue of the house: after `make check` eb uses the sources themselves, after `make test` the installed files."""
     checkout, tools = tmp_path / "checkout", tmp_path / "tools"
     shutil.copytree(release / "sources", checkout)

@@ -57,7 +57,7 @@ def test_an_image_without_bash_and_python(place, tmp_path):
 
 
 @pytest.mark.parametrize(("easyblock", "text"), [("ContainerVenv", ""), ("ContainerInstall", "init = 'image'\n")])
-def test_what_an_image_without_bash_and_python_cannot_have(place, easyblock, text):
+def test_unsupported_features_without_bash_and_python(place, easyblock, text):
     """G-11, defects B6, admin D10: a venv and scripts for Python are refused, with both reasons and the remedy."""
     site = place("busybox")
     said = refused(site, easyconfig(site, text, easyblock))

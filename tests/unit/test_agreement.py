@@ -140,7 +140,7 @@ def test_rules_for_texts_have_one_home(rule):
 
 
 @pytest.mark.parametrize("module", [texts, lockfile, sbom, gpus, requirements])
-def test_what_commands_need_loads_nothing_of_easybuild(module):
+def test_shared_modules_do_not_import_easybuild(module):
     """Importing it does not load EasyBuild, which would take longer than running `ebsif list`."""
     assert not re.search(r"easybuild\.(?!easyblocks\.generic\.container)", Path(module.__file__).read_text())
 

@@ -79,7 +79,7 @@ def test_easyconfigs_pass_the_rules_of_easybuild(path):
     assert len(names) == len(set(names))
 
 
-def test_what_the_site_decides(read):
+def test_settings_of_the_site(read):
     """easybuild, upstream's suites: the site sets the image's location and the listed packages; records override."""
     lumi = site.read("lumi").model_copy(update={"listed_packages": "user_software"})
     (one,) = read(HEAD + RECORD, lumi)

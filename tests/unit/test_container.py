@@ -185,7 +185,7 @@ def test_easybuild_documents_the_two_easyblocks():
 
 
 @pytest.mark.parametrize("easyblock", [ContainerInstall, ContainerVenv])
-def test_what_easybuild_tests_of_each_easyblock(easyblock, tmp_path):
+def test_easybuilds_own_tests_for_each_easyblock(easyblock, tmp_path):
     """
     house 2.1: the checks of the tests that easybuild-easyblocks generates for each file in easyblocks/*/.
 

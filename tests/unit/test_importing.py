@@ -325,7 +325,7 @@ postinstallcmds = [
     (["true ; export A=1 ; singularity exec x.sif bash -c 'B=2 pip install rich'"],
      [{"requirements": ["rich"], "env": {"A": "1", "B": "2"}}]),
 ])
-def test_what_pip_installs_in_the_container(commands, expected, lumi, tmp_path):
+def test_calls_of_pip_in_the_container(commands, expected, lumi, tmp_path):
     """Admin section 2: pip in `singularity exec --bind ... bash -c '...'` becomes requirements or stages."""
     block = ", ".join(f"local_exec + {command!r}" for command in commands)
     path = written(tmp_path, "Tool-1.0.eb", PIP.replace("COMMANDS", block))
