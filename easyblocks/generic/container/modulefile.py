@@ -249,7 +249,7 @@ class VenvModuleFile(ModuleFile):
 
     @property
     def help_sections(self):
-        """Add how to install packages, in the user's own modules and those of others, with packed user software or not."""
+        """Add how to install packages in the user's own and in others' modules, with packed user software or not."""
         return super().help_sections + [
             "To add your own packages: if this is your module and its user-software is a directory, install them with "
             "pip in the container,\npack it with make-squashfs and reload the module (unmake-squashfs unpacks it "
