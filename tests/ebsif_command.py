@@ -3,6 +3,7 @@
 import contextlib
 import multiprocessing
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,7 @@ FORKS.set_forkserver_preload(["ebsif.cli", *(f"ebsif.commands.{name}" for name i
     "check", "diff", "docs", "import_", "job", "list", "lock", "render", "show"))])
 
 
-def run_ebsif(arguments, cwd=None, env=None):
+def run_ebsif(arguments, cwd=None, env=None, limits=None):
     """
     Run ebsif like the installed command, which other tests start.
 
@@ -27,6 +28,8 @@ def run_ebsif(arguments, cwd=None, env=None):
         The working directory.
     env : dict, optional
         The whole environment.
+    limits : dict of int, optional
+        Limits of the process, as the module `resource` names them.
 
     Returns
     -------
@@ -37,7 +40,7 @@ def run_ebsif(arguments, cwd=None, env=None):
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder, name) for name in ("output", "errors")]
         environment = {str(name): str(value) for name, value in (os.environ if env is None else env).items()}
-        process = FORKS.Process(target=in_fork, args=(command, str(cwd or Path.cwd()), environment, paths))
+        process = FORKS.Process(target=in_fork, args=(command, str(cwd or Path.cwd()), environment, paths, limits))
         process.start()
         try:
             process.join()
@@ -47,11 +50,13 @@ def run_ebsif(arguments, cwd=None, env=None):
     return subprocess.CompletedProcess(command, process.exitcode, output, errors)
 
 
-def in_fork(command, cwd, environment, paths):
+def in_fork(command, cwd, environment, paths, limits):
     """Turn the forked process into the command and run it; the process ends with it."""
     # already imported before the fork; the tests themselves don't need it
     from ebsif.cli import main
 
+    for limit, value in (limits or {}).items():
+        resource.setrlimit(limit, (value, value))
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)

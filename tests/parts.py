@@ -118,7 +118,17 @@ class Installed:
         """Install them."""
         self.site = site
         self.wheels = wheels
-        install_once(site.prefix.name, site, lambda: self.install(base_image))
+        self.shared = install_once(site.prefix.name, site, lambda: self.install(base_image))
+
+    def copy(self, folder, *modules):
+        """Return a new site in a folder with copies of both modules or of some, for tests that change them."""
+        copied = Site(folder / self.site.prefix.name, self.site.tool, self.site.venv)
+        copy_site(self.shared, copied.prefix)
+        for other in {self.SQUASHED, self.WRITABLE} - set(modules or [self.SQUASHED, self.WRITABLE]):
+            shutil.rmtree(copied.prefix / "eb/software" / other)
+            for path in (copied.modules / other).parent.glob(f"{Path(other).name}*"):
+                path.unlink()
+        return copied
 
     def install(self, base_image):
         """Install both with one eb."""
@@ -166,20 +176,23 @@ def copy_site(shared, prefix):
             os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
+def shared_folder(tmp_path_factory):
+    """Return the folder (Path) that all test processes share."""
+    folder = tmp_path_factory.getbasetemp()
+    # with several processes, each has a folder in it
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+
 @pytest.fixture(scope="session")
 def install_once(tmp_path_factory):
     """
     A function that installs into a site, once for all test processes: the other ones get a copy.
 
-    Its arguments are a unique name, the site, and a function that installs.
+    Its arguments are a unique name, the site, and a function that installs. It returns the folder with the copy.
     """
-    # of the whole run; it contains a folder for each process
-    run = tmp_path_factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else None
+    run = shared_folder(tmp_path_factory)
 
     def fill(name, site, install):
-        if not run:
-            install()
-            return
         shared = run / name
         with shared.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -188,6 +201,7 @@ def install_once(tmp_path_factory):
             else:
                 install()
                 share_site(site.prefix, shared)
+        return shared
 
     return fill
 

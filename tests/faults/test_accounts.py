@@ -8,16 +8,17 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from parts import Installed, example_site, wheel_settings
+from parts import Installed, example_site
 from support import CONTAINER_FILES
 
 TEXT = Installed.TEXT
-PACKED = "requirements = ['greeting']\n"
+# without pip
+PACKED = "requirements = [{'verify': ['true']}]\n"
 OTHER = "nobody"
 
 
 @pytest.fixture(scope="module")
-def central(base_image, wheels):
+def central(base_image):
     """A central installation that others can read: a module with a SquashFS file and one with a directory."""
     prefix = Path(tempfile.mkdtemp(prefix="ebsif-central-"))
     prefix.chmod(0o755)
@@ -25,7 +26,7 @@ def central(base_image, wheels):
     text = TEXT + "wrappers = ['python']\n"
     command = ["eb", *site.eb_options, site.easyconfig(text + PACKED, suffix="-file"),
                site.easyconfig(text, suffix="-directory")]
-    site.run(["bash", "-c", 'umask 022; exec "$@"', "bash", *command], **wheel_settings(wheels))
+    site.run(["bash", "-c", 'umask 022; exec "$@"', "bash", *command])
     yield site
     shutil.rmtree(prefix)
 
@@ -110,20 +111,22 @@ def test_modes_with_a_usual_umask(central, fault):
 
 
 @pytest.mark.parametrize(("umask", "options", "may"), [
-    ("077", [], 0o755), ("002", ["--group-writable-installdir", "--set-gid-bit"], 0o775), ("000", [], 0o755)])
-def test_modes(base_image, wheels, tmp_path, fault, umask, options, may):
+    ("077", [], 0o755), ("027", ["--group-writable-installdir", "--set-gid-bit"], 0o775), ("000", [], 0o755)])
+def test_modes(base_image, tmp_path, fault, umask, options, may):
     """
     Modes don't depend on the umask.
 
-    S003-20: helper scripts are a+rx.
+    S003-20: helper scripts are a+rx. S002-45: a project group shares the installation.
     """
     case = fault("modes", f"umask {umask} {' '.join(options)}")
     # Environment Modules: Lmod hides unreadable modules even from root, so EasyBuild couldn't load this one
     site = example_site(tmp_path, base_image, "EnvironmentModules-Tcl")
     command = ["eb", *site.eb_options, *options, site.easyconfig(TEXT + "wrappers = ['python']\n")]
-    site.run(["bash", "-c", f'umask {umask}; exec "$@"', "bash", *command], **wheel_settings(wheels))
+    site.run(["bash", "-c", f'umask {umask}; exec "$@"', "bash", *command])
     root = site.prefix / "eb/software/Example/1.0"
     check_modes(case, root, may)
+    if options:
+        check_group(root / "user-software")
     mode = stat.S_IMODE((root / "runscripts/distributed.conf").stat().st_mode)
     case.kept(mode == 0o644 | may & 0o020, f"distributed.conf: {mode:o}")
     scripts = [path for folder in ("bin", "runscripts") for path in (root / folder).iterdir()
@@ -135,35 +138,21 @@ def test_modes(base_image, wheels, tmp_path, fault, umask, options, may):
         case.kept(stat.S_IMODE(script.stat().st_mode) & 0o555 == 0o555, script)
 
 
-def test_user_software_shared_by_a_group(tmp_path, base_image, wheels, fault):
-    """S002-45: a project group shares the installation: modes in directory and SquashFS file allow the group."""
-    # Environment Modules: Lmod hides unreadable modules even from root
-    site = example_site(tmp_path, base_image, "EnvironmentModules-Tcl")
-    options = ["--group-writable-installdir", "--set-gid-bit"]
-    command = ["eb", *site.eb_options, *options]
-    command += [site.easyconfig(TEXT + "wrappers = ['python']\n", suffix="-dir"),
-                site.easyconfig(TEXT + PACKED, suffix="-file")]
-    site.run(["bash", "-c", 'umask 0027; exec "$@"', "bash", *command], **wheel_settings(wheels))
-    check_modes(fault("modes", f"umask 027 {' '.join(options)}"), site.prefix / "eb/software/Example/1.0-dir", 0o775)
-    for suffix in ("-dir", "-file"):
-        root = site.prefix / f"eb/software/Example/1.0{suffix}"
-        script = f"umask 0027; module load Example/1.0{suffix}; test -e $CONTAINERROOT/user-software || unmake-squashfs"
-        site.bash(script)
-        for path in (root / "user-software").rglob("*"):
-            if not path.is_symlink():
-                mode = path.stat().st_mode
-                wanted = 0o2070 if path.is_dir() else 0o060
-                assert mode & wanted == wanted, (path, oct(mode))
-    site.bash("umask 0077; module load Example/1.0-dir; touch $CONTAINERROOT/user-software/late; make-squashfs")
-    squashfs = site.prefix / "eb/software/Example/1.0-dir/user-software.squashfs"
-    listing = subprocess.run(["unsquashfs", "-ll", squashfs], capture_output=True, text=True, check=True).stdout
-    lines = [line for line in listing.splitlines() if "squashfs-root" in line and not line.startswith("l")]
-    assert lines
-    assert not [line for line in lines if line[4:6] != "rw"]
+def check_group(folder):
+    """Check that the group can write everything in a folder, and that its directories are set-gid."""
+    for path in folder.rglob("*"):
+        if not path.is_symlink():
+            mode = path.stat().st_mode
+            wanted = 0o2070 if path.is_dir() else 0o060
+            assert mode & wanted == wanted, (path, oct(mode))
 
 
-def test_everything_belongs_to_the_group(tmp_path, base_image, wheels):
-    """G-12 (lumi B3): in a project's set-gid directory, user software is set-gid and the group's, despite umask 077."""
+def test_user_software_shared_by_a_group(tmp_path, base_image):
+    """
+    S002-45: a project group shares the installation: modes in directory and SquashFS file allow the group.
+
+    G-12 (lumi B3): in a project's set-gid directory, user software is set-gid and the group's, despite umask 077.
+    """
     # Environment Modules: Lmod hides unreadable modules even from root
     site = example_site(tmp_path, base_image, "EnvironmentModules-Tcl")
     software = site.prefix / "eb/software"
@@ -172,7 +161,7 @@ def test_everything_belongs_to_the_group(tmp_path, base_image, wheels):
     software.chmod(0o2775)
     command = ["eb", *site.eb_options, "--group-writable-installdir", site.easyconfig(TEXT, suffix="-dir"),
                site.easyconfig(TEXT + PACKED, suffix="-file")]
-    site.run(["bash", "-c", 'umask 077; exec "$@"', "bash", *command], **wheel_settings(wheels))
+    site.run(["bash", "-c", 'umask 077; exec "$@"', "bash", *command])
     for path in (software / "Example").rglob("*"):
         # EasyBuild adds its log and copies last
         if not path.is_symlink() and "easybuild" not in path.parts:
@@ -180,6 +169,16 @@ def test_everything_belongs_to_the_group(tmp_path, base_image, wheels):
             wanted = 0o2070 if path.is_dir() else 0o060
             assert status.st_mode & wanted == wanted, (path, oct(status.st_mode))
             assert status.st_gid == 1, path
+    for suffix in ("-dir", "-file"):
+        script = f"umask 0027; module load Example/1.0{suffix}; test -e $CONTAINERROOT/user-software || unmake-squashfs"
+        site.bash(script)
+        check_group(software / f"Example/1.0{suffix}/user-software")
+    site.bash("umask 0077; module load Example/1.0-dir; touch $CONTAINERROOT/user-software/late; make-squashfs")
+    squashfs = software / "Example/1.0-dir/user-software.squashfs"
+    listing = subprocess.run(["unsquashfs", "-ll", squashfs], capture_output=True, text=True, check=True).stdout
+    lines = [line for line in listing.splitlines() if "squashfs-root" in line and not line.startswith("l")]
+    assert lines
+    assert not [line for line in lines if line[4:6] != "rw"]
 
 
 def test_the_work_directory_is_private(tmp_path, fault):

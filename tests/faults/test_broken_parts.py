@@ -8,18 +8,17 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from parts import Installed, example_site, wheel_settings
+from parts import Installed, wheel_settings
 
-TEXT = Installed.TEXT
-WORKS = "module load Example/1.0 && singularity exec $SIF python -c 'import hello'"
+MODULE = Installed.SQUASHED
+TEXT = Installed.TEXT + "versionsuffix = '-squashed'\n"
+WORKS = f"module load {MODULE} && singularity exec $SIF python -c 'import hello'"
 
 
 @pytest.fixture(scope="module")
-def before(tmp_path_factory, base_image, wheels):
+def before(tmp_path_factory, installations):
     """A site with a working installation, which must still work after each test that shares it."""
-    site = example_site(tmp_path_factory.mktemp("before"), base_image)
-    site.eb(site.easyconfig(TEXT + "requirements = ['greeting']\n"), **wheel_settings(wheels))
-    return site
+    return installations("Lmod-Lua").copy(tmp_path_factory.mktemp("before"), MODULE)
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ def installed_before(before):
     def works():
         result = before.bash(WORKS, check=False)
         beside = [path.name for path in (before.prefix / "eb/software/Example").iterdir()]
-        return result.returncode == 0 and beside == ["1.0"], f"{result.stderr} {beside}"
+        return result.returncode == 0 and beside == ["1.0-squashed"], f"{result.stderr} {beside}"
 
     return works
 
@@ -131,7 +130,7 @@ def test_an_invalid_image(before, wheels, base_image, installed_before, fault):
 def test_an_image_that_disappears_while_a_job_runs(before, base_image, fault):
     """The job continues with its open files; the next load names the missing image; a restored copy is found."""
     site = before
-    image = site.prefix / "eb/software/Example/1.0/example.sif"
+    image = site.prefix / f"eb/software/{MODULE}/example.sif"
     for name in ("removed", "replaced by another", "overwritten by a rename"):
         case = fault("images that change while a job runs", name)
         with running(site, "import time; print(1, flush=True); input(); import hello, json.tool; print(2)") as job:
@@ -152,7 +151,7 @@ def test_an_image_that_disappears_while_a_job_runs(before, base_image, fault):
 
 def running(site, code):
     """Return a started job in the module's container; it continues after a line on standard input."""
-    prelude = f"{site.tool.init}\nmodule use '{site.modules}'\nmodule load Example/1.0\n"
+    prelude = f"{site.tool.init}\nmodule use '{site.modules}'\nmodule load {MODULE}\n"
     job = subprocess.Popen(
         ["bash", "--noprofile", "--norc", "-c", f'{prelude}exec singularity exec $SIF python -c "{code}"'],
         env=site.environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -165,13 +164,13 @@ def test_user_software_that_changes_while_a_program_runs(before, fault):
     case = fault("user software that changes while a program runs", "a new SquashFS file")
     site = before
     with running(site, "print(1, flush=True); input(); import greeting, hello; print(2)") as job:
-        site.bash("module load Example/1.0\nset -e\nunmake-squashfs\nrm $CONTAINERROOT/user-software.squashfs\n"
+        site.bash(f"module load {MODULE}\nset -e\nunmake-squashfs\nrm $CONTAINERROOT/user-software.squashfs\n"
                   "echo 'VALUE = 3' >$CONTAINERROOT/user-software/venv/pytorch/lib/python3.11/site-packages/more.py\n"
                   "make-squashfs")
         output, errors = job.communicate("\n", timeout=60)
     case.kept((output, job.returncode) == ("2\n", 0), errors)
     code = "import more, greeting; print(more.VALUE)"
-    result = site.bash(f"module load Example/1.0; singularity exec $SIF python -c '{code}'; "
+    result = site.bash(f"module load {MODULE}; singularity exec $SIF python -c '{code}'; "
                        "rm -r $CONTAINERROOT/user-software")
     case.kept(result.stdout == "3\n", result.stdout)
 
@@ -183,9 +182,9 @@ def test_a_failing_stage(before, wheels, installed_before, fault):
     """In the first, a middle or the last stage: the error names it; the earlier installation works."""
     texts = {}
     for failing in range(3):
-        names = ("hello", "greeting", "byhand")
-        stages = [{"name": f"part{number}", "requirements": name} for number, name in enumerate(names)]
-        stages[failing]["requirements"] += "\nno-such-package"
+        # without pip but where that fails
+        stages = [{"name": f"part{number}", "pre": ["true"]} for number in range(3)]
+        stages[failing]["requirements"] = "hello\nno-such-package"
         texts[f"part{failing}"] = TEXT + f"requirements = {stages!r}\n"
     for name, result in before.eb_each(texts, "--rebuild", **wheel_settings(wheels)).items():
         case = fault("pip fails", f"in stage {name} of 3")
@@ -203,13 +202,13 @@ def test_no_network(before, installed_before, fault):
     case.kept(*installed_before())
 
 
-def test_a_clock_in_the_past(site, wheels, fault):
+def test_a_clock_in_the_past(site, fault):
     """The clock is earlier than the date of any file: installing, reinstalling and packing work."""
     case = fault("clock in the past", "1975")
-    easyconfig = site.easyconfig(TEXT)
+    easyconfig = site.easyconfig(Installed.TEXT)
     again = shutil.copy(easyconfig, site.prefix / "again.eb")
     eb = ["faketime", "1975-06-01 00:00:00", "eb", *site.eb_options, easyconfig, again, "--rebuild"]
-    result = site.run(eb, check=False, **wheel_settings(wheels))
+    result = site.run(eb, check=False)
     case.kept(result.returncode == 0, result.stdout[-1500:] + result.stderr)
     case.kept(result.stdout.count("COMPLETED: Installation ended successfully") == 2, result.stdout)
     pack = "module load Example/1.0; faketime '1975-06-01 00:00:00' make-squashfs && singularity exec $SIF python -c 1"

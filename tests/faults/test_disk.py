@@ -11,8 +11,9 @@ import pytest
 from parts import Installed, wheel_settings
 from support import CONTAINER_FILES, make_wheel
 
-TEXT = Installed.TEXT
-WORKS = "module load Example/1.0 && singularity exec $SIF python -c 'import hello'"
+MODULE = Installed.SQUASHED
+TEXT = Installed.TEXT + "versionsuffix = '-squashed'\n"
+WORKS = f"module load {MODULE} && singularity exec $SIF python -c 'import hello'"
 
 
 @pytest.fixture
@@ -59,19 +60,21 @@ ATTEMPT = """
 """
 
 
-def test_reinstalling(site, noise, tmp_path, fault):
+def test_reinstalling(installations, noise, tmp_path, fault):
     """The earlier installation works, the error says that the disk is full, and with more space it succeeds."""
+    site = installations("Lmod-Lua").copy(tmp_path, MODULE)
     places = dict.fromkeys(where for _, where, _ in PLACES)
+    before = tmp_path / "before"
     for place in places:
-        (site.prefix / place).mkdir(parents=True)
-    before = site.easyconfig(TEXT + "requirements = ['hello']\n").rename(tmp_path / "before.eb")
+        (site.prefix / place).mkdir(parents=True, exist_ok=True)
+        shutil.copytree(site.prefix / place, before / place, symlinks=True)
     after = site.easyconfig(TEXT + "requirements = ['hello', 'noise']\n")
     log, options = tmp_path / "log", f"--buildpath={site.prefix}/build"
     attempts = [ATTEMPT.format(after=after, tighten=tighten, where=where, works=WORKS, log=log, options=options,
                                number=number, beside=site.prefix / "eb/software/Example")
                 for number, (_, where, tighten) in enumerate(PLACES)]
     script = "\n".join([
-        f"eb {before} >/dev/null || exit", *attempts,
+        f"cp -a {before}/. {site.prefix}", *attempts,
         f'eb {after} --rebuild {options} >{log}.again 2>&1 && echo "a second attempt succeeds"',
         f'({WORKS}) && echo "the new one works"'])
     result = in_small(site, places, script, noise)
@@ -80,7 +83,7 @@ def test_reinstalling(site, noise, tmp_path, fault):
         path = tmp_path / f"log.{number}"
         said = path.read_text() if path.exists() else ""
         case.kept(f"{number} the earlier one works" in result.stdout, result.stdout + result.stderr + said[-2000:])
-        case.kept(f"{number} beside it: 1.0\n" in result.stdout, result.stdout)
+        case.kept(f"{number} beside it: 1.0-squashed\n" in result.stdout, result.stdout)
         case.shown(f"{number} did not fail" not in result.stdout, "eb said nothing of it")
         case.shown("disk is full" in said or "No space left on device" in said, said[-2000:])
     case = fault("disk full", "more space")

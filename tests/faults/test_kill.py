@@ -10,15 +10,16 @@ from parts import Installed, wheel_settings
 from support import CONTAINER_FILES
 
 HERE = Path(__file__).parent
-TEXT = Installed.TEXT
+MODULE = Installed.SQUASHED
+TEXT = Installed.TEXT + "versionsuffix = '-squashed'\n"
 SOME = 25  # points in the loops over commands, without --every-point
 
 # Points in the loops over installations, without --every-point: moments with partial results, in the order of an
 # installation. Each attempt retries after the one before, so it gets further; the last one completes.
-FIRST = [r"opened .*/1\.0/example\.sif\.partial", "in .*/make-squashfs ", r"rename .*/lock\.json",
+FIRST = [r"opened .*/1\.0-squashed/example\.sif\.partial", "in .*/make-squashfs ", r"rename .*/lock\.json",
          r"rename .*\.unfinished"]
-AGAIN = [r"opened .*/1\.0\.replace/example\.sif\.partial", "in .*/make-squashfs ",
-         r"rename .*/\.1\.0\.lua\.unfinished", "in .*touch ", r"remove .*/1\.0\.replace/"]
+AGAIN = [r"opened .*/1\.0-squashed\.replace/example\.sif\.partial", "in .*/make-squashfs ",
+         r"rename .*/\.1\.0-squashed\.lua\.unfinished", "in .*touch ", r"remove .*/1\.0-squashed\.replace/"]
 
 
 def spread(number, every):
@@ -155,7 +156,7 @@ class Loop:
         self.site = site
         self.wheels = wheels
         self.points_file = tmp_path / "points"
-        self.root = site.prefix / "eb/software/Example/1.0"
+        self.root = site.prefix / "eb/software" / MODULE
         self.requirement = "hello"
 
     @property
@@ -200,20 +201,20 @@ class Loop:
             return
         points = list(enumerate(self.points(*options), 1))
         assert sum("apptainer" in point for _, point in points) > 10
-        assert any(point.startswith("os.rename") and "1.0.lua" in point for _, point in points)
+        assert any(point.startswith("os.rename") and "1.0-squashed.lua" in point for _, point in points)
         for number, point in points[part[0] :: part[1]]:
             yield shortened(point, self.site), number, True
 
     def works(self):
         """Return whether the module loads and runs, and its output otherwise."""
-        script = "module load Example/1.0 && singularity exec $SIF python -c 'import hello'"
+        script = f"module load {MODULE} && singularity exec $SIF python -c 'import hello'"
         result = self.site.bash(script, check=False)
         return result.returncode == 0, result.stderr
 
     @property
     def module(self):
         """The module file."""
-        return self.site.modules / "Example/1.0.lua"
+        return self.site.modules / f"{MODULE}.lua"
 
     def remove(self):
         """Remove the installation."""
@@ -250,7 +251,7 @@ def test_a_first_installation(site, wheels, tmp_path, fault, part):
             works, said = loop.works()
             case.kept(works, f"a module that does not work: {said}")
         else:
-            case.kept(loop.site.bash("module load Example/1.0", check=False).returncode != 0, "half a module")
+            case.kept(loop.site.bash(f"module load {MODULE}", check=False).returncode != 0, "half a module")
         if not to_the_end:
             continue
         # if the module is complete, eb has nothing to do
@@ -263,10 +264,9 @@ def test_a_first_installation(site, wheels, tmp_path, fault, part):
 
 
 @pytest.mark.timeout(7200)
-def test_a_reinstallation(site, wheels, tmp_path, fault, part):
+def test_a_reinstallation(installations, wheels, tmp_path, fault, part):
     """Either the earlier or the new installation works; users' additions are kept; a retry succeeds."""
-    loop = Loop(site, wheels, tmp_path)
-    loop.eb(check=True)
+    loop = Loop(installations("Lmod-Lua").copy(tmp_path, MODULE), wheels, tmp_path)
     for number, (point, at, to_the_end) in enumerate(loop.killed_at(part, AGAIN, "--rebuild")):
         case = fault("kill -9 in installing again", point)
         # other packages
@@ -289,8 +289,8 @@ def test_a_reinstallation(site, wheels, tmp_path, fault, part):
             kept = holds(loop.root.parent, f"mine-{earlier}", f"mine {earlier}")
             case.kept(kept, f"what a person added before attempt {earlier}, by the second attempt")
         # user software that was set aside stays, nothing else is left
-        case.kept([name for name in loop.beside if name.startswith("1.0.repl")] == [], loop.beside)
-        for path in loop.root.parent.glob("1.0.*user-software"):
+        case.kept([name for name in loop.beside if ".repl" in name] == [], loop.beside)
+        for path in loop.root.parent.glob("*.*user-software"):
             shutil.rmtree(path)
 
 

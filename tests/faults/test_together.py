@@ -84,16 +84,37 @@ def test_a_lock_of_a_running_process(site, fault):
             case.said(result.stdout, "removing the lock of an attempt that was killed")
 
 
-def test_a_reinstallation_while_the_module_is_used(site, wheels, fault):
-    """The module is loaded and used continuously while it is reinstalled: no use fails."""
-    easyconfig = site.easyconfig(TEXT + "requirements = ['hello']\n")
-    site.eb(easyconfig, **wheel_settings(wheels))
-    installing = start(site, ["eb", *site.eb_options, easyconfig, "--rebuild"], wheels)
+def test_a_reinstallation_while_the_module_is_used(installations, wheels, tmp_path, fault):
+    """
+    A module is loaded and used continuously while it is reinstalled: no use fails.
+
+    Running jobs continue while image and user software, packed or a directory, are replaced.
+    defects B5: Python starts itself again, as multiprocessing and torchrun do.
+    """
+    site = installations("Lmod-Lua").copy(tmp_path)
+    again = "subprocess.run([sys.executable, '-c', ''], check=True)"
+    jobs = {}
+    for module, work in ((Installed.SQUASHED, "import numpy.fft, greeting, hello, json.tool"),
+                         (Installed.WRITABLE, f"import numpy.fft, subprocess, sys; {again}")):
+        script = f"{site.tool.init}\nmodule use '{site.modules}'\nmodule load {module} && " \
+            f'exec singularity exec $SIF python -c "import time; print(1, flush=True); input(); {work}; print(2)"'
+        jobs[module] = subprocess.Popen(
+            ["bash", "--noprofile", "--norc", "-c", script], env=site.environment, text=True, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     number = 0
-    while installing.poll() is None or number == 0:
-        number += 1
-        case = fault("installing while people use the module", f"use {number}")
-        result = site.bash("module load Example/1.0 && singularity exec $SIF python -c 'import hello'", check=False)
-        case.kept(result.returncode == 0, result.stderr)
+    try:
+        assert [job.stdout.readline() for job in jobs.values()] == ["1\n"] * 2
+        easyconfigs = [site.prefix / f"{module.replace('/', '-')}.eb" for module in jobs]
+        installing = start(site, ["eb", *site.eb_options, *easyconfigs, "--rebuild"], wheels)
+        while installing.poll() is None:
+            number += 1
+            case = fault("installing while people use the module", f"use {number}")
+            script = f"module load {Installed.SQUASHED} && singularity exec $SIF python -c 'import hello'"
+            result = site.bash(script, check=False)
+            case.kept(result.returncode == 0, result.stderr)
+    finally:
+        ended = {module: (job.communicate("\n", timeout=60), job.returncode) for module, job in jobs.items()}
     assert installing.returncode == 0, installing.communicate()
     assert number > 5
+    for module, ((output, errors), status) in ended.items():
+        assert (output, status) == ("2\n", 0), (module, errors)

@@ -4,7 +4,6 @@ import json
 import multiprocessing
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import yaml
 from ebsif import files
 from ebsif.catalogue import adding, reading, site, template, writing, yamlfile
 from ebsif.image import inspection
+from ebsif_command import run_ebsif
 
 LUMI_NAME = "lumi-pytorch-rocm-6.4.4-python-3.11-pytorch-v2.8.0-dockerhash-0123456789ab.sif"
 
@@ -21,8 +21,7 @@ def ebsif(tmp_path):
     """Return a function that runs the command in a directory of its own."""
 
     def run(*arguments, status=0):
-        result = subprocess.run([Path(sys.prefix) / "bin/ebsif", *map(str, arguments)], cwd=tmp_path, text=True,
-                                capture_output=True, check=False, stdin=subprocess.DEVNULL)
+        result = run_ebsif(arguments, cwd=tmp_path)
         assert result.returncode == status, result.stdout + result.stderr
         return result
 

@@ -11,6 +11,7 @@ from ebsif.catalogue import reading
 from ebsif.catalogue import site as site_of
 from ebsif.render import easyconfig
 from ebsif.render import rendering as render
+from parts import example_site
 from support import make_wheel
 
 DISTRIBUTED = """\
@@ -148,8 +149,9 @@ containers:
 """
 
 
-def test_name_version_image_and_requirements_are_enough(site, wheels, tmp_path):
+def test_name_version_image_and_requirements_are_enough(small_image, wheels, tmp_path):
     """S001-05: they are all that a working module needs."""
+    site = example_site(tmp_path, small_image("venv"))
     folder = tmp_path / "sites/local/containers"
     folder.mkdir(parents=True)
     (folder / "Mine.yaml").write_text(LITTLE)

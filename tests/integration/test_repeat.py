@@ -129,9 +129,3 @@ def test_a_missing_wheelhouse(site, tmp_path):
     result = site.run(["ebsif", "wheelhouse", "nothing.eb", "-o", tmp_path / "x", "--", *site.eb_options], check=False)
     assert result.returncode == 1
     assert "ebsif: eb failed" in result.stderr
-
-
-def test_a_wrong_dictionary_is_reported(site):
-    """A dictionary must name a lock file."""
-    result = site.eb(site.easyconfig(TEXT + "requirements = {'look': 'x'}\n"), check=False)
-    assert "should be {'lock': FILE}" in " ".join((result.stdout + result.stderr).split())

@@ -17,6 +17,8 @@ from easybuild.easyblocks.generic.container.reinstall import InstallDirSwap
 from parts import Installed, example_site, wheel_settings
 
 TEXT = Installed.TEXT
+SQUASHED = TEXT + "versionsuffix = '-squashed'\n"
+WRITABLE = TEXT + "versionsuffix = '-writable'\n"
 
 
 def requirements(*lines):
@@ -24,26 +26,16 @@ def requirements(*lines):
     return f"requirements = {list(lines)!r}\n"
 
 
-@pytest.fixture(scope="module")
-def installed_first(tmp_path_factory, base_image, wheels):
-    """Return a function: the site with one of two installations in its original state, installed only once."""
-    sites = {}
+@pytest.fixture
+def packed(installations, tmp_path):
+    """A site with a module whose user software is a SquashFS file."""
+    return installations("Lmod-Lua").copy(tmp_path, Installed.SQUASHED)
 
-    def get(text):
-        name = "packed" if text else "directory"
-        if name in sites:
-            site = sites[name]
-            shutil.rmtree(site.prefix / "eb")
-            subprocess.run(["cp", "-a", site.prefix / "kept", site.prefix / "eb"], check=True)
-        else:
-            site = sites[name] = example_site(tmp_path_factory.mktemp(name), base_image)
-            site.eb(site.easyconfig(TEXT + text), **wheel_settings(wheels))
-            subprocess.run(["cp", "-a", site.prefix / "eb", site.prefix / "kept"], check=True)
-        return site
 
-    yield get
-    for site in sites.values():
-        shutil.rmtree(site.prefix)
+@pytest.fixture
+def writable(installations, tmp_path):
+    """A site with a module whose user software is a directory."""
+    return installations("Lmod-Lua").copy(tmp_path, Installed.WRITABLE)
 
 
 def everything(prefix):
@@ -57,22 +49,26 @@ def everything(prefix):
 
 
 def add_by_hand(site, wheels):
-    """Do what users do: add a package and pack it."""
+    """Do what users do: add a package and pack it; return the directory of the installation."""
+    (root,) = (site.prefix / "eb/software/Example").iterdir()
+    module = f"Example/{root.name}"
     site.bash(f"""
         set -e
-        module load Example/1.0
+        module load {module}
         test ! -e $CONTAINERROOT/user-software.squashfs || {{
-            unmake-squashfs; rm $CONTAINERROOT/user-software.squashfs; module unload Example; module load Example/1.0
+            unmake-squashfs; rm $CONTAINERROOT/user-software.squashfs; module unload Example; module load {module}
         }}
         singularity exec -B {wheels} $SIF pip install --no-index --find-links {wheels} byhand
         make-squashfs
         rm -r $CONTAINERROOT/user-software
     """)
+    return root
 
 
 def siblings(site):
     """Return the names beside the installation."""
-    return sorted(path.name for path in (site.prefix / "eb/software/Example").iterdir() if path.name != "1.0")
+    return sorted(path.name for path in (site.prefix / "eb/software/Example").iterdir()
+                  if path.name not in ("1.0", "1.0-squashed", "1.0-writable"))
 
 
 HOOKS = """
@@ -91,25 +87,26 @@ def module_write_hook(self, filepath, text, *args, **kwargs):
         raise EasyBuildError("no module today")
 """
 
-# without pip, unless pip is what fails
+# without pip, unless pip is what fails; in later steps without user software
 PACKED = "requirements = [{'verify': ['true']}]\n"
+PLAIN = "easyblock = 'ContainerInstall'\n" + SQUASHED.replace("venv_name = 'pytorch'\n", "")
 FAILURES = [
-    (requirements("no-such-package"), "no-such-package"),
-    ("requirements = [{'requirements': 'byhand', 'verify': ['false']}]\n", "command of 'verify' failed"),
-    (PACKED + "squashfs_options = ['-no-such-option']\n", "no-such-option"),
-    (PACKED + "postinstallcmds = ['touch %(installdir)s/bin/made; exit 7']\n", "exit code 7"),
-    (PACKED + "sanity_check_commands = ['false']\n", "anity check"),
-    (PACKED + "# hook\n", "no module today"),
+    (SQUASHED + requirements("no-such-package"), "no-such-package"),
+    (SQUASHED + "requirements = [{'verify': ['false']}]\n", "command of 'verify' failed"),
+    (SQUASHED + PACKED + "squashfs_options = ['-no-such-option']\n", "no-such-option"),
+    (SQUASHED + PACKED + "sanity_check_commands = ['false']\n", "anity check"),
+    (PLAIN + "postinstallcmds = ['touch %(installdir)s/bin/made; exit 7']\n", "exit code 7"),
+    (PLAIN + "# hook\n", "no module today"),
 ]
 
 
-def test_a_failed_installation_changes_nothing(installed_first, wheels):
+def test_a_failed_installation_changes_nothing(packed, wheels):
     """S002-44, S002-49, S002-50: it fails in any step: image, module and user software are as before."""
-    site = installed_first(requirements("greeting"))
+    site = packed
     hooks, log = site.prefix / "hooks.py", site.prefix / "log"
     hooks.write_text(HOOKS.format(modules=str(site.modules), prefix=str(site.prefix), log=str(log),
                                   everything=inspect.getsource(everything)))
-    texts = {str(number): TEXT + text for number, (text, _) in enumerate(FAILURES)}
+    texts = {str(number): text for number, (text, _) in enumerate(FAILURES)}
     results = site.eb_each(texts, "--rebuild", f"--hooks={hooks}", **wheel_settings(wheels))
     before, *after = [json.loads(line) for line in log.read_text().splitlines()]
     after.append(json.loads(json.dumps(everything(site.prefix))))
@@ -118,34 +115,7 @@ def test_a_failed_installation_changes_nothing(installed_first, wheels):
         assert result.returncode != 0, expected
         assert expected in result.stdout
         assert found == before, expected
-    site.bash("module load Example/1.0 && singularity exec $SIF python -c 'import hello'")
-
-
-def test_a_program_continues_while_its_module_is_reinstalled(installed_once):
-    """
-    A job that runs from image and user software, packed or not, ends well although both are replaced.
-
-    defects B5: Python starts child processes, as multiprocessing and torchrun do.
-    """
-    site, wheels = installed_once.site, installed_once.wheels
-    again = "subprocess.run([sys.executable, '-c', ''], check=True)"
-    prelude = f"{site.tool.init}\nmodule use '{site.modules}'\n"
-    jobs = {}
-    for module, work in ((installed_once.SQUASHED, "import numpy.fft, greeting, hello, json.tool"),
-                         (installed_once.WRITABLE, f"import numpy.fft, subprocess, sys; {again}")):
-        script = f"module load {module} && exec singularity exec $SIF python -c " \
-            f'"import time; print(1, flush=True); input(); {work}; print(2)"'
-        jobs[module] = subprocess.Popen(
-            ["bash", "--noprofile", "--norc", "-c", prelude + script], env=site.environment, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    try:
-        assert [job.stdout.readline() for job in jobs.values()] == ["1\n"] * 2
-        site.eb(*[site.prefix / f"{module.replace('/', '-')}.eb" for module in jobs], "--rebuild",
-                **wheel_settings(wheels))
-    finally:
-        ended = {module: (job.communicate("\n", timeout=60), job.returncode) for module, job in jobs.items()}
-    for module, ((output, errors), status) in ended.items():
-        assert (output, status) == ("2\n", 0), (module, errors)
+    site.bash(f"module load {Installed.SQUASHED} && singularity exec $SIF python -c 'import hello'")
 
 
 PATHS = """
@@ -182,7 +152,7 @@ def test_written_paths_are_final(site, base_image):
     root, log, hooks = site.prefix / "eb/software/Example/1.0", site.prefix / "log", site.prefix / "hooks.py"
     hooks.write_text(PATHS.format(modules=str(site.modules), log=str(log)))
     commands = ["echo %(installdir)s >%(installdir)s/where", "ln -sf %(installdir)s/where %(installdir)s/link"]
-    easyconfig = site.easyconfig(TEXT + f"postinstallcmds = {commands}\n")
+    easyconfig = site.easyconfig(PLAIN.replace("-squashed", "") + f"postinstallcmds = {commands}\n")
     for options in (["--update-modules-tool-cache"], ["--rebuild"]):
         log.write_text("")
         if "--rebuild" in options:
@@ -234,23 +204,23 @@ def test_the_installed_image_is_the_verified_one(site, base_image):
     assert everything(site.prefix) == before
 
 
-def test_where_directories_can_not_be_renamed(installed_first):
+def test_where_directories_can_not_be_renamed(writable):
     """easybuild D4, D8: a link stays a link; a mount point is emptied and filled, and changes in it are kept beside."""
-    site = installed_first("")
-    easyconfig = site.easyconfig(TEXT)
-    root = site.prefix / "eb/software/Example/1.0"
+    site = writable
+    easyconfig = site.easyconfig(WRITABLE)
+    root = site.prefix / "eb/software" / Installed.WRITABLE
     elsewhere = site.prefix / "elsewhere"
     elsewhere.mkdir()
-    root.rename(elsewhere / "1.0")
-    root.symlink_to(elsewhere / "1.0")
+    root.rename(elsewhere / root.name)
+    root.symlink_to(elsewhere / root.name)
     site.eb(easyconfig, "--rebuild")
     assert root.is_symlink()
-    assert [path.name for path in elsewhere.iterdir()] == ["1.0"]
+    assert [path.name for path in elsewhere.iterdir()] == [root.name]
     assert siblings(site) == []
-    site.bash("module load Example/1.0 && singularity exec $SIF true")
+    site.bash(f"module load {Installed.WRITABLE} && singularity exec $SIF true")
 
     root.unlink()
-    (elsewhere / "1.0").rename(root)
+    (elsewhere / root.name).rename(root)
     (root / "user-software/mine").write_text("mine")
     command = ["eb", *site.eb_options, easyconfig, "--rebuild"]
     result = site.run(["unshare", "--mount", "--map-root-user", "bash", "-c", 'mount --bind "$0" "$0"; exec "$@"', root,
@@ -258,24 +228,25 @@ def test_where_directories_can_not_be_renamed(installed_first):
     assert "it is emptied, and not available until" in result.stdout + result.stderr
     (kept,) = siblings(site)
     assert (root.parent / kept / "mine").read_text() == "mine"
-    site.bash("module load Example/1.0 && singularity exec $SIF true")
+    site.bash(f"module load {Installed.WRITABLE} && singularity exec $SIF true")
 
 
 # --- additions by hand
 
 
-@pytest.mark.parametrize("text", ["", requirements("greeting")])
-def test_additions_remain_in_use(installed_first, wheels, text):
+@pytest.mark.parametrize(("name", "text", "times"), [
+    ("writable", WRITABLE, ["again", "and again"]), ("packed", SQUASHED + requirements("greeting"), ["again"])])
+def test_additions_remain_in_use(request, wheels, name, text, times):
     """S002-44: after reinstalling the same, users' additions remain in place and in use, and a message says so."""
-    site = installed_first(text)
-    add_by_hand(site, wheels)
-    squashfs = site.prefix / "eb/software/Example/1.0/user-software.squashfs"
+    site = request.getfixturevalue(name)
+    root = add_by_hand(site, wheels)
+    squashfs = root / "user-software.squashfs"
     content = squashfs.read_bytes()
-    mine = squashfs.parent / "runscripts/mine"
+    mine = root / "runscripts/mine"
     mine.write_text("mine")
-    results = site.eb_each({"again": TEXT + text, "and again": TEXT + text}, "--rebuild", **wheel_settings(wheels))
+    results = site.eb_each(dict.fromkeys(times, text), "--rebuild", **wheel_settings(wheels))
     assert squashfs.read_bytes() == content
-    assert not (squashfs.parent / "user-software").exists()
+    assert not (root / "user-software").exists()
     # lumi 6
     assert mine.read_text() == "mine"
     for result in results.values():
@@ -283,30 +254,27 @@ def test_additions_remain_in_use(installed_first, wheels, text):
         assert "it is kept as it is (user-software.squashfs)" in result.stdout
         assert "scripts that were added by hand are kept (runscripts/mine)" in result.stdout
     assert siblings(site) == []
-    site.bash("module load Example/1.0 && singularity exec $SIF python -c 'import byhand'")
+    site.bash(f"module load Example/{root.name} && singularity exec $SIF python -c 'import byhand'")
 
 
-def test_unsuitable_additions_are_set_aside(installed_first, wheels):
+def test_unsuitable_additions_are_set_aside(writable, wheels):
     """S002-44: if other packages are installed now, users' additions are set aside, and a message says where."""
-    site = installed_first("")
-    add_by_hand(site, wheels)
-    root = site.prefix / "eb/software/Example/1.0"
+    site = writable
+    root = add_by_hand(site, wheels)
     content = (root / "user-software.squashfs").read_bytes()
-    result = site.eb(site.easyconfig(TEXT + requirements("greeting")), "--rebuild", **wheel_settings(wheels))
+    result = site.eb(site.easyconfig(WRITABLE + requirements("greeting")), "--rebuild", **wheel_settings(wheels))
     (name,) = siblings(site)
     path = site.prefix / "eb/software/Example" / name
     assert path.read_bytes() == content
     assert f"it is kept at {path}. To use it anyway: rm" in result.stdout
     assert (root / "user-software.squashfs").read_bytes() != content
 
-    site.bash("module load Example/1.0 && unmake-squashfs")
+    site.bash(f"module load {Installed.WRITABLE} && unmake-squashfs")
     (root / "user-software/mine").write_text("mine")
     (root / "runscripts/get-master").write_text("mine")
     # defects A5: the new one has no user software, so no command could restore it; lumi 6: changed scripts
     # changed
-    easyconfig = site.easyconfig(TEXT.replace("venv_name = 'pytorch'\n", ""))
-    easyconfig.write_text(easyconfig.read_text().replace("ContainerVenv", "ContainerInstall"))
-    result = site.eb(easyconfig, "--rebuild")
+    result = site.eb(site.easyconfig(PLAIN.replace("-squashed", "-writable")), "--rebuild")
     directory, scripts = sorted(set(siblings(site)) - {name}, reverse=True)
     assert (root.parent / directory / "mine").read_text() == "mine"
     assert (root.parent / scripts / "runscripts/get-master").read_text() == "mine"
@@ -316,47 +284,47 @@ def test_unsuitable_additions_are_set_aside(installed_first, wheels):
     assert "To use it" not in line
 
 
-def test_unchanged_files_are_not_kept(installed_first):
+def test_unchanged_files_are_not_kept(writable):
     """S002-44: user software in its original state, even if used since, is simply replaced."""
-    site = installed_first("")
-    site.bash("module load Example/1.0 && singularity exec $SIF python -c 'import pip._internal, venv'")
-    results = site.eb_each({"same": TEXT, "packed": TEXT + PACKED, "again": TEXT + PACKED}, "--rebuild")
+    site = writable
+    site.bash(f"module load {Installed.WRITABLE} && singularity exec $SIF python -c 'import pip._internal, venv'")
+    results = site.eb_each({"same": WRITABLE, "packed": WRITABLE + PACKED, "again": WRITABLE + PACKED}, "--rebuild")
     assert siblings(site) == []
     for name, result in results.items():
         assert result.returncode == 0, result.stdout
         assert "changed by hand" not in result.stdout, name
 
 
-def test_keeping_can_be_disabled(installed_first, wheels):
+def test_keeping_can_be_disabled(writable, wheels):
     """S002-44: keep_user_software = False behaves like EasyBuild."""
-    site = installed_first("")
-    add_by_hand(site, wheels)
-    site.eb(site.easyconfig(TEXT + "keep_user_software = False\n"), "--rebuild")
+    site = writable
+    root = add_by_hand(site, wheels)
+    site.eb(site.easyconfig(WRITABLE + "keep_user_software = False\n"), "--rebuild")
     assert siblings(site) == []
-    assert not (site.prefix / "eb/software/Example/1.0/user-software.squashfs").exists()
+    assert not (root / "user-software.squashfs").exists()
 
 
-def test_leftovers_of_a_killed_attempt(installed_first, wheels):
+def test_leftovers_of_a_killed_attempt(writable, wheels):
     """After a kill: an incomplete installation is removed; users' changes in a replaced one are kept."""
-    site = installed_first("")
-    root = site.prefix / "eb/software/Example/1.0"
+    site = writable
+    root = site.prefix / "eb/software" / Installed.WRITABLE
     for name, complete in ((".replace", False), (".replaced", True)):
-        left = root.with_name("1.0" + name)
+        left = root.with_name(root.name + name)
         subprocess.run(["cp", "-a", root, left], check=True)
         (left / "user-software/mine").write_text("mine")
         if not complete:
             (left / "share/ebsif/lock.json").unlink()
-    result = site.eb(site.easyconfig(TEXT), "--rebuild")
+    result = site.eb(site.easyconfig(WRITABLE), "--rebuild")
     (name,) = siblings(site)
     assert name in result.stdout
     assert (root.parent / name / "mine").read_text() == "mine"
 
     # killed between two renames
-    root.rename(root.with_name("1.0.replaced"))
-    results = site.eb_each({"fails": TEXT + requirements("no-such-package"), "works": TEXT}, "--rebuild",
+    root.rename(root.with_name(root.name + ".replaced"))
+    results = site.eb_each({"fails": WRITABLE + requirements("no-such-package"), "works": WRITABLE}, "--rebuild",
                            **wheel_settings(wheels))
     assert [result.returncode for result in results.values()] == [1, 0], results
-    site.bash("module load Example/1.0 && singularity exec $SIF true")
+    site.bash(f"module load {Installed.WRITABLE} && singularity exec $SIF true")
 
 
 def test_whether_directories_can_be_exchanged(tmp_path):
