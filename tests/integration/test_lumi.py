@@ -10,8 +10,8 @@ import pytest
 from ebsif.catalogue import reading, selection, site
 from ebsif.render import easyconfig, rendering
 from packaging.utils import canonicalize_name
-from parts import TOOLS
-from support import CHECKOUT, Site
+from parts import TOOLS, wheel_settings
+from support import CHECKOUT, Site, make_wheel
 
 FACTS = json.loads((CHECKOUT / "tests/data/lumi-containers.json").read_text())
 LUMI = CHECKOUT / "generator/ebsif/catalogue/sites/lumi"
@@ -201,6 +201,62 @@ def check_scripts(fact, container, text, root):
     assert set(fact["scripts"]) | set(fact["wrapper_links"]) <= known
     if container.init == "conda-manual":
         assert "bash -c '$WITH_CONDA; python --version'" in text
+
+
+# One container of each generation, with commands that start its Python. (Those of the AI Factory are installed in
+# test_laif, ccpe in test_ccpe; jax, TensorFlow and mpi4py differ from these in names only.)
+GENERATIONS = {
+    "PyTorch/2.0.1-rocm-5.5.1-python-3.10-singularity-20231110":
+        "singularity exec $SIF bash -c '$WITH_CONDA && python {0}' && singularity exec $SIF conda-python-simple {0}",
+    "PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-exampleVenv-20240315":
+        "singularity exec $SIF python {0} && start-shell -c 'python {0}'",
+    "PyTorch/2.7.1-rocm-6.2.4-python-3.12-singularity-20250827":
+        "python {0} && python3 {0} && singularity exec $SIF conda-python-distributed {0}",
+    "AlphaFold/69afc4d-rocm-5.5.1-python-3.9-singularity-20231108":
+        "singularity exec $SIF python-conda-simple {0}",
+    "rocm/6.2.2-singularity-20241007": "start-shell -c '/opt/miniconda3/envs/pytorch/bin/python {0}'",
+}
+
+
+def test_one_of_each_generation(containers, tmp_path, base_image, small_image):
+    """
+    Issue 19, point 8, S002-51: installed from an image where LUMI has it, and used; only the software is a stand-in.
+
+    L-12: the image that has the versions of its record is accepted as it is; the others only because eb is told to.
+    """
+    place = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
+    (place.work / "where.py").write_text(
+        "import sys\ntry:\n    import torchmetrics\nexcept ImportError:\n    torchmetrics = None\n"
+        "print('/envs/pytorch' in sys.prefix, sys.prefix, bool(torchmetrics))\n")
+    images, wheels = tmp_path / "images", tmp_path / "wheels"
+    (images / "easybuild-sif-images").mkdir(parents=True)
+    wheels.mkdir()
+    make_wheel(wheels, "torchmetrics")
+    make_wheel(wheels, "pytorch_lightning")
+    chosen = [one for one in containers.values() if one.module in GENERATIONS]
+    for one in chosen:
+        image = small_image("lumi-2025") if "2.7.1" in one.module else base_image
+        (images / "easybuild-sif-images" / one.file_name).symlink_to(image)
+        for name in one.definition_files:
+            (place.sources / name).write_text("FROM scratch\n")
+    paths = [rendering.write(one) or one.path for one in rendering.render(chosen, tmp_path / "easyconfigs")]
+    settings = {**wheel_settings(wheels), "LUMI_CONTAINER_REPOSITORY_ROOT": images}
+    result = place.eb(*paths, "--ignore-test-failure", **settings)
+    refused = re.findall(r"the image (lumi-\S+)", " ".join((result.stdout + result.stderr).split()))
+    assert set(refused) == {one.file_name for one in chosen if one.version in ("2.0.1", "2.2.0")}
+    script = "".join(f"echo '{name}:'; (module load {name} && {way.format('where.py')})\n"
+                     for name, way in GENERATIONS.items())
+    found = dict(part.split(":\n") for part in re.split(r"(?m)^(?=\w+/)", place.bash(script, **settings).stdout)[1:])
+    conda, venv = "True /opt/miniconda3/envs/pytorch False\n", "False /user-software/venv/pytorch {}\n"
+    wanted = dict.fromkeys(GENERATIONS, conda * 2)
+    for name in wanted:
+        if name.startswith(("rocm", "AlphaFold")):
+            wanted[name] = conda
+        elif "exampleVenv" in name:
+            wanted[name] = venv.format(True) * 2
+        elif "2.7.1" in name:
+            wanted[name] = venv.format(False) * 3
+    assert found == wanted
 
 
 def test_old_names_of_run_scripts_work(tmp_path, base_image):
