@@ -39,8 +39,8 @@ COMMANDS = {
     "render": "write the easyconfigs of the catalogue",
     "check": "check the catalogue and its easyconfigs",
     "schema": "print the JSON Schemas of the YAML files, for editors",
-    "diff": "compare two containers",
-    "lock": "compare installations, or write a bill of materials",
+    "diff": "compare two containers or installations",
+    "lock": "print the lock of an installed module, or its bill of materials",
     "completion": "print a shell completion script",
 }
 
