@@ -242,14 +242,6 @@ def source_paths() -> list[str]:
     return source_paths()
 
 
-def installations(name: str) -> Path:
-    """Return the directory of all installations of a software."""
-    from easybuild.tools.config import install_path
-
-    session()
-    return Path(install_path()) / name
-
-
 def prefix() -> tuple[Path, Path]:
     """Return EasyBuild's directories of installations and of module files."""
     from easybuild.tools.config import build_option, install_path

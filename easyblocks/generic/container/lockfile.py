@@ -17,7 +17,9 @@ RECORD = os.path.join('share', 'ebsif', 'lock.json')
 MODULE = 'module'  # name, version, versionsuffix
 EASYCONFIG = 'easyconfig'  # path of the file that was installed
 VERSIONS = 'versions'  # of the software that was used: EasyBuild, the runtime ...
-IMAGE = 'image'  # file, source, resolved, size, sha256
+# file, source, resolved, sha256; size and mtime_ns of the file that the module uses; kind (own, central, link,
+# reference); origin: the module whose image it is, if that is another one
+IMAGE = 'image'
 IMAGE_PACKAGES = 'image_packages'  # name==version of each Python package
 MASKS = 'masks'
 LIBRARY_BINDS = 'library_binds'

@@ -111,6 +111,10 @@ class LuaModule(ModuleSyntax):
         """Condition: the path in a variable is a regular file."""
         return 'isFile(%s)' % variable
 
+    def has_other_size(self, variable, size):
+        """Condition: the path in a variable is a file, and has another size than this."""
+        return '(lfs.attributes(%s, "size") or %d) ~= %d' % (variable, size, size)
+
     def is_no_dir(self, variable):
         """Condition: a variable is set, but not to the path of a directory."""
         return '%s ~= "" and not isDir(%s)' % (variable, variable)

@@ -18,7 +18,8 @@ from easybuild.easyblocks.generic.container.luamodule import LuaModule
 from easybuild.easyblocks.generic.container.masks import MASKS
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
 from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, bind_source, escape_bind
-from easybuild.easyblocks.generic.container.spec import IMAGE_OWN, INIT_CONDA_MANUAL, LISTED_PACKAGES
+from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, IMAGE_SHARED
+from easybuild.easyblocks.generic.container.spec import INIT_CONDA_MANUAL, LISTED_PACKAGES
 from easybuild.easyblocks.generic.container.spec import REPLACE
 from easybuild.easyblocks.generic.container.tclmodule import TclModule
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, USER_SOFTWARE_VARIABLE
@@ -75,6 +76,8 @@ class ModuleFile:
             "The image is %s; $SIF has its full path. To run a command in the container:\n\n"
             "    singularity exec $SIF COMMAND\n\n"
             "The module also provides these commands: %s." % (spec.image_name, ', '.join(sorted(spec.commands)))]
+        if self.image_record.get('sha256'):
+            sections.append("The SHA256 of the image is %s.%s" % (self.image_record['sha256'], self.sharing))
         if self.record.get(lockfile.WRAPPERS):
             sections.append("These commands run in the container automatically: %s."
                             % ', '.join(self.record[lockfile.WRAPPERS]))
@@ -92,6 +95,27 @@ class ModuleFile:
         if spec.support_level:
             sections.append("Support: %s" % spec.support_level)
         return sections
+
+    @property
+    def image_record(self):
+        """The part of the record on the image (dict)."""
+        return self.record.get(lockfile.IMAGE, {})
+
+    @property
+    def is_reference(self):
+        """Whether the module uses the image where the installation found it; that of a hard link is its own file."""
+        return self.spec.image in IMAGE_SHARED and self.image_record.get('kind') == IMAGE_REFERENCE
+
+    @property
+    def sharing(self):
+        """What the help says about an image that isn't the module's own (str)."""
+        if self.spec.image not in IMAGE_SHARED:
+            return ''
+        owner = self.image_record.get('origin')
+        whose = "the image of the module %s" % owner if owner else "an image"
+        if self.is_reference:
+            return "\nThe module has no copy: it uses %s, %s." % (whose, self.image_record['resolved'])
+        return "\nThe module has no copy: it shares %s by a hard link." % whose
 
     @property
     def listed_packages(self):
@@ -135,7 +159,8 @@ class ModuleFile:
         """Statements that find the image and set the paths."""
         spec, module = self.spec, self.module
         central = [os.path.join(path, spec.image_name) for path in spec.image_dirs]
-        own = [os.path.join(module.root, spec.image_name)] if spec.image == IMAGE_OWN else []
+        own = [os.path.join(module.root, spec.image_name)] if spec.image != IMAGE_CENTRAL else []
+        own = [self.image_record['resolved']] if self.is_reference else own
         # alternating constants and variables; without the word None, which a check of EasyBuild takes for a mistake
         looked_at = ["The image of this container is missing: no copy was found on this node. Looked for: "]
         for number, path in enumerate(own + central):
@@ -144,8 +169,7 @@ class ModuleFile:
                 looked_at[-1] += path
             else:
                 looked_at += ['image_root', '/' + path]
-        looked_at[-1] += ". If you removed your own copy, the site has removed its copy too, or never had one: " \
-            "reinstall the module with eb."
+        looked_at[-1] += self.remedy
         choose = module.fail_on_load(*looked_at)
         for path in reversed(own + central):
             if path.startswith('/'):
@@ -163,11 +187,32 @@ class ModuleFile:
                     'image_root', spec.image_root_variable, spec.image_root)
         return ''.join([
             module.comment("The image: the module's own copy, else a central one."), root,
-            module.declare('container_image', ''), choose,
+            module.declare('container_image', ''), choose, self.notice_of_change(),
             module.setenv_from('SIF', 'container_image'), module.setenv_from('SIF' + suffix, 'container_image'),
             module.setenv('CONTAINERROOT', module.root),
             module.setenv('RUNSCRIPTS', runscripts), module.setenv('RUNSCRIPTS' + suffix, runscripts),
         ])
+
+    @property
+    def remedy(self):
+        """What to do if there is no image, for the message (str)."""
+        if not self.is_reference:
+            return ". If you removed your own copy, the site has removed its copy too, or never had one: reinstall " \
+                "the module with eb."
+        owner = self.image_record.get('origin')
+        if owner:
+            return ". It is the image of %s, which was removed or has another image now: reinstall that module with " \
+                "eb, or this one with `eb --rebuild`." % owner
+        return ". This module has no copy: put the image back, or reinstall the module with `eb --rebuild`."
+
+    def notice_of_change(self):
+        """Statements that say on load that somebody else has replaced or truncated the image."""
+        module, size = self.module, self.image_record.get('size')
+        if self.spec.image == IMAGE_OWN or size is None:
+            return ''
+        return module.when(module.has_other_size('container_image', size), module.notice_on_load(
+            "The image ", 'container_image', " has changed since %s was installed (it has another size): the packages "
+            "of this module may not work with it. Reinstall the module with `eb --rebuild`." % self.full_name))
 
     def binds(self):
         """Statements that collect the binds in a variable of the module file and set them."""

@@ -114,14 +114,18 @@ class Reinstall:
         """Install into the staging directory; where directories can't be renamed, EasyBuild empties the earlier one."""
         problem = swap.problem()
         if problem:
-            print_warning("%s can't be swapped with a new installation (%s): it is emptied, and not available until "
-                          "the new one is complete.", self.installdir, problem, log=self.log)
-            self.preserve_user_changes(self.installdir)
-            super().remove_module_file()
+            self.empty_installation(problem)
             return
         trace_msg("the earlier installation stays as it is until the new one is complete")
         self.swap = swap
         self.change_installdir(swap.staging_dir)
+
+    def empty_installation(self, problem):
+        """Save the users' changes, before EasyBuild empties the earlier installation, which can't be swapped."""
+        print_warning("%s can't be swapped with a new installation (%s): it is emptied, and not available until the "
+                      "new one is complete.", self.installdir, problem, log=self.log)
+        self.preserve_user_changes(self.installdir)
+        super().remove_module_file()
 
     def change_installdir(self, path):
         """Switch to another installation directory, in templates as well."""

@@ -20,6 +20,7 @@ from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
 from easybuild.easyblocks.generic.container.parameters import TEXTS, Parameters, is_of_kind
 from easybuild.easyblocks.generic.container.requirements import lock_of
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
+from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_KINDS
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.texts import bind_problem, value_problem, variable_problem
 from easybuild.tools.build_log import EasyBuildError
@@ -39,11 +40,6 @@ INIT_CONDA = (INIT_CONDA_INJECTED, INIT_CONDA_MANUAL)
 IF_MISSING = 'if_missing'
 IF_NEWER = 'if_newer'
 LIBRARY_BINDS = (IF_MISSING, IF_NEWER)
-
-# Location of the image.
-IMAGE_OWN = 'own'
-IMAGE_CENTRAL = 'central'
-IMAGE_KINDS = (IMAGE_OWN, IMAGE_CENTRAL)
 
 # What happens at load if another container module is loaded.
 REFUSE = 'refuse'

@@ -114,6 +114,10 @@ class TclModule(ModuleSyntax):
         """Condition: the path in a variable is a regular file."""
         return '[file isfile $%s]' % variable
 
+    def has_other_size(self, variable, size):
+        """Condition: the path in a variable is a file, and has another size than this."""
+        return '[file isfile $%s] && [file size $%s] != %d' % (variable, variable, size)
+
     def is_no_dir(self, variable):
         """Condition: a variable is set, but not to the path of a directory."""
         return '$%s ne "" && ![file isdirectory $%s]' % (variable, variable)

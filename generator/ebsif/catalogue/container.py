@@ -69,7 +69,7 @@ class Container:
 
     def replace(self, **changes: Any) -> "Container":
         """Return a copy of the container with changed values."""
-        return Container(self.name, {**self.values, **changes}, self.site, self.path, self.index)
+        return type(self)(self.name, {**self.values, **changes}, self.site, self.path, self.index)
 
     @property
     def values(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import re
 from typing import Annotated, Any, Literal, Optional, Union
 
+from easybuild.easyblocks.generic.container.sharedimage import IMAGE_KINDS
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from ebsif.catalogue.fieldtypes import EnvName, EnvText, SingleLine, Suffix, Text, VersionPart
@@ -83,8 +84,10 @@ class ContainerFields(Model):
         None, description="program of the image that sets up the environment, and through which programs are started")
     venv: Optional[bool] = Field(None, description="whether the module has user software, in a venv")
     venv_name: Optional[VersionPart] = None
-    image: Optional[Literal["own", "central"]] = Field(
-        None, description="own: the module gets a copy of the image; central: it uses the image of the site")
+    image: Optional[Literal[IMAGE_KINDS]] = Field(
+        None, description="own: the module gets a copy of the image; central: it uses the image of the site; link: it "
+                          "gets a hard link to the image, where possible, else a reference; reference: it uses the "
+                          "image where it was found at installation")
     images: Optional[Images] = Field(None, description="where the image is, overriding the site")
     binds: Optional[Binds] = Field(None, description="binds in addition to those of the site")
     gpu: Optional[GpuKind] = Field(None, description="kind of GPU, overriding the site")

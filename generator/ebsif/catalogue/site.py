@@ -151,6 +151,9 @@ class Site(Model):
     name: Annotated[str, Field(pattern="^[a-z0-9][a-z0-9_-]*$")]
     description: SingleLine
     images: Images = Field(default_factory=Images)
+    extension_image: Literal["link", "reference", "own"] = Field(
+        "link", description="image of the extensions that users make: a hard link to that of the extended module (or a "
+                            "reference where that is impossible), a reference to its path, or an own copy")
     binds: Binds = Field(default_factory=Binds)
     gpu: GpuKind = Field("none", description="kind of GPU of the nodes")
     gpu_option: bool = Field(

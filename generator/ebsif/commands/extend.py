@@ -21,6 +21,8 @@ EXAMPLES = """\
   # write the easyconfig only
   ebsif extend PyTorch/2.7.0 -r environment.yml --name mine
   ebsif extend PyTorch/2.7.0 --stage one=a.txt --stage two=b.txt --name mine
+  # more packages on top of those of an extension
+  ebsif extend PyTorch/2.7.0-...-mine-20261121 -r more.txt --name more --install
   # the packages of a virtual environment, with their exact versions
   ebsif extend PyTorch/2.7.0 --from-venv optuna-env.sqsh --name optuna
 """
@@ -58,7 +60,7 @@ def run(options):
             options.requirements, [parse_stage(text) for text in options.stage], container)
     for text in impossible:
         print(f"ebsif: {text}", file=sys.stderr)
-    return write(options, container, stages, options.name)
+    return write(options, container, extending.on_top(container, stages, options.name), options.name)
 
 
 def parse_stage(text):

@@ -1,6 +1,5 @@
 """Find installations of container modules: by directory, by module file, the loaded one, all of a user."""
 
-import contextlib
 import datetime
 import os
 import re
@@ -195,18 +194,6 @@ def everything() -> list[Installation]:
         if not BESIDE.search(root.name):
             found.setdefault(os.path.realpath(root), of_directory_or_path(root))
     return list(found.values())
-
-
-def users_of_image(installation: Installation) -> list[Installation]:
-    """Return the other installations that use the image in the directory of an installation, instead of a copy."""
-    root = os.path.realpath(installation.root)
-    users = []
-    for one in everything():
-        with contextlib.suppress(lock.LockError):
-            if os.path.realpath(one.root) != root and one.image and \
-                    os.path.realpath(one.image).startswith(f"{root}/"):
-                users.append(one)
-    return users
 
 
 def mine() -> list[Installation]:

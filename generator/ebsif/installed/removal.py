@@ -14,7 +14,7 @@ from easybuild.easyblocks.generic.container import lockfile
 
 from ebsif import files
 from ebsif.errors import EbsifError
-from ebsif.installed import places
+from ebsif.installed import sharing
 from ebsif.installed.places import BESIDE, WRITTEN, Installation
 
 
@@ -51,15 +51,12 @@ def plan(installation: Installation) -> Removal:
     Raises
     ------
     RemovalError
-        If the module is loaded or being installed, or if files belong to another user.
+        If the module is loaded or being installed, if others need its image, or if files belong to another user.
     """
     if installation.is_loaded:
         raise RemovalError(f"{installation.module} is loaded: unload it first (module unload {installation.module})")
-    users = places.users_of_image(installation)
-    if users:
-        raise RemovalError(f"{installation.module} has the image that these modules use: "
-                           f"{', '.join(one.module for one in users)}; remove those first")
     removal = Removal(installation, list(paths_of_module(installation)))
+    add_users(removal)
     root = Path(os.path.realpath(installation.root))
     link = [installation.root] if installation.root.is_symlink() else []
     removal.paths += [*link, root, *sorted(path for path in root.parent.iterdir() if path.name.startswith(root.name)
@@ -73,6 +70,17 @@ def plan(installation: Installation) -> Removal:
         if not os.access(path.parent, os.W_OK):
             raise RemovalError(f"{path} can't be changed: {path.parent} is not writable for you; nothing was removed")
     return removal
+
+
+def add_users(removal):
+    """Add that others keep the image by a hard link; raise RemovalError if there are modules that need this file."""
+    users, module = sharing.users_of(removal.installation.root), removal.installation.module
+    needing = [user.module for user in users if user.needs_file]
+    if needing:
+        raise RemovalError(f"{module} has the image that these modules use: {', '.join(needing)}; remove those first, "
+                           "or install them with `image = 'own'` (eb --rebuild)")
+    if users:
+        removal.kept.append(f"the image, for {', '.join(user.module for user in users)} (by a hard link)")
 
 
 def paths_of_module(installation: Installation) -> Iterator[Path]:

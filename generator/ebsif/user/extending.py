@@ -1,6 +1,5 @@
 """Add packages of a user to a container: the container with its own version suffix, and a check with pip."""
 
-import glob
 import json
 import os
 import re
@@ -20,9 +19,12 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.families import as_parameter
 from ebsif.catalogue.records import Stage
 from ebsif.errors import EbsifError
-from ebsif.installed import lock
+from ebsif.installed import lock, sharing
 from ebsif.render import easyconfig
 from ebsif.user import requirements
+
+# Ends the description of an extension.
+ADDITION = "\nWith additional packages of the user's choice."
 
 
 class ExtendingError(EbsifError):
@@ -57,8 +59,8 @@ def extend(container: Container, wanted: list, name: str, date: str) -> Containe
         If the container can't have packages on top, or the name is not valid in a suffix.
     """
     if not container.venv:
-        raise ExtendingError(f"{container.module} can't be extended: it has no user software (no 'venv' in the "
-                             "catalogue)")
+        raise ExtendingError(f"{container.module} can't be extended: it has no user software ('venv' in the catalogue, "
+                             "the easyblock ContainerVenv in an easyconfig)")
     check_names(name, date)
     lines = list(wanted)
     if wanted and isinstance(wanted[0], dict):
@@ -69,10 +71,37 @@ def extend(container: Container, wanted: list, name: str, date: str) -> Containe
             raise ExtendingError(f"invalid stage: {'.'.join(map(str, first['loc']))}: {first['msg']} "
                                  "(docs/easyconfigs.md lists the properties of stages)") from None
     description = container.fill(container.description or container.name).strip()
-    # the image keeps its name although the module has a new one
+    description = f"{description.removesuffix(ADDITION)}{ADDITION}"
+    # the name of the image does not change with that of the module, nor where it is if the site has it
+    image = container.site.extension_image if container.image != "central" else container.image
     return container.replace(
-        file=container.file_name, suffix=f"{container.versionsuffix}-{name}-{date}", requirements=lines,
-        description=f"{description}\nWith additional packages of the user's choice.")
+        file=container.file_name, image=image, suffix=f"{container.versionsuffix}-{name}-{date}", requirements=lines,
+        description=description, aliases=[])
+
+
+def on_top(container: Container, wanted: list, name: str) -> list:
+    """
+    Return the stages of a container followed by new ones, each with a name of its own (E-04).
+
+    Parameters
+    ----------
+    container
+        The container to extend.
+    wanted
+        Stages, or lines of a requirements.txt.
+    name
+        Name of the extension, to tell new stages from earlier ones.
+    """
+    stages = stages_of(as_parameter(container.requirements))
+    if not stages:
+        return wanted
+    for stage in stages_of(wanted):
+        taken = {one.get("name") for one in stages}
+        candidates = (f"{stage['name']} ({name}{number})" for number in ("", *(f" {one}" for one in range(2, 100))))
+        if stage.get("name") in taken:
+            stage["name"] = next(one for one in candidates if one not in taken)
+        stages.append(stage)
+    return stages
 
 
 def check_names(*names: str) -> None:
@@ -89,8 +118,7 @@ def sources(container: Container) -> str:
     """
     stable = [path for stability, path in container.image_places if container.moving or stability != "moving"]
     loaded = [Path(os.environ["SIF"])] if os.environ.get("SIF") else []
-    installed = eb.installations(container.name).glob(f"*/{glob.escape(container.file_name)}")
-    found = [path.parent for path in (*stable, *loaded, *sorted(installed))
+    found = [path.parent for path in (*stable, *loaded, *sharing.images_of(container.name, container.file_name))
              if path.name == container.file_name and path.is_file()]
     return "--sourcepath=" + ":".join(dict.fromkeys(map(str, [*eb.source_paths(), *found])))
 

@@ -1,5 +1,6 @@
 """Write, check and install the easyconfig of an extension, for `ebsif extend` and `ebsif upgrade`."""
 
+import contextlib
 import itertools
 import os
 import shlex
@@ -8,11 +9,14 @@ from pathlib import Path
 
 from ebsif import eb, files, output
 from ebsif.arguments import add_dry_run
-from ebsif.catalogue.container import Container
+from ebsif.catalogue import selection
+from ebsif.catalogue.container import CatalogueError, Container
+from ebsif.catalogue.settings import read_settings
 from ebsif.errors import FAILED
 from ebsif.installed.names import Names
+from ebsif.installed.places import Installation
 from ebsif.render import easyconfig
-from ebsif.user import extending
+from ebsif.user import bases, extending
 
 HEADER = "# Written by `ebsif extend`: yours to change."
 
@@ -33,8 +37,16 @@ def add_outcome(parser: ArgumentParser) -> None:
 
 
 def chosen(options: Namespace) -> Container:
-    """Return the container that the options name."""
-    return Names(options).container(options.module)
+    """Return the container that the options name: one of the catalogue, else that of an installation or easyconfig."""
+    names = Names(options)
+    found = names.find(options.module)
+    if isinstance(found, Container):
+        return found
+    if isinstance(found, Installation):
+        with contextlib.suppress(CatalogueError):
+            return selection.find_one(names.containers, found.module.replace("/.", "/"), parts=False)
+    eb.session(tuple(options.more))
+    return bases.read(names.easyconfig(options.module), read_settings(options).site())
 
 
 def write(options: Namespace, container: Container, stages: list, name: str) -> int:

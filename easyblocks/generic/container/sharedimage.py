@@ -1,0 +1,172 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+Images that several installations share: which image an installation uses, and who else uses it.
+
+Doesn't import EasyBuild, so that commands can use it too.
+"""
+import json
+import os
+import stat
+
+from easybuild.easyblocks.generic.container import lockfile
+
+# Where the image of a module is (easyconfig parameter 'image').
+IMAGE_OWN = 'own'
+IMAGE_CENTRAL = 'central'
+IMAGE_LINK = 'link'
+IMAGE_REFERENCE = 'reference'
+IMAGE_KINDS = (IMAGE_OWN, IMAGE_CENTRAL, IMAGE_LINK, IMAGE_REFERENCE)
+# those without a copy, which use the image of another module if there is one
+IMAGE_SHARED = (IMAGE_LINK, IMAGE_REFERENCE)
+
+
+class InstalledImage:
+    """
+    The image that an installation uses, from its record.
+
+    Attributes
+    ----------
+    root : str
+        The installation directory.
+    record : dict
+        The whole record, empty if there is none.
+    """
+
+    def __init__(self, root):
+        """Read the record of an installation; there may be none."""
+        self.root = root
+        self.record = {}
+        try:
+            with open(os.path.join(root, lockfile.RECORD)) as text:
+                record = json.load(text)
+        except (OSError, ValueError):
+            return
+        if isinstance(record, dict) and isinstance(record.get(lockfile.IMAGE), dict):
+            self.record = record
+
+    @property
+    def image(self):
+        """The part of the record on the image (dict)."""
+        return self.record.get(lockfile.IMAGE, {})
+
+    @property
+    def file(self):
+        """File name of the image (str)."""
+        return self.image.get('file', '')
+
+    @property
+    def own_path(self):
+        """Path of the copy or link in the installation, which may have been removed (str)."""
+        return os.path.join(self.root, self.file)
+
+    @property
+    def path(self):
+        """Path of the image in use: the installation's own, else the one it was installed from (str), None if gone."""
+        for path in (self.own_path, self.image.get('resolved', '')):
+            if self.file and os.path.isfile(path):
+                return path
+        return None
+
+    @property
+    def full_version(self):
+        """Version and suffix of the module (str)."""
+        module = self.record.get(lockfile.MODULE, {})
+        return '%s%s' % (module.get('version', ''), module.get('versionsuffix', ''))
+
+    @property
+    def module(self):
+        """Name of the module (str)."""
+        name = self.record.get(lockfile.MODULE, {}).get('name')
+        return '%s/%s' % (name, self.full_version) if name else '/'.join(self.root.split(os.sep)[-2:])
+
+    @property
+    def is_shared(self):
+        """Whether the image is that of another module, or of the site."""
+        return self.image.get('kind', IMAGE_OWN) != IMAGE_OWN
+
+    @property
+    def origin(self):
+        """Name of the module whose image this is: that of another one if the image is shared (str)."""
+        return self.image.get('origin') or self.module
+
+    @property
+    def has_size(self):
+        """Whether the image has the size in the record: it is there, and not truncated."""
+        return bool(self.path) and os.path.getsize(self.path) == self.image.get('size')
+
+    @property
+    def is_unchanged(self):
+        """
+        Whether size and time of the image are those in the record, so that the SHA256 in the record is its SHA256.
+
+        Reading tens of gigabytes would take most of the time of an installation without a copy.
+        """
+        return self.has_size and os.stat(self.path).st_mtime_ns == self.image.get('mtime_ns')
+
+    def uses(self, path):
+        """Return whether the installation uses an image: the file itself, or a hard link to it."""
+        return bool(self.path) and os.path.exists(path) and os.path.samefile(self.path, path)
+
+    def needs(self, path):
+        """Return whether the module can't be used without this file: it has no copy or link of its own."""
+        return not os.path.isfile(self.own_path) and bool(self.file) and \
+            os.path.realpath(self.image.get('resolved', '')) == os.path.realpath(path)
+
+
+def link_image(source, target):
+    """
+    Make a hard link to an image.
+
+    Parameters
+    ----------
+    source, target : str
+        Paths.
+
+    Returns
+    -------
+    OSError
+        Why that isn't possible: another file system, one without hard links, or a file that belongs to somebody else
+        (proc(5), protected_hardlinks); None if it was done.
+    """
+    try:
+        if os.path.lexists(target):
+            os.remove(target)
+        os.link(source, target)
+    except OSError as err:
+        return err
+    return None
+
+
+def recursively_except(path, adjust):
+    """
+    Return EasyBuild's adjust_permissions for an installation directory, but for one file that it leaves alone.
+
+    The mode and the group of a hard link are those of the file that belongs to another installation.
+
+    Parameters
+    ----------
+    path : str
+        A file directly in the installation directory.
+    adjust : callable
+        EasyBuild's adjust_permissions.
+
+    Returns
+    -------
+    callable
+        It has the same arguments.
+    """
+    def adjust_others(folder, bits, onlydirs=False, **options):
+        for name in os.listdir(folder):
+            entry = os.path.join(folder, name)
+            if stat.S_ISDIR(os.lstat(entry).st_mode):
+                adjust(entry, bits, onlydirs=onlydirs, **options)
+            elif entry != path and not onlydirs:
+                adjust(entry, bits, **dict(options, recursive=False))
+        adjust(folder, bits, **dict(options, recursive=False))
+
+    return adjust_others

@@ -1,0 +1,73 @@
+"""Which installations share an image, and where the images of installations are."""
+
+import glob
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.sharedimage import InstalledImage
+
+from ebsif import eb
+from ebsif.installed import places
+
+
+@dataclass(frozen=True)
+class User:
+    """
+    An installation that uses the image of another one.
+
+    Attributes
+    ----------
+    module
+        Name of the module.
+    root
+        The installation directory.
+    needs_file
+        Whether its module can't be loaded without that very file; a hard link keeps the image when the file is removed.
+    """
+
+    module: str
+    root: Path
+    needs_file: bool
+
+
+def images_of(name: str, file: str) -> list[Path]:
+    """
+    Return the images of installations, in EasyBuild's directory and of modules on MODULEPATH.
+
+    Parameters
+    ----------
+    name
+        Name of the software.
+    file
+        File name of the image, to find it in installations without a record, too.
+    """
+    software = eb.prefix()[0] / name
+    roots = [record.parents[2] for record in sorted(software.glob(f"*/{lockfile.RECORD}"))]
+    roots += [root for directory in places.directories_of_modules() for path in sorted(directory.glob(f"{name}/*"))
+              for root in [places.root_in(path)] if root]
+    return [*(Path(path) for root in roots for path in [InstalledImage(str(root)).path] if path),
+            *sorted(software.glob(f"*/{glob.escape(file)}"))]
+
+
+def users_of(image: Path) -> list[User]:
+    """
+    Return the installations that use an image, except the one in whose directory it is.
+
+    Known are those below EasyBuild's prefix and of modules on MODULEPATH: others' may be elsewhere.
+
+    Parameters
+    ----------
+    image
+        An image, or the installation directory of the module that has it.
+    """
+    own = image if image.is_dir() else image.parent
+    path = InstalledImage(str(own)).own_path if image.is_dir() else str(image)
+    users = []
+    for one in places.everything():
+        installed = InstalledImage(str(one.root))
+        needs_file = installed.needs(path)
+        if os.path.realpath(one.root) != os.path.realpath(own) and (needs_file or installed.uses(path)):
+            users.append(User(one.module, one.root, needs_file))
+    return sorted(users, key=lambda user: user.module)

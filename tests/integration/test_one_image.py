@@ -1,0 +1,154 @@
+"""One image, many environments: extensions use the image of their base, which is never copied for them."""
+
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import stat
+
+from parts import TOOLS, Installed, example_site, wheel_settings
+
+BASE, LINKED, REFERRING, MORE = (f"Example/1.0-{name}" for name in ("base", "base-linked-1", "base-referring-1",
+                                                                    "base-linked-1-more-2"))
+TEXT = Installed.TEXT
+SHOW = 'echo "$SIF"; singularity exec "$SIF" python -c "import greeting; print(greeting.__file__)"'
+
+
+class Family:
+    """A base with an image that only its group may read, two extensions of it, and what eb said of each."""
+
+    def __init__(self, site, image, wheels):
+        self.site, self.wheels = site, wheels
+        (site.sources / "example.sif").unlink()
+        shutil.copy(image, site.sources / "example.sif")
+        (site.sources / "example.sif").chmod(0o640)
+        self.base = site.easyconfig(TEXT + "requirements = ['hello']\naliases = ['base']\n", suffix="-base")
+        text = TEXT + "requirements = ['greeting']\nimage = '%s'\n"
+        others = [site.easyconfig(text % kind, suffix=f"-base-{name}-1")
+                  for kind, name in (("link", "linked"), ("reference", "referring"))]
+        said = site.eb(self.base, *others, **wheel_settings(wheels)).stdout
+        self.said = said.split("== processing EasyBuild easyconfig ")[1:]
+
+    def root(self, module):
+        """The installation directory of a module."""
+        return self.site.prefix / "eb/software" / module
+
+    def image(self, module):
+        """The image in the installation directory of a module, which need not exist."""
+        return self.root(module) / "example.sif"
+
+    def record(self, module):
+        """What the record of a module says of its image."""
+        return json.loads((self.root(module) / "share/ebsif/lock.json").read_text())["image"]
+
+    def show(self, module):
+        """Load a module; return its image and where greeting is."""
+        return self.site.bash(f"module load {module} && {SHOW}").stdout.split()
+
+
+def size_of(root):
+    """The bytes on disk of what is only in this directory."""
+    return sum(path.lstat().st_blocks * 512 for path in root.rglob("*") if path.is_dir() or path.lstat().st_nlink == 1)
+
+
+def check_that_extensions_have_no_copy(family):
+    """E-01: a hard link or a reference; the recorded digest holds, record and help name it and whose image it is."""
+    image = family.image(BASE)
+    digest = hashlib.sha256(image.read_bytes()).hexdigest()
+    assert family.image(LINKED).samefile(image)
+    assert not family.image(REFERRING).exists()
+    assert stat.S_IMODE(image.stat().st_mode) == 0o640
+    for module, kind, said in zip((LINKED, REFERRING), ("link", "reference"), family.said[1:]):
+        assert f"size and time of the image are those that {BASE} recorded" in said
+        assert "copying" not in said
+        record = family.record(module)
+        assert (record["kind"], record["origin"], record["sha256"]) == (kind, BASE, digest)
+        assert size_of(family.root(module)) < 10e6
+        shown = family.site.bash(f"module help {module} 2>&1").stdout
+        assert f"The SHA256 of the image is {digest}." in shown
+        assert BASE in shown.split("The module has no copy: it ")[1].split("\n")[0]
+        used, greeting = family.show(module)
+        assert used == str(family.image(LINKED) if kind == "link" else image)
+        assert greeting.startswith("/user-software/")
+    assert "origin" not in family.record(BASE)
+
+
+def check_an_extension_of_an_extension(family):
+    """E-04, E-01: by the name of its module: the packages of both, the image of the first base, a module of its own."""
+    (family.site.work / "more.txt").write_text("byhand\n")
+    command = ["ebsif", "extend", LINKED, "-r", "more.txt", "--name", "more", "--date", "2", "--install"]
+    options = ["--", *family.site.eb_options]
+    result = family.site.bash(shlex.join([*command, *options]), **wheel_settings(family.wheels))
+    assert result.stdout.endswith(f"module load {MORE}\n")
+    assert family.image(MORE).samefile(family.image(BASE))
+    assert family.record(MORE)["origin"] == BASE
+    output = family.site.bash(f"module load {MORE} && singularity exec $SIF python -c 'import byhand, greeting, hello; "
+                              "print(byhand.__name__)'; module load Example/base; echo $SIF").stdout
+    assert output.split() == ["byhand", str(family.image(BASE))]
+    text = (family.site.work / f"{MORE.replace('/', '-')}.eb").read_text()
+    assert text.count("of the user's choice") == 1
+    # from the directory, and from the easyconfig, what is written is the same
+    kept = family.root(LINKED) / "easybuild" / f"{LINKED.replace('/', '-')}.eb"
+    for place in (family.root(LINKED), kept):
+        command[2] = str(place)
+        family.site.run([*command[:-1], *options])
+
+
+def check_after_reinstalling_the_base(family):
+    """E-02: extensions load with the image that they had, or with that of the new installation at the same path."""
+    linked = family.image(LINKED).stat().st_ino
+    family.site.eb(family.base, "--rebuild", **wheel_settings(family.wheels))
+    assert family.image(BASE).stat().st_ino != linked
+    assert family.image(LINKED).stat().st_ino == linked
+    assert family.show(LINKED)[0] == str(family.image(LINKED))
+    assert family.show(REFERRING)[0] == str(family.image(BASE))
+
+
+def check_without_the_image_of_the_base(family):
+    """E-02, I-09: who needs it is known; a link works on; a reference says which image, whose, and what to do."""
+    site, image = family.site, family.image(BASE)
+    aside = image.with_name("aside")
+    with image.open("ab") as end:
+        size = end.tell()
+        end.write(b"x")
+    # in the syntax of the other modules tool as well
+    other = TOOLS["EnvironmentModules-Tcl"]()
+    tcl = ["--module-only", "--skip-sanity-check", "--modules-tool=EnvironmentModules", "--module-syntax=Tcl",
+           f"--installpath-modules={site.prefix}/tcl"]
+    site.run(["env", *(f"{name}={value}" for name, value in other.environment), "eb", *site.eb_options, *tcl,
+              site.prefix / f"{REFERRING.replace('/', '-')}.eb"])
+
+    def load(tool):
+        start = f"module use {site.modules}" if tool == site.tool else f"{tool.init}\nmodule use {site.prefix}/tcl/all"
+        result = site.bash(f"{start}\nmodule load {REFERRING}; echo status $?; echo $SIF", check=False)
+        return result.stdout.split(), " ".join(result.stderr.split())
+
+    for tool in (site.tool, other):
+        words, said = load(tool)
+        assert words[:2] == ["status", "0"]
+        assert f"The image {image} has changed since {REFERRING} was installed (it has another size)" in said
+    os.truncate(image, size)
+    image.rename(aside)
+    try:
+        for tool in (site.tool, other):
+            words, said = load(tool)
+            assert words[1] != "0"
+            assert f"Looked for: {image}. It is the image of {BASE}, which was removed or has another" in said
+        assert family.show(LINKED)[0] == str(family.image(LINKED))
+        code = ("import pathlib, sys\nfrom ebsif import eb\nfrom ebsif.installed import sharing\n"
+                "eb.session(tuple(sys.argv[2:]))\n"
+                "for user in sharing.users_of(pathlib.Path(sys.argv[1])): print(user.module, user.needs_file)")
+        found = site.run(["python", "-c", code, family.root(BASE), *site.eb_options]).stdout
+        assert found.split() == [REFERRING, "True"]
+    finally:
+        aside.rename(image)
+
+
+def test_one_image_for_many_modules(tmp_path, base_image, wheels):
+    """E-01, E-02, E-04, I-09: what happens to a base and its extensions, step by step with the same installations."""
+    family = Family(example_site(tmp_path, base_image), base_image, wheels)
+    check_that_extensions_have_no_copy(family)
+    check_an_extension_of_an_extension(family)
+    check_after_reinstalling_the_base(family)
+    check_without_the_image_of_the_base(family)

@@ -1,0 +1,176 @@
+"""One image for many installations: links, references, what records say of them, and who uses what."""
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+from types import SimpleNamespace
+
+import pytest
+from easybuild.easyblocks.generic import containerinstall
+from easybuild.easyblocks.generic.container import sharedimage
+from easybuild.easyblocks.generic.container.sharedimage import InstalledImage
+from easybuild.easyblocks.generic.containerinstall import ContainerInstall
+from easybuild.tools import filetools
+from easybuild.tools.build_log import EasyBuildError
+from ebsif import eb
+from ebsif.installed import places, removal, sharing
+from ebsif.user import extending
+
+CONTENT = b"an image"
+
+
+def install(root, kind="own", source=None):
+    """Make an installation of a kind, with an image of its own or that of another one; return its image."""
+    (root / "share/ebsif").mkdir(parents=True)
+    own = root / "a.sif"
+    if kind == "own":
+        own.write_bytes(CONTENT)
+    elif kind == "link":
+        assert sharedimage.link_image(str(source), str(own)) is None
+    used = own if own.exists() else source
+    image = {"file": "a.sif", "kind": kind, "resolved": str(source or "/sources/a.sif"), "size": len(CONTENT),
+             "mtime_ns": used.stat().st_mtime_ns, "sha256": hashlib.sha256(CONTENT).hexdigest()}
+    if source:
+        image["origin"] = "Example/1.0"
+    version, sign, suffix = root.name.partition("-")
+    module = {"name": root.parent.name, "version": version, "versionsuffix": sign + suffix}
+    (root / "share/ebsif/lock.json").write_text(json.dumps({"image": image, "module": module}))
+    return used
+
+
+@pytest.fixture
+def family(tmp_path, monkeypatch):
+    """A module, two extensions that share its image, and modules that do not, where EasyBuild installs software."""
+    software = tmp_path / "software"
+    image = install(software / "Example/1.0")
+    install(software / "Example/1.0-link-1", "link", image)
+    install(software / "Example/1.0-refer-1", "reference", image)
+    install(software / "Example/2.0")
+    install(software / "Other/1.0-refer", "reference", software / "Example/2.0/a.sif")
+    monkeypatch.setattr(eb, "prefix", lambda: (software, tmp_path / "modules"))
+    monkeypatch.setattr(places, "directories_of_modules", lambda: [tmp_path / "elsewhere/modules"])
+    monkeypatch.delenv("CONTAINERROOT", raising=False)
+    return software / "Example"
+
+
+def test_which_image_an_installation_uses(family):
+    """E-01: its own, a link to it, or that of another one; size and time tell whether its record still holds."""
+    for name in ("1.0", "1.0-link-1", "1.0-refer-1"):
+        installed = InstalledImage(str(family / name))
+        assert installed.uses(family / "1.0/a.sif")
+        assert not installed.uses(family / "2.0/a.sif")
+        assert installed.is_unchanged
+        assert installed.origin == "Example/1.0"
+    assert InstalledImage(str(family / "1.0-refer-1")).path == str(family / "1.0/a.sif")
+    os.utime(family / "1.0/a.sif", (1, 1))
+    assert installed.has_size
+    assert not installed.is_unchanged
+    (family / "1.0/a.sif").write_bytes(b"cut")
+    assert not installed.has_size
+    (family / "1.0/a.sif").unlink()
+    assert installed.path is None
+    assert not installed.has_size
+    assert InstalledImage(str(family / "1.0-link-1")).path == str(family / "1.0-link-1/a.sif")
+    assert InstalledImage(str(family)).record == {}
+
+
+def test_who_uses_an_image(family):
+    """I-09, E-02: for the image or its installation; a link does not need the file, a reference does."""
+    linked, referring = sharing.users_of(family / "1.0/a.sif")
+    assert linked == sharing.User("Example/1.0-link-1", family / "1.0-link-1", False)
+    assert referring == sharing.User("Example/1.0-refer-1", family / "1.0-refer-1", True)
+    assert sharing.users_of(family / "1.0") == [linked, referring]
+    assert [user.module for user in sharing.users_of(family / "2.0")] == ["Other/1.0-refer"]
+    assert sharing.users_of(family / "1.0-refer-1") == []
+    # the image is gone, and still needed; the link can't be told from any other image
+    (family / "1.0/a.sif").unlink()
+    assert sharing.users_of(family / "1.0") == [referring]
+    # what a reinstallation has left counts for nothing; what modules elsewhere use counts
+    install(family / "1.0-left", "reference", family / "2.0/a.sif")
+    (family / "1.0-left").rename(family / "1.0-left.replaced")
+    elsewhere = family.parent.parent / "elsewhere"
+    for syntax, name in (('local root = "{}"\nput("CONTAINERROOT", root)\n', "1.0-a.lua"),
+                         ('set root {}\nput CONTAINERROOT "${{root}}"\n', "1.0-b")):
+        install(elsewhere / name.removesuffix(".lua"), "reference", family / "2.0/a.sif")
+        (elsewhere / "modules/Example").mkdir(parents=True, exist_ok=True)
+        (elsewhere / "modules/Example" / name).write_text(syntax.format(elsewhere / name.removesuffix(".lua")))
+    (elsewhere / "modules/Example/other").write_text('set root /\n')
+    users = [user.module for user in sharing.users_of(family / "2.0")]
+    assert users == ["Example/1.0-a", "Example/1.0-b", "Other/1.0-refer"]
+    assert sharing.images_of("Other", "a.sif") == [family / "2.0/a.sif"]
+
+
+def test_an_image_in_use_is_not_removed(family):
+    """I-09: refused with the names of those that need it; who has a link keeps the image, and is named."""
+    base = places.of_directory(family / "1.0")
+    with pytest.raises(removal.RemovalError, match=r"that these modules use: Example/1\.0-refer-1; remove those"):
+        removal.plan(base)
+    shutil.rmtree(family / "1.0-refer-1")
+    assert removal.plan(base).kept == ["the image, for Example/1.0-link-1 (by a hard link)"]
+
+
+def test_no_link_where_none_is_possible(tmp_path):
+    """E-01: the reason is returned, and nothing is left; an earlier file gives way to a link."""
+    (tmp_path / "a.sif").write_text("image")
+    problem = sharedimage.link_image(str(tmp_path / "a.sif"), "/dev/shm/none/a.sif")
+    assert isinstance(problem, OSError)
+    (tmp_path / "b.sif").write_text("earlier")
+    for _ in range(2):
+        assert sharedimage.link_image(str(tmp_path / "a.sif"), str(tmp_path / "b.sif")) is None
+        assert (tmp_path / "a.sif").samefile(tmp_path / "b.sif")
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_permissions_of_a_link_stay(tmp_path, monkeypatch):
+    """E-01: EasyBuild changes those of an installation, at any depth, but not those of the image that isn't ours."""
+    monkeypatch.setattr(filetools, "build_option", {"max_fail_ratio_adjust_permissions": 0.5}.get)
+    (tmp_path / "bin/deeper").mkdir(parents=True)
+    for name in ("image.sif", "user-software.squashfs", "bin/image.sif", "bin/deeper/file"):
+        (tmp_path / name).write_text("")
+        (tmp_path / name).chmod(0o640)
+    (tmp_path / "bin/deeper").chmod(0o700)
+    tmp_path.chmod(0o700)
+    adjust = sharedimage.recursively_except(str(tmp_path / "image.sif"), filetools.adjust_permissions)
+    adjust(str(tmp_path), stat.S_IROTH, add=True, recursive=True, relative=True, ignore_errors=True)
+    adjust(str(tmp_path), stat.S_IXOTH, add=True, recursive=True, relative=True, onlydirs=True, ignore_errors=True)
+    modes = {str(path.relative_to(tmp_path)): path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
+    assert modes == {"image.sif": 0o640, "user-software.squashfs": 0o644, "bin": 0o755, "bin/image.sif": 0o644,
+                     "bin/deeper": 0o705, "bin/deeper/file": 0o644}
+    assert tmp_path.stat().st_mode & 0o777 == 0o705
+
+
+def test_a_digest_is_recorded_or_taken(family, monkeypatch):
+    """E-01: unchanged: the recorded one, nothing is read; touched: read, the same; another content: refused."""
+    image = family / "1.0/a.sif"
+    options = {}
+    monkeypatch.setattr(containerinstall, "build_option", options.get)
+    monkeypatch.setattr(containerinstall, "trace_msg", lambda _: None)
+    block = SimpleNamespace(source_image=str(image), recorded_image=InstalledImage(str(family / "1.0")),
+                            installed_images=[InstalledImage(str(family / "1.0"))])
+    wanted = hashlib.sha256(CONTENT).hexdigest()
+    with monkeypatch.context() as unread:
+        unread.setattr(containerinstall, "compute_checksum", None)
+        assert ContainerInstall.shared_digest(block) == wanted
+    block.recorded_image = None
+    assert ContainerInstall.shared_digest(block) == wanted
+    image.write_bytes(b"Another.")
+    with pytest.raises(EasyBuildError, match=r"was changed after Example/1\.0 had been installed with it.*Reinstall"):
+        ContainerInstall.shared_digest(block)
+    options["ignore_checksums"] = True
+    assert ContainerInstall.shared_digest(block) == hashlib.sha256(b"Another.").hexdigest()
+
+
+@pytest.mark.parametrize(("before", "wanted", "names"), [
+    (None, ["a"], None),
+    (["a", "b"], ["c"], ["requirements", "requirements (more)"]),
+    ("a\n", [{"name": "new", "requirements": "c"}], ["requirements", "new"]),
+    ([{"name": "one", "requirements": "a"}, {"requirements": "b"}], [{"name": "one", "requirements": "c"}],
+     ["one", None, "one (more)"]),
+    ([{"name": "one"}, {"name": "one (more)"}], [{"name": "one"}], ["one", "one (more)", "one (more 2)"]),
+])
+def test_stages_on_top_of_others(before, wanted, names):
+    """E-04: those of the base first, each with a name of its own; without any, the new requirements as they are."""
+    stages = extending.on_top(SimpleNamespace(requirements=before), wanted, "more")
+    assert stages == wanted if names is None else [stage.get("name") for stage in stages] == names
