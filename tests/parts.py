@@ -2,6 +2,7 @@
 
 import fcntl
 import functools
+import json
 import os
 import shutil
 import subprocess
@@ -181,6 +182,20 @@ def shared_folder(tmp_path_factory):
     folder = tmp_path_factory.getbasetemp()
     # with several processes, each has a folder in it
     return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory):
+    """The output of `make demo` (CompletedProcess), run once for all processes; it has written .demo/env.sh."""
+    said = shared_folder(tmp_path_factory) / "demo.json"
+    with (CHECKOUT / ".demo" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not said.exists():
+            made = subprocess.run(["make", "demo"], cwd=CHECKOUT, capture_output=True, text=True, check=False,
+                                  stdin=subprocess.DEVNULL)
+            assert made.returncode == 0, made.stdout[-3000:] + made.stderr[-3000:]
+            said.write_text(json.dumps([made.stdout, made.stderr]))
+    return subprocess.CompletedProcess("make demo", 0, *json.loads(said.read_text()))
 
 
 @pytest.fixture(scope="session")

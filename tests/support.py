@@ -2,8 +2,6 @@
 
 import base64
 import dataclasses
-import fcntl
-import functools
 import hashlib
 import os
 import subprocess
@@ -167,19 +165,6 @@ class Site:
             f"{text}\nmoduleclass = 'ai'\n"
         )
         return path
-
-
-@functools.cache
-def make_demo():
-    """Run `make demo` in the checkout, once for all tests; return the CompletedProcess of the successful run."""
-    # one process at a time
-    with (CHECKOUT / ".demo" / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        made = subprocess.run(
-            ["make", "demo"], cwd=CHECKOUT, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-        )
-    assert made.returncode == 0, made.stdout[-3000:] + made.stderr[-3000:]
-    return made
 
 
 def make_wheel(folder, name, version="1.0", requires=(), module_text="", scripts=None):

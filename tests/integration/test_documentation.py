@@ -8,7 +8,7 @@ import pytest
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.framework.easyblock import EasyBlock
-from support import CHECKOUT, make_demo
+from support import CHECKOUT
 
 
 def blocks(name):
@@ -27,10 +27,10 @@ def run(script, folder):
     return result.stdout
 
 
-@pytest.fixture
-def clone(tmp_path):
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory, demo):
     """A folder with the demo's env.sh, where everything is installed into this folder."""
-    make_demo()
+    tmp_path = tmp_path_factory.mktemp("clone")
     (tmp_path / ".demo").mkdir()
     text = (CHECKOUT / ".demo" / "env.sh").read_text()
     modules = tmp_path / "eb" / "modules" / "all"
@@ -56,11 +56,27 @@ def test_the_commands_of_the_readme(clone):
 
 
 def test_the_commands_for_extending_by_hand(clone):
-    """S003-24, S004-15 (in part): the documented way to add packages to a writable module works."""
+    """
+    S003-24, S004-15 (in part): the documented way to add packages to a writable module works.
+
+    S002-32, S002-26, S002-28: without requirements: writable, pip install by hand, squash, reload, unsquash.
+    """
     first, second = blocks("docs/using.md")
-    output = run(f"source .demo/env.sh\n{first}\nlist-packages\n{second}\nlist-packages", clone)
+    origins = "; ".join(f'print(importlib.util.find_spec(\\"{name}\\").origin)' for name in ("einops", "torch"))
+    output = run(f"""
+        source .demo/env.sh
+        {first}
+        list-packages
+        start-shell -c "python -c 'import importlib.util; {origins}'"
+        {second}
+        list-packages
+        start-shell -c 'touch /user-software/writable && ls -m /user-software'
+    """, clone)
     assert re.search(r"^einops +\d", output, re.MULTILINE)
     assert re.search(r"^rich +\d", output, re.MULTILINE)
+    assert "\n/user-software/venv/pytorch/lib/python3.11/site-packages/einops/__init__.py\n" \
+        "/opt/miniconda3/envs/pytorch/lib/python3.11/site-packages/torch/__init__.py\n" in output
+    assert output.endswith("\nvenv, writable\n")
 
 
 def test_the_commands_of_the_catalogue(clone):
