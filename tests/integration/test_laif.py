@@ -262,11 +262,15 @@ def test_python_is_a_rank_only_among_several(place, cluster):
     ways = {"srun --nodes=1 --ntasks=1 python rank.py": [None], f"{several} torchrun rank.py": [None] * 2,
             f"RANK=7 {several} python rank.py": ["7"] * 2, f"EBSIF_PYTHON_RANKS= {several} python rank.py": [None] * 2,
             f"{several} start-shell -c 'python rank.py'": [None] * 2, f"{several} python3 rank.py": ["0", "1"],
+            f"{several} --export=ALL,MINE=1 python rank.py": ["0", "1"],
+            # without ALL nothing of the module is left
+            f"{several} --export=PATH python rank.py 2>&1 | grep -c 'load the module of this container' >lost": [],
             f"make-venv ranks && source ranks/bin/activate && {several} python rank.py": ["0", "1"]}
     lines = place.shown(OCI, "\n".join(ways), **cluster.environment)
     for way, wanted in ways.items():
         found, lines = lines[:len(wanted)], lines[len(wanted):]
         assert sorted((one.get("RANK") for one in found), key=str) == wanted, way
+    assert (place.site.work / "lost").read_text() == "2\n"
 
 
 def test_two_nodes_train(place, cluster):
