@@ -63,6 +63,39 @@ def example(folder):
         "recipe of today": "gzip on one processor, two copies of the image"})
 
 
+def extension(folder):
+    """An extension of the installed example against its recipe, and what each of them needs on disk."""
+    site = Site(folder / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
+    image = Path(os.environ["EBSIF_TEST_PYTORCH_IMAGE"])
+    (site.sources / image.name).symlink_to(image)
+    binds = run(["bash", CHECKOUT / "scripts/install-binds"]).stdout.strip()
+    cache = folder / "cache"
+    cache.mkdir()
+    theirs, ours = folder / "theirs.eb", folder / "ours.eb"
+    theirs.write_text(recipe.easyconfig("PyTorch", "2.13.0", "-theirs", image.name,
+                                        "/opt/miniconda3/bin/activate pytorch", REQUIREMENTS,
+                                        f"{binds}," if binds else ""))
+    ours.write_text(EXAMPLE.read_text().replace("exampleVenv-20261121", "20261121-mine") + "image = 'link'\n")
+
+    def install(easyconfig):
+        site.eb(easyconfig, "--rebuild", EBSIF_INSTALL_BIND=binds, PIP_CACHE_DIR=cache, APPTAINER_BIND=cache)
+
+    site.eb(EXAMPLE.with_name(EXAMPLE.name.replace("exampleVenv-", "")))
+    times = in_turn({"recipe of today": lambda: install(theirs), "ebsif": lambda: install(ours)}, runs=3)
+    software = site.prefix / "eb/software/PyTorch"
+    # what the base has is counted once, and subtracted
+    (base,) = (path for path in software.iterdir() if not path.name.endswith(("-mine", "-theirs")))
+    (mine,), (hand,) = software.glob("*-mine"), software.glob("*-theirs")
+    notes = {"ebsif": f"{disk_use(base, mine) - disk_use(base):.0f} MB on disk, without the image of the base",
+             "recipe of today": f"{disk_use(hand):.0f} MB on disk"}
+    return rows("extension of the installed example", times, "ebsif", {"recipe of today": ("ratio", 0.3)}, notes)
+
+
+def disk_use(*paths):
+    """Return the disk space that directories use together, in MB; hard links count once."""
+    return int(run(["du", "-c", "-s", "--block-size=1", *paths]).stdout.split()[-2]) / 1e6
+
+
 def images(folder):
     """Install images without requirements, enlarged by appending incompressible bytes."""
     found = []
