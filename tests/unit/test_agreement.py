@@ -47,7 +47,7 @@ VARIABLE = r"(?<![\w-])EBSIF_[A-Z]+(?:_[A-Z]+)*"
 
 def test_variables():
     """Each variable that a script reads is set by the module or documented as a setting for users."""
-    settings = {"EBSIF_GPU_VISIBILITY", "EBSIF_NODE_LOCAL", "EBSIF_REPORT"}
+    settings = {"EBSIF_GPU_VISIBILITY", "EBSIF_NODE_LOCAL", "EBSIF_PYTHON_RANKS", "EBSIF_REPORT"}
     internal = {"EBSIF_ENTERED"}
     # set where the modules inside an image are initialised
     own_modules = {"EBSIF_BINDS", "EBSIF_MODULES_OF"}
