@@ -12,11 +12,15 @@ module load LUMI
 module load lumi-multitorch/2.10-rocm-7.0-full-20260807_115122
 
 model=/scratch/$SLURM_JOB_ACCOUNT/models/my-model
-server=/tmp/vllm-$SLURM_JOB_ID.sock
+folder=$(mktemp -d /tmp/vllm.XXXXXX)
+trap 'rm -r "$folder"' EXIT
 
-srun --cpus-per-task=14 singularity run "$SIF" vllm serve "$model" --uds "$server" \
+srun --cpus-per-task=14 singularity run "$SIF" vllm serve "$model" --uds "$folder/socket" \
     --tensor-parallel-size "$SLURM_GPUS_ON_NODE" &
-srun --overlap python ask.py "$server" "$model" 'What is a container?'
+srun --overlap python ask.py "$folder/socket" "$model" 'What is a container?' &
+# the answer comes first, unless the server fails
+wait -n
 status=$?
-kill $!
+kill %1 %2 2>/dev/null
+wait
 exit $status

@@ -1,8 +1,10 @@
 """Images like those of the LUMI AI Factory: Python in a venv, a PYTHONPATH and an entry point."""
 
 import json
+import os
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -417,6 +419,17 @@ def test_the_scripts_of_the_guide(guide):
     assert "0xfe000000000000,0xfe00000000000000" in job
     answer = "/scratch/project_1/models/my-model What is a container? --tensor-parallel-size 2\n"
     assert answer in output["10-inference"]
+    assert not list(Path("/tmp").glob("vllm.*"))
+
+
+def test_the_job_ends_if_the_server_of_the_guide_fails(tmp_path):
+    """L-09: the client doesn't wait for a server that has failed; the job has the server's exit status."""
+    (tmp_path / "srun").write_text("#!/bin/sh\ncase $* in *serve*) exit 3 ;; esac\nexec sleep 300\n")
+    (tmp_path / "srun").chmod(0o755)
+    command = ["bash", "-c", "module() { :; }; source ./10-inference.sh"]
+    ended = subprocess.run(command, cwd=GUIDE, timeout=60, check=False, stdin=subprocess.DEVNULL,
+                           env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert ended.returncode == 3
 
 
 def test_the_guides_job_scripts_set_nothing_by_hand():
