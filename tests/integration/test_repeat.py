@@ -127,5 +127,5 @@ def test_a_missing_wheelhouse(site, tmp_path):
     result = site.eb(site.easyconfig(TEXT + text), check=False)
     assert f"there is no directory {tmp_path}/nowhere" in " ".join((result.stdout + result.stderr).split())
     result = site.run(["ebsif", "wheelhouse", "nothing.eb", "-o", tmp_path / "x", "--", *site.eb_options], check=False)
-    assert result.returncode == 1
+    assert result.returncode == 3
     assert "ebsif: eb failed" in result.stderr
