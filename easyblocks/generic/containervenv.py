@@ -263,7 +263,7 @@ class ContainerVenv(ContainerInstall):
                    '-p', str(self.cfg.parallel)]
         if self.spec.squashfs_options:
             command += ['--'] + list(self.spec.squashfs_options)
-        self.venv.squash(command, os.path.join(self.installdir, SQUASHFS), self.installed_packages)
+        self.venv.squash(command, os.path.join(self.installdir, SQUASHFS))
 
     def programs(self):
         """The programs of the venv, except those that can't be wrappers (list of str)."""

@@ -122,7 +122,7 @@ def test_a_wheelhouse(site, tmp_path):
 
 
 def test_a_missing_wheelhouse(site, tmp_path):
-    """The missing folder is named before anything is done. Without an easyconfig eb reports it; status 1."""
+    """The missing folder is named before anything is done. Without an easyconfig eb reports it; status 3."""
     text = f"requirements = 'x'\nwheelhouse = '{tmp_path}/nowhere'\n"
     result = site.eb(site.easyconfig(TEXT + text), check=False)
     assert f"there is no directory {tmp_path}/nowhere" in " ".join((result.stdout + result.stderr).split())
