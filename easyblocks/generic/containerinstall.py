@@ -610,8 +610,19 @@ class ContainerInstall(Reinstall, EasyBlock):
         return super().make_module_dep(*args, **kwargs) + self.module_file.conflicts
 
     def make_module_extra(self, *args, **kwargs):
-        """Add the container-specific statements and the list of packages."""
-        return super().make_module_extra(*args, **kwargs) + self.module_file.text + self.module_packages()
+        """Add the container-specific statements, variables that are set literally, and the list of packages."""
+        variables = self.cfg.get_ref('modextravars')
+        literal = [name for name, value in variables.items()
+                   if isinstance(value, dict) and value.get('resolve_env_vars') is False and 'value' in value]
+        module_file = self.module_file
+        # In Tcl, EasyBuild's statement would expand them; in either syntax, it is wrong for texts with both quotes.
+        text = ''.join(module_file.module.setenv(name, self.cfg['modextravars'][name]['value']) for name in literal)
+        self.cfg['modextravars'] = {name: value for name, value in variables.items() if name not in literal}
+        try:
+            extra = super().make_module_extra(*args, **kwargs)
+        finally:
+            self.cfg['modextravars'] = variables
+        return extra + module_file.text + text + self.module_packages()
 
     def module_packages(self):
         """Statements that list the packages in EBEXTSLIST<NAME>, which EasyBuild only writes for 'exts_list'."""

@@ -65,14 +65,14 @@ def make_image(folder, small_image):
 class Host:
     """A machine with its own modules on which ccpe is installed."""
 
-    def __init__(self, folder, small_image):
-        self.site = Site(folder, TOOLS["Lmod-Lua"](), Path(sys.prefix))
+    def __init__(self, folder, small_image, tool):
+        self.site = Site(folder, TOOLS[tool](), Path(sys.prefix))
         make_image(self.site.sources, small_image)
         host = self.site.prefix / "host"
         (host / "host-pe").mkdir(parents=True)
-        (host / "host-pe/1.0.lua").write_text(
-            'setenv("HOST_PE", "1.0")\nsetenv("CRAY_CC_VERSION", "17.0.1")\nsetenv("MINE", "kept")\n'
-            f'setenv("OTHER", "of a module")\nprepend_path("MODULEPATH", "{self.site.modules}")\n')
+        (host / "host-pe/1.0").write_text(
+            "#%Module\nsetenv HOST_PE 1.0\nsetenv CRAY_CC_VERSION 17.0.1\nsetenv MINE kept\n"
+            f"setenv OTHER {{of a module}}\nprepend-path MODULEPATH {self.site.modules}\n")
         self.site.eb(EASYCONFIG)
         self.load = f"module unuse {self.site.modules}; module use {host}; module load host-pe {MODULE}\n"
         # bash, Lua, Lmod and Slurm of this machine replace those of the real image
@@ -83,10 +83,10 @@ class Host:
         return self.site.bash(self.load + script, check, **self.environment, **environment)
 
 
-@pytest.fixture(scope="module")
-def host(tmp_path_factory, small_image):
-    """The machine."""
-    return Host(tmp_path_factory.mktemp("ccpe"), small_image)
+@pytest.fixture(scope="module", params=["Lmod-Lua", "EnvironmentModules-Tcl"])
+def host(request, tmp_path_factory, small_image):
+    """The machine, with either modules tool; the one in the image is Lmod."""
+    return Host(tmp_path_factory.mktemp("ccpe"), small_image, request.param)
 
 
 def test_programs_run_in_the_containers_environment(host):
@@ -96,7 +96,7 @@ def test_programs_run_in_the_containers_environment(host):
     assert host.bash(f"ccpe-run -c {CC}").stdout == f"{CLEAN}, mine gone, other gone\n"
     assert host.bash(f"ccpe-singularity exec $SIF {CC}").stdout == f"{CLEAN}, mine gone, other gone\n"
     # the caller's shell is unchanged
-    assert host.bash("ccpe-exec true; echo $HOST_PE; module -t list 2>&1 | grep -c .").stdout == "1.0\n2\n"
+    assert host.bash("ccpe-exec true; echo $HOST_PE; module -t list 2>&1 | grep -c /").stdout == "1.0\n2\n"
     # variables named there are passed on, also those that tell which modules are loaded
     kept = host.bash(f"export EXPORTCCPE=$EXPORTCCPE,MINE; ccpe-exec {CC}").stdout
     assert kept == f"{CLEAN}, mine kept, other gone\n"
@@ -114,6 +114,14 @@ def test_the_modules_of_the_container(host):
     assert again.stdout == "gone\n"
 
 
+def test_a_script_continues_in_the_container(host):
+    """L-10: `eval $SWITCHTOCCPE` starts the script again inside, where it only provides the modules; without Slurm."""
+    script = host.site.work / "switch.sh"
+    script.write_text('#!/bin/bash\neval $SWITCHTOCCPE\necho "[$1] $(cc)"\n')
+    script.chmod(0o755)
+    assert host.bash(f"{script} 'a  b'").stdout == f"[a  b] {READY}, mine gone, other gone\n"
+
+
 def submit(host, cluster, name, options="", before=""):
     """Submit the job script, wait until it ends, return the output lines."""
     script, output = host.site.work / f"{name}.sh", host.site.work / f"{name}.out"
@@ -128,6 +136,7 @@ def expected(rest):
     return [f"batch [a  b] [$c] inside: {READY}, {rest}", *[f"step: {READY}, {rest}"] * 2, "left: nothing"]
 
 
+@pytest.mark.parametrize("host", ["Lmod-Lua"], indirect=True)
 def test_a_job_continues_in_the_container(host, cluster):
     """L-10: after `eval $SWITCHTOCCPE` the script continues inside, with its arguments; its steps run on both nodes."""
     assert submit(host, cluster, "all") == expected("mine gone, other gone")

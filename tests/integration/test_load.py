@@ -349,6 +349,7 @@ class Pair:
         "network_env = {{'NET_OF_SITE': 'hsn'}}\n"
         "optional_binds = ['{root}/data:/mnt', '/dev/null:/opt/null', '/does/not/exist:/x']\n"
         "masked_paths = ['/etc/debian_version']\nbinds = ['{root}/needed:/media']\n"
+        "modextravars = {{'LITERAL': {{'value': {hostile!r}, 'resolve_env_vars': False}}}}\n"
     )
 
     def __init__(self, site, image, install_once):
@@ -563,10 +564,10 @@ def test_values_with_no_eval(pair):
 
 
 def test_values_for_the_container_are_not_evaluated(pair):
-    """The easyconfig's values reach the container unchanged: nothing is expanded or executed."""
+    """L-10: the easyconfig's values reach container and shell unchanged: nothing is expanded or executed."""
     (pair.site.work / "show.py").write_text("import os\nprint(os.environ['SHELL_TEXT'])\n")
-    output = pair.site.bash("module load One/1.0 && singularity exec $SIF python3 show.py").stdout
-    assert output == pair.hostile + "\n"
+    show = "module load One/1.0 && singularity exec $SIF python3 show.py && printenv LITERAL"
+    assert pair.site.bash(show).stdout == 2 * f"{pair.hostile}\n"
     assert not pair.canary.exists()
 
 

@@ -72,7 +72,7 @@ def test_version_from_labels_package_or_file_name(software, name, packages, labe
 
 
 def test_without_a_version_the_user_is_asked_for_one():
-    """Admin D5: an unknown version is an error instead of 0 in new families; known ones find it in the file name."""
+    """Admin D5, L-01: an unknown version is an error in new families; known ones find it in the file name."""
     with pytest.raises(adding.AddingError, match="nor name of tool.sif: add --version VERSION"):
         adding.propose(found("tool.sif", {}, {}), [], name="Tool")
     assert adding.propose(found("tool.sif"), [], name="Tool", version="1.5").values["version"] == "1.5"
@@ -89,7 +89,7 @@ def test_without_a_version_the_user_is_asked_for_one():
     for packages in ({}, {"torch": "2.11.0+rocm7.1"}):
         proposal = adding.propose(found(name, packages, init="venv-in-image"), [document])
         assert (proposal.values["version"], proposal.reviews.get("version")) == ("2.11", None)
-    # the next release with the same versions takes one line; values of the family are not repeated
+    # L-01: the next release with the same versions takes one line; the family's values are not repeated
     proposal = adding.propose(found("lumi-multitorch-full-u24r70f21m50t210-20261201_120000.sif"), [document])
     assert proposal.values == {"family": "oci-full", "version": "2.10", "date": "20261201_120000"}
     proposal = adding.propose(found("lumi-multitorch-torch-u24r70f21m50t210-20261201_120000.sif"), [document])
