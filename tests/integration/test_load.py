@@ -144,7 +144,8 @@ def test_binds_that_the_site_keeps_in_one_file(several):
     assert bash("module load Bound/1.0 && singularity exec $SIF cat /mnt/file").stdout == "a b"
     file.write_text(f"{folder}/gone:/mnt\n")
     result = bash("module load Bound/1.0", check=False)
-    assert f"This container needs {folder}/gone" in " ".join(result.stderr.split())
+    said = " ".join(result.stderr.split())
+    assert f"This container needs {folder}/gone, which doesn't exist on this node. It is listed in {file}." in said
     assert bash("module load Bound/2.0", check=False).returncode
     file.unlink()
     assert bash("module load Bound/2.0 && singularity exec $SIF cat /mnt/file").stdout == "a b"
