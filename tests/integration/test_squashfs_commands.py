@@ -343,12 +343,15 @@ def test_wrong_use_is_refused(installation, arguments):
     assert listing(installation) == before
 
 
-def test_help_is_the_description_of_the_command(installation):
-    """make-squashfs -h prints the comment at the top of the script."""
-    result = run(installation, MAKE, "-h")
-    assert result.returncode == 0
-    assert "Usage: make-squashfs" in result.stdout
-    assert "#" not in result.stdout
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_is_the_description_of_the_command(option):
+    """The commands print the comment at the top of the script, and do nothing."""
+    for command in (MAKE, UNMAKE, "make-venv", "extend-venv-activate"):
+        result = run(CONTAINER_FILES, command, option)
+        assert (result.returncode, result.stderr) == (0, "")
+        assert f"Usage: {command}" in result.stdout
+        assert "Exit status: 0 " in result.stdout
+        assert "#" not in result.stdout
 
 
 def compression(installation):

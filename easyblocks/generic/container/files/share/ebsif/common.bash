@@ -14,6 +14,13 @@ refuse() {
     exit "$1"
 }
 
+# help_if_asked ARGUMENT...: if the first argument asks for help, print the comment at the top of the command and exit.
+help_if_asked() {
+    [[ "${1:-}" == -h || "${1:-}" == --help ]] || return 0
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+    exit
+}
+
 # Commands to reload the module with any modules tool (a second `module load` does nothing in Environment Modules).
 # shellcheck disable=SC2034
 anew="module unload ${EBSIF_LOADED_MODULE:-NAME}; module load ${EBSIF_LOADED_MODULE:-NAME}"
