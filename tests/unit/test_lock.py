@@ -8,6 +8,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from easybuild.easyblocks.generic.container.sbom import bill_of_materials, package_component
 from ebsif.cli import main
+from ebsif.installed import compare
 from packageurl import PackageURL
 
 SHA256 = "0123456789abcdef" * 4
@@ -60,6 +61,14 @@ def test_differences_as_json(places, capsys):
     assert main(["lock", "diff", *places, "--json"]) == 1
     changes = json.loads(capsys.readouterr().out)
     assert {"kind": "package", "name": "new", "before": None, "after": "1"} in changes
+
+
+def test_a_checksum_that_only_one_side_knows_is_no_difference():
+    """Issue 19: an installation and its record in the catalogue, which has no checksum, have the same image."""
+    installed, record = {"image": {"file": "a.sif", "sha256": SHA256}}, {"image": {"file": "a.sif"}}
+    assert not compare.compare(installed, record)
+    assert not compare.compare(record, installed)
+    assert len(compare.compare(installed, {"image": {"file": "b.sif", "sha256": "2"}})) == 2
 
 
 def test_no_differences(places, capsys):

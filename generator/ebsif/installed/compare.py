@@ -98,7 +98,11 @@ def compare(before: Facts, after: Facts) -> list[lock.Change]:
     """Return the differences between two containers, of the kinds that are known for both."""
     changes = []
     for kind in sorted(before.keys() & after.keys()):
-        changes += lock.differences(kind, before[kind], after[kind])
+        one, other = before[kind], after[kind]
+        if kind == "image":
+            # only installations know the checksum
+            one, other = ({key: image[key] for key in one.keys() & other.keys()} for image in (one, other))
+        changes += lock.differences(kind, one, other)
     return changes
 
 
