@@ -299,7 +299,7 @@ class VenvModuleFile(ModuleFile):
             "To add your own packages: if this is your module and its user-software is a directory, install them with "
             "pip in the container,\npack it with make-squashfs and reload the module (unmake-squashfs unpacks it "
             "again). Otherwise start with a copy:\n\n    mkdir DIRECTORY; export EBSIF_USER_SOFTWARE=$(realpath "
-            "DIRECTORY); unmake-squashfs; module load %s" % self.full_name]
+            "DIRECTORY); unmake-squashfs\n    module unload %(name)s; module load %(name)s" % {'name': self.full_name}]
 
     def more_binds(self):
         """Statements that bind the user software they find; the SquashFS file takes precedence over the directory."""
