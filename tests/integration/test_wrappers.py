@@ -70,7 +70,11 @@ WAYS = {
 
 
 def test_packages_in_the_home_directory_are_not_used(wrapped, base_image, tmp_path):
-    """S002-41, tests: packages in ~/.local are not visible, however Python is started, except in the plain image."""
+    """
+    S002-41, tests: packages in ~/.local are not visible, however Python is started, except in the plain image.
+
+    Nor are they if the user's PYTHONUSERBASE names that directory.
+    """
     folder = tmp_path / ".local/lib/python3.11/site-packages"
     folder.mkdir(parents=True)
     for name in ("only_there", "mytool", "numpy"):
@@ -81,7 +85,8 @@ def test_packages_in_the_home_directory_are_not_used(wrapped, base_image, tmp_pa
     plain = wrapped.run(["apptainer", "exec", base_image, *python], check=False, APPTAINER_HOME=tmp_path)
     assert "shadow" in plain.stderr
     for way, command in WAYS.items():
-        result = loaded(wrapped, command, check=False, APPTAINER_HOME=tmp_path)
+        result = loaded(wrapped, command, check=False, APPTAINER_HOME=tmp_path,
+                        APPTAINERENV_PYTHONUSERBASE=tmp_path / ".local")
         assert re.match(r"None /user-software/venv/pytorch/lib/\S+/mytool.py$", result.stdout), (way, result)
 
 
