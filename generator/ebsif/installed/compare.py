@@ -98,11 +98,9 @@ def compare(before: Facts, after: Facts) -> list[lock.Change]:
     """Return the differences between two containers, of the kinds that are known for both."""
     changes = []
     for kind in sorted(before.keys() & after.keys()):
-        one, other = before[kind], after[kind]
-        if kind == "image":
-            # only installations know the checksum
-            one, other = ({key: image[key] for key in one.keys() & other.keys()} for image in (one, other))
-        changes += lock.differences(kind, one, other)
+        # only installations know the checksum of the image
+        unknown = (before[kind].keys() ^ after[kind].keys()) & {"sha256"} if kind == "image" else set()
+        changes += [one for one in lock.differences(kind, before[kind], after[kind]) if one.name not in unknown]
     return changes
 
 
