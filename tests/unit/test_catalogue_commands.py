@@ -163,6 +163,11 @@ def test_list(place):
     assert "0.10.0" not in run(place, "list", *MINE, "--has", "jax<0.10").stdout
     assert "0.5.0" not in run(place, "list", *MINE, "--has", "cuda>=12.6").stdout
     assert run(place, "list", *MINE, "--has", "vllm").stdout.startswith("no container matches")
+    # issue 19: keywords name what is in an image whose record has no versions, so a version never fits
+    full = run(place, "list", "--site", "lumi", "lumi-multitorch", "--has", "vllm").stdout.splitlines()[1:]
+    assert full
+    assert all("-full-" in line for line in full)
+    assert "no container" in run(place, "list", "--site", "lumi", "lumi-multitorch", "--has", "vllm>=0.8").stdout
     assert "0.4.0" in run(place, "list", *MINE, "--archived").stdout
     # use D12.2: hidden also if selected by name, and marked where shown
     assert run(place, "list", *MINE, "jax").stdout == output

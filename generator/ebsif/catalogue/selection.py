@@ -67,6 +67,11 @@ def satisfies(container: Container, requirement) -> bool:
         return str(requirement.specifier) == f"=={version}"
 
 
+def has_keyword(container: Container, requirement) -> bool:
+    """Return whether a container has a keyword, for software in the image whose version the record doesn't know."""
+    return not requirement.specifier and normal_name(requirement.name) in map(normal_name, container.keywords)
+
+
 def version_key(version: str) -> tuple:
     """Return the sort key of a version; anything else, such as a commit, comes first."""
     from packaging.version import InvalidVersion, Version

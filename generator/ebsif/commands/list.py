@@ -34,7 +34,7 @@ def configure(parser):
                         help="NAME, NAME/VERSION or a part of a name (default: all)").completer = complete
     parser.add_argument("--mine", action="store_true", help="list the modules that you have installed")
     parser.add_argument("--has", metavar="COMPONENT", action="append", default=[],
-                        help="list only containers with this component, such as 'vllm>=0.8' (repeatable)"
+                        help="list only containers with this component, such as 'vllm>=0.8', or keyword (repeatable)"
                         ).completer = complete_components
     parser.add_argument("--all-sites", action="store_true", help="list the containers of all sites")
     parser.add_argument("--archived", action="store_true", help="also list containers that are no longer recommended")
@@ -59,7 +59,8 @@ def run(options):
     containers = settings.containers_of(names)
     if options.names:
         containers = list(dict.fromkeys(one for name in options.names for one in selection.find(containers, name)))
-    containers = [one for one in containers if all(selection.satisfies(one, requirement) for requirement in wanted)]
+    containers = [one for one in containers if all(
+        selection.satisfies(one, requirement) or selection.has_keyword(one, requirement) for requirement in wanted)]
     hidden = 0
     # a version that is named is listed even if it is archived
     if not (options.archived or any("/" in name for name in options.names)):
