@@ -179,9 +179,9 @@ def test_user_software_that_changes_while_a_program_runs(before, fault):
 
 
 def test_a_failing_stage(before, wheels, installed_before, fault):
-    """In the first, a middle or the last stage: the error names it; the earlier installation works."""
+    """In a middle or the last stage: the error names it; the earlier installation works. First ones are below."""
     texts = {}
-    for failing in range(3):
+    for failing in (1, 2):
         # without pip but where that fails
         stages = [{"name": f"part{number}", "pre": ["true"]} for number in range(3)]
         stages[failing]["requirements"] = "hello\nno-such-package"
