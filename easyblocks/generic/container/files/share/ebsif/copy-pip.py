@@ -11,6 +11,8 @@ new venv doesn't search other venvs.
 """
 import importlib.util
 import os
+import re
+import shlex
 import shutil
 import struct
 import sys
@@ -21,6 +23,8 @@ NOT_HERE = 3
 OLDEST = (22, 2)
 # the first Python whose ensurepip doesn't install setuptools
 NO_SETUPTOOLS = (3, 12)
+# the longest first line that every Linux accepts; pip uses the same limit
+LONGEST = 127
 
 
 def copy(source, target, time):
@@ -43,6 +47,14 @@ def copy(source, target, time):
         os.makedirs(os.path.dirname(cached), exist_ok=True)
         with open(cached, "wb") as bytecode:
             bytecode.write(head[:8] + struct.pack("<LL", time, named[1]) + code)
+
+
+def first_lines(python):
+    """Return the start of a script of this Python: like pip's, through sh if the kernel would misread the path."""
+    first = "#!" + python
+    if len(os.fsencode(first)) >= LONGEST or re.search(r"\s", python):
+        first = "#!/bin/sh\n'''exec' %s \"$0\" \"$@\"\n' '''" % shlex.quote(python)
+    return first + "\n"
 
 
 def main():
@@ -79,7 +91,7 @@ def main():
     for name in ("pip", "pip3", "pip%d.%d" % sys.version_info[:2]):
         path = os.path.join(sys.prefix, "bin", name)
         with open(path, "w") as script:
-            script.write("#!%s\n%s" % (os.path.join(sys.prefix, "bin", "python3"), sys.argv[2]))
+            script.write(first_lines(os.path.join(sys.prefix, "bin", "python3")) + sys.argv[2])
         os.chmod(path, 0o755)
         records.append(os.path.relpath(path, library))
     record = str(info[0] / "RECORD")

@@ -1,4 +1,7 @@
-"""Create a virtual environment that sees all packages of this Python, even if that belongs to an environment itself."""
+"""Create a virtual environment that sees all packages of this Python, even if that belongs to an environment itself.
+
+Usage: python3 -I - DIRECTORY COPY_PIP PIP, the last two being the texts of copy-pip.py and of the command pip.
+"""
 import ast
 import glob
 import os
@@ -7,8 +10,10 @@ import subprocess
 import sys
 import venv
 
-directory = sys.argv[1]
-venv.EnvBuilder(system_site_packages=True, symlinks=True, with_pip=True).create(directory)
+directory, copy_pip, pip = sys.argv[1:]
+# the earliest time that a wheel can contain, as in user software
+TIME = '315532800'
+venv.EnvBuilder(system_site_packages=True, symlinks=True).create(directory)
 program = os.path.join(directory, 'bin', 'python')
 
 
@@ -27,6 +32,9 @@ for path in unseen:
     # the hints for pip: .pth files only work in site-packages
     for hints in glob.glob(os.path.join(glob.escape(path), 'ebsif_*.p*')):
         shutil.copy(hints, folder)
+# copying takes a quarter of the time of ensurepip, which is for a Python without a complete pip
+if subprocess.run([program, '-I', '-c', copy_pip, TIME, pip] + unseen).returncode:
+    venv.EnvBuilder(system_site_packages=True, symlinks=True, with_pip=True).create(directory)
 if unseen:
     # with a .pth file they come after the environment's own packages
     with open(os.path.join(folder, 'container-packages.pth'), 'w') as pth:
