@@ -18,10 +18,10 @@ WORKS = f"module load {MODULE} && singularity exec $SIF python -c 'import hello'
 
 @pytest.fixture
 def noise(wheels, tmp_path):
-    """Wheels, one of them with 12 MB of incompressible data."""
+    """Wheels, one of them with 5 MB of incompressible data."""
     folder = tmp_path / "wheels"
     shutil.copytree(wheels, folder)
-    text = base64.b64encode(random.Random(1).randbytes(12_000_000)).decode()
+    text = base64.b64encode(random.Random(1).randbytes(5_000_000)).decode()
     make_wheel(folder, "noise", module_text=f"data = {text!r}\n")
     return folder
 
@@ -29,7 +29,7 @@ def noise(wheels, tmp_path):
 # The step that fails, the directory that is a small file system, and what fills it, in the order of an installation:
 # each attempt retries after the one before, and gets further.
 PLACES = [
-    ("pip", "build", "resize build 20m"),
+    ("pip", "build", "resize build 16m"),
     ("the copy of the image", "eb/software", "resize eb/software $(($(used eb/software) + 50000))k"),
     ("mksquashfs", "eb/software", "resize eb/software $(($(used eb/software) + 99192832 / 1024 + 3000))k"),
     ("the module file", "eb/modules", "resize eb/modules $(($(used eb/modules) + 4))k"),
