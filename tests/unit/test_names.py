@@ -154,8 +154,8 @@ def test_tab_completion_of_names(prefix):
 
 
 def test_the_modules_of_a_user(prefix, monkeypatch, capsys):
-    """E-05: each with base, size, date and state, also one without a module file."""
-    prefix.install(MINE)
+    """E-05: each with base, size, date and state, also one without a module file; not EasyBuild's backups of them."""
+    prefix.write_module(f"{MINE}.bak_20261122152728_16249", prefix.install(MINE), lua=False)
     other = prefix.install(OTHER, text=EASYCONFIG.replace("mine", "other"))
     (other / "a.sif").unlink()
     (prefix.modules / f"{OTHER}.lua").unlink()

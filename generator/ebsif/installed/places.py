@@ -21,8 +21,8 @@ WRITTEN = "# Written by `ebsif "
 NAMED = re.compile(r"-(?P<name>[A-Za-z0-9_.]+)-(?P<date>[A-Za-z0-9_.]+)\Z")
 # module names have two parts, and more in some naming schemes
 DEPTH = 4
-# backups and unfinished files of the easyblocks
-NO_MODULES = (".unfinished", ".replaced", ".removed")
+# settings of directories; backups and unfinished files of the easyblocks, backups of EasyBuild (--backup-modules)
+NO_MODULE = re.compile(r"\A\.(?:modulerc|version)|\.(?:unfinished|replaced|removed|bak_\d+_\d+)\Z")
 
 # Suffixes of paths next to an installation: leftovers of reinstallations, and user software set aside, with the time.
 BESIDE = re.compile(r"\.(?:replace|replaced|\d{8}-\d{6}(?:\..+)?)\Z")
@@ -151,7 +151,7 @@ def paths_below(directory):
             folders.clear()
         folders.sort()
         for name in sorted(names):
-            if not name.startswith((".modulerc", ".version")) and not name.endswith(NO_MODULES):
+            if not NO_MODULE.search(name):
                 yield Path(folder, name)
 
 
