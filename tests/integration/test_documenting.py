@@ -8,7 +8,9 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from ebsif.catalogue import selection
+from ebsif import cli
+from ebsif.catalogue import reading, selection, site
+from ebsif.pages import build
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select, WebDriverWait
@@ -39,15 +41,37 @@ def docs(*arguments, status=0, cwd=None):
     return result
 
 
+def some_of(containers):
+    """Return the oldest containers with all components in all versions, and those with pages that tests read."""
+    chosen, seen = [], set()
+    for one in sorted(containers, key=selection.date_key):
+        components = set(selection.components_of(one).items())
+        read = one.module.startswith(("PyTorch/2.6.0-", "PyTorch/2.7.0-", "TensorFlow/2.11.1-", "Odd/"))
+        if read or components - seen:
+            chosen.append(one)
+            seen |= components
+    return chosen
+
+
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """The pages of all sites, and of a site whose texts try to be markup."""
+    """
+    The pages of all sites, and of a site whose texts try to be markup.
+
+    Containers that add no version of a component are left out: the time of Sphinx grows with the square of the number.
+    """
     folder = tmp_path_factory.mktemp("docs")
     mine = folder / "sites/mine/containers"
     mine.mkdir(parents=True)
     (mine.parent / "site.yaml").write_text(SITE)
     (mine / "Odd.yaml").write_text(CONTAINERS.replace("HOSTILE", json.dumps(HOSTILE)))
-    docs(folder / "public", "--catalogue", folder / "sites")
+    real = build.build
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build, "build", lambda sites, directory: real(
+            [(profile, some_of(containers)) for profile, containers in sites], directory))
+        patch.setenv("HOME", "/nonexistent")
+        patch.setenv("SBATCH_ACCOUNT", "whoever_makes_them")
+        assert cli.main(["docs", str(folder / "public"), "--catalogue", str(folder / "sites")]) == 0
     return folder / "public"
 
 
@@ -109,11 +133,9 @@ def test_choosing_by_component_and_version(browser, pages):
 
 
 def test_the_table_agrees_with_list(browser, pages):
-    """Each component in each version gives the same containers as `ebsif list --has`, for the whole catalogue."""
-    from ebsif.catalogue import reading, site
-
+    """Each component in each version gives the same containers as `ebsif list --has`, with all of the catalogue's."""
     profiles = [site.read(name) for name in site.names()]
-    containers = [one for profile in profiles for one in reading.read(profile, site.SITES / profile.name)]
+    containers = [one for profile in profiles for one in some_of(reading.read(profile, site.SITES / profile.name))]
     # local parts of versions (+rocm624) count as versions of their own in the table
     conditions = {(name, version) for one in containers for name, version in selection.components_of(one).items()
               if version[0].isdigit() and "+" not in version}
