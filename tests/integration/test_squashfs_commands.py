@@ -174,12 +174,13 @@ def test_a_failing_mksquashfs_leaves_nothing(installation, tmp_path, text):
     assert listing(installation) == before
 
 
-def test_an_unreadable_result_is_not_put_in_place(installation, tmp_path):
-    """S002-31: a mksquashfs that succeeds but writes an unreadable file counts as failed."""
-    text = 'echo rubbish >"$2"'
+@pytest.mark.parametrize("text", ['echo rubbish >"$2"', 'PATH=${PATH#*:} mksquashfs "$@"; truncate -s 1000 "$2"'])
+def test_an_unreadable_result_is_not_put_in_place(installation, tmp_path, text):
+    """S002-31: a mksquashfs that succeeds but writes an unreadable file, or too little, counts as failed."""
     before = listing(installation)
     result = run(installation, MAKE, path=fake_program(tmp_path / "fake", "mksquashfs", text))
     assert result.returncode == 4
+    assert "can't read the new file" in result.stderr
     assert listing(installation) == before
 
 
