@@ -170,7 +170,7 @@ class ContainerVenv(ContainerInstall):
             packages = self.install_stage(pip, stage, packages)
         self.installed_packages = packages
         self.constraints = pip.kept
-        self.record[lockfile.VERSIONS]['pip'] = pip_version(packages)
+        self.record[lockfile.VERSIONS].update(pip=pip_version(packages), python=self.probe.python['version'])
         self.record[lockfile.ARTIFACTS] = pip.artifacts
         self.record[lockfile.VENV_ENVIRONMENT] = self.venv.environment
         self.record[lockfile.STAGES] = [stage.record for stage in stages]

@@ -1,5 +1,6 @@
 """From a requirements.txt to a module: ebsif extend."""
 
+import hashlib
 import json
 import re
 import shlex
@@ -49,11 +50,34 @@ def place(site, wheels, tmp_path):
     return extend
 
 
+def write_lock(path, wheels):
+    """Write a uv.lock of a project that needs greeting; return the hash of its wheel."""
+    hashes = {name: hashlib.sha256((wheels / f"{name}-1.0-py3-none-any.whl").read_bytes()).hexdigest()
+              for name in ("greeting", "hello")}
+    text = ('version = 1\nrequires-python = ">=3.11"\n[[package]]\nname = "mine"\nsource = { virtual = "." }\n'
+            'dependencies = [{ name = "greeting", marker = "sys_platform == \'linux\'" }]\n')
+    for name, found in hashes.items():
+        text += (f'[[package]]\nname = "{name}"\nversion = "1.0"\nsource = {{ registry = "{wheels}" }}\n'
+                 f'wheels = [{{ path = "{name}-1.0-py3-none-any.whl", hash = "sha256:{found}" }}]\n'
+                 + ('dependencies = [{ name = "hello" }]\n' if name == "greeting" else ""))
+    path.write_text(text)
+    return hashes["greeting"]
+
+
 def test_from_requirements_to_a_module_in_two_commands(place, site, wheels):
-    """S001-05, S002-52, E-13, use D5 to D7: extend --install, then the printed line; eb in an empty directory."""
+    """
+    S001-05, S002-52, E-12, E-13, use D5 to D7: extend --install, then the printed line; eb in an empty directory.
+
+    The first requirements are a lock file, whose hashes pip checks in spite of the image's constraints without hashes.
+    """
     hooks, seen = site.work / "hooks.py", site.prefix / "seen"
     hooks.write_text(f"import os\ndef start_hook(*_):\n    open({str(seen)!r}, 'w').write(repr(os.listdir('.')))\n")
-    said = place("-r", "requirements.txt", "--install", "--", *site.eb_options, f"--hooks={hooks}").stdout
+    digest = write_lock(site.work / "uv.lock", wheels)
+    said = place("-r", "uv.lock", "--install", "--", *site.eb_options, f"--hooks={hooks}").stdout
+    record = json.loads((site.prefix / "eb/software" / MODULE / "share/ebsif/lock.json").read_text())
+    assert f"greeting==1.0 --hash=sha256:{digest}\n" in record["stages"][0]["requirements"]
+    assert record["artifacts"]["greeting"] == {"file": "greeting-1.0-py3-none-any.whl", "sha256": digest}
+    assert record["versions"]["python"].startswith("3.11.")
     assert seen.read_text() == "[]"
     line = said.splitlines()[-1].removeprefix("load it with: ")
     assert line == f"module use {site.modules} && module load {MODULE}"

@@ -239,7 +239,7 @@ def failing(tmp_path_factory, base_image):
     noise = "(for i in $(seq 1 60); do echo line number $i >&2; done; exit 3) 2>&1 | tee $TMPDIR/log"
     stages = {
         "missing": [{"name": "kernel stage", "requirements": "kernels"}],
-        "first": [{"name": "first", "requirements": "no-such-package"},
+        "first": [{"name": "first", "requirements": f"plain==1.0 --hash=sha256:{'0' * 64}"},
                   {"name": "second", "requirements": "plain", "pre": ["echo second stage started"]}],
         "pip": [{"requirements": "plain", "pre": [remove_pip]}],
         "verify": [{"name": "ops", "requirements": "plain", "verify": ["python -c 'import plain; plain.missing_op'"]}],
@@ -273,9 +273,10 @@ def test_a_package_missing_at_build_time_is_explained(failing):
 
 
 def test_a_failing_stage_stops_the_later_ones(failing):
-    """S000-01: a stage starts only after every earlier one succeeded, judged by pip's own status (S004-19)."""
+    """S000-01, E-12: a stage starts only after every earlier one succeeded (S004-19), here one with a wrong hash."""
     text, output = failing("first")
-    assert "pip failed in stage 'first'" in text
+    assert re.search(r"pip failed in stage 'first'.*: the file of plain==1.0 that pip got is not the one that was "
+                     r"locked: its sha256 is [0-9a-f]{64}, not 0{64}\.", text)
     assert "stage 'second'" not in output
     assert "second stage started" not in output
 

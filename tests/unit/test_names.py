@@ -292,6 +292,20 @@ def test_an_easyconfig_of_the_current_state(prefix, capsys, tmp_path):
     assert "'a b' is not valid in a version suffix" in capsys.readouterr().err
 
 
+def test_hashes_are_kept(prefix, capsys):
+    """E-12: by unchanged packages; others are in a stage without hashes, because one call of pip wants them for all."""
+    lines = [f"{name}==1.0 --hash=sha256:{name}" for name in ("einops", "rich", "numpy")]
+    lines += [f"a @ https://example.org/{name}.whl --hash=sha256:a" for name in ("gone",)]
+    prefix.install(MINE, packages=["einops==1.0", "rich==2.0", "hand==3.0"], stages=[
+        {"name": "requirements", "requirements": "".join(f"{line}\n" for line in lines)}])
+    assert main(["freeze", "mine", "-n"]) == 0
+    values = {"SYSTEM": "SYSTEM"}
+    exec(capsys.readouterr().out, values)
+    assert values["requirements"] == [
+        {"name": "pinned", "requirements": ["hand==3.0", "rich==2.0"]},
+        {"name": "requirements", "requirements": [lines[0], lines[2]]}]
+
+
 def test_stages_keep_their_options(prefix, capsys):
     """E-08: packages built against torch come last; packages of several stages stay in them."""
     root = prefix.install(MINE, packages=["einops==0.8.1", "flash_attn==2.8", "ninja==1.13"], stages=[

@@ -1,7 +1,8 @@
-"""Files that users bring: requirements.txt, pyproject.toml, environment.yml."""
+"""Files that users bring: requirements.txt, pyproject.toml, environment.yml; for lock files see test_lock_files.py."""
 
 import pytest
 from ebsif.user import requirements
+from ebsif.user.formats.wanted import Image
 
 
 def read(path, text):
@@ -33,7 +34,12 @@ def test_a_requirements_file(tmp_path):
     ("environment.yml", "dependencies: [{pip: [-r none.txt]}]\n", "can't be read"),
     ("pyproject.toml", "[project]\ndynamic = ['dependencies']\n", "list them in a requirements.txt"),
     ("pyproject.toml", "[project\n", "can't be read"),
-    ("environment.yml", "dependencies: [pytorch]\n", "unless the image contains it, add torch to the pip section"),
+    ("environment.yml", "dependencies: [ffmpeg]\n", "not Python packages, so only the image can provide them: ffmpeg"),
+    ("environment.yml", "[pytorch]\n", "should be a mapping with 'dependencies'"),
+    ("pyproject.toml", "[tool.poetry.dependencies]\na = '*'\n", "poetry export -o requirements.txt"),
+    ("pyproject.toml", "[project]\ndependencies = ['a b']\n", "'a b' is not a valid requirement"),
+    ("poetry.lock", "", "poetry export -o requirements.txt"),
+    ("Pipfile.lock", "{}", "pipenv requirements --hash"),
     ("environment.yml", "dependencies: [\n", "can't be read"),
 ])
 def test_unsupported_files(tmp_path, name, text, expected):
@@ -45,34 +51,69 @@ def test_unsupported_files(tmp_path, name, text, expected):
 
 
 def test_a_project(tmp_path):
-    """The dependencies in a pyproject.toml."""
-    text = "[project]\nname = 'x'\ndependencies = ['a>=1', 'b']\n"
-    assert read(tmp_path / "pyproject.toml", text).lines == ["a>=1", "b"]
+    """E-12: the dependencies in a pyproject.toml; extras of itself and included groups are resolved."""
+    text = ("[project]\nname = 'My.x'\ndependencies = ['a>=1', 'b']\nrequires-python = '>=3.11.4'\n"
+            "[project.optional-dependencies]\nTrain_it = ['c', 'my-x[train-it]']\n"
+            "all = ['my_x[train-it]; os_name == \"posix\"', \"d; python_version > '3'\"]\n"
+            "[dependency-groups]\ndev = ['e', {include-group = 'docs'}]\ndocs = ['f', 'my-x[train-it]']\n")
+    path = tmp_path / "pyproject.toml"
+    assert read(path, text).lines == ["a>=1", "b"]
+    assert requirements.read(path, Image("3.12"), ["train.it"]).lines == ["a>=1", "b", "c"]
+    assert requirements.read(path, Image("3.11"), ["all"], ["Dev"]).lines == [
+        "a>=1", "b", "e", "f", "c", 'c; os_name == "posix"', "d; python_version > '3'"]
+    for image, extras, groups, expected in [
+            ("3.10", [], [], f"{path} requires Python >=3.11.4, but the image has Python 3.10"),
+            ("3.12", ["x"], [], f"{path} has no extra 'x' (known: all, train-it)"),
+            ("3.12", [], ["x"], f"{path} has no dependency group 'x' (known: dev, docs)")]:
+        with pytest.raises(requirements.RequirementsError) as error:
+            requirements.read(path, Image(image), extras, groups)
+        assert str(error.value).startswith(expected)
+
+
+def test_sources_that_only_uv_knows(tmp_path):
+    """E-12: an index may have another package of the same name, so packages with a location are left out and named."""
+    text = ("[project]\nname = 'x'\ndependencies = ['a', 'b>2', 'torch']\n"
+            "[tool.uv.sources]\nA = {workspace = true}\nb = [{git = 'https://example.org/b', marker = 'x'}]\n"
+            "torch = {index = 'rocm'}\n")
+    wanted = read(tmp_path / "pyproject.toml", text)
+    assert wanted.lines == ["torch"]
+    for text, expected in zip(wanted.impossible, (
+            "a is not installed, because it comes from a workspace source of uv", "b>2 is not installed, because it "
+            "comes from a git source of uv", "torch comes from the index that pip uses, not from that in tool.uv")):
+        assert expected in text
 
 
 def test_a_conda_environment(tmp_path):
-    """Use D12.8: the pip section with included files; each Conda package is accounted for."""
-    text = ("dependencies: [python=3.10, pip, 'conda-forge::opencv=4', ffmpeg, 'numpy<2', pytorch=2.6=py3_0, "
-            "{pip: [rich==13, -r other.txt]}]\n")
+    """E-12, use D12.8: Conda packages under their names for pip; each one that is not installed is named."""
+    text = ("name: mine\nprefix: /x\nchannels: [conda-forge]\nvariables: {A: b}\n"
+            "dependencies: [python=3.11, pip, 'conda-forge::opencv=4', ffmpeg, git 2.4, 'numpy<2', "
+            "pytorch=2.6=py3_0, msgpack-python>=1.0.*, pyyaml ==6.0, 'scipy[version=\">=1.9,<2\"]', "
+            "'pandas=1.5|2.0', no-such-thing=1, {pip: [rich==13, -r other.txt]}]\n")
     (tmp_path / "other.txt").write_text("./a.whl[x] ; python_version > '3'\n")
     (tmp_path / "a.whl").touch()
-    wanted = read(tmp_path / "environment.yml", text)
-    assert wanted.lines == ["rich==13", f"{tmp_path}/a.whl[x] ; python_version > '3'"]
+    path = tmp_path / "environment.yml"
+    wanted = read(path, text)
+    pip = ["rich==13", f"{tmp_path}/a.whl[x] ; python_version > '3'"]
+    rest = ["msgpack>=1.0", "pyyaml==6.0", "scipy>=1.9,<2"]
+    assert wanted.lines == ["opencv-python==4.*", "numpy<2", "torch==2.6", *rest, *pip]
+    named = [
+        f"{path}: not Python packages, so only the image can provide them: ffmpeg, git",
+        f"{path}: not in the table of Conda names; if pip knows them, add them to the pip section: no-such-thing=1",
+        f"{path}: versions that pip can't express; add the packages to the pip section: pandas=1.5|2.0",
+        f"{path}: variables are not set: A (easyconfigs have the parameter 'container_env')"]
+    assert wanted.impossible == named
+    wanted = requirements.read(path, Image("3.11.2", {"torch": "2.6.0+rocm6.2", "numpy": "2.1"}))
+    assert wanted.lines == ["opencv-python==4.*", *rest, *pip]
     assert wanted.impossible == [
-        "Conda package python=3.10: using the Python of the image instead",
-        "Conda package conda-forge::opencv=4: ignored: unless the image contains it, add opencv-python==4.* to the "
-        "pip section",
-        "Conda package ffmpeg: ignored: pip can't install it, so the image must contain it",
-        "Conda package numpy<2: ignored: if it is a Python package that the image lacks, add "
-        "numpy<2 to the pip section",
-        "Conda package pytorch=2.6=py3_0: ignored: unless the image contains it, add torch==2.6.* to the pip "
-        "section"]
-    inside = {"python": "3.11", "torch": "2.6.0+rocm6.2", "numpy": "2.1"}
-    assert requirements.read(tmp_path / "environment.yml", inside).impossible[::2] == [
-        "Conda package python=3.10: using python 3.11 of the image instead",
-        "Conda package ffmpeg: ignored: pip can't install it, so the image must contain it"]
-    assert requirements.read(tmp_path / "environment.yml", inside).impossible[-1] == (
-        "Conda package numpy<2: using numpy 2.1 of the image instead")
+        f"{path}: the image has torch 2.6.0+rocm6.2 (pytorch)",
+        f"{path}: the versions in the image are used: numpy 2.1, not numpy<2", *named]
+    with pytest.raises(requirements.RequirementsError) as error:
+        requirements.read(path, Image("3.10"))
+    assert str(error.value) == (
+        f"{path} asks for python=3.11, but the image has Python 3.10: choose a container with that Python (ebsif list "
+        "--has 'python==3.11.*'), or change or remove that line")
+    # another patch release is compatible
+    assert read(path, "dependencies: [python=3.11.7=h1, rich]\n").lines == ["rich"]
 
 
 def test_paths_beside_the_file(tmp_path, monkeypatch):

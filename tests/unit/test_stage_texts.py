@@ -276,11 +276,17 @@ def test_a_pip_outside_the_venv_is_refused():
             "ERROR: No matching distribution found for torchvision==0.22.1+rocm6.2",
             "a build for specific GPU software",
         ),
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. If you ...\n"
+         "    a==1 from https://x/a.whl (from -r x (line 3)):\n        Expected sha256 12ab\n"
+         "        Expected     or 34\n             Got        56cd\n",
+         "the file of a==1 that pip got is not the one that was locked: its sha256 is 56cd, not 12ab."),
+        ("ERROR: In --require-hashes mode, all requirements must have their versions pinned with ==. These do not:\n"
+         "    b<3 from https://x/b.whl (from a==1->-r x (line 10))\n", "with exact version and hash, and b<3 is not"),
         ("something nobody has seen before", ""),
     ],
 )
 def test_pips_errors_are_explained(output, expected):
-    """S000-08 (git), defects E9 (certificates), and others: disk, quota, network, index, platform."""
+    """S000-08 (git), defects E9 (certificates), E-12 (hashes), and others: disk, quota, network, index, platform."""
     text = Diagnosis(output).text
     assert expected in text if expected else text == ""
 

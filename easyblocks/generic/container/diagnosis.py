@@ -19,6 +19,14 @@ class Diagnosis:
 
     # (pattern, meaning); \1 ... are the groups of the match
     TABLE = [
+        (r"(?s)DO NOT MATCH THE HASHES.*?\n\s+(\S+)(?: from \S+)?.*?Expected (\w+) (\w+).*?Got\s+(\w+)",
+         "the file of \\1 that pip got is not the one that was locked: its \\2 is \\4, not \\3. Find out why the index "
+         "has another file; if that is intended, lock the packages again"),
+        (r"(?:In --require-hashes mode, all requirements must have their versions pinned|Hashes are required in "
+         r"--require-hashes mode|Can't verify hashes for these).*\n\s+(\S+)",
+         "as some requirements of the stage have hashes, pip only installs what is listed with exact version and hash, "
+         "and \\1 is not. Add it with its hash, lock the packages again for this image, or install it in a stage of "
+         "its own"),
         (r"(?:No space left on device|ENOSPC)",
          "the disk is full, in the build directory or where pip keeps its files. Free some space, or choose another "
          "build directory (eb --buildpath)"),

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from ebsif.catalogue.settings import add_settings_arguments
+from ebsif.errors import UsageError
 from ebsif.installed.names import add_name_argument
 from ebsif.user import environments, extending, requirements
 from ebsif.user.outcome import add_outcome, chosen, write
@@ -20,6 +21,9 @@ EXAMPLES = """\
   ebsif extend PyTorch/2.7.0 -r requirements.txt --name mine --install
   # write the easyconfig only
   ebsif extend PyTorch/2.7.0 -r environment.yml --name mine
+  ebsif extend PyTorch/2.7.0 -r pyproject.toml --extra train --group dev --name mine
+  # exactly what is locked, with hashes
+  ebsif extend PyTorch/2.7.0 -r uv.lock --name mine --install
   ebsif extend PyTorch/2.7.0 --stage one=a.txt --stage two=b.txt --name mine
   # more packages on top of those of an extension
   ebsif extend PyTorch/2.7.0-...-mine-20261121 -r more.txt --name more --install
@@ -36,13 +40,17 @@ def configure(parser):
     add_name_argument(parser, "module", "what to extend")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("-r", "--requirements", metavar="FILE",
-                      help="requirements.txt, pyproject.toml, or the pip part of an environment.yml")
+                      help="requirements.txt, pyproject.toml, environment.yml, uv.lock or pylock.toml")
     what.add_argument("--stage", metavar="NAME=FILE", action="append", default=[],
                       help="install the requirements in FILE with a separate call of pip, in the given order "
                            "(repeatable)")
     what.add_argument("--from-venv", metavar="PATH", type=Path,
                       help="install the packages of a virtual environment (a directory or a SquashFS file) with "
                            "their exact versions")
+    parser.add_argument("--extra", metavar="NAME", action="append", default=[],
+                        help="also install an extra of the project in pyproject.toml or its lock file (repeatable)")
+    parser.add_argument("--group", metavar="NAME", action="append", default=[],
+                        help="also install a dependency group of that project (repeatable)")
     parser.add_argument("--name", required=True, help="name of the extension, part of the version suffix")
     parser.add_argument("--date", default=time.strftime("%Y%m%d"),
                         help="date at the end of the version suffix (default: today)")
@@ -52,12 +60,15 @@ def configure(parser):
 def run(options):
     """Write an easyconfig; return the exit status."""
     container = chosen(options)
+    if options.from_venv and (options.extra or options.group):
+        raise UsageError("--extra and --group need -r or --stage")
     if options.from_venv:
         wanted = environments.read(options.from_venv)
         stages, impossible = requirements.split_into_stages(wanted.lines), wanted.impossible
     else:
         stages, impossible = extending.stages_from(
-            options.requirements, [parse_stage(text) for text in options.stage], container)
+            options.requirements, [parse_stage(text) for text in options.stage], container, options.extra,
+            options.group)
     for text in impossible:
         print(f"ebsif: {text}", file=sys.stderr)
     return write(options, container, extending.on_top(container, stages, options.name), options.name)

@@ -19,7 +19,7 @@ from ebsif.importing.modulesettings import ModuleSettings
 from ebsif.importing.ownparameters import BY_MODULE, OWN, read_own
 from ebsif.importing.reader import as_strings, is_data, is_empty, shortened
 from ebsif.importing.shellcommands import ShellCommands
-from ebsif.user.requirements import PIP_NAMES
+from ebsif.user.formats import condanames
 
 # Parameters without relevance for a container if they have one of these values; None: any value.
 NOT_NEEDED = {
@@ -41,7 +41,8 @@ CARRIED = (
     "enhance_sanity_check")
 
 # Names of components in easyconfigs, and the names of their packages.
-COMPONENTS = {"flashattention": "flash-attn", "flash-attention": "flash-attn", **PIP_NAMES}
+COMPONENTS = {"flashattention": "flash-attn", "flash-attention": "flash-attn", "pytorch": "torch",
+              **condanames.EXCEPTIONS}
 
 
 def read(path: Path, site: Site) -> Imported:

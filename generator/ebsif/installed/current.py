@@ -82,7 +82,7 @@ def pinned_stages(record: dict[str, Any], packages: dict[str, Package]) -> list[
         # build tools, other packages, and packages built against torch
         return [*stages, *({**stage, "name": f"{stage['name']} (pinned)",
                             "requirements": "".join(f"{line}\n" for line in stage["requirements"])} for stage in made)]
-    if stages and not set(stages[0]) - PLAIN:
+    if stages and not set(stages[0]) - PLAIN and " --hash=" not in stages[0]["requirements"]:
         first, *others = stages
         return [{**first, "requirements": first["requirements"] + "".join(f"{line}\n" for line in more)}, *others]
     return [{"name": "pinned", "requirements": "".join(f"{line}\n" for line in more)}, *stages]
@@ -109,6 +109,13 @@ def pinned(text, left, in_image):
     match = re.fullmatch(r"(?P<name>[A-Za-z0-9][\w.-]*)\s*(?P<extras>\[[^\]]*\])?\s*(?:[=<>!~(][^;@]*)?"
                          r"(?P<marker>;.*)?", line)
     name = normal_name(match.group("name")) if match else package_name(line)
+    what, _, hashes = line.partition(" --hash=")
+    if hashes and name in left:
+        if normal_name(what) not in (normal_name(left[name].line or ""), normal_name(f"{name}=={left[name].version}")):
+            # it has no hash now, so it can't be installed by the same call of pip
+            return []
+        del left[name]
+        return [line]
     package = left.pop(name, None) or taken(line, left)
     if not package:
         return [line] if name in in_image else []

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
+from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.requirements import stages_of
 from easybuild.easyblocks.generic.container.texts import format_size, normal_name
 from pydantic import ValidationError
@@ -19,9 +20,10 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.families import as_parameter
 from ebsif.catalogue.records import Stage
 from ebsif.errors import EbsifError
-from ebsif.installed import lock, sharing
+from ebsif.installed import lock, places, sharing
 from ebsif.render import easyconfig
 from ebsif.user import requirements
+from ebsif.user.formats.wanted import Image
 
 # Ends the description of an extension.
 ADDITION = "\nWith additional packages of the user's choice."
@@ -199,16 +201,20 @@ def size_of_download(plan: Plan) -> str:
     return format_size(plan.size) if plan.size else "unknown"
 
 
-def stages_from(path: Optional[str], per_stage: Iterable[tuple[str, str]],
-                container: Container) -> tuple[list, list[str]]:
-    """Return the stages in one file, or in several files with names (name, path), and messages."""
-    inside = selection.components_of(container)
+def stages_from(path: Optional[str], per_stage: Iterable[tuple[str, str]], container: Container,
+                extras: Sequence[str] = (), groups: Sequence[str] = ()) -> tuple[list, list[str]]:
+    """
+    Return the stages in one file, or in several files with names (name, path), and messages.
+
+    Extras and dependency groups are those of the project in the file, or in each of them.
+    """
+    image = known_image(container)
     if path:
-        wanted = requirements.read(requirements.path_of(path), inside)
+        wanted = requirements.read(requirements.path_of(path), image, extras, groups)
         return requirements.split_into_stages(wanted.lines), wanted.impossible
     stages, impossible = [], []
     for name, file in per_stage:
-        wanted = requirements.read(requirements.path_of(file), inside)
+        wanted = requirements.read(requirements.path_of(file), image, extras, groups)
         impossible += wanted.impossible
         stage = {"name": name, "requirements": wanted.lines}
         made = requirements.split_into_stages(wanted.lines)
@@ -216,3 +222,19 @@ def stages_from(path: Optional[str], per_stage: Iterable[tuple[str, str]],
             stage["no_build_isolation"] = True
         stages.append(stage)
     return stages, impossible
+
+
+def known_image(container: Container) -> Image:
+    """Return what the catalogue, or the record of an installation, says about the image of a container."""
+    packages = selection.components_of(container)
+    python = packages.pop("python", None)
+    modules = places.known(places.directories_of_modules(), container.module)
+    roots = [getattr(container, "root", None), *(one.root for one in modules)]
+    for root in roots:
+        if root and (root / lockfile.RECORD).is_file():
+            record = lock.read(root)
+            python = record.get(lockfile.VERSIONS, {}).get("python", python)
+            packages.update({normal_name(name): version for name, version
+                             in lock.pins(record.get(lockfile.IMAGE_PACKAGES, [])).items()})
+            break
+    return Image(python, packages)

@@ -1,0 +1,1 @@
+"""The formats in which users bring their requirements."""

@@ -1,0 +1,84 @@
+"""Read a requirements.txt, and make its lines independent of where it is."""
+
+import re
+from pathlib import Path
+
+from ebsif.user.formats.wanted import RequirementsError
+
+# A line that pip takes for a file or directory: because of its beginning, a slash, or its suffix.
+LOCAL = re.compile(
+    r"(?P<path>\.[^\s;\[]*|[^/\s;\[@:]+/[^\s;\[@:]*|[^\s;\[@:/]+\.(?:whl|zip|tar\.\w+))(?P<rest>[\[;\s].*)?")
+# Options whose value may be a file or directory.
+WITH_PATH = re.compile(r"(?P<option>-c|--constraint|-f|--find-links)(?:\s*=\s*|\s+|(?<=-[cf]))(?P<path>[^/\s]\S*)")
+
+
+def lines_of(path: Path, outer: tuple[Path, ...]) -> list[str]:
+    """Return the requirements in a requirements.txt, with those of the files that it includes."""
+    if path.resolve() in outer:
+        raise RequirementsError(f"{path} includes itself")
+    lines = []
+    for number, line in logical_lines(path.read_text(encoding="utf-8-sig")):
+        lines += lines_for(line, f"{path}:{number}", path.parent, (*outer, path.resolve()))
+    return lines
+
+
+def logical_lines(text):
+    """Yield (number, line) for the lines of a requirements.txt; a backslash at the end joins a line with the next."""
+    begun, number = "", 1
+    for index, line in enumerate(text.splitlines(), 1):
+        if not begun:
+            number = index
+        begun += line.lstrip() if begun else line
+        if line.endswith("\\"):
+            begun = begun[:-1].rstrip() + " "
+            continue
+        yield number, begun
+        begun = ""
+    if begun:
+        yield number, begun
+
+
+def lines_for(line, where, folder, outer):
+    """
+    Return the requirements (list of str) that a line stands for, with absolute paths, so that they work anywhere.
+
+    Parameters
+    ----------
+    line : str
+        A line of a file.
+    where : str
+        File and line, for messages.
+    folder : Path
+        Directory that relative paths start from.
+    outer : tuple of Path
+        The files that are being read.
+
+    Raises
+    ------
+    RequirementsError
+        If a file is missing, or the module would depend on a directory that may disappear.
+    """
+    bare = re.sub(r"(^|\s)#.*", "", line).strip()
+    if not bare:
+        return []
+    included = re.match(r"(?:-r|--requirement)[ =]*(\S+)", bare)
+    if included:
+        return lines_of(resolve(folder / included.group(1), where), outer)
+    if re.match(r"(?:-e|--editable)[ =]+(?!\w+\+\w+://)", bare):
+        raise RequirementsError(f"{where}: '{bare}' would break the module as soon as the directory is removed: "
+                                "install a copy (without -e), or use make-venv during development")
+    option, local = WITH_PATH.fullmatch(bare), LOCAL.fullmatch(bare)
+    if option and "://" not in option.group("path"):
+        return [f"{option.group('option')} {resolve(folder / option.group('path'), where)}"]
+    if local and not option and not bare.startswith("-"):
+        path = resolve(folder / local.group("path"), where)
+        # a path in a requirement can't contain a blank
+        return [(path.as_uri() if " " in str(path) else str(path)) + (local.group("rest") or "")]
+    return [bare]
+
+
+def resolve(path, where):
+    """Return the absolute path (Path) of what a line names; raise RequirementsError if it does not exist."""
+    if not path.exists():
+        raise RequirementsError(f"{where}: {path} can't be read: it does not exist")
+    return path.resolve()
