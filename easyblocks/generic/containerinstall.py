@@ -20,7 +20,8 @@ if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]
     generic.__path__ = [os.path.dirname(__file__), os.path.dirname(os.path.realpath(__file__))] + list(generic.__path__)
 
 from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.imagecopy import copy_image, is_verified
+from easybuild.easyblocks.generic.container.imagecopy import is_verified
+from easybuild.easyblocks.generic.container.imageinstall import ImageInstall
 from easybuild.easyblocks.generic.container.bindfile import current_binds
 from easybuild.easyblocks.generic.container.distributed import GPU_VISIBILITY, SETTINGS_FILE
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
@@ -37,20 +38,20 @@ from easybuild.easyblocks.generic.container.runtime import Container, Runtime, n
 from easybuild.easyblocks.generic.container.sbom import BILL_OF_MATERIALS, bill_of_materials
 from easybuild.easyblocks.generic.container.scripts import FILES, ebsif_version, sh_command
 from easybuild.easyblocks.generic.container.credentials import Credentials
-from easybuild.easyblocks.generic.container.sharedimage import IMAGE_LINK, IMAGE_OWN, IMAGE_REFERENCE, IMAGE_SHARED
-from easybuild.easyblocks.generic.container.sharedimage import InstalledImage, link_image, recursively_except
+from easybuild.easyblocks.generic.container.sharedimage import IMAGE_LINK, IMAGE_OWN, IMAGE_SHARED, InstalledImage
+from easybuild.easyblocks.generic.container.sharedimage import InstalledImages, recursively_except
 from easybuild.easyblocks.generic.container.spec import INIT_IMAGE, INIT_KINDS, INIT_NONE, LISTED_PACKAGES
 from easybuild.easyblocks.generic.container.spec import ONE_CONTAINER, REFUSE
 from easybuild.easyblocks.generic.container.spec import WRAPPERS_ALL, ContainerSpec, check_easyconfig
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
-from easybuild.easyblocks.generic.container.texts import format_size, value_problem
+from easybuild.easyblocks.generic.container.texts import value_problem
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from easybuild.framework import easyblock
 from easybuild.framework.easyblock import POSTPROC_STEP, EasyBlock
 from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_warning
 from easybuild.tools.config import build_option, source_paths, update_build_option
-from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, compute_checksum, copy_dir
+from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, copy_dir
 from easybuild.tools.filetools import copy_file, mkdir, which, write_file
 from easybuild.tools.modules import Lmod
 from easybuild.tools.utilities import trace_msg
@@ -142,7 +143,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.container = None
         self.source_image = None
         self.probe = None
-        self.link_mode = mode_of_link(InstalledImage(self.installdir))
+        self.link_mode = InstalledImage(self.installdir).link_mode
         # nothing outside the container should compile against or link with an installation
         for variable in list(self.module_load_environment.as_dict):
             if variable != 'PATH':
@@ -205,9 +206,9 @@ class ContainerInstall(Reinstall, EasyBlock):
         if filename != self.spec.image_name:
             return super().obtain_file(filename, *args, **kwargs)
         if self.spec.image in IMAGE_SHARED:
-            for installed in self.installed_images:
-                if installed.file == filename and installed.has_size and self.is_digest(installed.image.get('sha256')):
-                    return installed.path
+            found = self.installed_images.find(filename, self.is_digest)
+            if found:
+                return found
         before = self.robot_path
         # searched after the directory of the easyconfig, and named if the image is in none of them
         self.robot_path = list(before or []) + self.spec.central_directories
@@ -218,20 +219,8 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     @property
     def installed_images(self):
-        """
-        Images of other installations, by their records (list of InstalledImage).
-
-        Those on EasyBuild's source path come first, then those of the same software, of which the first are the modules
-        that this one extends, those with a copy before those without. The last one is the image of this installation.
-        """
-        own = InstalledImage(self.swap.path if self.swap else self.installdir)
-        records = glob.glob(os.path.join(glob.escape(os.path.dirname(own.root)), '*', lockfile.RECORD))
-        beside = [InstalledImage(path[:-len(lockfile.RECORD) - 1]) for path in records]
-        # not what is left of earlier installations
-        beside = [one for one in beside if os.path.basename(one.root) == one.full_version and one.root != own.root]
-        beside.sort(key=lambda one: (not own.root.startswith(one.root + '-'), one.is_shared, one.root))
-        named = [InstalledImage(path) for path in source_paths()]
-        return [one for one in named + beside + [own] if one.record]
+        """Images of other installations that this one may share (InstalledImages)."""
+        return InstalledImages(self.swap.path if self.swap else self.installdir, source_paths())
 
     def is_digest(self, sha256):
         """Return whether a recorded SHA256 is the checksum in the easyconfig; without one, any is."""
@@ -253,7 +242,7 @@ class ContainerInstall(Reinstall, EasyBlock):
     def recorded_image(self):
         """The unchanged image of another installation that this one shares (InstalledImage), None if there is none."""
         path = self.src[0]['path'] if self.src and self.spec.image != IMAGE_OWN else None
-        return next((one for one in self.installed_images if path and one.uses(path) and one.is_unchanged), None)
+        return self.installed_images.unchanged(path) if path else None
 
     def extract_step(self):
         """Resolve the path of the image; there is nothing to unpack."""
@@ -384,76 +373,15 @@ class ContainerInstall(Reinstall, EasyBlock):
         if self.dry_run:
             dry_run_msg("Copying the image to %s\n" % self.image_path)
             return
-        size = os.path.getsize(self.source_image)
-        kind, used, sha256 = self.provide_image()
-        trace_msg("SHA256 %s" % sha256)
-        self.check_image(used, sha256)
-        self.record[lockfile.IMAGE] = {
-            'file': self.spec.image_name,
-            'kind': kind,
-            'mtime_ns': os.stat(used).st_mtime_ns,
-            'source': self.src[0]['path'],
-            'resolved': self.source_image,
-            'size': size,
-            'sha256': sha256,
-        }
-        origin = [one.origin for one in self.installed_images if kind in IMAGE_SHARED and one.uses(self.source_image)]
-        if origin and origin[0] != '%(name)s/%(version)s%(versionsuffix)s' % self.record[lockfile.MODULE]:
-            self.record[lockfile.IMAGE]['origin'] = origin[0]
+        image = ImageInstall(self.spec.image, self.source_image, self.image_path, self.installed_images)
+        self.record[lockfile.IMAGE] = image.install(self.src[0]['checksum'])
+        self.record[lockfile.IMAGE]['source'] = self.src[0]['path']
         self.install_additions()
         self.write_record()
         path = os.path.join(os.path.dirname(self.lock_path), BILL_OF_MATERIALS)
         write_file(path, bill_of_materials(self.record, time.time()))
         # from here on hooks see the final paths
         self.activate_installation()
-
-    def provide_image(self):
-        """
-        Copy or share the image, as the easyconfig says.
-
-        Returns
-        -------
-        str
-            What it is: 'own', 'central', 'link' or 'reference'.
-        str
-            The path of the image that the module uses.
-        str
-            Its SHA256.
-        """
-        kind, source = self.spec.image, self.source_image
-        if kind == IMAGE_OWN:
-            trace_msg("copying %s (%s)" % (source, format_size(os.path.getsize(source))))
-            return kind, self.image_path, copy_image(source, self.image_path)
-        problem = link_image(source, self.image_path) if kind == IMAGE_LINK else None
-        if problem:
-            kind = IMAGE_REFERENCE
-            trace_msg("no hard link to the image is possible: %s" % problem.strerror)
-        trace_msg("the image is not copied: the module uses %s%s" % (
-            source, " by a hard link" if kind == IMAGE_LINK else ''))
-        return kind, self.image_path if kind == IMAGE_LINK else source, self.shared_digest()
-
-    def shared_digest(self):
-        """
-        Return the SHA256 of an image that isn't copied: the recorded one, if size and time are those in the record.
-
-        Raises
-        ------
-        EasyBuildError
-            If the image has changed since that module was installed.
-        """
-        recorded = self.recorded_image
-        if recorded:
-            trace_msg("size and time of the image are those that %s recorded" % recorded.module)
-            return recorded.image['sha256']
-        sha256 = compute_checksum(self.source_image, CHECKSUM_TYPE_SHA256)
-        wrong = [one for one in self.installed_images if one.uses(self.source_image)
-                 and one.image.get('sha256') != sha256]
-        if wrong and not build_option('ignore_checksums'):
-            raise EasyBuildError("The image %s was changed after %s had been installed with it: its SHA256 is %s now, "
-                                 "and was %s. Reinstall that module (eb --rebuild), or use an unchanged image.",
-                                 self.source_image, wrong[0].module, sha256, wrong[0].image.get('sha256'),
-                                 exit_code=EasyBuildExit.FAIL_CHECKSUM)
-        return sha256
 
     def install_scripts(self):
         """Install the scripts, readable and executable for everybody regardless of the umask."""
@@ -470,31 +398,6 @@ class ContainerInstall(Reinstall, EasyBlock):
             write_file(target, self.spec.distributed.settings_text)
             if not self.dry_run:
                 adjust_permissions(target, 0o644, relative=False)
-
-    def check_image(self, path, sha256):
-        """
-        Verify the checksum of the image that the module uses: the source may have changed during the installation.
-
-        Parameters
-        ----------
-        path : str
-            The image.
-        sha256 : str
-            Its SHA256, computed while copying; checksums of other types are computed here.
-
-        Raises
-        ------
-        EasyBuildError
-            If the checksum differs from the one in the easyconfig.
-        """
-        def compute(kind):
-            return sha256 if kind == CHECKSUM_TYPE_SHA256 else compute_checksum(path, kind)
-
-        checksum = self.src[0]['checksum']
-        if not build_option('ignore_checksums') and not is_verified(checksum, self.spec.image_name, compute):
-            raise EasyBuildError("The image %s changed during the installation: its checksum no longer matches the "
-                                 "easyconfig (its SHA256 is %s). Try again when nobody is writing to it.",
-                                 self.source_image, sha256, exit_code=EasyBuildExit.FAIL_CHECKSUM)
 
     def install_additions(self):
         """Install everything besides image and scripts. Derived easyblocks extend this."""
@@ -657,7 +560,7 @@ class ContainerInstall(Reinstall, EasyBlock):
     def run_all_steps(self, *args, **kwargs):
         """Run the steps; take back what EasyBuild has done to a hard link before them (--read-only-installdir)."""
         installed = InstalledImage(self.installdir)
-        if mode_of_link(installed) != self.link_mode:
+        if installed.link_mode != self.link_mode:
             os.chmod(installed.own_path, self.link_mode)
         return super().run_all_steps(*args, **kwargs)
 
@@ -668,9 +571,3 @@ class ContainerInstall(Reinstall, EasyBlock):
                                  "remove the image %s, which the new one needs: copy it to another directory, and name "
                                  "that with --sourcepath.", problem, self.source_image)
         super().empty_installation(problem)
-
-
-def mode_of_link(installed):
-    """Return the mode of the image of an installation (InstalledImage) if that is a hard link, else None."""
-    is_link = installed.image.get('kind') == IMAGE_LINK and os.path.isfile(installed.own_path)
-    return stat.S_IMODE(os.stat(installed.own_path).st_mode) if is_link else None

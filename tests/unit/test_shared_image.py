@@ -8,10 +8,9 @@ import stat
 from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic import containerinstall
-from easybuild.easyblocks.generic.container import sharedimage
-from easybuild.easyblocks.generic.container.sharedimage import InstalledImage
-from easybuild.easyblocks.generic.containerinstall import ContainerInstall
+from easybuild.easyblocks.generic.container import imageinstall, sharedimage
+from easybuild.easyblocks.generic.container.imageinstall import ImageInstall
+from easybuild.easyblocks.generic.container.sharedimage import InstalledImage, InstalledImages
 from easybuild.tools import filetools
 from easybuild.tools.build_log import EasyBuildError
 from ebsif import eb
@@ -145,21 +144,20 @@ def test_a_digest_is_recorded_or_taken(family, monkeypatch):
     """E-01: unchanged: the recorded one, nothing is read; touched: read, the same; another content: refused."""
     image = family / "1.0/a.sif"
     options = {}
-    monkeypatch.setattr(containerinstall, "build_option", options.get)
-    monkeypatch.setattr(containerinstall, "trace_msg", lambda _: None)
-    block = SimpleNamespace(source_image=str(image), recorded_image=InstalledImage(str(family / "1.0")),
-                            installed_images=[InstalledImage(str(family / "1.0"))])
+    monkeypatch.setattr(imageinstall, "build_option", options.get)
+    monkeypatch.setattr(imageinstall, "trace_msg", lambda _: None)
+    install = ImageInstall("reference", str(image), None, InstalledImages(str(family / "2.0"), []))
     wanted = hashlib.sha256(CONTENT).hexdigest()
     with monkeypatch.context() as unread:
-        unread.setattr(containerinstall, "compute_checksum", None)
-        assert ContainerInstall.shared_digest(block) == wanted
-    block.recorded_image = None
-    assert ContainerInstall.shared_digest(block) == wanted
+        unread.setattr(imageinstall, "compute_checksum", None)
+        assert install.shared_digest() == wanted
+    os.utime(image)
+    assert install.shared_digest() == wanted
     image.write_bytes(b"Another.")
     with pytest.raises(EasyBuildError, match=r"was changed after Example/1\.0 had been installed with it.*Reinstall"):
-        ContainerInstall.shared_digest(block)
+        install.shared_digest()
     options["ignore_checksums"] = True
-    assert ContainerInstall.shared_digest(block) == hashlib.sha256(b"Another.").hexdigest()
+    assert install.shared_digest() == hashlib.sha256(b"Another.").hexdigest()
 
 
 @pytest.mark.parametrize(("before", "wanted", "names"), [

@@ -9,6 +9,7 @@ Images that several installations share: which image an installation uses, and w
 
 Doesn't import EasyBuild, so that commands can use it too.
 """
+import glob
 import json
 import os
 import stat
@@ -108,6 +109,12 @@ class InstalledImage:
         """
         return self.has_size and os.stat(self.path).st_mtime_ns == self.image.get('mtime_ns')
 
+    @property
+    def link_mode(self):
+        """The mode of the image if that is a hard link in the installation (int), else None."""
+        is_link = self.image.get('kind') == IMAGE_LINK and os.path.isfile(self.own_path)
+        return stat.S_IMODE(os.stat(self.own_path).st_mode) if is_link else None
+
     def uses(self, path):
         """Return whether the installation uses an image: the file itself, or a hard link to it."""
         return bool(self.path) and os.path.exists(path) and os.path.samefile(self.path, path)
@@ -116,6 +123,51 @@ class InstalledImage:
         """Return whether the module can't be used without this file: it has no copy or link of its own."""
         return not os.path.isfile(self.own_path) and bool(self.file) and \
             os.path.realpath(self.image.get('resolved', '')) == os.path.realpath(path)
+
+
+class InstalledImages:
+    """
+    Images of other installations that one installation may share, by their records.
+
+    Those in the given directories come first, then those of the same software, of which the first are the modules that
+    this one extends, those with a copy before those without. The last one is the installation's own, from before.
+
+    Parameters
+    ----------
+    root : str
+        Directory of the installation, complete or to be replaced.
+    directories : list of str
+        More installation directories, EasyBuild's source path for example; those without a record don't count.
+    """
+
+    def __init__(self, root, directories):
+        """Read the records."""
+        self.own = InstalledImage(root)
+        records = glob.glob(os.path.join(glob.escape(os.path.dirname(root)), '*', lockfile.RECORD))
+        beside = [InstalledImage(path[:-len(lockfile.RECORD) - 1]) for path in records]
+        # not what is left of earlier installations
+        beside = [one for one in beside if os.path.basename(one.root) == one.full_version and one.root != root]
+        beside.sort(key=lambda one: (not root.startswith(one.root + '-'), one.is_shared, one.root))
+        named = [InstalledImage(path) for path in directories]
+        self.images = [one for one in named + beside + [self.own] if one.record]
+
+    def find(self, name, is_digest):
+        """Return the path of a complete image of this name whose SHA256 `is_digest` accepts (str), or None."""
+        return next((one.path for one in self.images
+                     if one.file == name and one.has_size and is_digest(one.image.get('sha256'))), None)
+
+    def using(self, path):
+        """Return the installations that use an image (list of InstalledImage)."""
+        return [one for one in self.images if one.uses(path)]
+
+    def unchanged(self, path):
+        """Return an installation that uses an image and has recorded its digest (InstalledImage), None otherwise."""
+        return next((one for one in self.using(path) if one.is_unchanged), None)
+
+    def origin(self, path):
+        """Return the name of the other module whose image this is (str), None if there is none."""
+        origin = next((one.origin for one in self.using(path)), None)
+        return None if origin == self.own.module else origin
 
 
 def link_image(source, target):

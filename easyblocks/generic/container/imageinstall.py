@@ -1,0 +1,133 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+Give an installation its image: a copy, a hard link, or the path of an image that is there.
+"""
+import os
+
+from easybuild.easyblocks.generic.container.framework import EasyBuildExit
+from easybuild.easyblocks.generic.container.imagecopy import copy_image, is_verified
+from easybuild.easyblocks.generic.container.sharedimage import IMAGE_LINK, IMAGE_OWN, IMAGE_REFERENCE, IMAGE_SHARED
+from easybuild.easyblocks.generic.container.sharedimage import link_image
+from easybuild.easyblocks.generic.container.texts import format_size
+from easybuild.tools.build_log import EasyBuildError
+from easybuild.tools.config import build_option
+from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum
+from easybuild.tools.utilities import trace_msg
+
+
+class ImageInstall:
+    """
+    Copies or shares one image.
+
+    Parameters
+    ----------
+    kind : str
+        What the easyconfig asks for: 'own', 'central', 'link' or 'reference'.
+    source : str
+        Path of the image, without links.
+    target : str
+        Path of the copy or link in the installation.
+    others : InstalledImages
+        The images of other installations.
+    """
+
+    def __init__(self, kind, source, target, others):
+        """Nothing is done yet."""
+        self.kind = kind
+        self.source = source
+        self.target = target
+        self.others = others
+
+    def install(self, checksum):
+        """
+        Copy or share the image, and verify the checksum of the file that the module uses.
+
+        Parameters
+        ----------
+        checksum : str, tuple, list, dict or None
+            The checksum in the easyconfig, see is_verified.
+
+        Returns
+        -------
+        dict
+            The part of the record on the image.
+
+        Raises
+        ------
+        EasyBuildError
+            If the image can't be copied, or isn't the one that the easyconfig or another module's record describes.
+        """
+        size = os.path.getsize(self.source)
+        used, sha256 = self.provide()
+        trace_msg("SHA256 %s" % sha256)
+        self.check(used, sha256, checksum)
+        image = {'file': os.path.basename(self.target), 'kind': self.kind, 'mtime_ns': os.stat(used).st_mtime_ns,
+                 'resolved': self.source, 'size': size, 'sha256': sha256}
+        origin = self.others.origin(self.source) if self.kind in IMAGE_SHARED else None
+        return dict(image, origin=origin) if origin else image
+
+    def provide(self):
+        """Copy or share the image; return the path of the one that the module uses, and its SHA256 (str)."""
+        if self.kind == IMAGE_OWN:
+            trace_msg("copying %s (%s)" % (self.source, format_size(os.path.getsize(self.source))))
+            return self.target, copy_image(self.source, self.target)
+        problem = link_image(self.source, self.target) if self.kind == IMAGE_LINK else None
+        if problem:
+            self.kind = IMAGE_REFERENCE
+            trace_msg("no hard link to the image is possible: %s" % problem.strerror)
+        linked = self.kind == IMAGE_LINK
+        trace_msg("the image is not copied: the module uses %s%s" % (self.source, " by a hard link" if linked else ''))
+        return self.target if linked else self.source, self.shared_digest()
+
+    def shared_digest(self):
+        """
+        Return the SHA256 of an image that isn't copied: the recorded one, if size and time are those in the record.
+
+        Raises
+        ------
+        EasyBuildError
+            If the image has changed since that module was installed.
+        """
+        recorded = self.others.unchanged(self.source)
+        if recorded:
+            trace_msg("size and time of the image are those that %s recorded" % recorded.module)
+            return recorded.image['sha256']
+        sha256 = compute_checksum(self.source, CHECKSUM_TYPE_SHA256)
+        wrong = [one for one in self.others.using(self.source) if one.image.get('sha256') != sha256]
+        if wrong and not build_option('ignore_checksums'):
+            raise EasyBuildError("The image %s was changed after %s had been installed with it: its SHA256 is %s now, "
+                                 "and was %s. Reinstall that module (eb --rebuild), or use an unchanged image.",
+                                 self.source, wrong[0].module, sha256, wrong[0].image.get('sha256'),
+                                 exit_code=EasyBuildExit.FAIL_CHECKSUM)
+        return sha256
+
+    def check(self, path, sha256, checksum):
+        """
+        Verify the checksum of the image that the module uses: the source may have changed during the installation.
+
+        Parameters
+        ----------
+        path : str
+            The image.
+        sha256 : str
+            Its SHA256; checksums of other types are computed here.
+        checksum : str, tuple, list, dict or None
+            The checksum in the easyconfig.
+
+        Raises
+        ------
+        EasyBuildError
+            If the checksum differs from the one in the easyconfig.
+        """
+        def compute(kind):
+            return sha256 if kind == CHECKSUM_TYPE_SHA256 else compute_checksum(path, kind)
+
+        if not build_option('ignore_checksums') and not is_verified(checksum, os.path.basename(self.target), compute):
+            raise EasyBuildError("The image %s changed during the installation: its checksum no longer matches the "
+                                 "easyconfig (its SHA256 is %s). Try again when nobody is writing to it.",
+                                 self.source, sha256, exit_code=EasyBuildExit.FAIL_CHECKSUM)
