@@ -68,8 +68,8 @@ class Cluster:
 
     @property
     def environment(self):
-        """Variables for Slurm's commands."""
-        return {"SLURM_CONF": str(self.configuration)}
+        """Variables for Slurm's commands; one thread per rank, because all ranks share the CPUs of this machine."""
+        return {"SLURM_CONF": str(self.configuration), "OMP_NUM_THREADS": "1"}
 
     def start(self):
         """Start the daemons and wait until both nodes accept jobs."""

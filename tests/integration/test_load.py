@@ -12,7 +12,7 @@ import pytest
 from easybuild.easyblocks.generic.container.modulefile import SYNTAXES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from parts import TOOLS, Installed, wheel_settings
+from parts import TOOLS, Installed, copy_site, wheel_settings
 from support import Site, make_wheel
 
 TEXT = Installed.TEXT
@@ -21,16 +21,24 @@ PLAIN = "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorc
 
 
 class Several:
-    """Modules for tests with each modules tool, all installed by one eb; `more` adds those for one tool only."""
+    """Modules for tests, installed by one eb; another modules tool gets a copy, with module files of its own."""
 
-    def __init__(self, site, image, more, install_once):
+    def __init__(self, site, image, install_once, installed=None):
         self.site = site
         self.folder = site.prefix / "for-tests"
         self.wheels = self.folder / "wheels"
         self.binds = self.folder / "binds"
-        install_once(site.prefix.name, site, lambda: self.install(image, more))
+        self.shared = install_once(
+            site.prefix.parent.name, site, lambda: self.copy(installed) if installed else self.install(image))
 
-    def install(self, image, more):
+    def copy(self, installed):
+        """Copy the installations of another tool, and write module files for this one."""
+        copy_site(installed.shared, self.site.prefix)
+        shutil.rmtree(self.site.modules)
+        self.write_site_module()
+        self.site.eb("--module-only", *sorted(self.site.prefix.glob("*.eb")), **wheel_settings(self.wheels))
+
+    def install(self, image):
         """Install them."""
         site = self.site
         (site.sources / "example.sif").symlink_to(image)
@@ -59,6 +67,8 @@ class Several:
             site.easyconfig(f"{PLAIN}{stay}conflicts = ['site-bindings']\n"),
             site.easyconfig(f"{PLAIN}{stay}container_env = {{'ONE': '1'}}\n", version="2.0"),
             site.easyconfig(f"{PLAIN}{stay}definition_files = ['image.def']\n", name="Other"),
+            site.easyconfig("sources = ['example.sif']\ninit = 'none'\nwrappers = ['git']\n", name="None"),
+            site.easyconfig(f"{PLAIN}image_dirs = ['{self.folder}/central']\n", name="Copied"),
         ]
         venv = [
             site.easyconfig(
@@ -69,20 +79,20 @@ class Several:
             site.easyconfig(
                 f"{TEXT}{stay}warnings = ['100% of %%(nosuch)s, not %%(name)s']\nsupport_level = 'beta, best effort'\n"
                 "wrappers = ['python']\n".replace("conda-injected", "conda-manual"), name="Manual"),
-        ]
-        if more:
-            plain += [
-                site.easyconfig("sources = ['example.sif']\ninit = 'none'\nwrappers = ['git']\n", name="None"),
-                site.easyconfig(f"{PLAIN}image_dirs = ['{self.folder}/central']\n", name="Copied"),
-            ]
-            venv.append(site.easyconfig(
+            site.easyconfig(
                 f"sources = ['example.sif']\n{stay}binds = ['{activate}:/.singularity.d/env/92-conda.sh']\n"
-                "venv_name = 'mine'\nwrappers = ['python']\n", name="Itself"))
+                "venv_name = 'mine'\nwrappers = ['python']\n", name="Itself"),
+        ]
         for path in plain:
             path.write_text(path.read_text().replace("ContainerVenv", "ContainerInstall"))
         site.eb(*plain, *venv, **wheel_settings(self.wheels))
+        self.write_site_module()
+
+    def write_site_module(self):
+        """Write a module of the site, which conflicts with one of ours."""
+        site = self.site
         lua = site.tool.syntax == "Lua"
-        (site.modules / "site-bindings").mkdir()
+        (site.modules / "site-bindings").mkdir(parents=True)
         (site.modules / "site-bindings" / ("1.0.lua" if lua else "1.0")).write_text(
             'setenv("SITE_BINDINGS", "1")\n' if lua else "#%Module\nsetenv SITE_BINDINGS 1\n")
 
@@ -93,11 +103,14 @@ class Several:
 
 @pytest.fixture(scope="session")
 def sites(prefix, base_image, install_once):
-    """A function that installs the modules once for a modules tool and syntax."""
+    """A function that installs the modules once, and writes them for a modules tool and syntax."""
     # EasyBuild writes the installation directory unquoted into Tcl modules, so it can't contain blanks
-    return functools.cache(lambda tool: Several(
-        Site(prefix / f"several-{tool}", TOOLS[tool](), Path(sys.prefix)), base_image, tool == "Lmod-Lua",
-        install_once))
+    @functools.cache
+    def several(tool):
+        site = Site(prefix / f"several-{tool}/site", TOOLS[tool](), Path(sys.prefix))
+        return Several(site, base_image, install_once, None if tool == "Lmod-Lua" else several("Lmod-Lua"))
+
+    return several
 
 
 @pytest.fixture(params=TOOLS)
