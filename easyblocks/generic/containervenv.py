@@ -65,6 +65,8 @@ class ContainerVenv(ContainerInstall):
         """Easyconfig parameters specific to container images with user software."""
         extra_vars = ContainerInstall.extra_options(extra_vars)
         extra_vars.update({
+            'constraints': [[], "Exact versions (name==version) of packages that pip may install, for example those of "
+                                "an earlier installation", CUSTOM],
             'protect': [PROTECT_ALL, "Packages of the image that requirements can't replace: '%s', or a list of "
                                      "names" % PROTECT_ALL, CUSTOM],
             'requirements': [None, "Python packages to install: the text of a requirements.txt, a list of its lines, "
@@ -163,7 +165,8 @@ class ContainerVenv(ContainerInstall):
         # packages that come with the venv (pip, with old Pythons setuptools) hide the image's and may change
         protected = image_packages.select(
             lambda name: packages[name] == image_packages[name] and self.is_protected(name))
-        pip = Pip(self.venv, self.builddir, protected, repeated.pins if repeated else {}, self.spec.wheelhouse)
+        pins = repeated.pins if repeated else dict(line.split('==', 1) for line in self.spec.constraints)
+        pip = Pip(self.venv, self.builddir, protected, pins, self.spec.wheelhouse)
         for text in Lint(stages, image_packages, pip_version(packages)).findings:
             self.warn(text)
         for stage in stages:
@@ -172,6 +175,7 @@ class ContainerVenv(ContainerInstall):
         self.constraints = pip.kept
         self.record[lockfile.VERSIONS].update(pip=pip_version(packages), python=self.probe.python['version'])
         self.record[lockfile.ARTIFACTS] = pip.artifacts
+        self.record[lockfile.VENV_NAME] = self.spec.venv_name
         self.record[lockfile.VENV_ENVIRONMENT] = self.venv.environment
         self.record[lockfile.STAGES] = [stage.record for stage in stages]
         self.record[lockfile.VENV_PACKAGES] = packages.select(packages.in_user_software).pins

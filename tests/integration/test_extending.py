@@ -146,12 +146,31 @@ def check_the_rest_of_its_life(site, path, wheels):
     assert "requirements = \"\"\"\nhello==1.0\ngreeting==1.0\n\"\"\"\n" in ebsif("freeze --dry-run", load)
     (row,) = json.loads(ebsif("list --mine --json", load))
     assert (row["module"], row["base"], row["state"]) == (MODULE, "Base/1.0-20250101", ["loaded"])
+    check_a_change(site, wheels, ebsif)
     # of a written easyconfig that nobody has changed
     path.write_bytes(next((root / "easybuild").glob("*.eb")).read_bytes())
-    assert str(path) in ebsif("remove mine --yes")
+    assert str(path) in ebsif(f"remove {MODULE} --yes")
     left = [one for one in (site.prefix / "eb").rglob("*") if "Base" in one.name and "ebfiles_repo" not in one.parts]
     assert not left and not path.exists()
     assert ebsif("list --mine") == "you have installed no container module\n"
+
+
+def check_a_change(site, wheels, ebsif):
+    """E-03, E-08: one command; all others keep their versions; the earlier module stays until it is removed."""
+    later = make_wheel(wheels, "hello", "2.0")
+    try:
+        said = ebsif(f"extend mine --add byhand --install -- {shlex.join(site.eb_options)}")
+    finally:
+        later.unlink()
+    module = re.search(r"^load it with: module load (\S+)$", said, re.MULTILINE).group(1)
+    assert re.fullmatch(r"Base/1.0-20250101-mine-20\d{6}", module) and module > MODULE
+    assert f"the earlier module stays as it is: module load {MODULE} (to remove it: ebsif remove {MODULE})" in said
+    before = {"hello==1.0", "greeting==1.0"}
+    for name, expected in ((MODULE, before), (module, {*before, "byhand==1.0"})):
+        shown = site.bash(f"module load {name}\nlist-packages --format=freeze").stdout.split()
+        assert {line for line in shown if line.startswith(("hello", "greeting", "byhand"))} == expected
+    assert module in site.bash("module spider byhand 2>&1").stdout
+    ebsif(f"remove {module} --yes")
 
 
 def test_the_easyconfig_belongs_to_the_user(place, site):
@@ -232,7 +251,8 @@ def test_stages_of_a_users_own(place, site):
     (["-r", "none.txt"], 3, "the file none.txt does not exist"),
     (["--stage", "a"], 3, "--stage a: should be NAME=FILE"),
     (["-r", "requirements.txt", "--name", "a/b"], 3, "'a/b' is not valid in a version suffix"),
-    ([], 2, "one of the arguments -r/--requirements --stage --from-venv is required"),
+    ([], 2, "one of the arguments -r/--requirements --stage --from-venv --from-lock --add is required"),
+    (["-r", "requirements.txt", "--add", "a"], 2, "--add and --remove can't be combined with the other ways"),
 ])
 def test_errors_name_cause_and_remedy(place, arguments, status, expected):
     """Errors name the problem and the remedy; nothing is written."""

@@ -54,17 +54,19 @@ def index(original, tmp_path):
 
 
 def test_an_exact_repeat(original, index):
-    """S000-18, S003-23: if `requirements` is a lock file, versions and bytes are the same despite newer versions."""
+    """S000-18, S003-23, E-07: if `requirements` is a lock file, versions and bytes are the same despite newer ones."""
     make_wheel(index, "library", version="2.0")
     make_wheel(index, "application", version="2.0", requires=["library>=2"])
-    shutil.copy(original.prefix / "mine.json", original.prefix / "again.json")
-    path = original.easyconfig(TEXT + "requirements = {'lock': 'again.json'}\n", suffix="-again")
-    original.eb(path, **wheel_settings(index))
-    again = lock(original, "-again")
+    # E-07: the container follows from the image
+    original.run(["ebsif", "extend", "--from-lock", original.prefix / "mine.json", "--name", "again", "--date", "1",
+                  "-o", original.prefix, "--install", "--", *original.eb_options], **wheel_settings(index))
+    again = lock(original, "-again-1")
     for key in ("stages", "venv_packages", "image_packages", "user_software"):
         assert again[key] == lock(original)[key], key
-    assert squashfs(original, "-again") == squashfs(original)
+    assert squashfs(original, "-again-1") == squashfs(original)
 
+    shutil.copy(original.prefix / "mine.json", original.prefix / "again.json")
+    path = original.easyconfig(TEXT + "requirements = {'lock': 'again.json'}\n", suffix="-again")
     # eb changes a copy of the easyconfig in a temporary directory (defects E7, easybuild D7); the lock file is read
     # before anything is installed
     (original.prefix / "again.json").rename(original.sources / "again.json")

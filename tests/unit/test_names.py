@@ -272,7 +272,8 @@ def test_packages_added_by_hand(prefix, capsys, tmp_path):
 
 def test_an_easyconfig_of_the_current_state(prefix, capsys, tmp_path):
     """E-08: exact versions; added packages are included, removed ones are not; the rest is unchanged."""
-    root = prefix.install(MINE, stages=[{"name": "requirements", "requirements": (
+    text = EASYCONFIG.replace("moduleclass", "constraints = ['einops==0.7']\nmoduleclass")
+    root = prefix.install(MINE, text=text, stages=[{"name": "requirements", "requirements": (
         'einops[all]>=0.8; python_version > "3"\n--pre\ngone\nnumpy<3  # of the image\n')}])
     prefix.add(root, "rich", "14.0")
     assert main(["freeze", "mine", "--date", "20261123"]) == 0
@@ -285,6 +286,8 @@ def test_an_easyconfig_of_the_current_state(prefix, capsys, tmp_path):
         "", 'einops[all]==0.8.1; python_version > "3"', "--pre", "numpy<3", "rich==14.0", ""]
     assert values["versionsuffix"].endswith("-20261121-mine-20261123")
     assert values["checksums"] == ["0" * 64]
+    # of an extension that was changed
+    assert "constraints" not in values
     assert text.startswith("# Written by `ebsif freeze`") and "# Written by `ebsif extend`" not in text
     assert main(["freeze", "mine", "--name", "new", "-n"]) == 0
     assert "-20261121-new-" in capsys.readouterr().out
@@ -319,3 +322,155 @@ def test_stages_keep_their_options(prefix, capsys):
         {"name": "tools", "requirements": ["ninja==1.13"], "env": {"A": "1"}},
         {"name": "torch", "requirements": ["flash-attn==2.8"], "no_build_isolation": True}]
     assert root.exists()
+
+
+class Extension:
+    """An installed extension of packages that need each other, and what `ebsif extend` makes of it."""
+
+    def __init__(self, prefix, capsys, monkeypatch):
+        monkeypatch.setattr("time.strftime", lambda _: "20261122")
+        self.prefix, self.capsys = prefix, capsys
+        self.root = self.install("requirements = ['greeting>=1', 'numpy', 'rich']\n", ["greeting", "hello", "rich"])
+        self.needs("greeting", "hello>=1", "extra; extra == 'more'")
+        self.needs("rich", "hello")
+
+    def install(self, requirements, names, module=MINE, **record):
+        """Install a module with packages of version 1.0; return its directory."""
+        text = EASYCONFIG.split("requirements = ")[0] + requirements + "moduleclass = 'ai'\n"
+        suffix = module.partition("-")[2]
+        text = text.replace("cpu-python-3.11-singularity-20261121-mine-20261121", suffix)
+        return self.prefix.install(module, [f"{name}==1.0" for name in names], text, **record)
+
+    def needs(self, name, *requirements):
+        """Write what an installed package needs into its metadata."""
+        (path,) = self.root.glob(f"user-software/**/{name}-*.dist-info/METADATA")
+        path.write_text(path.read_text() + "".join(f"Requires-Dist: {one}\n" for one in requirements))
+
+    def extend(self, *arguments, status=0):
+        """Return the parameters of the easyconfig that is shown, and what is said besides."""
+        assert main(["extend", *arguments, "-n"]) == status
+        shown = self.capsys.readouterr()
+        values = {"SYSTEM": "SYSTEM"}
+        exec(shown.out, values)
+        return values, shown.err
+
+
+@pytest.fixture
+def extension(prefix, capsys, monkeypatch):
+    """An extension of the example in a prefix."""
+    return Extension(prefix, capsys, monkeypatch)
+
+
+def test_packages_are_added_and_all_others_keep_their_versions(extension):
+    """E-03: one command without a file; a new module; other versions only of what is named and what that needs."""
+    values, _ = extension.extend("mine", "--add", "lightly", "greeting")
+    assert values["requirements"] == ["greeting>=1", "numpy", "rich", "lightly"]
+    assert values["constraints"] == ["greeting==1.0", "hello==1.0", "rich==1.0"]
+    assert values["versionsuffix"].endswith("-20261121-mine-20261122")
+    values, _ = extension.extend("mine", "--add", "rich>=2", "flash-attn")
+    assert values["constraints"] == ["greeting==1.0"]
+    assert [stage["requirements"] for stage in values["requirements"]] == [
+        ["greeting>=1", "numpy", "rich>=2"], ["ninja", "packaging", "setuptools", "wheel"], ["flash-attn"]]
+    extension.prefix.install(LATER)
+    values, _ = extension.extend(MINE, "--add", "lightly")
+    assert values["versionsuffix"].endswith("-mine-20261122.2")
+    assert extension.extend(MINE, "--add", "x", "--rebuild")[0]["versionsuffix"].endswith("-mine-20261121")
+    for wrong, expected in (("numpy", "numpy 2.0 is in the image already: there is nothing to add"),
+                            ("a b", "--add 'a b' is not a requirement"), ("./a.whl", "it does not exist")):
+        assert expected in extension.extend(MINE, "--add", wrong, status=3)[1]
+
+
+def test_packages_are_removed_with_what_only_they_need(extension):
+    """E-03: what others need stays; packages of the image, of others and mistyped ones are named as such."""
+    values, said = extension.extend("mine", "--remove", "Greeting")
+    assert values["requirements"] == ["numpy", "rich"]
+    assert values["constraints"] == ["hello==1.0", "rich==1.0"]
+    assert "also removed" not in said
+    extension.needs("greeting", "byhand")
+    extension.prefix.add(extension.root, "byhand", "1.0")
+    record = json.loads((extension.root / "share/ebsif/lock.json").read_text())
+    record["venv_packages"].append("byhand==1.0")
+    (extension.root / "share/ebsif/lock.json").write_text(json.dumps(record))
+    said = extension.extend("mine", "--remove", "greeting", "numpy")[1]
+    assert "also removed, because nothing else needs them: byhand 1.0" in said
+    assert "numpy stays, because it is in the image" in said
+    for name, expected in (("hello", "hello can't be removed alone: greeting and rich need it"),
+                           ("ritch", "has no package ritch; did you mean rich?"),
+                           ("setuptools", "has no package setuptools")):
+        assert expected in extension.extend("mine", "--remove", name, status=3)[1], name
+    assert "nothing would be left of" in extension.extend("mine", "--remove", "greeting", "numpy", "rich", status=3)[1]
+    assert "--remove changes an extension" in extension.extend("PyTorch/2.13.0", "--remove", "x", status=3)[1]
+    extension.install("requirements = [{'name': 'build tools', 'requirements': 'ninja'}, {'name': 'b', 'requirements': "
+                      "'flash-attn', 'no_build_isolation': True}, {'name': 'c', 'requirements': 'rich'}]\n",
+                      ["ninja", "flash-attn", "rich"], OTHER)
+    assert extension.extend("other", "--remove", "flash-attn")[0]["requirements"] == [
+        {"name": "c", "requirements": ["rich"]}]
+
+
+def test_requirements_are_replaced(extension, tmp_path):
+    """E-03, use D5: from a changed file; the same file changes nothing."""
+    (tmp_path / "r.txt").write_text("greeting>=1\nnumpy\nrich  # mine\n")
+    assert main(["extend", "mine", "-r", "r.txt"]) == 0
+    assert "has these packages already: nothing to do" in extension.capsys.readouterr().err
+    (tmp_path / "r.txt").write_text("rich\nlightly\n")
+    values, _ = extension.extend("mine", "-r", "r.txt", "--rebuild")
+    assert (values["requirements"], values["constraints"]) == (["rich", "lightly"], ["hello==1.0", "rich==1.0"])
+    # with the same packages, too
+    assert extension.extend("mine", "--rebuild")[0]["requirements"] == ["greeting>=1", "numpy", "rich"]
+
+
+def test_an_extension_of_an_extension_is_pinned(extension, tmp_path):
+    """E-04: to what its base has; its own packages can be removed, those of the base can't."""
+    (tmp_path / "more.txt").write_text("byhand\n")
+    values, _ = extension.extend("mine", "-r", "more.txt", "--name", "more")
+    assert values["requirements"] == [{"name": "requirements", "requirements": ["greeting>=1", "numpy", "rich"]},
+                                      {"name": "requirements (more)", "requirements": ["byhand"]}]
+    assert values["constraints"] == ["greeting==1.0", "hello==1.0", "rich==1.0"]
+    assert "leave out --name more" in extension.extend("mine", "--remove", "rich", "--name", "more", status=3)[1]
+    module = f"{MINE}-more-20261121"
+    extension.install(f"requirements = {values['requirements']}\n", ["greeting", "hello", "rich", "byhand"], module)
+    assert "rich belongs to the module that" in extension.extend(module, "--remove", "rich", status=3)[1]
+    (tmp_path / "more.txt").write_text("lightly\n")
+    values, _ = extension.extend(module, "-r", "more.txt")
+    assert [one["requirements"] for one in values["requirements"]] == [["greeting>=1", "numpy", "rich"], ["lightly"]]
+    assert values["versionsuffix"].endswith("-mine-20261121-more-20261122")
+
+
+def test_changes_by_hand_are_taken_along(extension):
+    """E-08: packages that were added, changed or removed with pip, and what was said about those that can't be."""
+    extension.prefix.add(extension.root, "byhand", "3.0")
+    (path,) = extension.root.glob("user-software/**/greeting-*.dist-info")
+    path.rename(path.with_name("gone"))
+    extension.prefix.add(extension.root, "greeting", "0.9")
+    (path,) = extension.root.glob("user-software/**/rich-*.dist-info")
+    path.rename(path.with_name("gone-too"))
+    values, said = extension.extend("mine", "--rebuild")
+    assert values["requirements"] == ["greeting==0.9", "numpy", "byhand==3.0"]
+    assert values["constraints"] == ["byhand==3.0", "greeting==0.9"]
+    assert "rich was removed by hand, so it is left out" in said
+    assert "added by hand, which are taken along: byhand==3.0" in said
+
+
+def test_an_environment_of_somebody_else(extension, tmp_path):
+    """E-07: the container follows from the image, of a module or the catalogue; else the image is named."""
+    assert main(["lock", "mine", "-o", "lock.json"]) == 0
+    values, _ = extension.extend("--from-lock", "lock.json", "--name", "theirs")
+    name = f"{BASE.replace('/', '-')}-theirs-20261122"
+    assert values["requirements"] == {"lock": f"{name}.lock.json"}
+    assert values["checksums"] == ["0" * 64]
+    assert main(["extend", "--from-lock", "lock.json", "--name", "theirs", "--check"]) == 0
+    assert "+ greeting 1.0\n+ hello 1.0\n+ rich 1.0\n" in extension.capsys.readouterr().out
+    assert main(["extend", "--from-lock", "lock.json", "--name", "theirs"]) == 0
+    assert json.loads((tmp_path / f"{name}.lock.json").read_text()) == json.loads((tmp_path / "lock.json").read_text())
+    extension.capsys.readouterr()
+    record = json.loads((tmp_path / "lock.json").read_text())
+    record["image"], record["module"]["name"] = {"file": "b.sif", "sha256": "1" * 64}, "Other"
+    (tmp_path / "b.json").write_text(json.dumps(record))
+    assert f"the image b.sif of Other/{MINE.partition('/')[2]} is neither in an installed module nor in the " \
+        f"catalogue (its SHA256 is {'1' * 64})" in extension.extend("--from-lock", "b.json", "--name", "x", status=3)[1]
+    assert "venv_name" not in values
+    record = json.loads((tmp_path / "lock.json").read_text())
+    (tmp_path / "b.json").write_text(json.dumps({**record, "venv_name": "torch"}))
+    assert extension.extend("--from-lock", "b.json", "--name", "x")[0]["venv_name"] == "torch"
+    (tmp_path / "b.json").write_text(json.dumps({**record, "stages": []}))
+    assert "there is nothing to repeat" in extension.extend("--from-lock", "b.json", "--name", "x", status=3)[1]

@@ -198,6 +198,8 @@ def test_the_environment_for_each_kind_of_image(easyblock):
         ("library_binds = {'/a': 'sometimes'}", "'if_missing' or 'if_newer'"),
         ("requirements = {'look': 'x'}", "should be {'lock': FILE}"),
         ("venv_name = '../escape'", "'venv_name'"),
+        # E-03
+        ("constraints = ['einops>=0.8']", "'einops>=0.8' should be a name and an exact version, name==version"),
         ("venv_name = '/escape'", "'venv_name'"),
         ("container_env = {'VALUE': 'a\\nb'}", "'container_env': the value of VALUE should be one line"),
         ("container_env = {'VALUE': 'a\\tb'}", "'container_env': the value of VALUE should be one line"),

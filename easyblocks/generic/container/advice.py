@@ -10,3 +10,4 @@ Commands of ebsif that messages suggest. The easyblocks work without ebsif, whic
 
 FILL_WHEELHOUSE = "Create it with `ebsif wheelhouse`, on a node with network."
 SUBMIT_INSTALLATION = "`ebsif job --install EASYCONFIG` with the settings of your site"
+ADD_PACKAGE = "`ebsif extend ... --add '%s'` with the version that is needed"

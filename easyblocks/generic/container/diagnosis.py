@@ -9,6 +9,9 @@ Explain why pip failed in a container, and what to do about it.
 """
 import re
 
+from easybuild.easyblocks.generic.container import advice
+from easybuild.easyblocks.generic.container.texts import normal_name
+
 
 class Diagnosis:
     """
@@ -63,7 +66,7 @@ class Diagnosis:
          "and whether it supports the Python of the image"),
     ]
 
-    def __init__(self, output, log=''):
+    def __init__(self, output, log='', pins=()):
         """
         Take the output of pip.
 
@@ -73,9 +76,12 @@ class Diagnosis:
             Standard output and standard error of a pip that failed.
         log : str
             Contents of pip's log file (option --log): only the log says why an index returned no packages.
+        pins : iterable of str
+            Normalized names of packages whose versions the easyconfig determines (parameter 'constraints').
         """
         self.output = output
         self.log = log
+        self.pins = pins
 
     @property
     def package(self):
@@ -105,6 +111,10 @@ class Diagnosis:
         asked = re.findall(r'^\s+(\S+ \S+ depends on .*|The user requested (?!\(constraint\)).*)$', self.output,
                            re.MULTILINE)
         name = re.split('[=<>!~;]', protected[0])[0]
+        if normal_name(name) in self.pins:
+            return ("%s is installed now and keeps its version ('constraints' in the easyconfig), but: %s. For another "
+                    "version: %s" % (protected[0], '; '.join(nub_texts(asked)) or 'see the output above',
+                                     advice.ADD_PACKAGE % name))
         return ("%s of the image can't be replaced, but: %s. Ask for a version that works with it; or, to replace it "
                 "on purpose, allow it for this stage with 'allow_replace': ['%s']" % (
                     ', '.join(sorted(set(protected))), '; '.join(nub_texts(asked)) or 'see the output above', name))

@@ -34,3 +34,4 @@ VENV_PACKAGES = 'venv_packages'  # like IMAGE_PACKAGES
 ARTIFACTS = 'artifacts'  # name and SHA256 of the files that pip installed, by normalized package name
 LOCAL_FILES = 'local_files'  # SHA256 of local files that stages refer to, by path
 VENV_ENVIRONMENT = 'venv_environment'
+VENV_NAME = 'venv_name'

@@ -236,7 +236,8 @@ class Pip:
             if os.path.exists(log):
                 with open(log, errors='replace') as text:
                     logged = text.read()
-            diagnosis = Diagnosis((err.output or '') + (err.stderr or ''), logged)
+            pins = {normal_name(name) for name in self.pins}
+            diagnosis = Diagnosis((err.output or '') + (err.stderr or ''), logged, pins)
             package = " (while processing %s)" % diagnosis.package if diagnosis.package else ''
             raise EasyBuildError("pip failed in stage '%s'%s%s. See its output above or in the log.",
                                  stage.name, package, ': ' + diagnosis.text if diagnosis.text else '')

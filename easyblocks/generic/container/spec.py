@@ -383,6 +383,10 @@ class VenvSpec(ContainerSpec):
             raise EasyBuildError("Easyconfig parameter 'requirements': a dictionary should be {'lock': FILE}, the "
                                  "record of the installation to repeat, found: %s",
                                  Credentials.mask(self.requirements))
+        wrong = [line for line in self.constraints if not re.match(r'[\w.-]+==[^\s;,*]+\Z', line)]
+        if wrong:
+            raise EasyBuildError("Easyconfig parameter 'constraints': '%s' should be a name and an exact version, "
+                                 "name==version", wrong[0])
         if self.protect != PROTECT_ALL and not is_of_kind(self.protect, TEXTS):
             raise EasyBuildError("Easyconfig parameter 'protect' should be '%s' or a list of package names, "
                                  "found: %s", PROTECT_ALL, self.protect)

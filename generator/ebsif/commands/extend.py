@@ -1,34 +1,50 @@
-"""Add your own Python packages on top of a container: write an easyconfig, check it, install it.
+"""Add your own Python packages on top of a container: write an easyconfig, check it, install it. Change it later.
 
 The new module has its own name, so it never replaces the module of the plain container. The packages in the image
 (torch, mpi4py and all others) are not changed. Packages that are built against torch get a stage of their own.
+
+If CONTAINER is an extension, and --name is not another one, the extension itself is changed: all other packages keep
+their versions. The changed extension is a new module with today's date (-20261122; -20261122.2 if there is one of
+today), and the earlier module stays as it is until you remove it. With --rebuild, it is replaced.
 """
 
 import sys
 import time
 from pathlib import Path
 
-from ebsif.catalogue.settings import add_settings_arguments
+from easybuild.easyblocks.generic.container import lockfile
+
+from ebsif import eb, output
+from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.errors import UsageError
-from ebsif.installed.names import add_name_argument
-from ebsif.user import environments, extending, requirements
-from ebsif.user.outcome import add_outcome, chosen, write
+from ebsif.installed import places
+from ebsif.installed.names import Names, add_name_argument, shown
+from ebsif.installed.places import Installation
+from ebsif.user import bases, changing, environments, extending, repeating, requirements
+from ebsif.user.outcome import add_outcome, chosen, print_plan, write, write_file
 
 EXAMPLES = """\
   # would it work? (installs nothing)
   ebsif extend PyTorch/2.7.0 -r requirements.txt --name mine --check
   # write the easyconfig and install it
   ebsif extend PyTorch/2.7.0 -r requirements.txt --name mine --install
+  ebsif extend PyTorch/2.7.0 --add einops 'rich>=14' --name mine --install
+  # change the extension `mine`
+  ebsif extend mine --add lightly --install
+  ebsif extend mine --remove lightly --install
+  ebsif extend mine -r requirements.txt --rebuild
   # write the easyconfig only
   ebsif extend PyTorch/2.7.0 -r environment.yml --name mine
   ebsif extend PyTorch/2.7.0 -r pyproject.toml --extra train --group dev --name mine
   # exactly what is locked, with hashes
   ebsif extend PyTorch/2.7.0 -r uv.lock --name mine --install
   ebsif extend PyTorch/2.7.0 --stage one=a.txt --stage two=b.txt --name mine
-  # more packages on top of those of an extension
-  ebsif extend PyTorch/2.7.0-...-mine-20261121 -r more.txt --name more --install
+  # another extension, on top of `mine`
+  ebsif extend mine -r more.txt --name more --install
   # the packages of a virtual environment, with their exact versions
   ebsif extend PyTorch/2.7.0 --from-venv optuna-env.sqsh --name optuna
+  # the same environment as somebody else's, from their `ebsif lock > lock.json`
+  ebsif extend --from-lock lock.json --name theirs --install
 """
 
 MORE = "OPTION_OF_eb"
@@ -37,8 +53,8 @@ MORE = "OPTION_OF_eb"
 def configure(parser):
     """Add the arguments."""
     add_settings_arguments(parser)
-    add_name_argument(parser, "module", "what to extend")
-    what = parser.add_mutually_exclusive_group(required=True)
+    add_name_argument(parser, "module", "what to extend, or the extension to change")
+    what = parser.add_mutually_exclusive_group()
     what.add_argument("-r", "--requirements", metavar="FILE",
                       help="requirements.txt, pyproject.toml, environment.yml, uv.lock or pylock.toml")
     what.add_argument("--stage", metavar="NAME=FILE", action="append", default=[],
@@ -47,21 +63,65 @@ def configure(parser):
     what.add_argument("--from-venv", metavar="PATH", type=Path,
                       help="install the packages of a virtual environment (a directory or a SquashFS file) with "
                            "their exact versions")
+    what.add_argument("--from-lock", metavar="FILE", type=Path,
+                      help="install exactly what `ebsif lock` has written to FILE, on the container with its image")
     parser.add_argument("--extra", metavar="NAME", action="append", default=[],
                         help="also install an extra of the project in pyproject.toml or its lock file (repeatable)")
     parser.add_argument("--group", metavar="NAME", action="append", default=[],
                         help="also install a dependency group of that project (repeatable)")
-    parser.add_argument("--name", required=True, help="name of the extension, part of the version suffix")
-    parser.add_argument("--date", default=time.strftime("%Y%m%d"),
-                        help="date at the end of the version suffix (default: today)")
+    parser.add_argument("--add", metavar="PACKAGE", nargs="+", default=[],
+                        help="add packages, each a line as in a requirements.txt; one that is there already gets "
+                             "another version")
+    parser.add_argument("--remove", metavar="PACKAGE", nargs="+", default=[],
+                        help="remove packages from an extension, and what only they need")
+    parser.add_argument("--name", help="name of the extension, part of the version suffix (default: that of the "
+                                       "extension that is changed)")
+    parser.add_argument("--date", help="date at the end of the version suffix (default: today)")
     add_outcome(parser)
 
 
 def run(options):
-    """Write an easyconfig; return the exit status."""
-    container = chosen(options)
-    if options.from_venv and (options.extra or options.group):
+    """Write an easyconfig, check or install it; return the exit status."""
+    given = [options.requirements, options.stage, options.from_venv, options.from_lock, options.add or options.remove]
+    if sum(map(bool, given)) > 1:
+        raise UsageError("--add and --remove can't be combined with the other ways to name packages")
+    if (options.extra or options.group) and not (options.requirements or options.stage):
         raise UsageError("--extra and --group need -r or --stage")
+    names = Names(options)
+    if options.from_lock:
+        return repeat(options, names)
+    found = names.find(options.module)
+    if isinstance(found, Path) and (found.parent.parent / lockfile.RECORD).is_file():
+        found = places.of_directory(found.parent.parent)
+    if isinstance(found, Installation) and shown(found) not in {one.module_or_version for one in names.containers}:
+        return change(options, names, found)
+    if options.remove:
+        raise extending.ExtendingError("--remove changes an extension, but "
+                                       f"{getattr(found, 'module', found)} is not one (`ebsif list --mine`)")
+    require_packages(options)
+    container = chosen(options)
+    wanted = wanted_packages(options, container)
+    return write(options, container, extending.on_top(container, wanted, options.name), options.name)
+
+
+def require_packages(options):
+    """Raise UsageError if a new extension would have no packages or no name."""
+    if not any((options.requirements, options.stage, options.from_venv, options.add)):
+        raise UsageError("one of the arguments -r/--requirements --stage --from-venv --from-lock --add is required")
+    require_name(options)
+
+
+def require_name(options):
+    """Raise UsageError if a new extension has no name; without a date, it gets that of today."""
+    if not options.name:
+        raise UsageError("--name is required for a new extension (it becomes part of the module's name)")
+    options.date = options.date or time.strftime("%Y%m%d")
+
+
+def wanted_packages(options, container):
+    """Return the packages that the options name, as stages or lines, and report what can't be installed."""
+    if options.add:
+        return requirements.split_into_stages(changing.parse(options.add))
     if options.from_venv:
         wanted = environments.read(options.from_venv)
         stages, impossible = requirements.split_into_stages(wanted.lines), wanted.impossible
@@ -71,7 +131,7 @@ def run(options):
             options.group)
     for text in impossible:
         print(f"ebsif: {text}", file=sys.stderr)
-    return write(options, container, extending.on_top(container, stages, options.name), options.name)
+    return stages
 
 
 def parse_stage(text):
@@ -80,3 +140,74 @@ def parse_stage(text):
     if not (name and sign and file):
         raise extending.ExtendingError(f"--stage {text}: should be NAME=FILE")
     return name, file
+
+
+def change(options, names, found):
+    """Change an extension (Installation), or extend a module further under another name; return the exit status."""
+    eb.session(tuple(options.more))
+    site = read_settings(options).site()
+    container = bases.of_installation(found, site)
+    environment = changing.environment_of(found, container, changing.base_of(found, names, site))
+    name, date = found.extension or (None, None)
+    if name and options.name in (None, name):
+        options.name, container = name, bases.without_extension(container, found)
+        if not change_packages(options, environment, container):
+            output.note(f"{found.module} has these packages already: nothing to do (--rebuild installs it again)")
+            return 0
+        if not options.date:
+            options.date = date if options.rebuild else extending.free_date(container, name)
+    else:
+        add_on_top(options, environment, container)
+    for text in environment.said:
+        output.note(text)
+    container, stages = changing.pinned(container, environment), changing.simplest(environment.stages)
+    status = write(options, container, stages, options.name)
+    module = extending.extend(container, stages, options.name, options.date).module
+    if name == options.name and module != found.module and (options.install or options.rebuild) and status == 0:
+        output.hint(f"the earlier module stays as it is: {found.load} (to remove it: ebsif remove {found.module})")
+    return status
+
+
+def add_on_top(options, environment, container):
+    """Add the stages of a new extension to those of its base (Environment)."""
+    if options.remove:
+        raise extending.ExtendingError(
+            f"--remove changes an extension: leave out --name {options.name}" if options.name else
+            f"--remove changes an extension, but {environment.module} is not one (`ebsif list --mine`)")
+    require_packages(options)
+    environment.stages = extending.append(environment.stages, wanted_packages(options, container), options.name)
+
+
+def change_packages(options, environment, container):
+    """Change the packages of an extension (Environment) as the options say; return whether anything is different."""
+    before = environment.asked
+    if options.remove:
+        changing.remove(environment, options.remove)
+    if options.add:
+        changing.add(environment, changing.parse(options.add), options.name)
+    elif options.requirements or options.stage or options.from_venv:
+        changing.replace(environment, wanted_packages(options, container), options.name)
+    return options.rebuild or environment.changed_by_hand or environment.asked != before
+
+
+def repeat(options, names):
+    """Install what a lock says; return the exit status."""
+    require_name(options)
+    eb.session(tuple(options.more))
+    record, site = repeating.read(options.from_lock), read_settings(options).site()
+    if options.module:
+        found = names.find(options.module)
+        container = bases.without_extension(bases.of_installation(found, site), found) \
+            if isinstance(found, Installation) else chosen(options)
+    else:
+        container = repeating.base_of(record, names.containers, site)
+    container = repeating.repeated(container, record)
+    if options.check:
+        print_plan(repeating.plan(record))
+        if not (options.install or options.rebuild):
+            return 0
+        options.check = False
+    lock = f"{container.name}-{container.full_version}-{options.name}-{options.date}.lock.json"
+    if not options.dry_run:
+        write_file(options.output / lock, options.from_lock.read_text(encoding="utf-8"), options.rebuild)
+    return write(options, container, {"lock": lock}, options.name)

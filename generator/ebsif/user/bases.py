@@ -15,6 +15,7 @@ from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError
 from ebsif.importing.easyconfigfile import run_parser
 from ebsif.installed import lock
+from ebsif.installed.places import Installation
 
 # Parameters that are written from fields, or that another module must not have.
 OWN_FIELD = {
@@ -93,3 +94,23 @@ def definition_file(path, name):
     """Return where the definition of the image is: in the installation if it's there, else beside the easyconfig."""
     kept = path.parent.parent / "share/docker-defs" / Path(name).name
     return str(kept) if kept.is_file() else name
+
+
+def of_installation(installation: Installation, site: Site) -> Container:
+    """
+    Return the container that the easyconfig of an installation describes; see `read`.
+
+    Raises
+    ------
+    EbsifError
+        If there is none, or it can't be read.
+    """
+    if not installation.easyconfig:
+        raise BaseError(f"{installation.root / 'easybuild'} has no copy of the easyconfig, which EasyBuild puts there")
+    return read(installation.easyconfig, site)
+
+
+def without_extension(container: Container, installation: Installation) -> Container:
+    """Return the container of an extension with the version suffix of the one that it extends."""
+    end = "-".join(["", *(installation.extension or ())])
+    return container.replace(suffix=container.versionsuffix.removesuffix(end))

@@ -57,12 +57,15 @@ class Package:
         The requirement that installs it again; None if nothing can.
     said
         What the user should know about it, or None.
+    requires
+        The packages that it needs, as in its metadata.
     """
 
     name: str
     version: str
     line: Optional[str]
     said: Optional[str]
+    requires: tuple[str, ...] = ()
 
 
 def packages(path: Path) -> dict[str, Package]:
@@ -184,8 +187,8 @@ def package_in(folder):
     """Return the package whose metadata is in a folder (Package), None if it has no name or version."""
     metadata = HeaderParser().parsestr(text_of(folder / "METADATA") or text_of(folder / "PKG-INFO") or text_of(folder))
     name, version = metadata["Name"], metadata["Version"]
-    return Package(name, version, *requirement(name, version, text_of(folder / "direct_url.json"))) \
-        if name and version else None
+    return Package(name, version, *requirement(name, version, text_of(folder / "direct_url.json")),
+                   tuple(metadata.get_all("Requires-Dist", []))) if name and version else None
 
 
 def text_of(path):

@@ -1,16 +1,18 @@
 """Add packages of a user to a container: the container with its own version suffix, and a check with pip."""
 
+import itertools
 import json
 import os
 import re
 import tempfile
+import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
+from typing import Optional, Union
 
 from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.requirements import stages_of
+from easybuild.easyblocks.generic.container.requirements import are_stages, stages_of
 from easybuild.easyblocks.generic.container.texts import format_size, normal_name
 from pydantic import ValidationError
 
@@ -21,6 +23,7 @@ from ebsif.catalogue.families import as_parameter
 from ebsif.catalogue.records import Stage
 from ebsif.errors import EbsifError
 from ebsif.installed import lock, places, sharing
+from ebsif.installed.names import shown
 from ebsif.render import easyconfig
 from ebsif.user import requirements
 from ebsif.user.formats.wanted import Image
@@ -35,14 +38,28 @@ class ExtendingError(EbsifError):
 
 @dataclass
 class Plan:
-    """What pip would do: packages to add and present in the image (name, version), and bytes to download if known."""
+    """
+    What pip would do.
+
+    Attributes
+    ----------
+    added
+        Packages to install (name, version).
+    there
+        Packages that are in the image.
+    size
+        Bytes to download, if known.
+    kept
+        Packages that the earlier installation has, in the same version.
+    """
 
     added: list[tuple[str, str]]
     there: list[tuple[str, str]]
     size: int
+    kept: list[tuple[str, str]] = field(default_factory=list)
 
 
-def extend(container: Container, wanted: list, name: str, date: str) -> Container:
+def extend(container: Container, wanted: Union[list, dict], name: str, date: str) -> Container:
     """
     Return a container with packages on top, whose module can't replace that of the plain container.
 
@@ -51,7 +68,7 @@ def extend(container: Container, wanted: list, name: str, date: str) -> Containe
     container
         The container to extend.
     wanted
-        Stages, or lines of a requirements.txt.
+        Stages, lines of a requirements.txt, or the lock of an installation to repeat.
     name, date
         Parts of the version suffix.
 
@@ -64,8 +81,8 @@ def extend(container: Container, wanted: list, name: str, date: str) -> Containe
         raise ExtendingError(f"{container.module} can't be extended: it has no user software ('venv' in the catalogue, "
                              "the easyblock ContainerVenv in an easyconfig)")
     check_names(name, date)
-    lines = list(wanted)
-    if wanted and isinstance(wanted[0], dict):
+    lines = wanted
+    if are_stages(wanted):
         try:
             lines = [Stage.model_validate(stage) for stage in wanted]
         except ValidationError as error:
@@ -95,15 +112,26 @@ def on_top(container: Container, wanted: list, name: str) -> list:
         Name of the extension, to tell new stages from earlier ones.
     """
     stages = stages_of(as_parameter(container.requirements))
-    if not stages:
-        return wanted
+    return append(stages, wanted, name) if stages else wanted
+
+
+def append(stages: list[dict], wanted: list, name: str) -> list[dict]:
+    """Return stages followed by new ones, which get another name if there is a stage of that name; see `on_top`."""
+    joined = list(stages)
     for stage in stages_of(wanted):
-        taken = {one.get("name") for one in stages}
+        taken = {one.get("name") for one in joined}
         candidates = (f"{stage['name']} ({name}{number})" for number in ("", *(f" {one}" for one in range(2, 100))))
         if stage.get("name") in taken:
             stage["name"] = next(one for one in candidates if one not in taken)
-        stages.append(stage)
-    return stages
+        joined.append(stage)
+    return joined
+
+
+def free_date(container: Container, name: str) -> str:
+    """Return today's date, with a number if the extension of that date is installed already."""
+    today, taken = time.strftime("%Y%m%d"), {shown(one) for one in places.everything()}
+    dates = itertools.chain([today], (f"{today}.{number}" for number in itertools.count(2)))
+    return next(date for date in dates if f"{container.module}-{name}-{date}" not in taken)
 
 
 def check_names(*names: str) -> None:
@@ -171,7 +199,10 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
     image_packages = {normal_name(name): version for name, version in lock.pins("".join(pins).split()).items()}
     there = {name: image_packages[name] for name in names_of(stages) if name in image_packages and name not in added}
     size = sum(item["download_info"].get("archive_info", {}).get("size", 0) or 0 for item in items)
-    return Plan(sorted(added.values()), sorted(there.items()), size)
+    pins = {normal_name(name): version for name, version in
+            lock.pins(container.parameters.get("constraints", [])).items()}
+    kept = [added.pop(name) for name, (_, version) in sorted(added.items()) if pins.get(name) == version]
+    return Plan(sorted(added.values()), sorted(there.items()), size, kept)
 
 
 def names_of(stages):

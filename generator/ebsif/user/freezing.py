@@ -55,7 +55,8 @@ def freeze(installation: Installation, name: Optional[str], date: str) -> tuple[
     check_names(name, date)
     suffix = f"{base}-{name}-{date}"
     stages = current.pinned_stages(record, packages)
-    values: dict[str, Any] = {"versionsuffix": suffix, "requirements": as_parameter(stages)}
+    # all versions are in the requirements
+    values: dict[str, Any] = {"versionsuffix": suffix, "requirements": as_parameter(stages), "constraints": None}
     if not re.search(r"^checksums\s*=", path.read_text(encoding="utf-8"), re.MULTILINE):
         values["checksums"] = [record[lockfile.IMAGE]["sha256"]]
     said = [f"{package.name} {package.version}: {package.said}" for package in packages.values() if package.said]
@@ -71,15 +72,16 @@ def as_parameter(stages):
 
 
 def with_values(path: Path, values: dict[str, Any]) -> str:
-    """Return the text of an easyconfig with new values of some parameters, otherwise unchanged."""
+    """Return the text of an easyconfig with new values of some parameters, otherwise unchanged; None removes one."""
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines(keepends=True)
     found = {node.targets[0].id: node for node in ast.parse(text).body
              if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)}
-    wanted = {name: f"{name} = {literal(value, used=len(name) + 3)}\n" for name, value in values.items()}
+    wanted = {name: "" if value is None else f"{name} = {literal(value, used=len(name) + 3)}\n"
+              for name, value in values.items()}
     for name, node in sorted(found.items(), key=lambda item: -item[1].lineno):
         if name in wanted:
             lines[node.lineno - 1 : node.end_lineno] = [wanted.pop(name)]
     if lines and lines[0].startswith("# Rendered by ebsif") or lines[0].startswith("# Written by `ebsif"):
         del lines[0]
-    return "".join([f"{HEADER}\n", *lines, *(f"\n{line}" for line in wanted.values())])
+    return "".join([f"{HEADER}\n", *lines, *(f"\n{line}" for line in wanted.values() if line)])

@@ -1,0 +1,93 @@
+"""Repeat an installation from its lock, which may come from another account or site."""
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from easybuild.easyblocks.generic.container import lockfile
+
+from ebsif.catalogue.container import Container
+from ebsif.catalogue.site import Site
+from ebsif.errors import EbsifError
+from ebsif.files import is_there
+from ebsif.installed import lock, places
+from ebsif.installed.names import shown
+from ebsif.user import bases, environments
+from ebsif.user.extending import Plan
+
+
+class RepeatingError(EbsifError):
+    """An installation can't be repeated; the message says what is missing."""
+
+
+def read(path: Path) -> dict[str, Any]:
+    """
+    Return the record in a lock file.
+
+    Raises
+    ------
+    LockError, RepeatingError
+        If it can't be read, or has no packages to install.
+    """
+    record = lock.read(path)
+    if not record.get(lockfile.STAGES):
+        raise RepeatingError(f"{path} is the lock of a module without packages of its own: there is nothing to repeat")
+    return record
+
+
+def base_of(record: dict[str, Any], containers: list[Container], site: Site) -> Container:
+    """
+    Return the container with the image in a record: of the catalogue, else that of an installation.
+
+    Raises
+    ------
+    RepeatingError
+        If there is none; the message names the image.
+    """
+    image, module = record[lockfile.IMAGE], module_of(record)
+    installed = [one for one in places.everything() if has_image(one, image)]
+    named = {name for one in installed for name in (shown(one), one.base) if name}
+    found = [one for one in containers if one.venv and image["sha256"] == one.sha256 or one.sha256 is None and (
+        one.module_or_version in named or module.startswith(f"{one.module_or_version}-") and
+        one.file_name == image["file"])]
+    if found:
+        # the one that was extended, if it is there
+        return max(found, key=lambda one: module.startswith(one.module_or_version))
+    for one in sorted(installed, key=lambda one: one.base is not None):
+        with contextlib.suppress(EbsifError):
+            container = bases.without_extension(bases.of_installation(one, site), one)
+            if container.venv:
+                return container
+    raise RepeatingError(
+        f"the image {image['file']} of {module} is neither in an installed module nor in the catalogue (its SHA256 is "
+        f"{image['sha256']}): get that file, and `ebsif add` it to the catalogue; or name the container that has it: "
+        "ebsif extend CONTAINER --from-lock ...")
+
+
+def has_image(installation, image):
+    """Return whether an installation has the image of a record."""
+    try:
+        mine = installation.record[lockfile.IMAGE]
+    except lock.LockError:
+        return False
+    return mine.get("sha256") == image["sha256"] and is_there(installation.image or Path())
+
+
+def module_of(record: dict[str, Any]) -> str:
+    """Return the name of the module in a record."""
+    module = record.get(lockfile.MODULE, {})
+    return f"{module.get('name', '?')}/{module.get('version', '')}{module.get('versionsuffix', '')}"
+
+
+def repeated(container: Container, record: dict[str, Any]) -> Container:
+    """Return a container as the base of the recorded environment: with the same image and path of the venv."""
+    parameters = {key: value for key, value in container.parameters.items() if key != "constraints"}
+    before = parameters.pop("venv_name", container.venv_name) or container.name.lower()
+    return container.replace(sha256=record[lockfile.IMAGE]["sha256"], parameters=parameters,
+                             venv_name=record.get(lockfile.VENV_NAME, before))
+
+
+def plan(record: dict[str, Any]) -> Plan:
+    """Return what pip would do: install the recorded packages."""
+    packages = lock.pins(record[lockfile.VENV_PACKAGES])
+    return Plan([item for item in packages.items() if item[0] not in environments.TOOLS], [], 0)
