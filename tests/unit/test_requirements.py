@@ -5,10 +5,10 @@ from ebsif.user import requirements
 from ebsif.user.formats.wanted import Image
 
 
-def read(path, text):
+def read(path, text, image=None):
     """Return the requirements in a file with this text."""
     path.write_text(text)
-    return requirements.read(path)
+    return requirements.read(path, image)
 
 
 def test_a_requirements_file(tmp_path):
@@ -38,6 +38,8 @@ def test_a_requirements_file(tmp_path):
     ("environment.yml", "[pytorch]\n", "should be a mapping with 'dependencies'"),
     ("pyproject.toml", "[tool.poetry.dependencies]\na = '*'\n", "poetry export -o requirements.txt"),
     ("pyproject.toml", "[project]\ndependencies = ['a b']\n", "'a b' is not a valid requirement"),
+    ("pyproject.toml", "[project]\nrequires-python = '3'\n", "requires-python '3' is not a valid version"),
+    ("environment.yml", "dependencies: [python=x]\n", "'python=x' is not a valid version of Python"),
     ("poetry.lock", "", "poetry export -o requirements.txt"),
     ("Pipfile.lock", "{}", "pipenv requirements --hash"),
     ("environment.yml", "dependencies: [\n", "can't be read"),
@@ -112,8 +114,12 @@ def test_a_conda_environment(tmp_path):
     assert str(error.value) == (
         f"{path} asks for python=3.11, but the image has Python 3.10: choose a container with that Python (ebsif list "
         "--has 'python==3.11.*'), or change or remove that line")
+    for version in ("=3.10|3.12", ">=3.9,<3.11"):
+        with pytest.raises(requirements.RequirementsError, match="asks for python.*but the image has Python 3.11"):
+            read(path, f"dependencies: ['python{version}', rich]\n", Image("3.11"))
+    assert read(path, "dependencies: ['python=3.10|3.11', 'numpy=*']\n", Image("3.11")).lines == ["numpy"]
     # another patch release is compatible
-    assert read(path, "dependencies: [python=3.11.7=h1, rich]\n").lines == ["rich"]
+    assert read(path, "dependencies: [python=3.11.7=h1, rich]\n", Image("3.11.2")).lines == ["rich"]
 
 
 def test_paths_beside_the_file(tmp_path, monkeypatch):

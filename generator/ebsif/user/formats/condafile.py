@@ -80,11 +80,13 @@ def read(path: Path, image: Image) -> Wanted:
 
 def check_python(path, item, versions, image):
     """Raise RequirementsError if the image has another Python than an environment wants."""
-    asked = pip_versions(versions)
-    if asked and not image.has_python(asked):
+    asked = [pip_versions(one) for one in versions.split("|")]
+    if None in asked:
+        raise RequirementsError(f"{path}: '{item}' is not a valid version of Python")
+    if not any(map(image.has_python, asked)):
         raise RequirementsError(
             f"{path} asks for {item}, but the image has Python {image.python}: choose a container with that Python "
-            f"(ebsif list --has 'python{asked}'), or change or remove that line")
+            f"(ebsif list --has 'python{asked[0]}'), or change or remove that line")
 
 
 def lines_of_package(item, name, versions, image, left) -> list[str]:
@@ -141,6 +143,8 @@ def pip_versions(versions: str) -> Optional[str]:
     if one:
         starts_with = one["any"] or one["sign"] == "=" and not one["build"]
         text = f"=={one['version']}{'.*' if starts_with else ''}"
+    if re.fullmatch(r"={0,2}\s*\*", text):
+        text = ""
     # Conda ignores .* where pip rejects it
     text = re.sub(r"([<>]=?\s*[0-9][\w.]*?)\.\*", r"\1", text).replace(" ", "")
     try:

@@ -54,9 +54,8 @@ class Image:
         """Return whether its Python may satisfy a version specification of pip; patch releases are compatible."""
         from packaging.specifiers import SpecifierSet
 
-        minor = ".".join((self.python or "").split(".")[:2])
-        return not self.python or any(
-            SpecifierSet(versions).contains(f"{minor}.{patch}") for patch in range(LAST_PATCH + 1))
+        asked, minor = SpecifierSet(versions), ".".join((self.python or "").split(".")[:2])
+        return not self.python or any(asked.contains(f"{minor}.{patch}") for patch in range(LAST_PATCH + 1))
 
     def applies(self, path: Path, marker: Any, extras: frozenset[str] = frozenset(),
                 groups: frozenset[str] = frozenset()) -> bool:
@@ -94,7 +93,13 @@ def check_python(path: Path, asked: Optional[str], image: Image) -> None:
     RequirementsError
         If it doesn't; the message names both versions.
     """
-    if asked and not image.has_python(asked):
+    from packaging.specifiers import InvalidSpecifier
+
+    try:
+        fits = not asked or image.has_python(str(asked))
+    except InvalidSpecifier:
+        raise RequirementsError(f"{path}: requires-python '{asked}' is not a valid version specification") from None
+    if not fits:
         raise RequirementsError(
             f"{path} requires Python {asked}, but the image has Python {image.python}: choose a container with "
             f"another Python (ebsif list --has 'python{asked}'), or change 'requires-python'")
