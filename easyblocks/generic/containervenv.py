@@ -188,7 +188,10 @@ class ContainerVenv(ContainerInstall):
         trace_msg("stage '%s'" % stage.name)
         with self.modules_loaded(stage.modules) as variables:
             packages = pip.install(stage, before, variables, self.patch_files(stage))
-        for text in packages.added_since(before).for_other_gpu(packages):
+        added = packages.added_since(before)
+        if added:
+            trace_msg("%d package%s added" % (len(added), '' if len(added) == 1 else 's'))
+        for text in added.for_other_gpu(packages):
             self.warn("stage '%s' installed %s" % (stage.name, text))
         return packages
 

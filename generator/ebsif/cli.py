@@ -82,7 +82,8 @@ def build_parser(arguments):
     common = argparse.ArgumentParser(add_help=False)
     verbosity = common.add_argument_group("output options")
     verbosity.add_argument("-q", "--quiet", action="store_true", help="print results and errors only")
-    verbosity.add_argument("-v", "--verbose", action="store_true", help="also print the commands that are run")
+    verbosity.add_argument("-v", "--verbose", action="store_true",
+                           help="also print the commands that are run, and the output of eb")
     verbosity.add_argument("--no-color", action="store_true", help="don't use colours (as NO_COLOR=1)")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
     for name, summary in COMMANDS.items():

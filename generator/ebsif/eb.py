@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -45,10 +45,25 @@ def load_command(directory: Optional[Path], module: str) -> str:
     return f"{use}module load {module}"
 
 
-def run(arguments: Sequence[Union[str, Path]], capture: bool = False,
-        **variables: str) -> subprocess.CompletedProcess[str]:
+def run(arguments: Sequence[Union[str, Path]]) -> subprocess.CompletedProcess[str]:
     """
-    Run eb. When interrupted, wait for it, because it cleans up.
+    Run eb and return its exit status and output, for questions that it answers quickly.
+
+    Raises
+    ------
+    EasyBuildFailure
+        If eb is not found.
+    """
+    with started(arguments, {}, stderr=subprocess.STDOUT) as process:
+        said, _ = process.communicate()
+    return subprocess.CompletedProcess(process.args, process.returncode, said)
+
+
+@contextlib.contextmanager
+def started(arguments: Sequence[Union[str, Path]], variables: Mapping[str, str],
+            stderr: int = subprocess.PIPE) -> Iterator[subprocess.Popen[str]]:
+    """
+    Yield a running eb (subprocess.Popen), and wait for its end even if it is interrupted, because it cleans up.
 
     It runs in an empty directory, because eb searches the current one, which may be large (S002-52).
 
@@ -56,15 +71,10 @@ def run(arguments: Sequence[Union[str, Path]], capture: bool = False,
     ----------
     arguments
         Arguments of eb, with full paths.
-    capture
-        Whether to capture the output instead of printing it.
     variables
         Additional environment variables.
-
-    Returns
-    -------
-    subprocess.CompletedProcess
-        The exit status and, if captured, the output.
+    stderr
+        As for Popen; standard output is a pipe.
 
     Raises
     ------
@@ -74,16 +84,13 @@ def run(arguments: Sequence[Union[str, Path]], capture: bool = False,
     environment = clean_environment()
     command = [program(environment), *map(str, arguments)]
     output.command(command)
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} if capture else {}
     with tempfile.TemporaryDirectory(prefix="ebsif-eb-") as folder:
         process = subprocess.Popen(command, cwd=folder, env={**environment, **variables}, text=True, errors="replace",
-                                   **pipes)
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr)
         try:
-            said, _ = process.communicate()
-        except KeyboardInterrupt:
+            yield process
+        finally:
             process.wait()
-            raise
-    return subprocess.CompletedProcess(command, process.returncode, said)
 
 
 def program(environment: Mapping[str, str]) -> str:

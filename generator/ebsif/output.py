@@ -18,6 +18,16 @@ def set_level(level: int) -> None:
     _level = level
 
 
+def is_quiet() -> bool:
+    """Return whether --quiet was given."""
+    return _level == QUIET
+
+
+def is_verbose() -> bool:
+    """Return whether --verbose was given."""
+    return _level == VERBOSE
+
+
 def escape(text: object) -> str:
     r"""Return foreign text that is safe to print: one line, control characters escaped, as in \x1b."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(text))

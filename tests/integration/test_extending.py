@@ -66,20 +66,21 @@ def write_lock(path, wheels):
 
 def test_from_requirements_to_a_module_in_two_commands(place, site, wheels):
     """
-    S001-05, S002-52, E-12, E-13, use D5 to D7: extend --install, then the printed line; eb in an empty directory.
+    S001-05, S002-52, E-10 to E-13, use D5 to D7: extend --install, then the printed line; eb in an empty directory.
 
     The first requirements are a lock file, whose hashes pip checks in spite of the image's constraints without hashes.
     """
     hooks, seen = site.work / "hooks.py", site.prefix / "seen"
     hooks.write_text(f"import os\ndef start_hook(*_):\n    open({str(seen)!r}, 'w').write(repr(os.listdir('.')))\n")
     digest = write_lock(site.work / "uv.lock", wheels)
-    said = place("-r", "uv.lock", "--install", "--", *site.eb_options, f"--hooks={hooks}").stdout
+    result = place("-r", "uv.lock", "--install", "--", *site.eb_options, f"--hooks={hooks}")
     record = json.loads((site.prefix / "eb/software" / MODULE / "share/ebsif/lock.json").read_text())
     assert f"greeting==1.0 --hash=sha256:{digest}\n" in record["stages"][0]["requirements"]
     assert record["artifacts"]["greeting"] == {"file": "greeting-1.0-py3-none-any.whl", "sha256": digest}
     assert record["versions"]["python"].startswith("3.11.")
     assert seen.read_text() == "[]"
-    line = said.splitlines()[-1].removeprefix("load it with: ")
+    check_steps(result.stderr)
+    line = result.stdout.splitlines()[-1].removeprefix("load it with: ")
     assert line == f"module use {site.modules} && module load {MODULE}"
     code = "import greeting, numpy; print(greeting.__file__, numpy.__file__)"
     script = f"{site.tool.init}\n{line}\nsingularity exec $SIF python -c '{code}'"
@@ -117,15 +118,32 @@ def test_from_requirements_to_a_module_in_two_commands(place, site, wheels):
     assert "hello" in packages
     assert "greeting" not in packages
     # nothing to do is no error
-    assert "is already installed (module found), skipping" in again(status=0).stdout
+    assert f"{MODULE} is already installed (module found), skipping\n" in again(status=0).stderr
     # --check predicts the installation, also if the name is taken
     arguments = (*arguments[:-1], "--check")
-    assert again(status=0).stdout.splitlines()[-2:] == [
-        "+ hello 1.0", "to install: 1, already in the image: 0, download: unknown"]
+    *packages, verdict, command = again(status=0).stdout.splitlines()
+    assert re.fullmatch(rf"yes: {MODULE} can be installed: 1 package, \d+\.\d kB", verdict)
+    record = json.loads((site.prefix / "eb/software" / MODULE / "share/ebsif/lock.json").read_text())
+    assert {"=".join(line.split()[1:3]) for line in packages} | {"pip"} == {
+        line.replace("==", "=") if not line.startswith("pip=") else "pip" for line in record["venv_packages"]}
+    assert command == "install it with: " + shlex.join(["ebsif", *arguments[:-1], "--install", "--", *site.eb_options])
     # with the module loaded, eb itself would refuse
     arguments = arguments[:-1]
     assert f"\ninstall it with: module unload {MODULE}; eb {path.name}\n" in again(status=0).stdout
     check_the_rest_of_its_life(site, path, wheels)
+
+
+def check_steps(said):
+    """E-10: in a pipe, each step is a line of text with its time; what takes long has details."""
+    lines = [line for line in said.splitlines() if re.match("  [^ ]", line)]
+    steps = {line[2:30].rstrip(): line[43:] for line in lines if re.fullmatch(r" +(\d+ min )?\d+ s", line[30:41])}
+    assert steps["pip: requirements"] == "2 packages added"
+    assert steps["image"].startswith("not copied")
+    assert {"virtual environment", "trying the module", "writing the module"} <= set(steps)
+    assert re.fullmatch(r"\d+\.\d MB", steps["packing user software"])
+    assert max(map(len, lines)) <= 80
+    assert all(one.isprintable() or one == "\n" for one in said)
+    assert re.search(rf"\nebsif: installed {MODULE} in \d+ s\n$", said)
 
 
 def check_the_rest_of_its_life(site, path, wheels):
@@ -189,26 +207,29 @@ def test_the_easyconfig_belongs_to_the_user(place, site):
 
 
 def test_checking_before_installing(place, site, wheels, base_image):
-    """Use D8: packages that would be added or exist already; conflicts with the image; nothing is installed."""
+    """Use D8, E-11: packages to add, and in the image; what to do about conflicts; nothing is installed."""
     more = ("--", *site.eb_options)
     result = place("-r", "requirements.txt", "--check", "--image", base_image, *more)
     lines = result.stdout.splitlines()
-    assert lines[:2] == ["+ greeting 1.0", "+ hello 1.0"]
-    assert lines[2].startswith("= numpy 2.")
-    assert lines[3].startswith("to install: 2, already in the image: 1, download: ")
+    assert [re.sub(r" +\d\.\d kB +| {2,}", "|", line) for line in lines[:2]] == [
+        "+ greeting 1.0|asked for", "+ hello 1.0|dependency"]
+    assert re.fullmatch(r"= numpy 2\.\S+ +in the image", lines[2])
+    assert lines[3].startswith(f"yes: {MODULE} can be installed: 2 packages, ")
     make_wheel(wheels, "numpy", "1.0")
     try:
         (site.work / "bad.txt").write_text("numpy<2\n")
         # use D8: found where EasyBuild finds it
-        error = place("-r", "bad.txt", "--check", *more, status=3).stderr
+        said = place("-r", "bad.txt", "--check", *more, status=1).stdout
     finally:
         (wheels / "numpy-1.0-py3-none-any.whl").unlink()
-    assert re.match(r"ebsif: pip failed in stage 'requirements'.*: numpy==2\.\S+ of the image can't be replaced, but: "
-                    r"The user requested numpy<2\. .*'allow_replace': \['numpy'\]", error)
+    assert re.match(rf"no: {MODULE} can't be installed: pip failed in stage 'requirements'.*: numpy==2\.\S+ of the "
+                    r"image can't be replaced, but: The user requested numpy<2\. .*'allow_replace': \['numpy'\]", said)
+    line = "requirements = [{'name': 'requirements', 'requirements': ['numpy<2'], 'allow_replace': ['numpy']}]"
+    assert f"\n\n{line}\n\nthen install it with: eb {MODULE.replace('/', '-')}.eb\n" in said
     assert not list(site.work.glob("*.eb"))
     (site.sources / "example.sif").unlink()
     error = place("-r", "requirements.txt", "--check", *more, status=3).stderr
-    assert error.startswith("ebsif: the image of Base/1.0-20250101-mine-20260101 is not found (example.sif is neither")
+    assert "\nebsif: the image of Base/1.0-20250101-mine-20260101 is not found (example.sif is neither" in f"\n{error}"
     assert list(site.temporary.glob("ebsif-*")) == []
 
 
@@ -233,9 +254,10 @@ def test_a_check_reads_stages_like_an_installation(site, tmp_path):
     (site.sources / "example.sif").rename(site.prefix / "eb/software/Base/1.0/example.sif")
     result = site.run(["ebsif", "upgrade", site.prefix / "Base-1.0-mine-20260101.eb", "Base/1.0", "--check",
                        "--catalogue", tmp_path / "sites", "--", *site.eb_options], PIP_NO_INDEX="1", check=False)
-    assert result.stdout.splitlines() == [
-        "+ built 1.0", "+ first 1.0", "+ last 2.0", "+ numpy 1.0",
-        "to install: 4, already in the image: 0, download: unknown"], result.stdout + result.stderr
+    *packages, verdict, _ = result.stdout.splitlines()
+    assert sorted(line.split("  ")[0] for line in packages) == [
+        "+ built 1.0", "+ first 1.0", "+ last 2.0", "+ numpy 1.0"], result.stdout + result.stderr
+    assert verdict.startswith("yes: Base/1.0-20250101-mine-")
 
 
 def test_stages_of_a_users_own(place, site):

@@ -24,7 +24,8 @@ def test_an_interrupted_eb_cleans_up(tmp_path):
     (tmp_path / "eb").write_text(SLOW)
     (tmp_path / "eb").chmod(0o755)
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path), "WORK": str(tmp_path)}
-    code = "import sys; from ebsif import eb\ntry:\n    eb.run([])\nexcept KeyboardInterrupt:\n    sys.exit(130)"
+    code = ("import sys; from ebsif import ebsteps\n"
+            "try:\n    ebsteps.install([])\nexcept KeyboardInterrupt:\n    sys.exit(130)")
     # a shell that runs the tests in the background makes them ignore the signal
     process = subprocess.Popen([sys.executable, "-c", code], env=environment, start_new_session=True,
                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))

@@ -20,30 +20,13 @@ class Diagnosis:
     The messages are those of pip 22 to 26 and the tools that it runs.
     """
 
-    # (pattern, meaning); \1 ... are the groups of the match
-    TABLE = [
-        (r"(?s)DO NOT MATCH THE HASHES.*?\n\s+(\S+)(?: from \S+)?.*?Expected (\w+) (\w+).*?Got\s+(\w+)",
-         "the file of \\1 that pip got is not the one that was locked: its \\2 is \\4, not \\3. Find out why the index "
-         "has another file; if that is intended, lock the packages again"),
-        (r"(?:In --require-hashes mode, all requirements must have their versions pinned|Hashes are required in "
-         r"--require-hashes mode|Can't verify hashes for these).*\n\s+(\S+)",
-         "as some requirements of the stage have hashes, pip only installs what is listed with exact version and hash, "
-         "and \\1 is not. Add it with its hash, lock the packages again for this image, or install it in a stage of "
-         "its own"),
+    # (pattern, meaning); \1 ... are the groups of the match; first what is wrong with the machine or the network
+    MACHINE = [
         (r"(?:No space left on device|ENOSPC)",
          "the disk is full, in the build directory or where pip keeps its files. Free some space, or choose another "
          "build directory (eb --buildpath)"),
         (r"Disk quota exceeded",
          "your disk quota is exceeded. Remove files, or choose another build directory (eb --buildpath)"),
-        (r"Invalid(?:Requirement|Marker): (.*)",
-         "a requirement can't be read: \\1"),
-        (r"(?s)(?:Getting requirements to build|Preparing metadata|Building wheel|Installing build dependencies)"
-         r".*?ModuleNotFoundError: No module named '([\w.]+)'",
-         "it needs '\\1' at build time. If the image has it, or an earlier stage installs it, put the package into a "
-         "separate, later stage with 'no_build_isolation': True; otherwise install '\\1' in an earlier stage first"),
-        (r"Cannot find command 'git'",
-         "git is missing in the image, so requirements from git repositories can't be installed. Use a release from an "
-         "index, or a wheel built elsewhere"),
         (r"(?:Temporary failure in name resolution|Name or service not known|Network is unreachable|"
          r"Failed to establish a new connection|No route to host|Could not fetch URL \S+: connection error)",
          "there is no network here, or that host can't be reached. Install on a node with network, or set "
@@ -56,6 +39,25 @@ class Diagnosis:
          "directory to EBSIF_INSTALL_BIND and set PIP_CERT to the file"),
         (r"\b(40[13])(?= Client Error| while getting| Forbidden| Unauthorized)",
          "the index denies access (HTTP \\1). Check its URL and whether it needs a password"),
+    ]
+    REQUIREMENTS = [
+        (r"(?s)DO NOT MATCH THE HASHES.*?\n\s+(\S+)(?: from \S+)?.*?Expected (\w+) (\w+).*?Got\s+(\w+)",
+         "the file of \\1 that pip got is not the one that was locked: its \\2 is \\4, not \\3. Find out why the index "
+         "has another file; if that is intended, lock the packages again"),
+        (r"(?:In --require-hashes mode, all requirements must have their versions pinned|Hashes are required in "
+         r"--require-hashes mode|Can't verify hashes for these).*\n\s+(\S+)",
+         "as some requirements of the stage have hashes, pip only installs what is listed with exact version and hash, "
+         "and \\1 is not. Add it with its hash, lock the packages again for this image, or install it in a stage of "
+         "its own"),
+        (r"Invalid(?:Requirement|Marker): (.*)",
+         "a requirement can't be read: \\1"),
+        (r"(?s)(?:Getting requirements to build|Preparing metadata|Building wheel|Installing build dependencies)"
+         r".*?ModuleNotFoundError: No module named '([\w.]+)'",
+         "it needs '\\1' at build time. If the image has it, or an earlier stage installs it, put the package into a "
+         "separate, later stage with 'no_build_isolation': True; otherwise install '\\1' in an earlier stage first"),
+        (r"Cannot find command 'git'",
+         "git is missing in the image, so requirements from git repositories can't be installed. Use a release from an "
+         "index, or a wheel built elsewhere"),
         (r"ERROR: (\S+) is not a supported wheel on this platform",
          "the wheel \\1 is for another Python version or another platform than the image's"),
         (r"No matching distribution found for (\S+\+(?:rocm|cu|cpu)[\w.]*)",
@@ -110,22 +112,32 @@ class Diagnosis:
             return ''
         asked = re.findall(r'^\s+(\S+ \S+ depends on .*|The user requested (?!\(constraint\)).*)$', self.output,
                            re.MULTILINE)
+        names = sorted({re.split('[=<>!~;]', one)[0] for one in protected})
         name = re.split('[=<>!~;]', protected[0])[0]
         if normal_name(name) in self.pins:
             return ("%s is installed now and keeps its version ('constraints' in the easyconfig), but: %s. For another "
                     "version: %s" % (protected[0], '; '.join(nub_texts(asked)) or 'see the output above',
                                      advice.ADD_PACKAGE % name))
         return ("%s of the image can't be replaced, but: %s. Ask for a version that works with it; or, to replace it "
-                "on purpose, allow it for this stage with 'allow_replace': ['%s']" % (
-                    ', '.join(sorted(set(protected))), '; '.join(nub_texts(asked)) or 'see the output above', name))
+                "on purpose, allow it for this stage with 'allow_replace': %s" % (
+                    ', '.join(sorted(set(protected))), '; '.join(nub_texts(asked)) or 'see the output above', names))
 
     @property
     def text(self):
         """The cause and what to do about it; empty if the output matches nothing in the table."""
         if self.conflict:
             return self.conflict
+        return self.machine or self.meaning_in(self.REQUIREMENTS)
+
+    @property
+    def machine(self):
+        """What is wrong with the machine or the network and what to do about it; empty if nothing is known to be."""
+        return self.meaning_in(self.MACHINE)
+
+    def meaning_in(self, table):
+        """Return the meaning of the first pattern of a table that the output matches; empty if none does."""
         text = self.output + (self.log if 'No matching distribution found' in self.output else '')
-        for pattern, meaning in self.TABLE:
+        for pattern, meaning in table:
             found = re.search(pattern, text)
             if found:
                 return found.expand(meaning)

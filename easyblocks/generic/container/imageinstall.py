@@ -8,6 +8,7 @@
 Give an installation its image: a copy, a hard link, or the path of an image that is there.
 """
 import os
+import time
 
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.imagecopy import copy_image, is_verified
@@ -74,8 +75,11 @@ class ImageInstall:
     def provide(self):
         """Copy or share the image; return the path of the one that the module uses, and its SHA256 (str)."""
         if self.kind == IMAGE_OWN:
-            trace_msg("copying %s (%s)" % (self.source, format_size(os.path.getsize(self.source))))
-            return self.target, copy_image(self.source, self.target)
+            size, start = os.path.getsize(self.source), time.time()
+            trace_msg("copying %s to %s (%s)" % (self.source, self.target, format_size(size)))
+            sha256 = copy_image(self.source, self.target)
+            trace_msg("copied at %.1f GB/s" % (size / 1e9 / max(time.time() - start, 1e-3)))
+            return self.target, sha256
         problem = link_image(self.source, self.target) if self.kind == IMAGE_LINK else None
         if problem:
             self.kind = IMAGE_REFERENCE
@@ -97,6 +101,7 @@ class ImageInstall:
         if recorded:
             trace_msg("size and time of the image are those that %s recorded" % recorded.module)
             return recorded.image['sha256']
+        trace_msg("computing the SHA256 of %s (%s)" % (self.source, format_size(os.path.getsize(self.source))))
         sha256 = compute_checksum(self.source, CHECKSUM_TYPE_SHA256)
         wrong = [one for one in self.others.using(self.source) if one.image.get('sha256') != sha256]
         if wrong and not build_option('ignore_checksums'):

@@ -58,4 +58,5 @@ def bind_problem(bind, templates=True):
 
 def format_size(number):
     """Return a number of bytes in readable units (str)."""
-    return '%.1f GB' % (number / 1e9) if number >= 1e9 else '%.1f MB' % (number / 1e6)
+    unit, size = ('GB', 1e9) if number >= 1e9 else ('MB', 1e6) if number >= 1e6 else ('kB', 1e3)
+    return '%.1f %s' % (number / size, unit)

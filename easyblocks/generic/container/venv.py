@@ -246,6 +246,7 @@ class Venv:
         Bytecode contains the mtime of its source file, so that is fixed first. Bytecode that was compiled in the
         meantime is removed; that of the image's pip was copied with it and is kept.
         """
+        trace_msg("compiling bytecode")
         self.fix_times()
         self.run([self.python, '-', str(processes), os.path.join(self.path, 'lib')],
                  stdin=read_program('compile-bytecode.py'), fail_on_error=False, hidden=True)
@@ -265,6 +266,7 @@ class Venv:
         # SIF: to test whether the runtime can mount the result
         environment = dict(self.container.environment, SOURCE_DATE_EPOCH=str(FILE_TIME), SIF=self.container.image)
         environment.pop(USER_SOFTWARE_VARIABLE, None)
+        trace_msg("packing user software into %s" % squashfs)
         result = run_program(command, env=environment)
         for line in result.output.splitlines():
             if line.startswith(PACKED):

@@ -20,8 +20,8 @@ from ebsif.errors import UsageError
 from ebsif.installed import places
 from ebsif.installed.names import Names, add_name_argument, shown
 from ebsif.installed.places import Installation
-from ebsif.user import bases, changing, environments, extending, repeating, requirements
-from ebsif.user.outcome import add_outcome, chosen, print_plan, write, write_file
+from ebsif.user import bases, changing, environments, extending, plan, repeating, requirements
+from ebsif.user.outcome import add_outcome, chosen, write, write_file
 
 EXAMPLES = """\
   # would it work? (installs nothing)
@@ -203,7 +203,7 @@ def repeat(options, names):
         container = repeating.base_of(record, names.containers, site)
     container = repeating.repeated(container, record)
     if options.check:
-        print_plan(repeating.plan(record))
+        plan.show_packages(repeating.plan(record))
         if not (options.install or options.rebuild):
             return 0
         options.check = False

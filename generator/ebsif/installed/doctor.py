@@ -83,7 +83,7 @@ def find_easyconfigs():
     Only eb itself can answer that: it may run with another Python and other settings.
     """
     part = "easyblocks, easyconfigs"
-    answer = eb.run([EXAMPLE, "--dry-run"], capture=True)
+    answer = eb.run([EXAMPLE, "--dry-run"])
     if answer.returncode == 0:
         return Finding(OK, part, f"found without an option: eb {EXAMPLE} --dry-run")
     said = [line for line in answer.stdout.splitlines() if line.startswith("ERROR")] or [answer.stdout.strip()]

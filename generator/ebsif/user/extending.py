@@ -1,19 +1,16 @@
 """Add packages of a user to a container: the container with its own version suffix, and a check with pip."""
 
 import itertools
-import json
 import os
 import re
-import tempfile
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional, Union
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.requirements import are_stages, stages_of
-from easybuild.easyblocks.generic.container.texts import format_size, normal_name
+from easybuild.easyblocks.generic.container.texts import normal_name
 from pydantic import ValidationError
 
 from ebsif import eb
@@ -24,7 +21,6 @@ from ebsif.catalogue.records import Stage
 from ebsif.errors import EbsifError
 from ebsif.installed import lock, places, sharing
 from ebsif.installed.names import shown
-from ebsif.render import easyconfig
 from ebsif.user import requirements
 from ebsif.user.formats.wanted import Image
 
@@ -34,29 +30,6 @@ ADDITION = "\nWith additional packages of the user's choice."
 
 class ExtendingError(EbsifError):
     """A container can't be extended; the message says why and what to do."""
-
-
-@dataclass
-class Plan:
-    """
-    What pip would do.
-
-    Attributes
-    ----------
-    added
-        Packages to install (name, version).
-    there
-        Packages that are in the image.
-    size
-        Bytes to download, if known.
-    kept
-        Packages that the earlier installation has, in the same version.
-    """
-
-    added: list[tuple[str, str]]
-    there: list[tuple[str, str]]
-    size: int
-    kept: list[tuple[str, str]] = field(default_factory=list)
 
 
 def extend(container: Container, wanted: Union[list, dict], name: str, date: str) -> Container:
@@ -151,85 +124,6 @@ def sources(container: Container) -> str:
     found = [path.parent for path in (*stable, *loaded, *sharing.images_of(container.name, container.file_name))
              if path.name == container.file_name and path.is_file()]
     return "--sourcepath=" + ":".join(dict.fromkeys(map(str, [*eb.source_paths(), *found])))
-
-
-def check(container: Container, options: Sequence[str] = (), image: Optional[Path] = None) -> Plan:
-    """
-    Return what pip would do: eb installs in a temporary directory, but pip only plans the last stage.
-
-    This works as in an installation. Earlier stages are really installed, because later ones may need their packages
-    to build; those that are too heavy for a login node are only planned as well.
-
-    Parameters
-    ----------
-    container
-        A container with requirements.
-    options
-        More options for eb.
-    image
-        The image, if eb does not find it.
-
-    Raises
-    ------
-    ExtendingError
-        If the installation would fail, for example because pip would have to replace a package of the image.
-    """
-    stages = stages_of(as_parameter(container.requirements))
-    for stage in stages:
-        if stage is stages[-1] or stage.get("heavy"):
-            stage["options"] = [*stage.get("options", []), "--dry-run"]
-            for key in ("post", "verify", "patches"):
-                stage.pop(key, None)
-    planned = container.replace(
-        requirements=[Stage.model_validate(stage) for stage in stages], sha256=None, definition_files=[],
-        **({"file": str(image.absolute())} if image else {}))
-    with tempfile.TemporaryDirectory(prefix="ebsif-check-") as folder:
-        path = Path(folder) / container.easyconfig_name
-        path.write_text(easyconfig.render(planned), encoding="utf-8")
-        # --rebuild: eb would skip the easyconfig if its module exists already
-        done = eb.run([path, *options, f"--buildpath={folder}/build", f"--installpath={folder}/install", "--stop=build",
-                       "--rebuild", "--disable-enforce-checksums", sources(container)], capture=True)
-        if done.returncode:
-            raise ExtendingError(explain(done.stdout, container))
-        reports = [json.loads(report.read_text()) for report in Path(folder).glob("build/**/stages/*/report.json")]
-        pins = [text.read_text() for text in Path(folder).glob("build/**/stages/*/constraints.txt")]
-    items = [item for report in reports for item in report["install"]]
-    added = {normal_name(item["metadata"]["name"]): (item["metadata"]["name"], item["metadata"]["version"])
-             for item in items}
-    image_packages = {normal_name(name): version for name, version in lock.pins("".join(pins).split()).items()}
-    there = {name: image_packages[name] for name in names_of(stages) if name in image_packages and name not in added}
-    size = sum(item["download_info"].get("archive_info", {}).get("size", 0) or 0 for item in items)
-    pins = {normal_name(name): version for name, version in
-            lock.pins(container.parameters.get("constraints", [])).items()}
-    kept = [added.pop(name) for name, (_, version) in sorted(added.items()) if pins.get(name) == version]
-    return Plan(sorted(added.values()), sorted(there.items()), size, kept)
-
-
-def names_of(stages):
-    """Return the normalized names of the packages in stages (list of str)."""
-    from easybuild.easyblocks.generic.container.lint import package_name
-    from easybuild.easyblocks.generic.container.stages import Stage
-
-    return [package_name(line) for stage in Stage.from_parameter(stages) for line in stage.requirement_list]
-
-
-def explain(said, container):
-    """Return the message for a failure of eb (str), from its output."""
-    if "no such option: --dry-run" in said:
-        return "--check needs pip 22.2 or newer in the image: leave it out"
-    if "Couldn't find file" in said:
-        places = [str(path.parent) for _, path in container.image_places]
-        return (f"the image of {container.module} is not found ({container.file_name} is neither in EasyBuild's source "
-                f"paths nor in {', '.join(places) or 'a directory of the site'}): name it with --image FILE")
-    error = re.search(r"^ERROR: (?:Installation of \S+ failed: )?(.*?)(?: The output of pip is above.*)?$", said,
-                      re.MULTILINE)
-    of_pip = [line.strip() for line in said.splitlines() if line.startswith("  ERROR: ")]
-    return "\n  ".join([error.group(1) if error else said[-2000:], *of_pip[-8:]])
-
-
-def size_of_download(plan: Plan) -> str:
-    """Return the size of the download, if the index provides it."""
-    return format_size(plan.size) if plan.size else "unknown"
 
 
 def stages_from(path: Optional[str], per_stage: Iterable[tuple[str, str]], container: Container,

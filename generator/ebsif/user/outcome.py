@@ -4,19 +4,23 @@ import contextlib
 import itertools
 import os
 import shlex
+import sys
+import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
-from ebsif import eb, files, output
+from ebsif import eb, ebsteps, files, output
 from ebsif.arguments import add_dry_run
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import CatalogueError, Container
 from ebsif.catalogue.settings import read_settings
-from ebsif.errors import FAILED
+from ebsif.errors import FOUND
 from ebsif.installed.names import Names
 from ebsif.installed.places import Installation
 from ebsif.render import easyconfig
-from ebsif.user import bases, extending
+from ebsif.steps import format_time
+from ebsif.user import bases, extending, plan
 
 HEADER = "# Written by `ebsif extend`: yours to change."
 
@@ -58,9 +62,10 @@ def write(options: Namespace, container: Container, stages: list, name: str) -> 
     extended = extending.extend(container, stages, name, options.date)
     text = easyconfig.render(extended, HEADER)
     if options.check:
-        print_plan(extending.check(extended, options.more, options.image))
-        if not installing:
-            return 0
+        planned = plan.check(extended, options.more, options.image)
+        plan.show(planned, extended, install_command(sys.argv))
+        if planned.problem or not installing:
+            return FOUND if planned.problem else 0
     if options.dry_run:
         print(text, end="")
         return 0
@@ -100,10 +105,15 @@ def install(path: Path, again: bool, more: list[str]) -> int:
         raise extending.ExtendingError(
             f"{place.module} is installed already, from a different version of {path}: use --rebuild to install it "
             "again, or choose another --name or --date")
-    status = eb.run([path.resolve(), *(["--rebuild"] if again else []), *more]).returncode
-    if status == 0 and place.file.exists():
+    start = time.monotonic()
+    done = ebsteps.install([path.resolve(), *(["--rebuild"] if again else []), *more])
+    if done.status:
+        raise extending.ExtendingError(done.message)
+    if place.file.exists():
+        if not done.skipped:
+            output.note(f"installed {place.module} in {format_time(time.monotonic() - start)}")
         output.hint(f"load it with: {place.load}")
-    return FAILED if status else 0
+    return 0
 
 
 def is_installed(path, place):
@@ -112,11 +122,12 @@ def is_installed(path, place):
     return copy.is_file() and copy.read_bytes() == path.read_bytes()
 
 
-def print_plan(plan):
-    """Print what pip would do."""
-    for name, version in plan.added:
-        print(f"+ {name} {version}")
-    for name, version in plan.there:
-        print(f"= {name} {version} is in the image")
-    print(f"to install: {len(plan.added)}, already in the image: {len(plan.there)}, download: "
-          f"{extending.size_of_download(plan)}")
+def install_command(arguments: Sequence[str]) -> str:
+    """Return the command line that installs what one with --check has checked."""
+    program, *words = arguments
+    # argparse also accepts --che, for example
+    words = [word for word in words if not ("--check".startswith(word) and len(word) > len("--c"))]
+    if not {"--install", "--rebuild"} & set(words):
+        end = words.index("--") if "--" in words else len(words)
+        words.insert(end, "--install")
+    return shlex.join([Path(program).name, *words])

@@ -13,7 +13,7 @@ from ebsif.files import is_there
 from ebsif.installed import lock, places
 from ebsif.installed.names import shown
 from ebsif.user import bases, environments
-from ebsif.user.extending import Plan
+from ebsif.user.plan import REASONS, Addition, Plan
 
 
 class RepeatingError(EbsifError):
@@ -90,4 +90,4 @@ def repeated(container: Container, record: dict[str, Any]) -> Container:
 def plan(record: dict[str, Any]) -> Plan:
     """Return what pip would do: install the recorded packages."""
     packages = lock.pins(record[lockfile.VENV_PACKAGES])
-    return Plan([item for item in packages.items() if item[0] not in environments.TOOLS], [], 0)
+    return Plan([Addition(*item, None, REASONS[0]) for item in packages.items() if item[0] not in environments.TOOLS])

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Union
 
-from ebsif import eb
+from ebsif import ebsteps
 from ebsif.errors import EbsifError
 
 
@@ -37,7 +37,7 @@ def fill(easyconfig: Union[str, Path], folder: Path, options: Sequence[str] = ()
     Raises
     ------
     WheelhouseError
-        If eb fails; its output has been printed.
+        If eb fails.
     """
     # imported here because EasyBuild takes long to load
     from easybuild.easyblocks.generic.container.pip import FILL_VARIABLE
@@ -51,8 +51,8 @@ def fill(easyconfig: Union[str, Path], folder: Path, options: Sequence[str] = ()
         raise WheelhouseError(f"can't create the folder {folder}: {error.strerror}") from error
     with tempfile.TemporaryDirectory(prefix="ebsif-wheelhouse-") as work:
         # the variable tells the easyblock to put a wheel of everything it installs into the folder
-        status = eb.run([easyconfig, f"--buildpath={work}/build", f"--installpath={work}/install", "--stop=build",
-                         "--rebuild", *options], **{FILL_VARIABLE: str(folder)}).returncode
-    if status:
-        raise WheelhouseError("eb failed (see its output above); the folder may contain some of the wheels")
+        done = ebsteps.install([easyconfig, f"--buildpath={work}/build", f"--installpath={work}/install",
+                                "--stop=build", "--rebuild", *options], **{FILL_VARIABLE: str(folder)})
+    if done.status:
+        raise WheelhouseError(f"{done.message}\nThe folder may contain some of the wheels.")
     return sorted(folder.glob("*.whl"))

@@ -1,0 +1,163 @@
+"""Show what takes long: a line for each step with its time; at a terminal, also what it is doing and how far it is."""
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Optional
+
+from ebsif import output
+
+WIDTH = 28  # of the names of steps, so that the details fit on 80 columns
+BAR = 14  # characters
+
+
+@dataclass(frozen=True)
+class Now:
+    """What is being done at the moment, and how much of the total is done, if that is known."""
+
+    text: str = ""
+    done: int = 0
+    total: int = 0
+
+
+@dataclass
+class Step:
+    """A step: its name, whether to mention it if it takes less than a second, what watches it, and details."""
+
+    name: str
+    important: bool = True
+    watch: Optional[Callable[[], Now]] = None
+    details: list[str] = field(default_factory=list)
+    start: float = field(default_factory=time.monotonic)
+
+    @property
+    def label(self) -> str:
+        """The name, with the width of a column."""
+        name = output.escape(self.name)
+        return f"  {name if len(name) <= WIDTH else f'{name[: WIDTH - 3]}...':<{WIDTH}}"
+
+    @property
+    def time(self) -> str:
+        """The time since it began, with the width of a column."""
+        return f" {format_time(time.monotonic() - self.start):>10}"
+
+
+class Steps:
+    """
+    A list of steps on standard error, one of which is current.
+
+    A step that is done is one line. At a terminal, the current one is below them, with the time that passes. In a file
+    or pipe, the name of an important step is written when it begins, and the rest of its line when it ends; there are
+    no control characters.
+
+    Parameters
+    ----------
+    shown
+        Whether to show them; --quiet shows none.
+    """
+
+    def __init__(self, shown: bool = True) -> None:
+        """Begin without a step."""
+        self.shown = shown and not output.is_quiet()
+        self.live = None
+        self.step: Optional[Step] = None
+        self.unfinished = False
+
+    def __enter__(self):
+        """Show the current step from now on, at a terminal; return this object."""
+        if self.shown and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+            # importing it takes longer than many commands run
+            from rich.console import Console
+            from rich.live import Live
+
+            self.live = Live(get_renderable=self.current, console=Console(stderr=True), transient=True,
+                             refresh_per_second=4, redirect_stdout=False, redirect_stderr=False)
+            self.live.start()
+        return self
+
+    def __exit__(self, error, *_) -> None:
+        """End the current step."""
+        if error:
+            self.detail("interrupted")
+        self.end()
+        if self.live:
+            self.live.stop()
+
+    def begin(self, name: str, important: bool = True, watch: Optional[Callable[[], Now]] = None) -> None:
+        """
+        End the current step and begin another one.
+
+        Parameters
+        ----------
+        name
+            Its name.
+        important
+            Whether to mention it even if it takes less than a second.
+        watch
+            Returns what is being done; called several times a second, at a terminal.
+        """
+        self.end()
+        self.step = Step(name, important, watch)
+        if important and self.shown and not self.live:
+            sys.stderr.write(self.step.label)
+            sys.stderr.flush()
+            self.unfinished = True
+
+    def detail(self, text: str) -> None:
+        """Add a text to the line of the current step."""
+        if self.step:
+            self.step.details.append(text)
+
+    def end(self) -> None:
+        """End the current step, if there is one."""
+        step, self.step = self.step, None
+        if not step:
+            return
+        if step.important or time.monotonic() - step.start >= 1:
+            rest = f"{step.time}  {', '.join(step.details)}".rstrip()
+            self.write(rest if self.unfinished else step.label + rest)
+        self.unfinished = False
+
+    def say(self, text: str) -> None:
+        """Print a line between the steps."""
+        if self.unfinished:
+            self.unfinished = False
+            self.write("")
+        self.write(output.escape(text))
+
+    def write(self, line):
+        """Print a line, above the current step."""
+        if self.live:
+            from rich.text import Text
+
+            self.live.console.print(Text(line), soft_wrap=True)
+        elif self.shown:
+            print(line, file=sys.stderr, flush=True)
+
+    def current(self):
+        """Return the line of the current step, for rich, which calls this in a thread."""
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        line, step, now = Table.grid(padding=(0, 1)), self.step, Now()
+        if not step:
+            return line
+        if step.watch:
+            # what is watched may vanish at any time
+            with contextlib.suppress(OSError):
+                now = step.watch()
+        label = Text(f"{step.label}{step.time} ")
+        line.add_column(min_width=len(label))
+        line.add_row(label, ProgressBar(now.total, min(now.done, now.total), width=BAR) if now.total else "",
+                     Text(output.escape(now.text), overflow="ellipsis", no_wrap=True))
+        return line
+
+
+def format_time(seconds: float) -> str:
+    """Return a duration in seconds, or minutes and seconds."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"

@@ -1,0 +1,254 @@
+"""Find out what pip would install on top of a container, and whether that would succeed, for --check."""
+
+import json
+import re
+import tempfile
+import urllib.request
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Optional
+from urllib.parse import unquote, urlsplit
+
+from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
+from easybuild.easyblocks.generic.container.requirements import stages_of
+from easybuild.easyblocks.generic.container.texts import format_size, normal_name
+
+from ebsif import ebsteps, output
+from ebsif.catalogue.container import Container
+from ebsif.catalogue.families import as_parameter
+from ebsif.catalogue.records import Stage
+from ebsif.installed import lock
+from ebsif.render import easyconfig
+from ebsif.user.extending import ExtendingError, sources
+
+REASONS = ("asked for", "dependency", "as before")
+TIMEOUT = 10  # seconds, for the size of a file
+
+
+@dataclass(frozen=True)
+class Addition:
+    """
+    A package to install.
+
+    Attributes
+    ----------
+    name, version
+        As its metadata says.
+    size
+        Size of its file in bytes, if known.
+    why
+        Why it is installed.
+    """
+
+    name: str
+    version: str
+    size: Optional[int]
+    why: str
+
+
+@dataclass
+class Plan:
+    """
+    What pip would do.
+
+    Attributes
+    ----------
+    added
+        The packages to install, sorted by the reason, then by size.
+    there
+        Packages that were asked for and are in the image already (name, version).
+    problem
+        Why the requirements can't be installed; empty if they can.
+    replacing
+        The stages that would allow the conflicting packages of the image to be replaced, if that is the problem.
+    """
+
+    added: list[Addition] = field(default_factory=list)
+    there: list[tuple[str, str]] = field(default_factory=list)
+    problem: str = ""
+    replacing: list[dict] = field(default_factory=list)
+
+    @property
+    def size(self) -> str:
+        """The size of all downloads, as far as it is known."""
+        known = [one.size for one in self.added if one.size is not None]
+        if self.added and not known:
+            return "size unknown"
+        return ("" if len(known) == len(self.added) else "at least ") + format_size(sum(known))
+
+
+def check(container: Container, options: Sequence[str] = (), image: Optional[Path] = None) -> Plan:
+    """
+    Return what pip would do: eb installs in a temporary directory, but pip only plans the last stage.
+
+    This works as in an installation. Earlier stages are really installed, because later ones may need their packages
+    to build; those that are too heavy for a login node are only planned as well.
+
+    Parameters
+    ----------
+    container
+        A container with requirements.
+    options
+        More options for eb.
+    image
+        The image, if eb does not find it.
+
+    Raises
+    ------
+    ExtendingError
+        If the check itself fails: no image, no network, eb refuses its options.
+    """
+    stages = stages_of(as_parameter(container.requirements))
+    planned = container.replace(
+        requirements=[Stage.model_validate(stage) for stage in only_planned(stages)], sha256=None, definition_files=[],
+        **({"file": str(image.absolute())} if image else {}))
+    with tempfile.TemporaryDirectory(prefix="ebsif-check-") as folder:
+        path = Path(folder) / container.easyconfig_name
+        path.write_text(easyconfig.render(planned), encoding="utf-8")
+        # --rebuild: eb would skip the easyconfig if its module exists already
+        done = ebsteps.install([path, f"--buildpath={folder}/build", f"--installpath={folder}/install", "--stop=build",
+                                "--rebuild", "--disable-enforce-checksums", *options, sources(container)])
+        if done.status:
+            return Plan(problem=problem(done, container, folder), replacing=replacing(done.error, stages))
+        items = [item for report in Path(folder).glob("build/**/stages/*/report.json")
+                 for item in json.loads(report.read_text())["install"]]
+        pins = [text.read_text() for text in Path(folder).glob("build/**/stages/*/constraints.txt")]
+        added = additions(items, container.parameters.get("constraints", []))
+    image_packages = {normal_name(name): version for name, version in lock.pins("".join(pins).split()).items()}
+    installed = {normal_name(one.name) for one in added}
+    names = [name for name in names_of(stages) if name in image_packages and name not in installed]
+    return Plan(added, sorted((name, image_packages[name]) for name in set(names)))
+
+
+def only_planned(stages):
+    """Return stages of which pip only plans the last one, and those that are heavy."""
+    changed = [dict(stage) for stage in stages]
+    for stage in changed:
+        if stage is changed[-1] or stage.get("heavy"):
+            stage["options"] = [*stage.get("options", []), "--dry-run"]
+            for key in ("post", "verify", "patches"):
+                stage.pop(key, None)
+    return changed
+
+
+def additions(items: Iterable[dict], kept: Iterable[str] = ()) -> list[Addition]:
+    """
+    Return the packages in pip's reports: first those that were asked for, then the largest.
+
+    Parameters
+    ----------
+    items
+        The items of the reports.
+    kept
+        Constraints: packages of the extension that is changed, which keep their version.
+    """
+    pins = {normal_name(name): version for name, version in lock.pins(kept).items()}
+    unique = {normal_name(item["metadata"]["name"]): item for item in items}
+    with ThreadPoolExecutor(8) as pool:
+        sizes = list(pool.map(size_of, [item["download_info"]["url"] for item in unique.values()]))
+    found = [Addition(item["metadata"]["name"], item["metadata"]["version"], size, reason(item, pins.get(name)))
+             for (name, item), size in zip(unique.items(), sizes)]
+    return sorted(found, key=lambda one: (REASONS.index(one.why), -(one.size or 0), one.name.lower()))
+
+
+def reason(item, kept):
+    """Return why pip installs an item of its report: `kept` is its version in the extension that is changed."""
+    asked, dependency, as_before = REASONS
+    if item["metadata"]["version"] == kept:
+        return as_before
+    return asked if item.get("requested") else dependency
+
+
+def size_of(url: str) -> Optional[int]:
+    """Return the size of a file that pip would install, None if nobody says it; pip's report doesn't contain it."""
+    try:
+        if urlsplit(url).scheme == "file":
+            path = Path(unquote(urlsplit(url).path))
+            return path.stat().st_size if path.is_file() else None
+        request = urllib.request.Request(url, method="HEAD")
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+            return int(answer.headers["Content-Length"])
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def names_of(stages):
+    """Return the normalized names of the packages in stages (list of str)."""
+    from easybuild.easyblocks.generic.container.lint import package_name
+    from easybuild.easyblocks.generic.container.stages import Stage
+
+    return [package_name(line) for stage in Stage.from_parameter(stages) for line in stage.requirement_list]
+
+
+def problem(done: ebsteps.Result, container: Container, folder: str) -> str:
+    """
+    Return why requirements can't be installed.
+
+    Raises
+    ------
+    ExtendingError
+        If it isn't because of the requirements.
+    """
+    said = "\n".join([*done.program, done.error])
+    if "no such option: --dry-run" in said:
+        raise ExtendingError("--check needs pip 22.2 or newer in the image: leave it out")
+    if "Couldn't find file" in said:
+        places = [str(path.parent) for _, path in container.image_places]
+        raise ExtendingError(
+            f"the image of {container.module} is not found ({container.file_name} is neither in EasyBuild's source "
+            f"paths nor in {', '.join(places) or 'a directory of the site'}): name it with --image FILE")
+    text = done.reason.removesuffix(" See its output above or in the log.")
+    logs = [log.read_text(errors="replace") for log in Path(folder).glob("build/**/stages/*/pip.log")]
+    if not re.match(r"pip failed in stage|Stage '", text) or Diagnosis(said, "".join(logs)).machine:
+        raise ExtendingError("\n  ".join([text, *done.program[-8:]]))
+    return text
+
+
+def replacing(error, stages):
+    """Return the stages with 'allow_replace' as an error of a stage suggests it; none if it doesn't."""
+    found = re.search(r"stage '(.*?)'.*'allow_replace': \[(.*?)\]", error, re.IGNORECASE | re.DOTALL)
+    if not found:
+        return []
+    names = re.findall("'(.*?)'", found.group(2))
+    return [{**stage, "allow_replace": [*stage.get("allow_replace", []), *names]}
+            if stage["name"] == found.group(1) else stage for stage in stages]
+
+
+def show_packages(plan: Plan) -> None:
+    """Print the packages of a plan."""
+    rows = [("+", f"{one.name} {one.version}", "" if one.size is None else format_size(one.size), one.why)
+            for one in plan.added]
+    rows += [("=", f"{name} {version}", "", "in the image") for name, version in plan.there]
+    widths = [max((len(row[number]) for row in rows), default=0) for number in (1, 2)]
+    for sign, package, size, why in rows:
+        print(f"{sign} {package:<{widths[0]}}  {size:>{widths[1]}}  {why}")
+
+
+def show(plan: Plan, container: Container, command: str) -> None:
+    """
+    Print a plan, the verdict, and what to type next.
+
+    Parameters
+    ----------
+    plan
+        What pip would do.
+    container
+        The extension.
+    command
+        The command that installs it.
+    """
+    show_packages(plan)
+    if not plan.problem:
+        number = output.format_count(len(plan.added), "package")
+        print(f"yes: {container.module} can be installed: {number}, {plan.size}")
+        output.hint(f"install it with: {command}")
+        return
+    print(f"no: {container.module} can't be installed: {plan.problem}")
+    if plan.replacing:
+        value = easyconfig.literal(as_parameter([Stage.model_validate(stage) for stage in plan.replacing]), 0,
+                                   len("requirements = "))
+        output.hint("to replace packages of the image on purpose, write the easyconfig (leave out --check), and its "
+                    f"requirements as\n\nrequirements = {value}\n\n"
+                    f"then install it with: eb {container.easyconfig_name}")

@@ -1,0 +1,197 @@
+"""What is said while eb works: steps, progress, warnings, errors."""
+
+import os
+import pty
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from ebsif import ebsteps, output
+from ebsif.steps import Now, Steps, format_time
+
+# what eb 5.3 printed; FOLDER is the build directory
+RECORDED = """\
+== Temporary log file in case of crash /tmp/eb-fzc5fc41/easybuild-2m57lxc0.log
+== processing EasyBuild easyconfig /home/me/Base-1.0-mine.eb
+== building and installing Base/1.0-mine...
+  >> installation prefix: /home/me/eb/software/Base/1.0-mine
+== fetching files and verifying checksums...
+  >> sources:
+  >> /sources/example.sif
+== ... (took < 1 sec)
+== creating build dir, resetting environment...
+  >> build dir: FOLDER
+== ... (took < 1 sec)
+== configuring [skipped]
+== building...
+  >> creating the venv /user-software/venv/base in the container
+  >> the venv sees all 5 packages of the image
+  >> stage 'my packages'
+  >> installing 3 requirement lines with pip 26.3
+  >> running command:
+\t/usr/bin/apptainer exec --home /home/me/eb/build/home image.sif bash -c two
+lines of a command
+\t[started at: 2026-11-22 17:12:58]
+  >> command completed: exit 0, ran in 00h00m07s
+  >> 10 packages added
+PAUSE
+== ... (took 12 secs)
+== testing...
+== ... (took < 1 sec)
+== user software was changed by hand since it was installed; it is kept as it is (user-software)
+== installing...
+  >> copying FOLDER/source.sif to FOLDER/example.sif (99.2 MB)
+  >> copied at 0.3 GB/s
+  >> SHA256 a627c5c26876cfb803973fd2f9df94522a8f7cc95195c3f224fa4b99eec6f87f
+  >> compiling bytecode
+  >> packing user software into FOLDER/user-software.squashfs
+  >> user software is 16.9 MB in one file
+== ... (took 6 secs)
+== sanity checking...
+  >> file 'bin/start-shell' found: OK
+== ... (took < 1 sec)
+"""
+SUCCESS = """\
+== creating module...
+== ... (took < 1 sec)
+== COMPLETED: Installation ended successfully (took 20 secs)
+== Results of the build can be found in the log file(s) /home/me/eb/software/Base/1.0-mine/easybuild/easybuild-Base.log
+== Build succeeded for 1 out of 1 (total: 20 secs)
+== Summary:
+   * [SUCCESS] Base/1.0-mine
+"""
+SHOWN = """\
+  virtual environment                 0 s  sees 5 packages
+  pip: my packages                    0 s  10 packages added
+user software was changed by hand since it was installed; it is kept as it is (user-software)
+  copying the image                   0 s  12.0 MB, 0.3 GB/s
+  packing user software               0 s  16.9 MB
+  trying the module                   0 s
+"""
+# of pip 26.3, with the time of its log
+PIP_LOG = """\
+2026-11-22T16:53:18,167 Collecting optuna (from -r requirements.txt (line 1))
+2026-11-22T16:53:18,168   Created temporary directory: /tmp/pip-unpack-92n5xs60
+2026-11-22T16:53:20,076   Downloading torch-2.13.0-cp311-cp311-manylinux_2_28_x86_64.whl (4.0 MB)
+"""
+
+
+@pytest.fixture
+def easybuild(tmp_path, monkeypatch):
+    """A function that puts an eb on PATH which says something, and ends with a status."""
+    def make(said, errors="", status=0):
+        (tmp_path / "source.sif").write_bytes(b"x" * 12_000_000)
+        for name, text in (("said", said), ("errors", errors)):
+            (tmp_path / name).write_text(text.replace("FOLDER", str(tmp_path)))
+        program = tmp_path / "bin/eb"
+        program.parent.mkdir()
+        program.write_text("#!/bin/bash\nwhile IFS= read -r line; do\n"
+                           "    [[ $line != PAUSE ]] && printf '%s\\n' \"$line\" || sleep ${PAUSE:-0}\n"
+                           f"done <{tmp_path}/said\ncat {tmp_path}/errors >&2\nexit {status}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+        return tmp_path
+
+    return make
+
+
+def test_steps_in_a_file(easybuild, capsys, monkeypatch):
+    """E-10: a line of text for each step, with its time and details; other messages as they are, and nothing else."""
+    easybuild(RECORDED + SUCCESS)
+    result = ebsteps.install([])
+    assert (result.status, result.error, result.skipped) == (0, "", False)
+    said = capsys.readouterr()
+    assert said.err == SHOWN + "  writing the module                  0 s\n"
+    assert said.out == ""
+    monkeypatch.setattr(output, "_level", output.QUIET)
+    ebsteps.install([])
+    assert "".join(capsys.readouterr()) == ""
+    monkeypatch.setattr(output, "_level", output.VERBOSE)
+    ebsteps.install([])
+    said = capsys.readouterr()
+    assert "lines of a command\n" in said.out
+    assert "virtual environment" not in said.err
+
+
+def test_a_failure_in_a_file(easybuild, capsys):
+    """E-10: the step that failed, warnings as they come, the message of the error, and where the log is."""
+    easybuild(RECORDED + "== FAILED: Installation ended unsuccessfully: no module (took 26 secs)\n"
+              "== Results of the build can be found in the log file(s) /tmp/eb-x/easybuild-Base.log\n",
+              "\nWARNING: the image is old,\nand has \x1b[31mno pip\n\n  torch: not found\n\n\n"
+              "ERROR: Installation of Base-1.0-mine.eb failed: the module can't be loaded\n", status=2)
+    result = ebsteps.install([])
+    said = capsys.readouterr().err
+    assert re.search(r"  trying the module( +\n[^ ].*)* +0 s  failed\n", said, re.DOTALL)
+    assert "WARNING: the image is old,\nand has \\x1b[31mno pip\n" in said
+    assert result.status == 2
+    assert result.message == "torch: not found\nthe module can't be loaded\nThe log is /tmp/eb-x/easybuild-Base.log"
+
+
+def test_steps_at_a_terminal(easybuild):
+    """E-10: at a terminal of 80 columns the time passes, and a bar shows how much pip has downloaded."""
+    folder = easybuild(RECORDED + SUCCESS)
+    log = folder / "stages/my_packages/pip.log"
+    log.parent.mkdir(parents=True)
+    log.write_text(PIP_LOG)
+    file = folder / "tmp/pip-unpack-92n5xs60/torch-2.13.0-cp311-cp311-manylinux_2_28_x86_64.whl"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"x" * 2_000_000)
+    process, terminal = pty.fork()
+    if process == 0:
+        os.environ.update(PAUSE="2", TERM="xterm", COLUMNS="80", LINES="30", LC_ALL="C.UTF-8")
+        os.execv(sys.executable, [sys.executable, "-c", "from ebsif import ebsteps; ebsteps.install([])"])
+    said = b""
+    try:
+        while block := os.read(terminal, 4096):
+            said += block
+    except OSError:  # what Linux says at its end
+        pass
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+    lines = re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.decode()))
+    assert max(map(len, lines)) <= 80 or max(lines, key=len).startswith("user software was changed")
+    moving = [line for line in lines if re.fullmatch(r"  pip: my packages +\d s  ━+[╸╺]?━+ 4.0 MB torch *", line)]
+    assert len({line[30:42] for line in moving}) > 1, lines
+    assert [line for line in lines if line.startswith("  pip: my packages") and line.endswith("  10 packages added")]
+
+
+def test_what_pip_does(tmp_path):
+    """E-10: progress from pip's log and from the file that it downloads, while both grow."""
+    log = ebsteps.PipLog(tmp_path, "my packages")
+    assert log.now() == Now()
+    log.path.parent.mkdir(parents=True)
+    log.path.write_text(PIP_LOG[:-20])
+    assert log.now() == Now("package 1: optuna")
+    log.path.write_text(PIP_LOG)
+    assert log.now() == Now("4.0 MB torch")
+    file = tmp_path / "tmp/pip-unpack-1/torch-2.13.0-cp311-cp311-manylinux_2_28_x86_64.whl"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"x" * 1000)
+    assert log.now() == Now("4.0 MB torch", 1000, 4_000_000)
+    for line, text in (("  Building wheel for apex (pyproject.toml): started", "building apex"),
+                       ("Installing collected packages: torch, optuna", "installing 2 packages"),
+                       ("Successfully installed torch", "installing 2 packages")):
+        with log.path.open("a") as more:
+            more.write(f"2026-11-22T16:53:18,167 {line}\n")
+        assert log.now() == Now(text)
+
+
+def test_what_is_copied_and_packed(tmp_path):
+    """E-10: the part of the image that is copied, and the size of what is packed, while they grow."""
+    source, target = tmp_path / "a.sif", tmp_path / "b.sif"
+    source.write_bytes(b"x" * 200)
+    Path(f"{target}.partial").write_bytes(b"x" * 50)
+    assert ebsteps.copied(str(source), str(target)) == Now("0.0 of 0.0 GB", 50, 200)
+    assert ebsteps.packed(tmp_path / "user-software.squashfs") == Now()
+    (tmp_path / ".make-squashfs.host.1.x").mkdir()
+    (tmp_path / ".make-squashfs.host.1.x/new").write_bytes(b"x" * 5000)
+    assert ebsteps.packed(tmp_path / "user-software.squashfs") == Now("5.0 kB so far")
+
+
+def test_an_interrupted_step(capsys):
+    """E-10: the line of the step says so; durations are readable."""
+    with pytest.raises(KeyboardInterrupt), Steps() as steps:
+        steps.begin("a name that is much too long for its column")
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err == "  a name that is much too l...        0 s  interrupted\n"
+    assert [format_time(seconds) for seconds in (0.4, 59.9, 61, 7200)] == ["0 s", "59 s", "1 min 01 s", "120 min 00 s"]
