@@ -295,6 +295,25 @@ def test_an_easyconfig_of_the_current_state(prefix, capsys, tmp_path):
     assert "'a b' is not valid in a version suffix" in capsys.readouterr().err
 
 
+def test_what_an_installation_says_about_its_image(prefix, tmp_path, capsys):
+    """E-12: all packages of the image and the exact Python, beyond what the catalogue knows."""
+    path = tmp_path / "environment.yml"
+    path.write_text("dependencies: [python=3.11, numpy=1.26, einops]\n")
+    command = ["extend", BASE, "-r", "environment.yml", "--name", "x", "-n"]
+    assert main(command) == 0
+    said = capsys.readouterr()
+    assert "requirements = ['numpy==1.26.*', 'einops']\n" in said.out
+    assert said.err == ""
+    prefix.install(BASE, versions={"python": "3.11.4"})
+    assert main(command) == 0
+    said = capsys.readouterr()
+    assert "requirements = ['einops']\n" in said.out
+    assert said.err == "ebsif: environment.yml: the versions in the image are used: numpy 2.0, not numpy=1.26\n"
+    path.write_text("dependencies: [python=3.12, einops]\n")
+    assert main(command) == 3
+    assert "asks for python=3.12, but the image has Python 3.11.4: choose a container" in capsys.readouterr().err
+
+
 def test_hashes_are_kept(prefix, capsys):
     """E-12: by unchanged packages; others are in a stage without hashes, because one call of pip wants them for all."""
     lines = [f"{name}==1.0 --hash=sha256:{name}" for name in ("einops", "rich", "numpy")]
