@@ -623,9 +623,9 @@ def test_drift_is_found(read, tmp_path):
     containers = read(HEAD + RECORD)
 
     def texts():
-        return [one.text for one in check(containers, output, local, deep=True)]
+        return [one.text for one in check(containers, output, local, deep=True, options=["--catalogue", "a b"])]
 
-    assert "does not exist: run ebsif render --site local" in texts()[0]
+    assert texts()[0].endswith("does not exist: run ebsif render --site local --catalogue 'a b'")
     (one,) = rendering.render(containers, output)
     rendering.write(one)
     assert texts() == []

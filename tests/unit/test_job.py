@@ -189,7 +189,7 @@ def test_containers_by_module_name():
     assert result.stderr == ""
     result = run("PyTrch/nonsense", *arguments, "--", "missing.py")
     assert "\nmodule load PyTrch/nonsense\n" in result.stdout
-    assert "ebsif: the module PyTrch/nonsense is not available here: the job fails unless" in result.stderr
+    assert "ebsif: there is no module PyTrch/nonsense on this machine: the job can only load it if" in result.stderr
     assert "ebsif: missing.py does not exist in " in result.stderr
     # no file
     assert "does not exist" not in run("M", "--", "-W", "error", "-m", "package").stderr

@@ -115,6 +115,10 @@ def test_every_way_to_name_an_installed_module(prefix, monkeypatch):
     (prefix.modules / f"{OTHER}.lua").unlink()
     assert names().installation(OTHER, careful=True).root == other
     prefix.write_module(OTHER, other)
+    prefix.install("PyTorch/2.9.0-x")
+    prefix.install("PyTorch/2.10.0-x")
+    with pytest.raises(NamingError, match=r"ambiguous(?s:.*)\n  PyTorch/2.9.0-x\n  PyTorch/2.10.0-x\n"):
+        names().installation("torch")
     with pytest.raises(NamingError, match="'2.13' is ambiguous"):
         names().installation("2.13")
     with pytest.raises(NamingError, match="minr-20261121' is installed here; did you mean"):
@@ -184,8 +188,9 @@ def test_hard_links_take_no_space(prefix, tmp_path):
 
 def test_remove_deletes_the_whole_module_and_nothing_else(prefix, tmp_path, capsys):
     """E-06: module file, links to it, installation, user software set aside, more names, easyconfig, stale locks."""
-    easyconfig = tmp_path / "mine.eb"
+    easyconfig, lock = tmp_path / "mine.eb", tmp_path / "mine.lock.json"
     easyconfig.write_text(EASYCONFIG)
+    lock.write_text("{}")
     root, other = prefix.install(MINE, easyconfig=str(easyconfig)), prefix.install(f"{MINE}2")
     link = prefix.modules.parent / "ai" / f"{MINE}.lua"
     link.parent.mkdir(parents=True)
@@ -207,7 +212,7 @@ def test_remove_deletes_the_whole_module_and_nothing_else(prefix, tmp_path, caps
     assert all(str(path) in shown for path in (root, link, versions, easyconfig, *aside))
     assert root.exists()
     assert main(["remove", MINE, "--yes"]) == 0
-    assert not [path for path in (root, easyconfig, prefix.modules / f"{MINE}.lua", link, *aside)
+    assert not [path for path in (root, easyconfig, lock, prefix.modules / f"{MINE}.lua", link, *aside)
                 if os.path.lexists(path)]
     assert other.exists() and all(path.exists() for path in kept)
     assert versions.read_text() == f'module_version("{MINE}2", "mine2")\n'
@@ -268,6 +273,14 @@ def test_packages_added_by_hand(prefix, capsys, tmp_path):
     (root / "easybuild" / f"{MINE.replace('/', '-')}.eb").unlink()
     assert main(["diff", "./before.json", "mine"]) == 1
     assert capsys.readouterr().out == "+ package rich 14.0\n"
+
+
+def test_an_installed_module_is_compared_rather_than_its_record(prefix, capsys):
+    """With an installation, more is known about an installed module than about its record in the catalogue."""
+    prefix.install(BASE, packages=[], image={"file": "b.sif", "sha256": "1" * 64})
+    prefix.install(MINE)
+    assert main(["diff", BASE, "mine"]) == 1
+    assert f"~ image sha256 {'1' * 64} -> {'0' * 64}\n" in capsys.readouterr().out
 
 
 def test_an_easyconfig_of_the_current_state(prefix, capsys, tmp_path):

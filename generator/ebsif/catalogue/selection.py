@@ -14,6 +14,10 @@ from ebsif.errors import EbsifError
 # packaging is imported only where it is needed: most selections don't compare versions
 
 
+# A date in place of a version.
+SNAPSHOT = re.compile(r"20\d{6}")
+
+
 class UnknownName(CatalogueError):
     """No container has this name; the message lists the known ones."""
 
@@ -60,6 +64,9 @@ def satisfies(container: Container, requirement) -> bool:
         return False
     if not requirement.specifier:
         return True
+    if SNAPSHOT.fullmatch(version) and not re.search(r"\d{8}", str(requirement.specifier)):
+        # the date of a build: which version that is, is unknown
+        return False
     try:
         return requirement.specifier.contains(Version(version), prereleases=True)
     except InvalidVersion:
@@ -80,6 +87,11 @@ def version_key(version: str) -> tuple:
         return (1, Version(version), version)
     except InvalidVersion:
         return (0, Version("0"), version)
+
+
+def natural_key(text: str) -> list:
+    """Return the sort key of a text in which numbers are compared as numbers: 2.9 comes before 2.10."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", text)]
 
 
 def date_key(container: Container) -> tuple:
@@ -205,6 +217,6 @@ def find_one(containers: Iterable[Container], wanted: str, parts: bool = True) -
         newest = max([one for one in found if not one.archived] or found, key=date_key)
         found = [one for one in found if one.default] or [newest]
     if len(found) > 1:
-        names = "\n  ".join(one.module for one in found)
+        names = "\n  ".join(sorted((one.module for one in found), key=natural_key))
         raise CatalogueError(f"'{wanted}' is ambiguous; choose one of:\n  {names}")
     return found[0]

@@ -89,6 +89,12 @@ class Settings:
         """The user's own catalogues, without that of the project."""
         return [directory for directory in self.directories if directory != site.SITES]
 
+    @property
+    def as_options(self) -> list[str]:
+        """The options that name the user's own catalogues and the directory of the easyconfigs."""
+        catalogues = [word for one in self.own_directories for word in ("--catalogue", str(one))]
+        return [*catalogues, *(["-o", str(self.place)] if self.is_place_named else [])]
+
     def own_site_names(self) -> list[str]:
         """Return the names of the sites in the user's own catalogues, or of all sites without any."""
         if not self.own_directories:

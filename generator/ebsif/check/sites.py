@@ -1,6 +1,7 @@
 """Check the catalogues of sites and their easyconfigs; each problem becomes a finding with file and line."""
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -60,11 +61,12 @@ def check_sites(settings: Settings, names: Iterable[Optional[str]], deep: bool =
         for path, line, text in problems:
             yield Finding(ERROR, "", text, str(path), line or 1)
         yield from containers
-        yield from check(containers, settings.output_of(profile.name), profile, deep, images, not problems)
+        yield from check(containers, settings.output_of(profile.name), profile, deep, images, not problems,
+                         settings.as_options)
 
 
 def check(containers: Sequence[Container], output: Path, profile: Site, deep: bool = True, images: bool = False,
-          complete: bool = True) -> Iterator[Finding]:
+          complete: bool = True, options: Sequence[str] = ()) -> Iterator[Finding]:
     """
     Yield findings on the containers of a site and their easyconfigs.
 
@@ -82,6 +84,8 @@ def check(containers: Sequence[Container], output: Path, profile: Site, deep: bo
         Whether to read the images and compare their checksums.
     complete
         Whether all records could be read; only then easyconfigs without a record are reported.
+    options
+        The options that name the catalogue and the directory of the easyconfigs, for messages.
 
     Yields
     ------
@@ -107,7 +111,7 @@ def check(containers: Sequence[Container], output: Path, profile: Site, deep: bo
             continue
         wanted.append(path)
         on_record = [*check_requirements(container, finding), *check_rocm(container, finding)]
-        on_file = list(check_easyconfig(container, path, text, finding))
+        on_file = list(check_easyconfig(container, path, text, finding, options))
         yield from on_record + on_file
         if not any(one.level == ERROR for one in on_file):
             valid.append(path)
@@ -131,9 +135,9 @@ def finding_on(container):
     return finding
 
 
-def check_easyconfig(container, path, text, finding):
-    """Yield findings on the easyconfig at a path, which should have this text."""
-    command = f"ebsif render --site {container.site.name}"
+def check_easyconfig(container, path, text, finding, options):
+    """Yield findings on the easyconfig at a path, which should have this text; `options` are for ebsif render."""
+    command = shlex.join(["ebsif", "render", "--site", container.site.name, *options])
     try:
         there = path.read_text(encoding="utf-8") if path.is_file() else None
     except (OSError, UnicodeDecodeError) as error:

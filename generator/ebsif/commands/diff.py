@@ -5,10 +5,12 @@ status is 0 if they are the same, 1 if they differ, 3 if one of them can't be re
 """
 
 from ebsif.arguments import add_json
+from ebsif.catalogue.container import Container
 from ebsif.catalogue.settings import add_settings_arguments
 from ebsif.installed import compare
 from ebsif.installed.changes import print_changes
 from ebsif.installed.names import Names, add_name_argument
+from ebsif.installed.places import Installation
 
 EXAMPLES = """\
   ebsif diff --site lumi PyTorch/2.7.0 PyTorch/2.7.1
@@ -29,5 +31,9 @@ def configure(parser):
 def run(options):
     """Print how two containers differ; return 1 if they do, else 0."""
     names = Names(options)
-    before, after = (compare.facts(names.find(text)) for text in (options.before, options.after))
+    found = [names.find(text) for text in (options.before, options.after)]
+    if any(isinstance(one, Installation) for one in found):
+        # more is known about an installation than about its record in the catalogue
+        found = [isinstance(one, Container) and names.installed_as(one.module) or one for one in found]
+    before, after = map(compare.facts, found)
     return print_changes(compare.compare(before, after), options.json)

@@ -126,7 +126,7 @@ def module_name(options):
         module, known = options.module, False
     available = runtimecommand.is_available(module)
     if not available and not (available is None and known):
-        output.note(f"the module {module} is not available here: the job fails unless it is available there")
+        output.note(f"there is no module {module} on this machine: the job can only load it if its nodes have it")
     return module
 
 

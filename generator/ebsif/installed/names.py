@@ -302,7 +302,7 @@ def one_per_image(known, modules):
     """Return modules (list of str) without archived ones and those with a label, unless only such are left."""
     current = [module for module in modules if not getattr(known[module], "archived", None)] or modules
     plain = [module for module in current if not getattr(known[module], "label", None)]
-    return sorted(plain or current)
+    return sorted(plain or current, key=selection.natural_key)
 
 
 def newest_of(text: str, modules: Iterable[str]) -> list[str]:

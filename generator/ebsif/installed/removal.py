@@ -139,6 +139,9 @@ def add_easyconfig(removal):
         return
     if text == copy.read_text(encoding="utf-8", errors="replace"):
         removal.paths.append(path)
+        # of `ebsif extend --from-lock`
+        lock = path.with_name(f"{path.stem}.lock.json")
+        removal.paths += [lock] if lock.is_file() else []
     else:
         removal.kept.append(f"{path}: changed since the installation")
 
