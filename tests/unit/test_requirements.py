@@ -40,6 +40,7 @@ def test_a_requirements_file(tmp_path):
     ("pyproject.toml", "[project]\ndependencies = ['a b']\n", "'a b' is not a valid requirement"),
     ("pyproject.toml", "[project]\nrequires-python = '3'\n", "requires-python '3' is not a valid version"),
     ("environment.yml", "dependencies: [python=x]\n", "'python=x' is not a valid version of Python"),
+    ("lock.json", "{}", "use --from-lock"),
     ("poetry.lock", "", "poetry export -o requirements.txt"),
     ("Pipfile.lock", "{}", "pipenv requirements --hash"),
     ("environment.yml", "dependencies: [\n", "can't be read"),

@@ -56,6 +56,8 @@ def read_format(path, image, extras, groups):
         raise RequirementsError(
             f"{path} can't be read (only {FORMATS}): let the tool that wrote it export a requirements.txt with hashes, "
             "such as 'poetry export -o requirements.txt' or 'pipenv requirements --hash >requirements.txt'")
+    if path.suffix == ".json":
+        raise RequirementsError(f"{path} can't be read (only {FORMATS}): if `ebsif lock` wrote it, use --from-lock")
     if extras or groups:
         raise RequirementsError(f"{path} has no extras or dependency groups: --extra and --group are for "
                                 "pyproject.toml, uv.lock and pylock.toml")
