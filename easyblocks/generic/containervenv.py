@@ -24,6 +24,7 @@ from easybuild.easyblocks.generic.container.packages import pip_version
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.record import InstallRecord
 from easybuild.easyblocks.generic.container.requirements import lock_of
+from easybuild.easyblocks.generic.container.reuse import REUSE_VARIABLE, Reuse
 from easybuild.easyblocks.generic.container.runtime import host_variables
 from easybuild.easyblocks.generic.container.spec import NEEDED_ON_HOST, PROTECT_ALL, VenvSpec
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
@@ -169,7 +170,14 @@ class ContainerVenv(ContainerInstall):
         pip = Pip(self.venv, self.builddir, protected, pins, self.spec.wheelhouse)
         for text in Lint(stages, image_packages, pip_version(packages)).findings:
             self.warn(text)
-        for stage in stages:
+        missing = stages
+        reuse = Reuse(os.environ.get(REUSE_VARIABLE, ''), stages, pins)
+        if not pip.fill and reuse.is_possible(self.source_image, self.spec.venv_name):
+            trace_msg("starting with the packages of %s, which stay as they are" % reuse.installed.module)
+            self.venv.unpack(reuse.squashfs)
+            packages, missing = self.venv.packages(), reuse.missing
+            pip.artifacts.update(reuse.artifacts)
+        for stage in missing:
             packages = self.install_stage(pip, stage, packages)
         self.installed_packages = packages
         self.constraints = pip.kept

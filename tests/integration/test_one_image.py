@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 import stat
@@ -81,6 +82,9 @@ def check_an_extension_of_an_extension(family):
     options = ["--", *family.site.eb_options]
     result = family.site.bash(shlex.join([*command, *options]), **wheel_settings(family.wheels))
     assert result.stdout.endswith(f"module load {MORE}\n")
+    # E-03: packages that are there are not installed again
+    assert re.search(r"\n  pip: requirements \(more\) .* 1 package added\n", result.stderr)
+    assert "  pip: requirements  " not in result.stderr
     assert family.image(MORE).samefile(family.image(BASE))
     assert family.record(MORE)["origin"] == BASE
     output = family.site.bash(f"module load {MORE} && singularity exec $SIF python -c 'import byhand, greeting, hello; "

@@ -20,7 +20,7 @@ from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, USER_
 from easybuild.easyblocks.generic.container.usersoftware import set_file_times
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.config import ERROR
-from easybuild.tools.filetools import apply_regex_substitutions, copy_file, write_file
+from easybuild.tools.filetools import apply_regex_substitutions, copy_file, remove_dir, write_file
 from easybuild.tools.utilities import nub, trace_msg
 
 ENSUREPIP = ['-Im', 'ensurepip', '--upgrade', '--default-pip']
@@ -251,6 +251,11 @@ class Venv:
         self.run([self.python, '-', str(processes), os.path.join(self.path, 'lib')],
                  stdin=read_program('compile-bytecode.py'), fail_on_error=False, hidden=True)
         set_file_times(self.folder)
+
+    def unpack(self, squashfs):
+        """Replace the venv that was just created with one in a SquashFS file, which has the same path."""
+        remove_dir(self.folder)
+        run_program(['unsquashfs', '-no-xattrs', '-no-progress', '-dest', self.folder, squashfs], hidden=True)
 
     def squash(self, command, squashfs):
         """

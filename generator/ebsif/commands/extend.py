@@ -161,6 +161,7 @@ def change(options, names, found):
     for text in environment.said:
         output.note(text)
     container, stages = changing.pinned(container, environment), changing.simplest(environment.stages)
+    changing.start_from(found)
     status = write(options, container, stages, options.name)
     module = extending.extend(container, stages, options.name, options.date).module
     if name == options.name and module != found.module and (options.install or options.rebuild) and status == 0:

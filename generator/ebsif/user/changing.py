@@ -1,6 +1,7 @@
 """Change an installed extension: add, remove or replace packages, while all others keep their exact versions."""
 
 import contextlib
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -276,6 +277,13 @@ def parse(texts: list[str]) -> list[str]:
 def pinned(container: Container, environment: Environment) -> Container:
     """Return a container in which the packages of an environment keep their versions."""
     return container.replace(parameters={**container.parameters, "constraints": environment.pins})
+
+
+def start_from(installation: Installation) -> None:
+    """Let eb start with the packages of an installation, where that leads to the same result."""
+    from easybuild.easyblocks.generic.container.reuse import REUSE_VARIABLE
+
+    os.environ[REUSE_VARIABLE] = str(installation.root)
 
 
 def simplest(stages: list[dict]) -> list:

@@ -1,0 +1,74 @@
+"""When an installation may start with the user software of an earlier one. No image is needed."""
+
+import hashlib
+import json
+import os
+
+import pytest
+from easybuild.easyblocks.generic.container.reuse import Reuse
+from easybuild.easyblocks.generic.container.scripts import ebsif_version
+from easybuild.easyblocks.generic.container.stages import Stage
+
+PINS = {"einops": "0.8.1", "Flash_Attn": "2.8"}
+HEAVY = {"name": "built", "requirements": "flash-attn\n", "no_build_isolation": True}
+STAGES = [{"name": "requirements", "requirements": "einops\n"}, HEAVY]
+
+
+@pytest.fixture
+def earlier(tmp_path):
+    """A function that makes an earlier installation with changes of its record, and says whether it can be reused."""
+    root, image = tmp_path / "earlier", tmp_path / "a.sif"
+    (root / "share/ebsif").mkdir(parents=True)
+    image.write_bytes(b"image")
+    os.link(image, root / "a.sif")
+    (root / "user-software.squashfs").write_bytes(b"packages")
+    recorded = {
+        "image": {"file": "a.sif", "size": 5, "mtime_ns": image.stat().st_mtime_ns},
+        "versions": {"ebsif": ebsif_version()}, "venv_name": "example", "stages": STAGES, "local_files": {},
+        "venv_packages": ["einops==0.8.1", "flash-attn==2.8", "pip==24.0"],
+        "user_software": {"user-software.squashfs": hashlib.sha256(b"packages").hexdigest()}}
+
+    def reuse(stages=STAGES, pins=PINS, image=image, name="example", **changes):
+        (root / "share/ebsif/lock.json").write_text(json.dumps({**recorded, **changes}))
+        found = Reuse(str(root), Stage.from_parameter(stages), pins)
+        return [stage.name for stage in found.missing] if found.is_possible(str(image), name) else None
+
+    return reuse
+
+
+def with_lines(*lines):
+    """Return the stages with these lines in the first one."""
+    return [{"name": "requirements", "requirements": "".join(f"{line}\n" for line in lines)}, HEAVY]
+
+
+@pytest.mark.parametrize(("stages", "missing"), [
+    (STAGES, []), (with_lines("einops", "rich"), ["requirements"]), ([*STAGES, {"name": "n", "requirements": "rich"}],
+                                                                     ["n"]),
+    # an option, another order, removed lines, other properties, hashes
+    (with_lines("rich", "einops"), None), (with_lines("rich"), None), (STAGES[:1], None), (STAGES[1:], None),
+    ([STAGES[0], {**HEAVY, "env": {"A": "1"}}], None), ([STAGES[0], {**HEAVY, "requirements": "flash-attn\nx"}], None),
+    (with_lines("einops", f"rich==1 --hash=sha256:{'0' * 64}"), None),
+    # pip marks what was asked for
+    (with_lines("einops", "flash_attn"), None),
+    # it may replace packages of the image, which later stages must know
+    ([*STAGES, {"name": "n", "requirements": "rich", "allow_replace": ["numpy"]}], None)])
+def test_only_additional_packages_are_installed(earlier, stages, missing):
+    """E-03: stages that are there aren't installed again; if anything else is different, all of them are."""
+    assert earlier(stages) == missing
+
+
+def test_everything_else_must_be_the_same(earlier, tmp_path):
+    """E-03: image, path of the venv, version of ebsif, versions of packages, files, and nothing changed by hand."""
+    other = tmp_path / "b.sif"
+    other.write_bytes(b"other")
+    assert earlier() == []
+    assert earlier(image=other) is None
+    assert earlier(name="other") is None
+    assert earlier(pins={**PINS, "einops": "0.8.2"}) is None
+    assert earlier(pins={}) is None
+    assert earlier(versions={}) is None
+    assert earlier(local_files={"/a.whl": "0"}) is None
+    assert earlier(user_software={"user-software": "0"}) is None
+    (tmp_path / "earlier/user-software.squashfs").write_bytes(b"changed")
+    assert earlier() is None
+    assert Reuse("", [], {}).is_possible(str(other), "example") is False
