@@ -162,4 +162,5 @@ def known_image(container: Container) -> Image:
             packages.update({normal_name(name): version for name, version
                              in lock.pins(record.get(lockfile.IMAGE_PACKAGES, [])).items()})
             break
-    return Image(python, packages)
+    # the catalogue may say just 3
+    return Image(python if re.fullmatch(r"\d+(\.\d+)+", python or "") else None, packages)
