@@ -4,6 +4,8 @@ import base64
 import dataclasses
 import hashlib
 import os
+import pty
+import re
 import subprocess
 import zipfile
 from pathlib import Path
@@ -187,6 +189,22 @@ def make_wheel(folder, name, version="1.0", requires=(), module_text="", scripts
         for file, text in files.items():
             wheel.writestr(file, text)
     return path
+
+
+def at_terminal(command, environment, folder, lines):
+    """Run a command at a terminal and type each line at a prompt; return its exit status, and all that was shown."""
+    terminal, other_end = pty.openpty()
+    process = subprocess.Popen([command], env=environment, cwd=folder, stdin=other_end, stdout=other_end,
+                               stderr=other_end, start_new_session=True)
+    os.close(other_end)
+    output = b""
+    try:
+        while True:
+            output += os.read(terminal, 4096)
+            if lines and re.sub(rb"\x1b\[[?\d]*\w", b"", output).endswith((b"> ", b"$ ", b"# ")):
+                os.write(terminal, lines.pop(0).encode() + b"\n")
+    except OSError:  # the program has closed its end
+        return process.wait(timeout=60), re.sub(r"\x1b\[[?\d]*\w", "", output.decode())
 
 
 def wheel_digest(text):

@@ -1,7 +1,6 @@
 """The loaded module with every modules tool and syntax: what users get from `module load`."""
 
 import os
-import pty
 import re
 import shutil
 import signal
@@ -9,6 +8,7 @@ import subprocess
 
 import pytest
 from parts import TOOLS
+from support import at_terminal
 
 QUOTE, APOSTROPHE, NEWLINE = '"', "'", "new\nline"
 
@@ -237,34 +237,21 @@ def test_start_shell_initialises_with_arguments(installed_once):
 
 
 def test_start_shell_without_arguments_is_an_initialised_bash(installed_once):
-    """S002-21: start-shell without arguments, at a terminal: an interactive, initialised bash."""
+    """S002-21, issue 20 point 7: start-shell at a terminal: an initialised bash, whose prompt names the module."""
     site = installed_once.site
     # a user's rc file must not undo it
     (site.home / ".bashrc").write_text("PATH=/usr/bin:/bin\n")
     env = {**site.environment, **variables(installed_once.output(installed_once.SQUASHED, "env -0"))}
     command = installed_once.root(installed_once.SQUASHED) / "bin" / "start-shell"
-    terminal, other_end = pty.openpty()
-    process = subprocess.Popen(
-        [command], env=env, cwd=site.work, stdin=other_end, stdout=other_end, stderr=other_end, start_new_session=True
-    )
-    os.close(other_end)
-    output = typed_at(terminal, ["echo flags=$- python=$(type -P python)", "exit 7"])
-    assert process.wait(timeout=60) == 7
-    (site.home / ".bashrc").unlink()
+    status, output = at_terminal(command, env, site.work, ["echo flags=$- python=$(type -P python)", "exit 7"])
+    assert status == 7
+    assert re.search(rf"\({installed_once.SQUASHED}\) \S+@\S+:\S+[#$] ", output)
     assert "python=/user-software/venv/pytorch/bin/python" in output
     assert re.search(r"flags=\w*i", output)
-
-
-def typed_at(terminal, lines):
-    """Type each line at a prompt; return all output until the program ended."""
-    output = b""
-    while True:
-        try:
-            output += os.read(terminal, 4096)
-        except OSError:  # the program has closed its end
-            return output.decode()
-        if lines and output.rstrip(b"\x1b[?2004h").endswith((b"> ", b"$ ", b"# ")):
-            os.write(terminal, lines.pop(0).encode() + b"\n")
+    (site.home / ".bashrc").unlink()
+    # a prompt of the user for containers stays
+    output = at_terminal(command, {**env, "APPTAINERENV_PS1": "mine> "}, site.work, ["echo $0", "exit"])[1]
+    assert installed_once.SQUASHED not in output
 
 
 def test_start_shell_in_the_container_is_bash(installed_once):

@@ -1,6 +1,7 @@
 """Incomplete images: whatever can work does, the rest is refused with the reason before anything is copied."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from ebsif.image import inspection
 from parts import example_site, wheel_settings
+from support import at_terminal
 
 
 @pytest.fixture
@@ -54,6 +56,11 @@ def test_an_image_without_bash_and_python(place, tmp_path):
     output = site.bash("module load Example/1.0\nset -e\n" + script).stdout
     assert output == "first\nsecond\nname a  b example.sif\n</mnt/script><c  d><$e>\ntyped 2\n"
     assert site.bash("module load Example/1.0; start-shell -c 'exit 7'", check=False).returncode == 7
+    # issue 20 point 7: its prompt names the module too
+    loaded = site.bash("module load Example/1.0 && env -0").stdout.split("\0")[:-1]
+    environment = dict(entry.split("=", 1) for entry in loaded)
+    status, output = at_terminal(root / "bin/start-shell", environment, site.work, ["exit 7"])
+    assert (status, re.search(r"\(Example/1\.0\) [#$] ", output) is not None) == (7, True), output
 
 
 @pytest.mark.parametrize(("easyblock", "text"), [("ContainerVenv", ""), ("ContainerInstall", "init = 'image'\n")])

@@ -346,12 +346,20 @@ def test_wrong_use_is_refused(installation, arguments):
 
 @pytest.mark.parametrize("option", ["-h", "--help"])
 def test_help_is_the_description_of_the_command(option):
-    """The commands print the comment at the top of the script, and do nothing."""
-    for command in (MAKE, UNMAKE, "make-venv", "extend-venv-activate"):
-        result = run(CONTAINER_FILES, command, option)
+    """Issue 20 point 7: all commands print the comment at the top of the script, on the host too, and do nothing."""
+    bin_commands = {MAKE, UNMAKE, "make-venv", "extend-venv-activate", "start-shell", "list-packages"}
+    assert bin_commands == {path.name for path in (CONTAINER_FILES / "bin").iterdir()} - {
+        f"container-{name}" for name in ("exec", "run", "runtime")}
+    run_scripts = ("conda-python-simple", "conda-python-distributed", "get-master", "list-packages")
+    for path in [*(f"bin/{name}" for name in bin_commands), *(f"runscripts/{name}" for name in run_scripts)]:
+        result = subprocess.run(["bash", "-p", CONTAINER_FILES / path, option], capture_output=True, text=True,
+                                check=False)
         assert (result.returncode, result.stderr) == (0, "")
-        assert f"Usage: {command}" in result.stdout
-        assert "Exit status: 0 " in result.stdout
+        sentence, usage, *_, last = result.stdout.split("\n\n")
+        assert sentence.endswith(".") and "\n" not in sentence, path
+        assert usage.startswith(f"Usage: {Path(path).name}"), path
+        assert "\n\nExamples:" in result.stdout, path
+        assert last.startswith("Exit status: "), path
         assert "#" not in result.stdout
 
 

@@ -14,11 +14,20 @@ from packaging.utils import canonicalize_name
 from support import CHECKOUT, CONTAINER_FILES, tracked
 
 PYTHON = "\n".join(path.read_text() for path in tracked("easyblocks/generic/*.py", "easyblocks/generic/container/*.py"))
+IN_CONTAINER = (CONTAINER_FILES / "share/ebsif/image-programs.py").read_text()
 # regular expressions that find the value in Python and in scripts
 SAME = {
     "the status for no pip": (r"NO_PIP_TO_COPY = (\d+)", {"share/ebsif/copy-pip.py": r"NOT_HERE = (\d+)"}),
     "the word of an image that is active by itself": (
         r"'WITH_CONDA': '(\w+)'", {"share/ebsif/run.bash": r'"\$\{SINGULARITYENV_WITH_CONDA:-\}" != (\w+) '}),
+    "the time of reproducible files": (
+        r"FILE_TIME = (\d+)", {"share/ebsif/make-venv.py": r"TIME = '(\d+)'"}),
+    "the longest first line of a script that the kernel reads": (
+        r"LONGEST = (\d+)", {"share/ebsif/copy-pip.py": r"LONGEST = (\d+)"}),
+    "the first lines of a script with a long path": (
+        r"""os\.fsencode\(first\)\) >= LONGEST or re\.search\(r"\\s", PYTHON\):\n +first = (.*) % shlex\.quote""",
+        {"share/ebsif/copy-pip.py":
+         r"""os\.fsencode\(first\)\) >= LONGEST or re\.search\(r"\\s", python\):\n +first = (.*) % shlex\.quote"""}),
     "the module's own directory of run scripts": (
         r"'(/runscripts)/", {"share/ebsif/run.bash": r"\*:(/\w+):\*"}),
 }
@@ -28,7 +37,7 @@ SAME = {
 def test_values(what):
     """G-20: Values that scripts use and Python expects are equal."""
     expression, files = SAME[what]
-    expected = set(re.findall(expression, PYTHON))
+    expected = set(re.findall(expression, PYTHON + IN_CONTAINER))
     assert len(expected) == 1
     for name, found in files.items():
         assert set(re.findall(found, (CONTAINER_FILES / name).read_text())) == expected, name

@@ -75,9 +75,8 @@ class ModuleFile:
         sections = [
             "The image is %s; $SIF has its full path. To run a command in the container:\n\n"
             "    singularity exec $SIF COMMAND\n\n"
-            "The module also provides these commands: %s." % (spec.image_name, ', '.join(sorted(spec.commands)))]
-        if self.image_record.get('sha256'):
-            sections.append("The SHA256 of the image is %s.%s" % (self.image_record['sha256'], self.sharing))
+            "The module also provides these commands: %s.\nEach has a --help." % (
+                spec.image_name, ', '.join(sorted(spec.commands)))]
         if self.record.get(lockfile.WRAPPERS):
             sections.append("These commands run in the container automatically: %s."
                             % ', '.join(self.record[lockfile.WRAPPERS]))
@@ -88,6 +87,8 @@ class ModuleFile:
         sections.append("Variables: SIF, SIF%s (the image), CONTAINERROOT (the installation), RUNSCRIPTS, RUNSCRIPTS%s "
                         "(the run scripts,\n/runscripts in the container). Set your own binds in APPTAINER_BIND or "
                         "SINGULARITY_BIND." % (spec.variable_suffix, spec.variable_suffix))
+        if self.image_record.get('sha256'):
+            sections.append("The SHA256 of the image is %s.%s" % (self.image_record['sha256'], self.sharing))
         if spec.masks:
             sections.append('\n'.join(['Files of the image that are masked in the container:'] +
                                       [' - ' + line for line in spec.masks.lines]))
