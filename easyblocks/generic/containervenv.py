@@ -269,7 +269,8 @@ class ContainerVenv(ContainerInstall):
         now.take_over(before)
         if DIRECTORY in now.present:
             self.venv.folder = now.path(DIRECTORY)
-            self.venv.add_ours(packages)
+            self.venv.add_hints(packages)
+            self.venv.add_programs()
         return True
 
     def squash(self):

@@ -148,7 +148,7 @@ def test_files_with_requirements(place, texts, suffix):
 # combined where one can't hide the effect of another
 LINES = [
     f"hello; $(touch {CANARY}) `touch {CANARY}` '; touch {CANARY} # {{{{ 7 * 7 }}}}\x1b[31m",
-    f"hello @ file:///nowhere/$(touch {CANARY}).whl", f"--no-such-option=$(touch {CANARY}){'x' * 1_000_000}",
+    f"hello @ file:///nowhere/$(touch {CANARY}).whl", f"--no-such-option=$(touch {CANARY}){'x' * 200_000}",
     "../../../etc/passwd"]
 
 

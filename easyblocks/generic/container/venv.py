@@ -118,7 +118,7 @@ class Venv:
             If it still doesn't see all of them.
         """
         image_packages = probe.packages
-        packages = self.make_empty(probe)
+        packages = at_first = self.make_empty(probe)
         folder = self.site_packages(packages)
         if image_packages.python_path:
             # PYTHONPATH comes before the venv, so upgrades in the venv would have no effect
@@ -136,31 +136,27 @@ class Venv:
                                  "install them again. Nothing was installed.", len(unseen), len(image_packages),
                                  ', '.join(unseen[:5]), ', ...' if len(unseen) > 5 else '')
         trace_msg("the venv sees all %d packages of the image" % len(image_packages))
-        self.add_ours(packages)
+        self.add_hints(packages)
+        if packages is not at_first:
+            self.add_programs()
         return packages
 
     def site_packages(self, packages):
         """Return the venv's package directory on the host, as its Python names it (lib64, python3.14t ...)."""
         return os.path.join(self.folder, os.path.relpath(packages.purelib, USER_SOFTWARE))
 
-    def add_ours(self, packages):
-        """
-        Add hints that explain pip's errors, and programs that run the image's programs with the venv's Python.
-
-        Parameters
-        ----------
-        packages : Packages
-            The packages that the venv's Python sees.
-        """
+    def add_hints(self, packages):
+        """Add modules that explain pip's errors; `packages` are those that the venv's Python sees (Packages)."""
         for path in sorted(glob.glob(os.path.join(glob.escape(FILES), 'site-packages', 'ebsif_*'))):
             copy_file(path, os.path.join(self.site_packages(packages), os.path.basename(path)))
-        programs = self.run([self.python, '-'], stdin=read_program('image-programs.py'),
-                            hidden=True, split_stderr=True).output.split()
-        trace_msg("programs of the image that run in the venv: %d" % len(programs))
+
+    def add_programs(self):
+        """Add programs that run the image's programs with the venv's Python."""
+        self.run([self.python, '-'], stdin=read_program('image-programs.py'), hidden=True, split_stderr=True)
 
     def make_empty(self, probe):
         """
-        Create the venv with the image's pip, or with another one if that can't be copied.
+        Create the venv with the image's programs and pip, or with another pip if that can't be copied.
 
         Returns
         -------
@@ -175,12 +171,14 @@ class Venv:
         trace_msg("creating the venv %s in the container" % self.path)
         # the directory with pip; the venv's Python doesn't search a venv of the image
         pip = [directory for _, _, directory in probe.packages.select(lambda name: name == 'pip').values()]
-        command = sh_command('make-venv.sh', self.path, read_program('installed-packages.py'), str(FILE_TIME),
-                             read_program('pip'), *pip)
+        command = sh_command('make-venv.sh', self.path, read_program('image-programs.py'),
+                             read_program('installed-packages.py'), str(FILE_TIME), read_program('pip'), *pip)
         result = self.run(command, stdin=read_program('copy-pip.py'), fail_on_error=False, hidden=True,
                           split_stderr=True)
         if result.exit_code == 0:
-            return Packages.from_output(result.output)
+            *programs, packages = result.output.splitlines()
+            trace_msg("programs of the image that run in the venv: %d" % len(programs))
+            return Packages.from_output(packages)
         if result.exit_code == NO_PIP_TO_COPY:
             for pip in self.ways_to_pip(probe):
                 result = self.run(sh_command('make-venv-with.sh', self.path, *pip), fail_on_error=False,
@@ -197,6 +195,7 @@ class Venv:
             diagnosis = Diagnosis(said, '')
             raise EasyBuildError("The venv can't be created in the container%s. Its output: %s",
                                  ': ' + diagnosis.text if diagnosis.text else '', said[-1000:])
+        self.add_programs()
         return self.packages()
 
     def ways_to_pip(self, probe):
