@@ -362,7 +362,9 @@ class Extension:
     def __init__(self, prefix, capsys, monkeypatch):
         monkeypatch.setattr("time.strftime", lambda _: "20261122")
         self.prefix, self.capsys = prefix, capsys
-        self.root = self.install("requirements = ['greeting>=1', 'numpy', 'rich']\n", ["greeting", "hello", "rich"])
+        # nothing in user software needs http: a package of the image does, with an extra
+        self.root = self.install("requirements = ['greeting>=1', 'numpy', 'rich']\n",
+                                 ["greeting", "hello", "rich", "http"])
         self.needs("greeting", "hello>=1", "extra; extra == 'more'")
         self.needs("rich", "hello")
 
@@ -397,10 +399,10 @@ def test_packages_are_added_and_all_others_keep_their_versions(extension):
     """E-03: one command without a file; a new module; other versions only of what is named and what that needs."""
     values, _ = extension.extend("mine", "--add", "lightly", "greeting")
     assert values["requirements"] == ["greeting>=1", "numpy", "rich", "lightly"]
-    assert values["constraints"] == ["greeting==1.0", "hello==1.0", "rich==1.0"]
+    assert values["constraints"] == ["greeting==1.0", "hello==1.0", "http==1.0", "rich==1.0"]
     assert values["versionsuffix"].endswith("-20261121-mine-20261122")
     values, _ = extension.extend("mine", "--add", "rich>=2", "flash-attn")
-    assert values["constraints"] == ["greeting==1.0"]
+    assert values["constraints"] == ["greeting==1.0", "http==1.0"]
     assert [stage["requirements"] for stage in values["requirements"]] == [
         ["greeting>=1", "numpy", "rich>=2"], ["ninja", "packaging", "setuptools", "wheel"], ["flash-attn"]]
     extension.prefix.install(LATER)
@@ -416,7 +418,7 @@ def test_packages_are_removed_with_what_only_they_need(extension):
     """E-03: what others need stays; packages of the image, of others and mistyped ones are named as such."""
     values, said = extension.extend("mine", "--remove", "Greeting")
     assert values["requirements"] == ["numpy", "rich"]
-    assert values["constraints"] == ["hello==1.0", "rich==1.0"]
+    assert values["constraints"] == ["hello==1.0", "http==1.0", "rich==1.0"]
     assert "also removed" not in said
     extension.needs("greeting", "byhand")
     extension.prefix.add(extension.root, "byhand", "1.0")
@@ -446,7 +448,8 @@ def test_requirements_are_replaced(extension, tmp_path):
     assert "has these packages already: nothing to do" in extension.capsys.readouterr().err
     (tmp_path / "r.txt").write_text("rich\nlightly\n")
     values, _ = extension.extend("mine", "-r", "r.txt", "--rebuild")
-    assert (values["requirements"], values["constraints"]) == (["rich", "lightly"], ["hello==1.0", "rich==1.0"])
+    assert values["requirements"] == ["rich", "lightly"]
+    assert values["constraints"] == ["hello==1.0", "http==1.0", "rich==1.0"]
     # with the same packages, too
     assert extension.extend("mine", "--rebuild")[0]["requirements"] == ["greeting>=1", "numpy", "rich"]
 
@@ -457,7 +460,7 @@ def test_an_extension_of_an_extension_is_pinned(extension, tmp_path):
     values, _ = extension.extend("mine", "-r", "more.txt", "--name", "more")
     assert values["requirements"] == [{"name": "requirements", "requirements": ["greeting>=1", "numpy", "rich"]},
                                       {"name": "requirements (more)", "requirements": ["byhand"]}]
-    assert values["constraints"] == ["greeting==1.0", "hello==1.0", "rich==1.0"]
+    assert values["constraints"] == ["greeting==1.0", "hello==1.0", "http==1.0", "rich==1.0"]
     assert "leave out --name more" in extension.extend("mine", "--remove", "rich", "--name", "more", status=3)[1]
     module = f"{MINE}-more-20261121"
     extension.install(f"requirements = {values['requirements']}\n", ["greeting", "hello", "rich", "byhand"], module)
@@ -478,7 +481,7 @@ def test_changes_by_hand_are_taken_along(extension):
     path.rename(path.with_name("gone-too"))
     values, said = extension.extend("mine", "--rebuild")
     assert values["requirements"] == ["greeting==0.9", "numpy", "byhand==3.0"]
-    assert values["constraints"] == ["byhand==3.0", "greeting==0.9"]
+    assert values["constraints"] == ["byhand==3.0", "greeting==0.9", "hello==1.0", "http==1.0"]
     assert "rich was removed by hand, so it is left out" in said
     assert "added by hand, which are taken along: byhand==3.0" in said
 
@@ -492,7 +495,7 @@ def test_an_environment_of_somebody_else(extension, tmp_path):
     assert values["checksums"] == ["0" * 64]
     assert main(["extend", "--from-lock", "lock.json", "--name", "theirs", "--check"]) == 0
     assert [line.split()[:3] for line in extension.capsys.readouterr().out.splitlines()] == [
-        ["+", "greeting", "1.0"], ["+", "hello", "1.0"], ["+", "rich", "1.0"]]
+        ["+", name, "1.0"] for name in ("greeting", "hello", "http", "rich")]
     assert main(["extend", "--from-lock", "lock.json", "--name", "theirs"]) == 0
     assert json.loads((tmp_path / f"{name}.lock.json").read_text()) == json.loads((tmp_path / "lock.json").read_text())
     extension.capsys.readouterr()

@@ -50,6 +50,8 @@ class Environment:
         Versions of the packages in the image by normalized name.
     changed_by_hand
         Whether packages were added, changed or removed by hand since the installation.
+    needed_before
+        Normalized names of the packages that the stages needed before they were changed.
     said
         What the user should know.
     """
@@ -60,12 +62,18 @@ class Environment:
     packages: dict[str, Package]
     image: dict[str, str]
     changed_by_hand: bool = False
+    needed_before: frozenset[str] = frozenset()
     said: list[str] = field(default_factory=list)
 
     @property
     def own(self) -> list[dict]:
         """The stages of the extension itself."""
         return self.stages[self.inherited :]
+
+    @property
+    def lines(self) -> list[str]:
+        """All requirement lines."""
+        return [line for stage in self.stages for line in lines_of(stage)]
 
     @property
     def asked(self) -> list[tuple]:
@@ -75,13 +83,12 @@ class Environment:
     @property
     def pins(self) -> list[str]:
         """
-        The packages that keep their version, as requirements: those that are still needed.
+        The packages that keep their version, as requirements: all that are still needed.
 
         A package for which another version is asked for may change, and so may those that it needs.
         """
-        asked = [line for stage in self.stages for line in lines_of(stage)]
-        changing = self.needed_by(line for line in asked if not self.suits(line))
-        return [f"{package.name}=={package.version}" for name, package in sorted(self.needed_by(asked).items())
+        changing = {*self.needed_by(line for line in self.lines if not self.suits(line)), *self.unneeded}
+        return [f"{package.name}=={package.version}" for name, package in sorted(self.packages.items())
                 if name not in changing and "/" not in (package.line or "")]
 
     def suits(self, line: str) -> bool:
@@ -105,10 +112,16 @@ class Environment:
         return found
 
     @property
-    def unneeded(self) -> list[Package]:
-        """The packages that the stages no longer need."""
-        needed = self.needed_by(line for stage in self.stages for line in lines_of(stage))
-        return [package for name, package in sorted(self.packages.items()) if name not in needed]
+    def unneeded(self) -> dict[str, Package]:
+        """
+        The packages that the stages no longer need, by normalized name.
+
+        Some are needed by packages of the image with an extra, whose metadata isn't here. So only those count that the
+        stages needed before.
+        """
+        needed = self.needed_by(self.lines)
+        return {name: package for name, package in self.packages.items()
+                if name not in needed and name in self.needed_before}
 
 
 def base_of(installation: Installation, names: Names, site: Site) -> Optional[Container]:
@@ -146,6 +159,7 @@ def environment_of(installation: Installation, container: Container, base: Optio
     found = Environment(installation.module, stages, inherited, packages, image)
     before = {normal_name(name): version for name, version in recorded.items()}
     add_changes_by_hand(found, before)
+    found.needed_before = frozenset(found.needed_by(found.lines))
     return found
 
 
@@ -238,7 +252,7 @@ def add(environment: Environment, lines: list[str], name: str) -> None:
     new = []
     for line in lines:
         package, inside = environment.packages.get(name_in(line)), environment.image.get(name_in(line))
-        asked = {name_in(one) for stage in environment.stages for one in lines_of(stage)}
+        asked = set(map(name_in, environment.lines))
         there = package.version if package else inside
         wanted = parsed(line)
         if there and wanted and not wanted.url and wanted.specifier.contains(there, prereleases=True) and (
@@ -302,7 +316,6 @@ def remove(environment: Environment, names: list[str]) -> None:
     ChangingError
         If a package is not one of the extension's own; the message says whose it is.
     """
-    before = {package.name for package in environment.unneeded}
     for text in names:
         name = normal_name(text)
         found = [stage for stage in environment.own if name in map(name_in, stage["requirements"])]
@@ -317,25 +330,25 @@ def remove(environment: Environment, names: list[str]) -> None:
         raise ChangingError(f"nothing would be left of {environment.module}: remove it (ebsif remove "
                             f"{environment.module})")
     environment.stages[environment.inherited :] = own
-    report_removal(environment, [normal_name(name) for name in names], before)
+    report_removal(environment, [normal_name(name) for name in names])
 
 
-def report_removal(environment, names, before):
+def report_removal(environment, names):
     """Say which packages go with the removed ones, and which removed ones stay because others need them."""
-    gone = [package for package in environment.unneeded if package.name not in before]
-    more = [f"{package.name} {package.version}" for package in gone if normal_name(package.name) not in names]
+    gone = environment.unneeded
+    more = [f"{package.name} {package.version}" for name, package in sorted(gone.items()) if name not in names]
     if more:
         environment.said.append(f"also removed, because nothing else needs them: {', '.join(more)}")
     for name in names:
         if name not in environment.packages and name in environment.image:
             environment.said.append(f"{name} stays, because it is in the image")
-        elif name not in {normal_name(package.name) for package in gone}:
+        elif name not in gone:
             environment.said.append(f"{name} stays, because {who_needs(environment, name)} it")
 
 
 def who_needs(environment, name):
     """Return the names of the packages that need a package, with a verb (str)."""
-    needed = environment.needed_by(line for stage in environment.stages for line in lines_of(stage))
+    needed = environment.needed_by(environment.lines)
     users = [package.name for one, package in sorted(needed.items()) if one != name and any(
         normal_name(wanted.name) == name and is_for(wanted, ()) for wanted in map(parsed, package.requires) if wanted)]
     return f"{' and '.join(users) or 'another package'} need{'' if len(users) > 1 else 's'}"
