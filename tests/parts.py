@@ -115,11 +115,12 @@ class Installed:
     WRITABLE = "Example/1.0-writable"
     TEXT = "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\nvenv_name = 'pytorch'\n"
 
-    def __init__(self, site, base_image, wheels, install_once):
-        """Install them."""
+    def __init__(self, site, base_image, wheels, install_once, installed=None):
+        """Install them, or write module files for a copy of what another modules tool has installed."""
         self.site = site
         self.wheels = wheels
-        self.shared = install_once(site.prefix.name, site, lambda: self.install(base_image))
+        self.shared = install_once(site.prefix.parent.name, site, lambda: (
+            self.write_modules(installed) if installed else self.install(base_image)))
 
     def copy(self, folder, *modules):
         """Return a new site in a folder with copies of both modules or of some, for tests that change them."""
@@ -138,6 +139,12 @@ class Installed:
         squashed = site.easyconfig(self.TEXT + 'requirements = """\ngreeting\n"""\n', suffix="-squashed")
         writable = site.easyconfig(self.TEXT, suffix="-writable")
         site.eb(squashed, writable, **wheel_settings(wheels))
+
+    def write_modules(self, installed):
+        """Copy the installations, and write module files for this modules tool."""
+        copy_site(installed.shared, self.site.prefix)
+        shutil.rmtree(self.site.modules)
+        self.site.eb("--module-only", *sorted(self.site.prefix.glob("*.eb")), **wheel_settings(self.wheels))
 
     def root(self, module):
         """Return the installation directory of a module."""
@@ -224,8 +231,12 @@ def install_once(tmp_path_factory):
 @pytest.fixture(scope="session")
 def installations(prefix, base_image, wheels, install_once):
     """A function that installs the two modules for a modules tool and syntax, once for all processes."""
-    return functools.cache(lambda name: Installed(
-        Site(prefix / name, TOOLS[name](), Path(sys.prefix)), base_image, wheels, install_once))
+    @functools.cache
+    def get(name):
+        site = Site(prefix / name / "site", TOOLS[name](), Path(sys.prefix))
+        return Installed(site, base_image, wheels, install_once, get("Lmod-Lua") if name == "Lmod-Tcl" else None)
+
+    return get
 
 
 @pytest.fixture(params=TOOLS)
