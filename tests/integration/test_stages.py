@@ -445,24 +445,6 @@ def build_wheel(folder, *_):
 """
 
 
-def test_a_compiled_extension(site, packages):
-    """S000-05, S003-12: a package is compiled in the container with its stage's compiler and flags."""
-    files = {**project_files("compiled", "json"), "backend.py": COMPILING_BACKEND, "compiled.c": EXTENSION}
-    make_archive(packages / "compiled-1.0.tar.gz", "compiled-1.0", files)
-    stage = {"name": "extension", "requirements": "compiled", "no_build_isolation": True}
-    stages = [{**stage, "env": {"CC": "tcc", "ANSWER": "42"}},
-              {"verify": ["python -c 'import compiled; assert compiled.answer == 42'"]}]
-    results = site.eb_each({"without": TEXT + f"versionsuffix = '-without'\nrequirements = {[stage]!r}\n",
-                            "with": TEXT + f"requirements = {stages!r}\n"}, **wheel_settings(packages))
-    text = failed(results["without"], site, "-without")
-    assert "pip failed in stage 'extension'" in text or "KeyError: 'CC'" in text
-    assert results["with"].returncode == 0, results["with"].stdout
-    code = "import compiled; print(compiled.answer, compiled.__file__)"
-    output = site.bash(f"module load Example/1.0 && singularity exec $SIF python -c '{code}'").stdout.split()
-    assert output[0] == "42"
-    assert output[1].startswith("/user-software/venv/pytorch/lib")
-
-
 def patch(old, new):
     """Return a patch for a project's backend.py that changes the line with the marker."""
     return "--- a/marker.txt\n+++ b/marker.txt\n@@ -1 +1 @@\n-" + old + "\n+" + new + "\n"
@@ -476,67 +458,118 @@ def make_marked(folder, name):
     make_archive(folder / f"{name}-1.0.tar.gz", f"{name}-1.0", files)
 
 
-def test_patches(site, packages, tmp_path):
+class Built:
+    """An installation with stages that build packages in every way, and failing ones; one eb has tried them all."""
+
+    def __init__(self, folder, image):
+        self.folder = folder
+        self.site = example_site(folder, image)
+        self.packages = make_packages(folder / "packages")
+        stages, failing = [], {}
+        for prepare in (self.compiling, self.patching, self.using_modules):
+            more, name, wrong = prepare()
+            stages += more
+            failing[name] = TEXT + f"versionsuffix = '-{name}'\nrequirements = {wrong!r}\n"
+        binds = f"optional_binds = ['{folder}/tools']\n"
+        self.results = self.site.eb_each(
+            {**failing, "right": TEXT + binds + f"requirements = {stages!r}\n"}, **wheel_settings(self.packages),
+            MODULEPATH=self.site.modules)
+        assert self.results["right"].returncode == 0, self.results["right"].stdout
+
+    def compiling(self):
+        """A compiler and its flags, as variables of a stage; without them."""
+        files = {**project_files("compiled", "json"), "backend.py": COMPILING_BACKEND, "compiled.c": EXTENSION}
+        make_archive(self.packages / "compiled-1.0.tar.gz", "compiled-1.0", files)
+        stage = {"name": "extension", "requirements": "compiled", "no_build_isolation": True}
+        return [{**stage, "env": {"CC": "tcc", "ANSWER": "42"}},
+                {"verify": ["python -c 'import compiled; assert compiled.answer == 42'"]}], "compiler", [stage]
+
+    def patching(self):
+        """Patches of a package and of a source tree; one that does not apply."""
+        make_marked(self.packages, "marked")
+        make_marked(self.folder, "tree")
+        subprocess.run(["tar", "-xf", self.folder / "tree-1.0.tar.gz", "-C", self.folder], check=True)
+        for name, old, new in (("01-first", "original", "first"), ("02-second", "first", "second"),
+                               ("02-other", "something else", "second")):
+            (self.site.prefix / f"{name}.patch").write_text(patch(old, new))
+        stage = {"requirements": "marked", "no_build_isolation": True, "patches": ["02-second.patch", "01-first.patch"]}
+        return [stage, {**stage, "requirements": str(self.folder / "tree-1.0")},
+                {"verify": ["python -c 'import tree; assert tree.marker == \"second\"'"]}], "patch", [
+                    {**stage, "patches": ["02-other.patch", "01-first.patch"]}]
+
+    def using_modules(self):
+        """Modules of the host in one stage but not in the next; one that does not exist."""
+        programs = self.folder / "tools"
+        programs.mkdir()
+        for name in ("host-cc", "python"):
+            (programs / name).write_text("#!/bin/sh\necho from the module\n")
+            (programs / name).chmod(0o755)
+        folder = self.site.modules / "Tools"
+        folder.mkdir(parents=True)
+        (folder / "1.0.lua").write_text(
+            'setenv("TOOLS_FLAGS", "from the module")\nsetenv("PYTHONHOME", "/nowhere")\n'
+            f'prepend_path("PATH", "{programs}")\nprepend_path("LD_LIBRARY_PATH", "{programs}")\n')
+        path = "import os, shutil; print(shutil.which('host-cc'), os.environ['LD_LIBRARY_PATH'])"
+        return [
+            {"modules": ["Tools/1.0"], "env": {"FLAGS_HERE": "${TOOLS_FLAGS} $ORIGIN"}, "pre": [
+                'test "$TOOLS_FLAGS" = "from the module"', 'test "$(host-cc)" = "from the module"',
+                'test "$(command -v python)" = $VIRTUAL_ENV/bin/python',
+                f"[[ $LD_LIBRARY_PATH == *:{programs}* ]]",
+                f"python -c \"{path}\" | grep '^{programs}/host-cc .*{programs}'",
+                'test "$FLAGS_HERE" = \'from the module $ORIGIN\''],
+             "requirements": "plain"},
+            {"pre": ['test -z "${TOOLS_FLAGS+set}"', "! command -v host-cc",
+                     f"[[ $LD_LIBRARY_PATH != *{programs}* ]]"]},
+        ], "modules", [{"modules": ["NoTools/1.0"], "pre": ["true"]}]
+
+    def failure(self, name):
+        """Check that an installation failed; return eb's output."""
+        return failed(self.results[name], self.site, f"-{name}")
+
+    def python(self, code):
+        """Return the words that Python prints with the module loaded."""
+        return self.site.bash(f"module load Example/1.0 && singularity exec $SIF python -c '{code}'").stdout.split()
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory, base_image):
+    """That installation."""
+    return Built(tmp_path_factory.mktemp("built"), base_image)
+
+
+def test_a_compiled_extension(built):
+    """S000-05, S003-12: a package is compiled in the container with its stage's compiler and flags."""
+    text = built.failure("compiler")
+    assert "pip failed in stage 'extension'" in text or "KeyError: 'CC'" in text
+    answer, place = built.python("import compiled; print(compiled.answer, compiled.__file__)")
+    assert answer == "42"
+    assert place.startswith("/user-software/venv/pytorch/lib")
+
+
+def test_patches(built):
     """
     S004-12: patches are applied to the source in order of their names; the lock file has their checksums.
 
     The requirement is a local source tree: a copy is patched. A patch that does not apply stops the installation and is
     named.
     """
-    make_marked(packages, "marked")
-    make_marked(tmp_path, "tree")
-    subprocess.run(["tar", "-xf", tmp_path / "tree-1.0.tar.gz", "-C", tmp_path], check=True)
-    for name, old, new in (("01-first", "original", "first"), ("02-second", "first", "second"),
-                           ("02-other", "something else", "second")):
-        (site.prefix / f"{name}.patch").write_text(patch(old, new))
-    stage = {"requirements": "marked", "no_build_isolation": True, "patches": ["02-second.patch", "01-first.patch"]}
-    stages = [stage, {**stage, "requirements": str(tmp_path / "tree-1.0")},
-              {"verify": ["python -c 'import tree; assert tree.marker == \"second\"'"]}]
-    wrong = {**stage, "patches": ["02-other.patch", "01-first.patch"]}
-    results = site.eb_each({"wrong": TEXT + f"versionsuffix = '-wrong'\nrequirements = {[wrong]!r}\n",
-                            "right": TEXT + f"requirements = {stages!r}\n"}, **wheel_settings(packages))
-    assert "02-other.patch" in failed(results["wrong"], site, "-wrong")
-    assert results["right"].returncode == 0, results["right"].stdout
-    code = "import marked; print(marked.marker)"
-    output = site.bash(f"module load Example/1.0 && singularity exec $SIF python -c '{code}'").stdout
-    assert output == "second\n"
-    assert {Path(path).name for path in lock(site)["local_files"]} == {"01-first.patch", "02-second.patch"}
-    assert (tmp_path / "tree-1.0" / "marker.txt").read_text() == "original\n"
+    assert "02-other.patch" in built.failure("patch")
+    assert built.python("import marked; print(marked.marker)") == ["second"]
+    assert {Path(path).name for path in lock(built.site)["local_files"]} == {"01-first.patch", "02-second.patch"}
+    assert (built.folder / "tree-1.0" / "marker.txt").read_text() == "original\n"
 
 
-def test_host_modules_are_loaded_for_a_stage(site, packages, tmp_path):
+def test_host_modules_are_loaded_for_a_stage(built):
     """
     S003-11: a stage's modules, including their changes to PATH, apply to that stage only; missing ones are named.
 
     Values of `env` can refer to their variables.
     """
-    programs = tmp_path / "tools"
-    programs.mkdir()
-    for name in ("host-cc", "python"):
-        (programs / name).write_text("#!/bin/sh\necho from the module\n")
-        (programs / name).chmod(0o755)
-    folder = site.modules / "Tools"
-    folder.mkdir(parents=True)
-    (folder / "1.0.lua").write_text(
-        'setenv("TOOLS_FLAGS", "from the module")\nsetenv("PYTHONHOME", "/nowhere")\n'
-        f'prepend_path("PATH", "{programs}")\nprepend_path("LD_LIBRARY_PATH", "{programs}")\n')
-    path = "import os, shutil; print(shutil.which('host-cc'), os.environ['LD_LIBRARY_PATH'])"
-    stages = [
-        {"modules": ["Tools/1.0"], "pre": [
-            'test "$TOOLS_FLAGS" = "from the module"', 'test "$(host-cc)" = "from the module"',
-            'test "$(command -v python)" = $VIRTUAL_ENV/bin/python',
-            f"[[ $LD_LIBRARY_PATH == *:{programs}* ]]",
-            f"python -c \"{path}\" | grep '^{programs}/host-cc .*{programs}'"],
-         "requirements": "plain"},
-        {"pre": ['test -z "${TOOLS_FLAGS+set}"', "! command -v host-cc", f"[[ $LD_LIBRARY_PATH != *{programs}* ]]"]},
-    ]
-    stages[0]["env"] = {"FLAGS_HERE": "${TOOLS_FLAGS} $ORIGIN"}
-    stages[0]["pre"].append('test "$FLAGS_HERE" = \'from the module $ORIGIN\'')
-    missing = "versionsuffix = '-x'\nrequirements = [{'modules': ['NoTools/1.0'], 'pre': ['true']}]\n"
-    results = site.eb_each({"missing": TEXT + missing, "there": TEXT + f"optional_binds = ['{programs}']\n"
-                            f"requirements = {stages!r}\n"}, **wheel_settings(packages), MODULEPATH=site.modules)
-    assert "NoTools/1.0" in failed(results["missing"], site, suffix="-x")
-    assert results["there"].returncode == 0, results["there"].stdout
+    assert "NoTools/1.0" in built.failure("modules")
+    # the stages' 'pre' commands check the rest; if one failed, there would be no installation
+    used, after = [stage for stage in lock(built.site)["stages"] if "pre" in stage]
+    assert used["modules"] == ["Tools/1.0"]
+    assert "modules" not in after
 
 
 # --- failures of machine and index
