@@ -1,6 +1,7 @@
 """The command ``ebsif``: run a subcommand, and turn errors into a message and an exit status."""
 
 import argparse
+import gc
 import importlib
 import os
 import signal
@@ -106,6 +107,8 @@ def complete():
     # only needed here
     import argcomplete
 
+    # this process ends in a moment
+    gc.disable()
     # only the command that is typed: importing all of them takes longer than a person wants to wait
     argcomplete.autocomplete(build_parser(os.environ.get("COMP_LINE", "").split()),
                              validator=lambda name, typed: name.lower().startswith(typed.lower()))

@@ -2,13 +2,18 @@
 
 import shlex
 from functools import cache
+from typing import TYPE_CHECKING
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 @cache
-def environment(package: str) -> Environment:
+def environment(package: str) -> "Environment":
     """Return the environment of the folder ``templates`` of a package such as ``ebsif.jobs``."""
+    # not needed by commands that only print, nor when the Tab key is pressed, and slow to import
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     templates = Environment(
         loader=PackageLoader(package), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         keep_trailing_newline=True, autoescape=False,  # noqa: S701 no HTML

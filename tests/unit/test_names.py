@@ -5,10 +5,10 @@ import os
 from argparse import Namespace
 
 import pytest
-from ebsif.cli import main
+from ebsif.cli import build_parser, main
 from ebsif.errors import UsageError
 from ebsif.installed import places, removal
-from ebsif.installed.names import Names, NamingError, complete
+from ebsif.installed.names import Names, NamingError, complete, complete_asked, complete_packages
 
 BASE = "PyTorch/2.13.0-cpu-python-3.11-singularity-20261121"
 MINE = f"{BASE}-mine-20261121"
@@ -89,6 +89,22 @@ def prefix(tmp_path, monkeypatch):
     monkeypatch.setattr("ebsif.eb.prefix", lambda: (made.software, made.modules))
     monkeypatch.chdir(tmp_path)
     return made
+
+
+def test_packages_that_the_tab_key_completes(prefix, monkeypatch):
+    """E-14: extend --add: those of image and extension; --remove: what the extension was made for."""
+    root = prefix.install(MINE, packages=["einops==0.8.1", "nested==1"])
+    monkeypatch.setenv("CONTAINERROOT", str(root))
+    for module in ("mine", MINE, None):
+        options = Namespace(module=module)
+        assert complete_packages("", options) == ["einops", "nested", "numpy"]
+        assert complete_packages("N", options) == ["nested", "numpy"]
+        assert complete_asked("", options) == ["einops", "gone"]
+    assert complete_asked("", Namespace(module="other")) == []
+    parser = build_parser(["extend"])
+    completers = {one.dest: one.completer for one in parser.parse_args(["extend"]).parser._actions
+                  if getattr(one, "completer", None)}
+    assert (completers["add"], completers["remove"]) == (complete_packages, complete_asked)
 
 
 def names():

@@ -18,7 +18,7 @@ from ebsif import eb, output
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.errors import UsageError
 from ebsif.installed import places
-from ebsif.installed.names import Names, add_name_argument, shown
+from ebsif.installed.names import Names, add_name_argument, complete_asked, complete_packages, shown
 from ebsif.installed.places import Installation
 from ebsif.user import bases, changing, environments, extending, plan, repeating, requirements
 from ebsif.user.outcome import add_outcome, chosen, write, write_file
@@ -71,9 +71,10 @@ def configure(parser):
                         help="also install a dependency group of that project (repeatable)")
     parser.add_argument("--add", metavar="PACKAGE", nargs="+", default=[],
                         help="add packages, each a line as in a requirements.txt; one that is there already gets "
-                             "another version")
+                             "another version").completer = complete_packages
     parser.add_argument("--remove", metavar="PACKAGE", nargs="+", default=[],
-                        help="remove packages from an extension, and what only they need")
+                        help="remove packages from an extension, and what only they need"
+                        ).completer = complete_asked
     parser.add_argument("--name", help="name of the extension, part of the version suffix (default: that of the "
                                        "extension that is changed)")
     parser.add_argument("--date", help="date at the end of the version suffix (default: today)")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Optional, Union
 
 from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.requirements import lines_of
 
 from ebsif import output
 from ebsif.catalogue import selection
@@ -21,7 +22,8 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.settings import read_settings
 from ebsif.errors import EbsifError, UsageError
 from ebsif.files import is_there
-from ebsif.installed import places
+from ebsif.installed import lock, places
+from ebsif.installed.lock import LockError
 from ebsif.installed.places import Installation
 
 # Suffixes of files that need no slash in their name to be recognised.
@@ -255,6 +257,29 @@ def complete(prefix: str, parsed_args: Namespace, **_: object) -> list[str]:
 def complete_installed(prefix: str, **_: object) -> list[str]:
     """Return the names of installed modules that begin with a text, for Tab completion."""
     return beginning_with(prefix, (shown(one) for one in places.known(places.directories_of_modules())))
+
+
+def complete_packages(prefix: str, parsed_args: Namespace, **_: object) -> list[str]:
+    """Return the packages of the named or loaded module that begin with a text, those of the image included."""
+    return beginning_with(prefix, (name for record in records_of(parsed_args.module) for name in lock.pins(
+        [*record.get(lockfile.IMAGE_PACKAGES, []), *record.get(lockfile.VENV_PACKAGES, [])])))
+
+
+def complete_asked(prefix: str, parsed_args: Namespace, **_: object) -> list[str]:
+    """Return the packages that begin with a text and that an extension was made for, for Tab completion."""
+    lines = (line for record in records_of(parsed_args.module) for line in lines_of(record.get(lockfile.STAGES)))
+    return beginning_with(prefix, (found.group() for found in map(re.compile(r"[\w.-]+").match, lines) if found))
+
+
+def records_of(text: Optional[str]) -> list[dict]:
+    """Return the records of the installed modules whose name contains a text; of the loaded one without it."""
+    found = [one for one in places.known(places.directories_of_modules()) if text in shown(one)] if text else \
+        [places.loaded()]
+    records = []
+    for one in filter(None, found):
+        with contextlib.suppress(LockError):
+            records.append(one.record)
+    return records
 
 
 def beginning_with(prefix: str, names: Iterable[str]) -> list[str]:

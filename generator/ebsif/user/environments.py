@@ -8,7 +8,6 @@ import subprocess
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
-from email.parser import HeaderParser
 from pathlib import Path, PurePosixPath
 from typing import Optional
 from urllib.parse import unquote, urlsplit
@@ -185,6 +184,9 @@ def add_package(tree, info, minor, wanted, owned):
 
 def package_in(folder):
     """Return the package whose metadata is in a folder (Package), None if it has no name or version."""
+    # takes long to import, and isn't needed when the Tab key is pressed
+    from email.parser import HeaderParser
+
     metadata = HeaderParser().parsestr(text_of(folder / "METADATA") or text_of(folder / "PKG-INFO") or text_of(folder))
     name, version = metadata["Name"], metadata["Version"]
     return Package(name, version, *requirement(name, version, text_of(folder / "direct_url.json")),

@@ -3,9 +3,7 @@
 import json
 import re
 import tempfile
-import urllib.request
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
@@ -144,6 +142,8 @@ def additions(items: Iterable[dict], kept: Iterable[str] = ()) -> list[Addition]
     kept
         Constraints: packages of the extension that is changed, which keep their version.
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     pins = {normal_name(name): version for name, version in lock.pins(kept).items()}
     unique = {normal_name(item["metadata"]["name"]): item for item in items}
     with ThreadPoolExecutor(8) as pool:
@@ -163,6 +163,9 @@ def reason(item, kept):
 
 def size_of(url: str) -> Optional[int]:
     """Return the size of a file that pip would install, None if nobody says it; pip's report doesn't contain it."""
+    # takes long to import
+    import urllib.request
+
     try:
         if urlsplit(url).scheme == "file":
             path = Path(unquote(urlsplit(url).path))
