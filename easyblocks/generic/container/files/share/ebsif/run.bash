@@ -1,8 +1,10 @@
 # Sourced with PROGRAM ARGUMENT...: exec it in the container of the loaded module. Needs `root`, like ready.bash.
 # shellcheck source=/dev/null  # it returns only if the module is loaded
 source "${root:?}/share/ebsif/ready.bash"
-# If the module says so, python is a rank where Slurm has started several, unless the caller has set up the rank.
-if [[ -n "${EBSIF_PYTHON_RANKS:-}" && -z "${RANK:-}" && "${SLURM_STEP_NUM_TASKS:-1}" != 1 && "${1##*/}" == python?(3) ]]; then
+# If the module names the launcher's variable for the number of tasks, python is a rank where there are several, unless
+# the caller has set up the rank.
+if [[ "${EBSIF_PYTHON_RANKS:-}" == [A-Z]*([A-Z_]) && -z "${RANK:-}" && "${!EBSIF_PYTHON_RANKS:-1}" != 1 &&
+    "${1##*/}" == python?(3) ]]; then
     set -- /runscripts/conda-python-distributed "${@:2}"
 fi
 # Activate images that need it. The shell code is constant; program and arguments are passed as arguments.
