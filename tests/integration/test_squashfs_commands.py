@@ -126,6 +126,14 @@ def test_both_advise_to_reload_the_module(installation, command):
         result = run(installation, UNMAKE)
     assert "reload the module" in result.stderr
     assert "to reload: module unload NAME; module load NAME" in result.stderr
+    assert "pip still installs" not in result.stderr
+
+
+def test_make_squashfs_says_where_pip_installs_until_then(installation, monkeypatch):
+    """Issue 20: with the directory mounted, packages that are added before reloading would be left behind."""
+    monkeypatch.setenv("EBSIF_MOUNTED_USER_SOFTWARE", str(installation / "user-software"))
+    said = f"until then, pip still installs into {installation}/user-software, not into the file\n"
+    assert said in run(installation, MAKE).stderr
 
 
 def test_make_squashfs_refuses(installation):
