@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from argparse import Namespace
 
 import pytest
@@ -485,6 +486,11 @@ def test_an_extension_of_an_extension_is_pinned(extension, tmp_path):
     values, _ = extension.extend(module, "-r", "more.txt")
     assert [one["requirements"] for one in values["requirements"]] == [["greeting>=1", "numpy", "rich"], ["lightly"]]
     assert values["versionsuffix"].endswith("-mine-20261121-more-20261122")
+    # without its base, all of the packages are its own
+    (extension.prefix.modules / f"{MINE}.lua").unlink()
+    shutil.rmtree(extension.root)
+    values, _ = extension.extend(module, "--remove", "rich")
+    assert [one["requirements"] for one in values["requirements"]] == [["greeting>=1", "numpy"], ["byhand"]]
 
 
 def test_changes_by_hand_are_taken_along(extension):

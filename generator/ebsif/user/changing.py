@@ -127,7 +127,8 @@ class Environment:
 def base_of(installation: Installation, names: Names, site: Site) -> Optional[Container]:
     """Return the container that an extension extends: of the catalogue or installed; None if it's gone."""
     with contextlib.suppress(EbsifError):
-        found = names.find(installation.base)
+        # not another module whose name begins with that of the base
+        found = names.find(installation.base, careful=True)
         return bases.of_installation(found, site) if isinstance(found, Installation) else found
     return None
 
