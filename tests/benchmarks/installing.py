@@ -1,5 +1,6 @@
 """Installation: the example compared with a recipe in today's style, images of two sizes compared with a plain copy."""
 
+import json
 import os
 import shutil
 import sys
@@ -89,6 +90,34 @@ def extension(folder):
     notes = {"ebsif": f"{disk_use(base, mine) - disk_use(base):.0f} MB on disk, without the image of the base",
              "recipe of today": f"{disk_use(hand):.0f} MB on disk"}
     return rows("extension of the installed example", times, "ebsif", {"recipe of today": ("ratio", 0.3)}, notes)
+
+
+def change(folder):
+    """One more package in an extension that has twenty: with those that are there, and with all installed again."""
+    site = Site(folder / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
+    image = Path(os.environ["EBSIF_TEST_PYTORCH_IMAGE"])
+    (site.sources / image.name).symlink_to(image)
+    binds = run(["bash", CHECKOUT / "scripts/install-binds"]).stdout.strip()
+    cache = folder / "cache"
+    cache.mkdir()
+    before, after = folder / "before.eb", folder / "after.eb"
+    text = EXAMPLE.read_text().replace("exampleVenv-20261121", "20261121-{name}")
+    text = f"{text.replace(REQUIREMENTS[-1], f'{REQUIREMENTS[-1]}{chr(10)}scikit-learn')}image = 'reference'\n"
+    before.write_text(text.replace("{name}", "before"))
+
+    def install(easyconfig, **environment):
+        site.eb(easyconfig, "--rebuild", EBSIF_INSTALL_BIND=binds, PIP_CACHE_DIR=cache, **environment)
+
+    install(before)
+    (root,) = (site.prefix / "eb/software/PyTorch").glob("*-before")
+    pins = json.loads((root / "share/ebsif/lock.json").read_text())["venv_packages"]
+    constraints = [line for line in pins if not line.startswith("pip==")]
+    after.write_text(text.replace("{name}", "after").replace("scikit-learn", "scikit-learn\neinops")
+                     + f"constraints = {constraints}\n")
+    times = in_turn({"all packages again": lambda: install(after),
+                     "ebsif": lambda: install(after, EBSIF_REUSE=root)}, runs=3)
+    return rows("one more package in an extension", times, "ebsif", {"all packages again": ("ratio", 0.6)}, {
+        "ebsif": f"{len(constraints)} packages stay as they are"})
 
 
 def disk_use(*paths):
