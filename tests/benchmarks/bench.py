@@ -25,7 +25,8 @@ import packing  # noqa: E402
 import wrappers  # noqa: E402
 
 BENCHMARKS = {
-    "install": installing.example, "extension": installing.extension, "change": installing.change, "image": installing.images,
+    "install": installing.example, "extension": installing.extension, "change": installing.change,
+    "image": installing.images,
     "squashfs": packing.measure, "wrapper": wrappers.spawn, "python": wrappers.python,
     "modules": module_tools.measure, "start": command_line.start, "render": command_line.render,
     "import": imports.measure, "distributed": distributed.measure,
