@@ -8,6 +8,8 @@ import pytest
 from easybuild.easyblocks.generic.container.reuse import Reuse
 from easybuild.easyblocks.generic.container.scripts import ebsif_version
 from easybuild.easyblocks.generic.container.stages import Stage
+from ebsif.installed import places
+from ebsif.user import outcome
 
 PINS = {"einops": "0.8.1", "Flash_Attn": "2.8"}
 HEAVY = {"name": "built", "requirements": "flash-attn\n", "no_build_isolation": True}
@@ -72,3 +74,20 @@ def test_everything_else_must_be_the_same(earlier, tmp_path):
     (tmp_path / "earlier/user-software.squashfs").write_bytes(b"changed")
     assert earlier() is None
     assert Reuse("", [], {}).is_possible(str(other), "example") is False
+
+
+def test_the_easyconfig_of_a_failed_attempt_is_replaced(tmp_path, monkeypatch, capsys):
+    """E-03: it is kept as .old, and needs no --rebuild; that of an installed module, or somebody else's, stays."""
+    path = tmp_path / "Example-1.0-mine-1.eb"
+    monkeypatch.setattr(places, "everything", lambda: [])
+    assert not outcome.is_left_over(path, "Example/1.0-mine-1")
+    path.write_text(f"{outcome.HEADER}\nname = 'Example'\n")
+    assert outcome.is_left_over(path, "Example/1.0-mine-1")
+    outcome.write_file(path, "new\n", again=True)
+    assert path.with_suffix(".eb.old").read_text().endswith("name = 'Example'\n")
+    assert f"the previous easyconfig is now {path}.old" in capsys.readouterr().out
+    assert not outcome.is_left_over(path, "Example/1.0-mine-1")
+    path.write_text(outcome.HEADER)
+    monkeypatch.setattr(places, "everything", lambda: ["Example/1.0-mine-1"])
+    monkeypatch.setattr(outcome, "shown", str)
+    assert not outcome.is_left_over(path, "Example/1.0-mine-1")

@@ -16,7 +16,8 @@ from ebsif.catalogue import selection
 from ebsif.catalogue.container import CatalogueError, Container
 from ebsif.catalogue.settings import read_settings
 from ebsif.errors import FOUND
-from ebsif.installed.names import Names
+from ebsif.installed import places
+from ebsif.installed.names import Names, shown
 from ebsif.installed.places import Installation
 from ebsif.render import easyconfig
 from ebsif.steps import format_time
@@ -70,7 +71,7 @@ def write(options: Namespace, container: Container, stages: list, name: str) -> 
         print(text, end="")
         return 0
     path = options.output / extended.easyconfig_name
-    write_file(path, text, options.rebuild)
+    write_file(path, text, options.rebuild or is_left_over(path, extended.module))
     if installing:
         return install(path, options.rebuild, [*options.more, extending.sources(extended)])
     # eb refuses to run while another module of the same software is loaded
@@ -78,6 +79,12 @@ def write(options: Namespace, container: Container, stages: list, name: str) -> 
     output.hint(f"install it with: {f'module unload {loaded}; ' if loaded else ''}eb {shlex.quote(str(path))}")
     output.hint(f"then: module load {extended.module}")
     return 0
+
+
+def is_left_over(path: Path, module: str) -> bool:
+    """Return whether we have written an easyconfig whose module is not installed: because it failed, for example."""
+    return path.exists() and path.read_text(encoding="utf-8").startswith(HEADER) and \
+        module not in {shown(one) for one in places.everything()}
 
 
 def write_file(path, text, again):
