@@ -101,9 +101,10 @@ def test_files_for_other_pythons_and_systems(tmp_path):
 
 
 @pytest.mark.parametrize(("text", "image", "extras", "groups", "expected"), [
-    (UV, Image("3.11", {"torch": "2.7.0", "direct": "0.9"}), [], [],
+    (UV, Image("3.11", {"torch": "2.7.0+rocm6.2", "direct": "0.9"}), [], [],
      "other versions than the image, whose packages can't be replaced:\n  direct 1.0, but the image has 0.9\n"
-     "  torch 2.6.0, but the image has 2.7.0\nLock it again with the versions of the image as constraints"),
+     "  torch 2.6.0, but the image has 2.7.0+rocm6.2\nLock it again with the versions of the image (with uv: "
+     'constraint-dependencies = ["direct==0.9", "torch==2.7.0"] in [tool.uv])'),
     (UV, Image("3.9"), [], [], "requires Python >=3.10, but the image has Python 3.9"),
     (UV, Image(), [], [], "depends on the Python of the image, whose version is not known"),
     (UV, TORCH, ["x"], [], "has no extra 'x' (known: cpu, gpu, train)"),

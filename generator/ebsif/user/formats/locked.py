@@ -30,7 +30,7 @@ class Locked:
     image: Image
     lines: dict[str, str] = field(default_factory=dict)
     places: list[str] = field(default_factory=list)
-    conflicts: list[str] = field(default_factory=list)
+    conflicts: dict[str, tuple[str, str]] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
 
     def add(self, name: str, version: str, files: Iterable[tuple[str, Iterable[str]]], url: str = "") -> None:
@@ -95,7 +95,7 @@ class Locked:
         except (InvalidSpecifier, InvalidVersion):
             same = found == version
         if not same:
-            self.conflicts.append(f"{name} {version}, but the image has {found}")
+            self.conflicts[name] = (version, found)
         return same
 
     def leave_out(self, name: str, why: str) -> None:
@@ -125,11 +125,14 @@ class Locked:
             If the image has other versions, which can't be replaced.
         """
         if self.conflicts:
-            listed = "".join(f"\n  {text}" for text in sorted(set(self.conflicts)))
+            conflicts = sorted(self.conflicts.items())
+            listed = "".join(f"\n  {name} {version}, but the image has {found}" for name, (version, found) in conflicts)
+            # indexes don't have the image's builds (+rocm), but those with the same version fit
+            pins = ", ".join(f'"{name}=={found.partition("+")[0]}"' for name, (_, found) in conflicts)
             raise RequirementsError(
                 f"{self.path} has other versions than the image, whose packages can't be replaced:{listed}\nLock it "
-                "again with the versions of the image as constraints (see 'Lock files' in docs/using.md), or choose a "
-                "container that has these versions (ebsif list --has NAME==VERSION)")
+                f"again with the versions of the image (with uv: constraint-dependencies = [{pins}] in [tool.uv]), or "
+                "choose a container that has the locked versions (ebsif list --has NAME==VERSION)")
         return Wanted([*self.places, *(self.lines[name] for name in sorted(self.lines))], self.said)
 
 
