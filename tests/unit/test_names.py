@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import time
 from argparse import Namespace
 
 import pytest
@@ -321,6 +322,11 @@ def test_an_easyconfig_of_the_current_state(prefix, capsys, tmp_path):
     assert text.startswith("# Written by `ebsif freeze`") and "# Written by `ebsif extend`" not in text
     assert main(["freeze", "mine", "--name", "new", "-n"]) == 0
     assert "-20261121-new-" in capsys.readouterr().out
+    today = time.strftime("%Y%m%d")
+    prefix.install(f"{BASE}-mine-{today}", text=text)
+    prefix.modules.joinpath(f"{BASE}-mine-{today}.lua").unlink()
+    assert main(["freeze", MINE, "-n"]) == 0
+    assert f"-mine-{today}.2'" in capsys.readouterr().out
     assert main(["freeze", "mine", "--name", "a b"]) != 0
     assert "'a b' is not valid in a version suffix" in capsys.readouterr().err
 

@@ -156,7 +156,7 @@ def change(options, names, found):
             output.note(f"{found.module} has these packages already: nothing to do (--rebuild installs it again)")
             return 0
         if not options.date:
-            options.date = date if options.rebuild else extending.free_date(container, name)
+            options.date = date if options.rebuild else extending.free_date(container.module, name)
     else:
         add_on_top(options, environment, container)
     for text in environment.said:

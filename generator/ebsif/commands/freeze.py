@@ -5,7 +5,6 @@ name, with today's date.
 """
 
 import shlex
-import time
 from pathlib import Path
 
 from ebsif import files, output
@@ -24,8 +23,8 @@ def configure(parser):
     """Add the arguments."""
     add_name_argument(parser, "container", "what to freeze", only_installed=True)
     parser.add_argument("--name", help="name of the extension (default: the one that the module has)")
-    parser.add_argument("--date", default=time.strftime("%Y%m%d"),
-                        help="date at the end of the version suffix (default: today)")
+    parser.add_argument("--date", help="date at the end of the version suffix (default: today, with a number if "
+                                       "there is a module of today)")
     parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path, default=Path(),
                         help="directory for the easyconfig (default: the current one)")
     add_dry_run(parser, "only print the easyconfig")

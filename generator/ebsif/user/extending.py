@@ -100,11 +100,11 @@ def append(stages: list[dict], wanted: list, name: str) -> list[dict]:
     return joined
 
 
-def free_date(container: Container, name: str) -> str:
-    """Return today's date, with a number if the extension of that date is installed already."""
+def free_date(module: str, name: str) -> str:
+    """Return today's date, with a number if the extension of a module with this name and date is installed already."""
     today, taken = time.strftime("%Y%m%d"), {shown(one) for one in places.everything()}
     dates = itertools.chain([today], (f"{today}.{number}" for number in itertools.count(2)))
-    return next(date for date in dates if f"{container.module}-{name}-{date}" not in taken)
+    return next(date for date in dates if f"{module}-{name}-{date}" not in taken)
 
 
 def check_names(*names: str) -> None:

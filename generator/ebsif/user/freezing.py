@@ -11,7 +11,7 @@ from ebsif.errors import EbsifError
 from ebsif.installed import current
 from ebsif.installed.places import Installation
 from ebsif.render.easyconfig import literal
-from ebsif.user.extending import check_names
+from ebsif.user.extending import check_names, free_date
 
 HEADER = "# Written by `ebsif freeze`: yours to change."
 
@@ -20,7 +20,7 @@ class FreezingError(EbsifError):
     """No easyconfig can be written for an installation; the message says why and what to do."""
 
 
-def freeze(installation: Installation, name: Optional[str], date: str) -> tuple[str, str, list[str]]:
+def freeze(installation: Installation, name: Optional[str], date: Optional[str]) -> tuple[str, str, list[str]]:
     """
     Return file name and text of an easyconfig of the current state of an installation, and what it can't express.
 
@@ -31,7 +31,7 @@ def freeze(installation: Installation, name: Optional[str], date: str) -> tuple[
     name
         Part of the version suffix; by default that of the module.
     date
-        Part of the version suffix.
+        Part of the version suffix; by default today, see `free_date`.
 
     Raises
     ------
@@ -52,6 +52,7 @@ def freeze(installation: Installation, name: Optional[str], date: str) -> tuple[
         name = name or installation.extension[0]
     if not name:
         raise FreezingError(f"{installation.module} has no name of an extension: choose one with --name")
+    date = date or free_date(f"{module['name']}/{module['version']}{base}", name)
     check_names(name, date)
     suffix = f"{base}-{name}-{date}"
     stages = current.pinned_stages(record, packages)
