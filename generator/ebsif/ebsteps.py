@@ -65,9 +65,14 @@ class Result:
 
     @property
     def message(self) -> str:
-        """What to tell the user: the end of the output of the program that failed, the reason, and where the log is."""
-        log = f"\nThe log is {self.log}" if self.log else ""
-        return "\n".join([*self.program, self.reason or f"eb failed with exit status {self.status}"]) + log
+        """What to tell the user: the reason, and where the log is."""
+        return (self.reason or f"eb failed with exit status {self.status}") + (
+            f"\nThe log is {self.log}" if self.log else "")
+
+    def print_program(self) -> None:
+        """Print the end of the output of a program that failed, which the message refers to, to standard error."""
+        for line in self.program:
+            print(f"  {output.escape(line)}".rstrip(), file=sys.stderr)
 
     @property
     def reason(self) -> str:

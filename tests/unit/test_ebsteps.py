@@ -125,7 +125,9 @@ def test_a_failure_in_a_file(easybuild, capsys):
     assert re.search(r"  trying the module( +\n[^ ].*)* +0 s  failed\n", said, re.DOTALL)
     assert "WARNING: the image is old,\nand has \\x1b[31mno pip\n" in said
     assert result.status == 2
-    assert result.message == "torch: not found\nthe module can't be loaded\nThe log is /tmp/eb-x/easybuild-Base.log"
+    assert result.message == "the module can't be loaded\nThe log is /tmp/eb-x/easybuild-Base.log"
+    result.print_program()
+    assert capsys.readouterr().err == "  torch: not found\n"
 
 
 def test_steps_at_a_terminal(easybuild):

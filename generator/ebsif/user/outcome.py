@@ -115,6 +115,7 @@ def install(path: Path, again: bool, more: list[str]) -> int:
     start = time.monotonic()
     done = ebsteps.install([path.resolve(), *(["--rebuild"] if again else []), *more])
     if done.status:
+        done.print_program()
         raise extending.ExtendingError(done.message)
     if place.file.exists():
         if not done.skipped:

@@ -205,7 +205,8 @@ def problem(done: ebsteps.Result, container: Container, folder: str) -> str:
     text = done.reason.removesuffix(" See its output above or in the log.")
     logs = [log.read_text(errors="replace") for log in Path(folder).glob("build/**/stages/*/pip.log")]
     if not re.match(r"pip failed in stage|Stage '", text) or Diagnosis(said, "".join(logs)).machine:
-        raise ExtendingError("\n  ".join([text, *done.program[-8:]]))
+        done.print_program()
+        raise ExtendingError(text)
     return text
 
 

@@ -54,5 +54,6 @@ def fill(easyconfig: Union[str, Path], folder: Path, options: Sequence[str] = ()
         done = ebsteps.install([easyconfig, f"--buildpath={work}/build", f"--installpath={work}/install",
                                 "--stop=build", "--rebuild", *options], **{FILL_VARIABLE: str(folder)})
     if done.status:
+        done.print_program()
         raise WheelhouseError(f"{done.message}\nThe folder may contain some of the wheels.")
     return sorted(folder.glob("*.whl"))
