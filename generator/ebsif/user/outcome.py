@@ -71,7 +71,7 @@ def write(options: Namespace, container: Container, stages: list, name: str) -> 
         print(text, end="")
         return 0
     path = options.output / extended.easyconfig_name
-    write_file(path, text, options.rebuild or is_left_over(path, extended.module))
+    write_file(path, text, options.rebuild or (installing and is_left_over(path, extended.module)))
     if installing:
         return install(path, options.rebuild, [*options.more, extending.sources(extended)])
     # eb refuses to run while another module of the same software is loaded
