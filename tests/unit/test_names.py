@@ -129,6 +129,10 @@ def test_every_way_to_name_an_installed_module(prefix, monkeypatch):
     assert names().installation(BASE).root == later
     with pytest.raises(NamingError, match="is installed here"):
         names().installation(BASE, careful=True)
+    # not the extension on top of it
+    prefix.install(f"{LATER}-more-20261123")
+    assert names().installation("Mine").root == later
+    shutil.rmtree(prefix.software / f"{LATER}-more-20261123")
     other = prefix.install(OTHER)
     (prefix.modules / f"{OTHER}.lua").unlink()
     assert names().installation(OTHER, careful=True).root == other

@@ -103,7 +103,7 @@ class Names:
             # asking EasyBuild takes longer
             known.update({shown(one): one for one in places.everything() if shown(one) not in known})
             fitting = selection.best_matches(known, text)
-        fitting = one_per_image(known, fitting)
+        fitting = extensions_of_name(text, one_per_image(known, fitting))
         if careful:
             fitting = [one for one in fitting if "/" not in text or one == text.replace("/.", "/")]
         else:
@@ -328,6 +328,12 @@ def one_per_image(known, modules):
     current = [module for module in modules if not getattr(known[module], "archived", None)] or modules
     plain = [module for module in current if not getattr(known[module], "label", None)]
     return sorted(plain or current, key=selection.natural_key)
+
+
+def extensions_of_name(text: str, modules: list[str]) -> list[str]:
+    """Return the extensions with a name, without those on top of them; all modules if there is none."""
+    named = re.compile(rf"-{re.escape(text)}\Z", re.IGNORECASE)
+    return [one for one in modules if DATE.search(one) and named.search(DATE.sub("", one))] or modules
 
 
 def newest_of(text: str, modules: Iterable[str]) -> list[str]:
