@@ -18,6 +18,7 @@ from ebsif.steps import Now, Steps
 # Steps of EasyBuild under names that say what they mean for a container; all others keep their name, and are mentioned
 # only if they take a second.
 NAMES = {
+    "creating build dir, resetting environment": "preparing",
     "fetching files and verifying checksums": "finding the image",
     "preparing": "inspecting the image",
     "sanity checking": "trying the module",

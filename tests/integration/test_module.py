@@ -243,7 +243,8 @@ def test_start_shell_without_arguments_is_an_initialised_bash(installed_once):
     (site.home / ".bashrc").write_text("PATH=/usr/bin:/bin\n")
     env = {**site.environment, **variables(installed_once.output(installed_once.SQUASHED, "env -0"))}
     command = installed_once.root(installed_once.SQUASHED) / "bin" / "start-shell"
-    status, output = at_terminal(command, env, site.work, ["echo flags=$- python=$(type -P python)", "exit 7"])
+    # in a directory with a short name, which fits into the prompt of a narrow terminal
+    status, output = at_terminal(command, env, "/tmp", ["echo flags=$- python=$(type -P python)", "exit 7"])
     assert status == 7
     assert re.search(rf"\({installed_once.SQUASHED}\) \S+@\S+:\S+[#$] ", output)
     assert "python=/user-software/venv/pytorch/bin/python" in output
