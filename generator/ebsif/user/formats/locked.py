@@ -1,16 +1,17 @@
 """What lock files have in common: exact versions with hashes, and conflicts with the packages of the image."""
 
+import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from ebsif.user.formats import toml
 from ebsif.user.formats.wanted import Image, RequirementsError, Wanted
 
 # Hashes that pip checks
 ALGORITHMS = ("sha256", "sha384", "sha512")
-PYPI = ("pypi.org", "files.pythonhosted.org")
 
 
 @dataclass
@@ -30,6 +31,7 @@ class Locked:
     image: Image
     lines: dict[str, str] = field(default_factory=dict)
     places: list[str] = field(default_factory=list)
+    unused: list[str] = field(default_factory=list)
     conflicts: dict[str, tuple[str, str]] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
 
@@ -103,17 +105,27 @@ class Locked:
         self.said.append(f"{self.path}: {name} is not installed: {why}")
 
     def search(self, place: str) -> None:
-        """Let pip search an index, or a directory with packages, in addition to its own index."""
+        """
+        Let pip search a directory with packages, or an index of the project, in addition to its own index.
+
+        Other indexes are those that happened to be configured where the file was locked; here, pip's own take their
+        place. The hashes tell whether they have the same files.
+        """
         parts = urlsplit(place)
-        if parts.hostname in PYPI:
-            return
         if parts.scheme in ("", "file"):
             folder = self.path.parent / unquote(parts.path)
-            option = f"--find-links {(folder if folder.is_dir() else folder.parent).resolve()}"
+            append_new(self.places, f"--find-links {(folder if folder.is_dir() else folder.parent).resolve()}")
+        elif without_credentials(place) in self.declared_indexes:
+            append_new(self.places, f"--extra-index-url {place}")
         else:
-            option = f"--extra-index-url {place}"
-        if option not in self.places:
-            self.places.append(option)
+            append_new(self.unused, place)
+
+    @functools.cached_property
+    def declared_indexes(self) -> set[str]:
+        """The URLs of the indexes that the project beside the lock file declares."""
+        project = self.path.with_name("pyproject.toml")
+        indexes = toml.load(project).get("tool", {}).get("uv", {}).get("index", []) if project.is_file() else []
+        return {without_credentials(one["url"]) for one in indexes}
 
     def wanted(self) -> Wanted:
         """
@@ -133,7 +145,25 @@ class Locked:
                 f"{self.path} has other versions than the image, whose packages can't be replaced:{listed}\nLock it "
                 f"again with the versions of the image (with uv: constraint-dependencies = [{pins}] in [tool.uv]), or "
                 "choose a container that has the locked versions (ebsif list --has NAME==VERSION)")
-        return Wanted([*self.places, *(self.lines[name] for name in sorted(self.lines))], self.said)
+        return Wanted([*self.places, *(self.lines[name] for name in sorted(self.lines))], [*self.said, *self.notes()])
+
+    def notes(self) -> Iterator[str]:
+        """Yield the message on indexes that are not searched."""
+        if self.unused:
+            yield (f"{self.path}: pip searches the index that it is configured for, not {', '.join(self.unused)} (to "
+                   f"add an index, declare it in {self.path.with_name('pyproject.toml')} as [[tool.uv.index]])")
+
+
+def append_new(items: list[str], item: str) -> None:
+    """Append an item to a list that doesn't have it."""
+    if item not in items:
+        items.append(item)
+
+
+def without_credentials(url: str) -> str:
+    """Return a URL in the form in which lock files of uv have it."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
 
 
 def name_of(place: str) -> str:

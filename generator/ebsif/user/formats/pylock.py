@@ -18,23 +18,7 @@ def is_pylock(path: Path) -> bool:
 
 
 def read(path: Path, image: Image, extras: Iterable[str], groups: Iterable[str]) -> Wanted:
-    """
-    Return the locked packages that an image needs, with their hashes.
-
-    Parameters
-    ----------
-    path
-        The lock file.
-    image
-        The image, in which markers are evaluated.
-    extras, groups
-        Names of extras and dependency groups to install too.
-
-    Raises
-    ------
-    RequirementsError
-        If the file is invalid or not for this image, or has other versions than the image.
-    """
+    """Return the locked packages that an image needs, with their hashes; see `uvlock.read`."""
     from packaging.pylock import Pylock, PylockUnsupportedVersionError, PylockValidationError
 
     try:
