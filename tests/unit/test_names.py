@@ -11,86 +11,13 @@ from ebsif.cli import build_parser, main
 from ebsif.errors import UsageError
 from ebsif.installed import places, removal
 from ebsif.installed.names import Names, NamingError, complete, complete_asked, complete_packages
-
-BASE = "PyTorch/2.13.0-cpu-python-3.11-singularity-20261121"
-MINE = f"{BASE}-mine-20261121"
-LATER = f"{BASE}-mine-20261122"
-OTHER = f"{BASE}-other-20261121"
-EASYCONFIG = """\
-# Written by `ebsif extend`: yours to change.
-easyblock = 'ContainerVenv'
-
-name = 'PyTorch'
-version = '2.13.0'
-versionsuffix = '-cpu-python-3.11-singularity-20261121-mine-20261121'
-
-homepage = 'https://pytorch.org/'
-description = 'Mine'
-toolchain = SYSTEM
-
-sources = ['a.sif']
-
-requirements = [
-    'einops[all]>=0.8; python_version > "3"',
-    'gone',
-    '# a comment',
-]
-
-moduleclass = 'ai'
-"""
-
-
-class Prefix:
-    """An EasyBuild prefix whose installations contain only the files that the commands read."""
-
-    def __init__(self, folder):
-        self.software, self.modules = folder / "eb/software", folder / "eb/modules/all"
-        self.modules.mkdir(parents=True)
-
-    def install(self, module, packages=("einops==0.8.1",), text=EASYCONFIG, lua=True, **record):
-        """Install a module; return its directory."""
-        root = self.software / module
-        name, _, version = module.partition("/")
-        (root / "share/ebsif").mkdir(parents=True)
-        (root / "easybuild").mkdir()
-        (root / "easybuild" / f"{module.replace('/', '-')}.eb").write_text(text)
-        (root / "a.sif").write_bytes(bytes(5000))
-        for package in packages:
-            self.add(root, *package.split("=="))
-        (root / "share/ebsif/lock.json").write_text(json.dumps({
-            "module": {"name": name, "version": version.split("-")[0], "versionsuffix": version[version.index("-"):]},
-            "image": {"file": "a.sif", "sha256": "0" * 64}, "image_packages": ["numpy==2.0"], "artifacts": {},
-            "venv_packages": list(packages), "stages": [{"name": "requirements", "requirements": "einops\ngone\n"}],
-            **record}))
-        self.write_module(module, root, lua)
-        return root
-
-    def write_module(self, module, root, lua=True):
-        """Write the module file of an installation."""
-        file = self.modules / (f"{module}.lua" if lua else module)
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(f'local root = "{root}"\nput("CONTAINERROOT", root .. "")\n' if lua else
-                        f"#%Module\nset root {root}\nsetenv CONTAINERROOT $root\n")
-
-    @staticmethod
-    def add(root, name, version):
-        """Add a package by hand."""
-        folder = root / f"user-software/venv/pytorch/lib/python3.11/site-packages/{name}-{version}.dist-info"
-        folder.mkdir(parents=True)
-        (folder / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+from prefixes import BASE, EASYCONFIG, LATER, MINE, OTHER
 
 
 @pytest.fixture
-def prefix(tmp_path, monkeypatch):
-    """A prefix known to EasyBuild and the modules tool, with no module loaded."""
-    made = Prefix(tmp_path)
-    for name in [name for name in os.environ if name.startswith(("EBSIF_", "EASYBUILD_"))] + ["CONTAINERROOT"]:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("MODULEPATH", str(made.modules))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("ebsif.eb.prefix", lambda: (made.software, made.modules))
-    monkeypatch.chdir(tmp_path)
-    return made
+def prefix(eb_prefix):
+    """The prefix of EasyBuild, in place of that of the tests that install."""
+    return eb_prefix
 
 
 def test_packages_that_the_tab_key_completes(prefix, monkeypatch):

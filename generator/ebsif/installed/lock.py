@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Union
 
@@ -55,7 +55,24 @@ def read(place: Union[str, Path]) -> dict[str, Any]:
         raise LockError(f"{path}: can't be read: {error}") from error
     if not isinstance(content, dict) or not isinstance(content.get(lockfile.IMAGE), dict):
         raise LockError(f"{path}: not the lock file of an installation (it has no 'image')")
+    wrong = next(wrong_keys(content), None)
+    if wrong:
+        raise LockError(f"{path}: damaged: '{wrong}' has a wrong type; install the module again (eb --rebuild)")
     return content
+
+
+def wrong_keys(content: dict[str, Any]) -> Iterator[str]:
+    """Yield the keys of a lock file whose values have another type than this program writes."""
+    image = content[lockfile.IMAGE]
+    if not isinstance(image.get("file"), str):
+        yield f"{lockfile.IMAGE}: file"
+    yield from (f"{lockfile.IMAGE}: {key}" for key in ("kind", "origin", "source", "resolved", "sha256")
+                if not isinstance(image.get(key), (str, type(None))))
+    yield from (f"{lockfile.IMAGE}: {key}" for key in ("size", "mtime_ns")
+                if not isinstance(image.get(key), (int, type(None))))
+    yield from (key for key in (lockfile.IMAGE_PACKAGES, lockfile.VENV_PACKAGES) if key in content and not (
+        isinstance(content[key], list) and all(isinstance(line, str) and "==" in line for line in content[key])))
+    yield from (key for key in (lockfile.MODULE, lockfile.USER_SOFTWARE) if not isinstance(content.get(key, {}), dict))
 
 
 def compare(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:

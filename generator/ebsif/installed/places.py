@@ -3,6 +3,7 @@
 import datetime
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +22,7 @@ WRITTEN = "# Written by `ebsif "
 NAMED = re.compile(r"-(?P<name>[A-Za-z0-9_.]+)-(?P<date>[A-Za-z0-9_.]+)\Z")
 # module names have two parts, and more in some naming schemes
 DEPTH = 4
+LARGEST = 4 * 1024 * 1024  # bytes of a module file
 # settings of directories; backups and unfinished files of the easyblocks, backups of EasyBuild (--backup-modules)
 NO_MODULE = re.compile(r"\A\.(?:modulerc|version)|\.(?:unfinished|replaced|removed|bak_\d+_\d+)\Z")
 
@@ -54,6 +56,15 @@ class Installation:
     def record(self) -> dict[str, Any]:
         """The record, as written at installation."""
         return lock.read(self.root)
+
+    @property
+    def damage(self) -> Optional[str]:
+        """Why the record can't be used; None if it can."""
+        try:
+            self.record  # noqa: B018 reading it is the test
+        except lock.LockError as error:
+            return str(error)
+        return None
 
     @property
     def easyconfig(self) -> Optional[Path]:
@@ -130,15 +141,26 @@ def loaded() -> Optional[Installation]:
     return Installation(found.root, module or found.module)
 
 
-def module_files(directory: Path, name: Optional[str] = None) -> Iterator[Installation]:
-    """Yield the installations with a module file in a directory of modules, optionally of one module only."""
+def module_files(directory: Path, name: Optional[str] = None, only_complete: bool = True) -> Iterator[Installation]:
+    """
+    Yield the installations with a module file in a directory of modules.
+
+    Parameters
+    ----------
+    directory
+        The directory, as for `module use`.
+    name
+        Name of a module, to yield only this one.
+    only_complete
+        Whether to leave out module files whose installation has no record or is gone.
+    """
     if name:
         head, _, version = name.rpartition("/")
         paths = [directory / head / f"{dot}{version}{suffix}" for dot in ("", ".") for suffix in (".lua", "")]
     else:
         paths = paths_below(directory)
     for path in paths:
-        root = root_in(path)
+        root = root_in(path, only_complete)
         if root:
             module = str(path.relative_to(directory)).removesuffix(".lua")
             yield Installation(root, module, path, directory)
@@ -155,15 +177,18 @@ def paths_below(directory):
                 yield Path(folder, name)
 
 
-def root_in(path):
+def root_in(path, only_complete=True):
     """Return the installation directory in a container's module file (Path); None for other files."""
     try:
+        # nothing else waits for a reader, or is as large as an image
+        if not stat.S_ISREG(path.stat().st_mode) or path.stat().st_size > LARGEST:
+            return None
         text = path.read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError):
         return None
     found = ROOT.search(text) if "CONTAINERROOT" in text else None
     root = found and Path(found.group("lua") or found.group("tcl"))
-    return root if root and files.is_there(root / lockfile.RECORD) else None
+    return root if root and (not only_complete or files.is_there(root / lockfile.RECORD)) else None
 
 
 def directories_of_modules() -> list[Path]:
