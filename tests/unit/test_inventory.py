@@ -66,8 +66,8 @@ def test_a_closed_installation(eb_prefix, monkeypatch):
     root = eb_prefix.install(MINE)
     (root / "share/ebsif/lock.json").unlink()
     monkeypatch.setattr(inventory, "is_closed", lambda path: path == root)
-    for place in (eb_prefix.modules, eb_prefix.software):
-        assert found(place) == ([], [f"|{root}|can't be read, so what is installed there is unknown: permission denied"])
+    said = f"|{root}|can't be read, so what is installed there is unknown: permission denied"
+    assert found(eb_prefix.modules) == found(eb_prefix.software) == ([], [said])
 
 
 def denied():
