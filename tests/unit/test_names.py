@@ -408,6 +408,34 @@ def test_requirements_are_replaced(extension, tmp_path):
     assert extension.extend("mine", "--rebuild")[0]["requirements"] == ["greeting>=1", "numpy", "rich"]
 
 
+def test_other_requirements_on_the_same_day(extension, tmp_path):
+    """E-03, use D5: on top of a container, too, they are a new module with a number; the same ones change nothing."""
+    def extend(lines, *more):
+        (tmp_path / "r.txt").write_text(lines)
+        assert main(["extend", BASE, "-r", "r.txt", "--name", "new", *more]) == 0
+        return extension.capsys.readouterr()
+
+    def install(date):
+        path = tmp_path / f"{BASE.replace('/', '-')}-new-{date}.eb"
+        extension.prefix.install(f"{BASE}-new-{date}", text=path.read_text())
+        path.unlink()
+
+    name = f"{BASE.replace('/', '-')}-new-20261122"
+    extension.prefix.install(BASE)
+    # easyconfigs that are not installed
+    assert extend("rich\n").out == extend("rich\n").out
+    assert extend("lightly\n").out.startswith(f"{name}.2.eb\n")
+    install("20261122")
+    install("20261122.2")
+    # of installations, the newest is compared
+    same = extend("lightly\n")
+    assert f"{BASE}-new-20261122.2 has these packages already: nothing to do (--rebuild" in same.err
+    assert same.out == f"load it with: module load {BASE}-new-20261122.2\n"
+    assert extend("rich\n").out.startswith(f"{name}.3.eb\n")
+    assert extend("rich\n", "--rebuild", "-n").out.count("new-20261122.2'") == 1
+    assert extend("rich\n", "--date", "20261122", "-n").out.count("new-20261122'") == 1
+
+
 def test_an_extension_of_an_extension_is_pinned(extension, tmp_path):
     """E-04: to what its base has; its own packages can be removed, those of the base can't."""
     (tmp_path / "more.txt").write_text("byhand\n")
@@ -457,7 +485,18 @@ def test_an_environment_of_somebody_else(extension, tmp_path):
         ["+", name, "1.0"] for name in ("greeting", "hello", "rich", "http")]
     assert main(["extend", "--from-lock", "lock.json", "--name", "theirs"]) == 0
     assert json.loads((tmp_path / f"{name}.lock.json").read_text()) == json.loads((tmp_path / "lock.json").read_text())
-    extension.capsys.readouterr()
+    assert f"{name}.eb" in extension.capsys.readouterr().out
+    assert main(["extend", "--from-lock", "lock.json", "--name", "theirs"]) == 0
+    assert f"{name}.eb" in extension.capsys.readouterr().out
+    # on the same day, another lock is another module
+    record = json.loads((tmp_path / "lock.json").read_text())
+    (tmp_path / "b.json").write_text(json.dumps({**record, "artifacts": {"rich": {}}}))
+    assert extension.extend("--from-lock", "b.json", "--name", "theirs")[0]["versionsuffix"].endswith("-20261122.2")
+    text = (tmp_path / f"{name}.eb").read_text()
+    extension.prefix.install(name.replace("-", "/", 1), text=text, **{key: value for key, value in record.items()
+                                                                                     if key != "module"})
+    assert main(["extend", "--from-lock", "lock.json", "--name", "theirs"]) == 0
+    assert "has these packages already: nothing to do" in extension.capsys.readouterr().err
     record = json.loads((tmp_path / "lock.json").read_text())
     record["image"], record["module"]["name"] = {"file": "b.sif", "sha256": "1" * 64}, "Other"
     (tmp_path / "b.json").write_text(json.dumps(record))

@@ -4,12 +4,13 @@ The new module has its own name, so it never replaces the module of the plain co
 (torch, mpi4py and all others) are not changed. Packages that are built against torch get a stage of their own.
 
 If CONTAINER is an extension, and --name is not another one, the extension itself is changed: all other packages keep
-their versions. The changed extension is a new module with today's date (-20261122; -20261122.2 if there is one of
-today), and the earlier module stays as it is until you remove it. With --rebuild, it is replaced.
+their versions.
+
+An extension has the date of today (-20261122). If there is one of today with other packages, the new one is
+-20261122.2, and the earlier module stays as it is until you remove it. With --rebuild, it is replaced.
 """
 
 import sys
-import time
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
@@ -21,7 +22,7 @@ from ebsif.installed import places
 from ebsif.installed.names import Names, add_name_argument, complete_asked, complete_packages, shown
 from ebsif.installed.places import Installation
 from ebsif.user import bases, changing, environments, extending, plan, repeating, requirements
-from ebsif.user.outcome import add_outcome, chosen, write, write_file
+from ebsif.user.outcome import add_outcome, choose_date, chosen, nothing_to_do, write, write_file
 
 EXAMPLES = """\
   # would it work? (installs nothing)
@@ -77,7 +78,6 @@ def configure(parser):
                         ).completer = complete_asked
     parser.add_argument("--name", help="name of the extension, part of the version suffix (default: that of the "
                                        "extension that is changed)")
-    parser.add_argument("--date", help="date at the end of the version suffix (default: today)")
     add_outcome(parser)
 
 
@@ -113,10 +113,9 @@ def require_packages(options):
 
 
 def require_name(options):
-    """Raise UsageError if a new extension has no name; without a date, it gets that of today."""
+    """Raise UsageError if a new extension has no name."""
     if not options.name:
         raise UsageError("--name is required for a new extension (it becomes part of the module's name)")
-    options.date = options.date or time.strftime("%Y%m%d")
 
 
 def wanted_packages(options, container):
@@ -153,10 +152,9 @@ def change(options, names, found):
     if name and options.name in (None, name):
         options.name, container = name, bases.without_extension(container, found)
         if not change_packages(options, environment, container):
-            output.note(f"{found.module} has these packages already: nothing to do (--rebuild installs it again)")
-            return 0
-        if not options.date:
-            options.date = date if options.rebuild else extending.free_date(container.module, name)
+            return nothing_to_do(found)
+        if options.rebuild:
+            options.date = options.date or date
     else:
         add_on_top(options, environment, container)
     for text in environment.said:
@@ -204,12 +202,16 @@ def repeat(options, names):
     else:
         container = repeating.base_of(record, names.containers, site)
     container = repeating.repeated(container, record)
+    same = choose_date(options, container, options.name,
+                       lambda path, _: repeating.is_same(path, record))
+    if same:
+        return nothing_to_do(same)
     if options.check:
         plan.show_packages(repeating.plan(record))
         if not (options.install or options.rebuild):
             return 0
         options.check = False
-    lock = f"{container.name}-{container.full_version}-{options.name}-{options.date}.lock.json"
+    lock = f"{container.name}-{container.full_version}-{options.name}-{options.date}{repeating.LOCK_SUFFIX}"
     if not options.dry_run:
         write_file(options.output / lock, options.from_lock.read_text(encoding="utf-8"), options.rebuild)
     return write(options, container, {"lock": lock}, options.name)

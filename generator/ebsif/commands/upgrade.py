@@ -1,6 +1,5 @@
 """Move an extension to a newer container: write an easyconfig with the same packages on top of that container."""
 
-import time
 from pathlib import Path
 
 from ebsif import eb
@@ -25,8 +24,6 @@ def configure(parser):
     add_settings_arguments(parser)
     add_name_argument(parser, "easyconfig", "the extension", metavar="EXTENSION", required=True)
     add_name_argument(parser, "module", "the newer container", required=True)
-    parser.add_argument("--date", default=time.strftime("%Y%m%d"),
-                        help="date at the end of the version suffix (default: today)")
     add_outcome(parser)
 
 

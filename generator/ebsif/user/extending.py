@@ -4,7 +4,7 @@ import itertools
 import os
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Optional, Union
 
@@ -21,9 +21,11 @@ from ebsif.catalogue.records import Stage
 from ebsif.errors import EbsifError
 from ebsif.installed import lock, places, sharing
 from ebsif.installed.names import shown
+from ebsif.installed.places import Installation
 from ebsif.user import requirements
 from ebsif.user.formats.wanted import Image
 
+TODAY = "%Y%m%d"
 # Ends the description of an extension.
 ADDITION = "\nWith additional packages of the user's choice."
 
@@ -100,11 +102,18 @@ def append(stages: list[dict], wanted: list, name: str) -> list[dict]:
     return joined
 
 
-def free_date(module: str, name: str) -> str:
-    """Return today's date, with a number if the extension of a module with this name and date is installed already."""
-    today, taken = time.strftime("%Y%m%d"), {shown(one) for one in places.everything()}
-    dates = itertools.chain([today], (f"{today}.{number}" for number in itertools.count(2)))
-    return next(date for date in dates if f"{module}-{name}-{date}" not in taken)
+def of_today(module: str, name: str) -> dict[int, Installation]:
+    """Return the installed extensions of a module with a name and today's date, by their number: the first is 1."""
+    wanted = re.compile(rf"{re.escape(f'{module}-{name}-{time.strftime(TODAY)}')}(?:\.(\d+))?")
+    found = {one: wanted.fullmatch(shown(one)) for one in places.everything()}
+    return {int(match.group(1) or 1): one for one, match in found.items() if match}
+
+
+def free_dates(module: str, name: str) -> Iterator[str]:
+    """Yield today's date with the numbers after those of the installed extensions; the first has none."""
+    today = time.strftime(TODAY)
+    for number in itertools.count(max(of_today(module, name), default=0) + 1):
+        yield today if number == 1 else f"{today}.{number}"
 
 
 def check_names(*names: str) -> None:

@@ -11,7 +11,7 @@ from ebsif.errors import EbsifError
 from ebsif.installed import current
 from ebsif.installed.places import Installation
 from ebsif.render.easyconfig import literal
-from ebsif.user.extending import check_names, free_date
+from ebsif.user.extending import check_names, free_dates
 
 HEADER = "# Written by `ebsif freeze`: yours to change."
 
@@ -31,7 +31,7 @@ def freeze(installation: Installation, name: Optional[str], date: Optional[str])
     name
         Part of the version suffix; by default that of the module.
     date
-        Part of the version suffix; by default today, see `free_date`.
+        Part of the version suffix; by default today, see `free_dates`.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def freeze(installation: Installation, name: Optional[str], date: Optional[str])
         name = name or installation.extension[0]
     if not name:
         raise FreezingError(f"{installation.module} has no name of an extension: choose one with --name")
-    date = date or free_date(f"{module['name']}/{module['version']}{base}", name)
+    date = date or next(free_dates(f"{module['name']}/{module['version']}{base}", name))
     check_names(name, date)
     suffix = f"{base}-{name}-{date}"
     stages = current.pinned_stages(record, packages)

@@ -7,8 +7,9 @@ import shlex
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Optional
 
 from ebsif import eb, ebsteps, files, output
 from ebsif.arguments import add_dry_run
@@ -28,6 +29,8 @@ HEADER = "# Written by `ebsif extend`: yours to change."
 
 def add_outcome(parser: ArgumentParser) -> None:
     """Add the arguments that both commands share."""
+    parser.add_argument("--date", help="date at the end of the version suffix (default: today, with a number if there "
+                                       "is an extension of today)")
     parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path, default=Path(),
                         help="directory for the easyconfig (default: the current one)")
     parser.add_argument("--image", metavar="FILE", type=Path,
@@ -60,8 +63,15 @@ def write(options: Namespace, container: Container, stages: list, name: str) -> 
     if installing or options.check:
         # report mistakes in eb's options or configuration before anything is written
         eb.session(tuple(options.more))
-    extended = extending.extend(container, stages, name, options.date)
-    text = easyconfig.render(extended, HEADER)
+
+    def text_with(date):
+        return easyconfig.render(extending.extend(container, stages, name, date), HEADER)
+
+    same = choose_date(options, container, name,
+                       lambda path, date: path.read_text(encoding="utf-8") == text_with(date))
+    if same:
+        return nothing_to_do(same)
+    extended, text = extending.extend(container, stages, name, options.date), text_with(options.date)
     if options.check:
         planned = plan.check(extended, options.more, options.image)
         plan.show(planned, extended, install_command(sys.argv))
@@ -78,6 +88,51 @@ def write(options: Namespace, container: Container, stages: list, name: str) -> 
     loaded = os.environ.get("EBSIF_LOADED_MODULE")
     output.hint(f"install it with: {f'module unload {loaded}; ' if loaded else ''}eb {shlex.quote(str(path))}")
     output.hint(f"then: module load {extended.module}")
+    return 0
+
+
+def choose_date(options: Namespace, container: Container, name: str,
+                is_same: Callable[[Path, str], bool]) -> Optional[Installation]:
+    """
+    Set `options.date` if it isn't set: today, with a number if there is an extension of today with other packages.
+
+    Parameters
+    ----------
+    options
+        The options, with --date and --rebuild.
+    container, name
+        The container to extend, and the name of the extension.
+    is_same
+        Whether an easyconfig with a certain date is of the same packages.
+
+    Returns
+    -------
+    Installation
+        The newest extension of today if it is what was asked for, and not to be installed again; else None.
+    """
+    if options.date:
+        return None
+    earlier = extending.of_today(container.module, name)
+    last = earlier[max(earlier)] if earlier else None
+    if last and last.extension:
+        options.date = last.extension[1]
+        if options.rebuild:
+            return None
+        if is_same(last.easyconfig, options.date):
+            return last
+    installing = options.install or options.check
+    for options.date in extending.free_dates(container.module, name):
+        module = f"{container.module}-{name}-{options.date}"
+        path = options.output / f"{module.replace('/', '-')}.eb"
+        if not path.exists() or (installing and is_left_over(path, module)) or is_same(path, options.date):
+            break
+    return None
+
+
+def nothing_to_do(installation: Installation) -> int:
+    """Say that an extension is installed already, and how to load it; return the exit status."""
+    output.note(f"{installation.module} has these packages already: nothing to do (--rebuild installs it again)")
+    output.hint(f"load it with: {installation.load}")
     return 0
 
 

@@ -15,6 +15,9 @@ from ebsif.installed.names import shown
 from ebsif.user import bases, environments
 from ebsif.user.plan import REASONS, Addition, Plan
 
+# of a lock beside the easyconfig that names it
+LOCK_SUFFIX = ".lock.json"
+
 
 class RepeatingError(EbsifError):
     """An installation can't be repeated; the message says what is missing."""
@@ -85,6 +88,15 @@ def repeated(container: Container, record: dict[str, Any]) -> Container:
     before = parameters.pop("venv_name", container.venv_name) or container.name.lower()
     return container.replace(sha256=record[lockfile.IMAGE]["sha256"], parameters=parameters,
                              venv_name=record.get(lockfile.VENV_NAME, before))
+
+
+def is_same(easyconfig: Path, record: dict[str, Any]) -> bool:
+    """Return whether an easyconfig, of an installation or with a lock beside it, repeats what is in a record."""
+    places = (easyconfig.parent.parent / lockfile.RECORD, easyconfig.with_suffix(LOCK_SUFFIX))
+    keys = (lockfile.STAGES, lockfile.VENV_PACKAGES, lockfile.ARTIFACTS, lockfile.VENV_NAME)
+    return any(found[lockfile.IMAGE]["sha256"] == record[lockfile.IMAGE]["sha256"]
+               and all(found.get(key) == record.get(key) for key in keys)
+               for found in (lock.read(place) for place in places if place.is_file()))
 
 
 def plan(record: dict[str, Any]) -> Plan:
