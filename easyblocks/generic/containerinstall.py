@@ -19,7 +19,7 @@ from easybuild.easyblocks import generic
 if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]:
     generic.__path__ = [os.path.dirname(__file__), os.path.dirname(os.path.realpath(__file__))] + list(generic.__path__)
 
-from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container import lockfile, sif
 from easybuild.easyblocks.generic.container.imagecopy import is_verified
 from easybuild.easyblocks.generic.container.imageinstall import ImageInstall
 from easybuild.easyblocks.generic.container.bindfile import current_binds
@@ -361,6 +361,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.record[lockfile.EASYCONFIG] = os.path.realpath(self.cfg.path)
         self.record[lockfile.MASKS] = self.masks.record
         self.record[lockfile.IMAGE_PACKAGES] = self.probe.packages.pins
+        self.record.update(self.probe.inventory)
         self.record[lockfile.VERSIONS] = {
             'easybuild': str(EASYBUILD_VERSION),
             'ebsif': ebsif_version(),
@@ -375,7 +376,8 @@ class ContainerInstall(Reinstall, EasyBlock):
             return
         image = ImageInstall(self.spec.image, self.source_image, self.image_path, self.installed_images)
         self.record[lockfile.IMAGE] = image.install(self.src[0]['checksum'])
-        self.record[lockfile.IMAGE]['source'] = self.src[0]['path']
+        self.record[lockfile.IMAGE].update(source=self.src[0]['path'], labels=self.probe.labels,
+                                           signers=sif.signers(self.source_image))
         self.install_additions()
         self.write_record()
         path = os.path.join(os.path.dirname(self.lock_path), BILL_OF_MATERIALS)

@@ -4,8 +4,9 @@ import json
 import subprocess
 
 import pytest
+from easybuild.easyblocks.generic.container import sif
 from ebsif import cli
-from ebsif.image import inspection, sif
+from ebsif.image import inspection
 
 
 @pytest.fixture(scope="module")

@@ -52,6 +52,19 @@ def test_a_linked_image_is_followed_and_recorded(installed_once, base_image):
     assert record["resolved"] == str(base_image.resolve())
     assert record["sha256"] == sha256(base_image)
     assert record["size"] == base_image.stat().st_size
+    # I-07: where it comes from, and who signed it
+    assert record["signers"] == [] and "org.label-schema.build-date" in record["labels"]
+
+
+def test_all_packages_of_the_image_are_recorded(installed_once):
+    """I-07: lock and bill of materials hold the packages of Python and of the system."""
+    root = installed_once.root(installed_once.SQUASHED)
+    record = lock(root)
+    assert record["system"] == {"distribution": "debian", "release": "12"}
+    assert {line.split("==")[0] for line in record["system_packages"]["deb"]} >= {"libc6", "python3.11", "bash"}
+    bill = json.loads((root / "share/ebsif/sbom.cdx.json").read_text())
+    urls = {component.get("purl", "").split("@")[0] for component in bill["components"]}
+    assert {"pkg:deb/debian/libc6", "pkg:pypi/numpy", "pkg:pypi/greeting"} <= urls
 
 
 def test_requirements_are_installed_squashed_and_the_directory_is_gone(installed_once):
@@ -385,7 +398,10 @@ def test_the_easyblocks_do_not_need_ebsif(tmp_path, base_image):
     result = site.eb(easyconfig, PYTHONPATH=library, EB_PYTHON=programs / "python", PATH=":".join(rest))
     root = site.prefix / "eb/software/Example/1.0"
     said = " ".join((result.stdout + result.stderr).split())
-    assert json.loads((root / "share/ebsif/sbom.cdx.json").read_text())["components"][0]["name"] == "example.sif", said
+    components = json.loads((root / "share/ebsif/sbom.cdx.json").read_text())["components"]
+    assert components[0]["name"] == "example.sif", said
+    # I-07: also without user software
+    assert "pkg:deb/debian/libc6" in {one.get("purl", "").split("@")[0] for one in components}
     # S001-17, L-05, tests: the generator's warnings are shown at installation and in the help
     assert f"WARNING: {warning}" in said
     assert warning in site.bash("module load Example/1.0 && ls $SIF && module help Example/1.0 2>&1").stdout

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
-from easybuild.easyblocks.generic.container.sbom import bill_of_materials, package_component
+from easybuild.easyblocks.generic.container.sbom import bill_of_materials, package_url
 from ebsif.cli import main
 from ebsif.installed import compare
 from packageurl import PackageURL
@@ -114,12 +114,54 @@ def test_a_bill_of_materials_depends_on_the_record_only():
     assert JsonStrictValidator(SchemaVersion.V1_5).validate_str(least) is None
 
 
-@pytest.mark.parametrize(("name", "version"), [
-    ("Num_Py", "1.2"), ("ruamel.yaml", "3!1"), ("a--b__c", "2.7.1+rocm6.2"), ("x", "1.0rc1.post2.dev3")])
-def test_package_urls(name, version):
-    """Package URLs equal those of the packageurl library."""
-    purl = package_component(f"{name}=={version}", "image", {})["purl"]
-    assert purl == str(PackageURL("pypi", name=name, version=version))
+def test_all_kinds_of_packages_are_in_the_bill_of_materials():
+    """I-07: system packages, Conda packages, and what only /.sbom.json lists; the image's labels and signatures."""
+    record = {**RECORD, "image": {**RECORD["image"], "signers": ["AB12", ""], "labels": {"org.x": "1"}},
+              "system": {"distribution": "sles", "release": "15.6"}, "system_packages": {"rpm": ["glibc==2.38-1"]},
+              "conda_packages": {"/opt/conda": ["numpy==1.0"]}, "image_list": {"pypi": ["numpy==1.0", "seen==9"]}}
+    text = bill_of_materials(record, 0)
+    assert JsonStrictValidator(SchemaVersion.V1_5).validate_str(text) is None
+    content = json.loads(text)
+    names = {component["bom-ref"] for component in content["components"]}
+    assert names == {"image", "image:numpy@1.0", "image:torch@2.0+cpu", "image:rpm:glibc@2.38-1", "image:seen@9",
+                     "/opt/conda:conda:numpy@1.0", "user-software:einops@1", "user-software:gone@3"}
+    properties = [(one["name"], one["value"]) for one in content["components"][0]["properties"]]
+    assert properties == [("ebsif:source", "/a.sif"), ("ebsif:signed-by", "AB12"), ("ebsif:signed-by", "unknown"),
+                          ("ebsif:label:org.x", "1")]
+
+
+def test_system_packages_are_compared(places, capsys):
+    """I-07: system and Conda packages, if both records have them; `ebsif lock` says if a record has none."""
+    other = {**RECORD, "system_packages": {"deb": ["libc6==2.37"]}, "conda_packages": {}}
+    Path(places[1]).write_text(json.dumps(other))
+    assert main(["diff", *places]) == 0
+    record = Path(places[0], "share/ebsif/lock.json")
+    record.write_text(json.dumps({**other, "system_packages": {"deb": ["libc6==2.36"]}}))
+    capsys.readouterr()
+    assert main(["diff", *places]) == 1
+    assert capsys.readouterr().out == "~ system package libc6 2.36 -> 2.37\n"
+    assert main(["lock", places[1]]) == 0 and capsys.readouterr().err == ""
+    record.write_text(json.dumps(RECORD))
+    assert main(["lock", places[0]]) == 0 and "earlier version" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("kind", "name", "version"), [
+    ("pypi", "Num_Py", "1.2"), ("pypi", "ruamel.yaml", "3!1"), ("pypi", "a--b__c", "2.7.1+rocm6.2"),
+    ("pypi", "x", "1.0rc1.post2.dev3"), ("conda", "_libgcc_mutex", "0.1"), ("deb", "g++", "4:12.2.0-3+b1~x"),
+    ("rpm", "perl", "5.26-1"), ("apk", "musl-utils", "1.2.4_git20230717-r4")])
+def test_package_urls(kind, name, version):
+    """I-07: package URLs equal those of the packageurl library."""
+    system = kind in ("deb", "rpm", "apk")
+    expected = PackageURL(kind, "debian" if system else None, name, version, {"distro": "debian-12"} if system else {})
+    assert package_url(kind, name, version, {"distribution": "debian", "release": "12"}) == str(expected)
+
+
+def test_package_urls_of_epochs_and_other_architectures():
+    """I-07: epochs of RPM and foreign architectures of Debian are qualifiers."""
+    perl = PackageURL("rpm", None, "perl", "5.26", {"epoch": "4"})
+    libc = PackageURL("deb", None, "c", "2", {"arch": "i386"})
+    assert package_url("rpm", "perl", "4:5.26", {}) == str(perl)
+    assert package_url("deb", "c:i386", "2", {}) == str(libc)
 
 
 @pytest.mark.parametrize(

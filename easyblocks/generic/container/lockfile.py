@@ -18,9 +18,14 @@ MODULE = 'module'  # name, version, versionsuffix
 EASYCONFIG = 'easyconfig'  # path of the file that was installed
 VERSIONS = 'versions'  # of the software that was used: EasyBuild, the runtime ...
 # file, source, resolved, sha256; size and mtime_ns of the file that the module uses; kind (own, central, link,
-# reference); origin: the module whose image it is, if that is another one
+# reference); origin: the module whose image it is, if that is another one; labels; signers: fingerprints of the keys
+# that signed it, which nobody has verified
 IMAGE = 'image'
 IMAGE_PACKAGES = 'image_packages'  # name==version of each Python package
+SYSTEM = 'system'  # distribution and release
+SYSTEM_PACKAGES = 'system_packages'  # like IMAGE_PACKAGES, by kind: deb, rpm, apk
+CONDA_PACKAGES = 'conda_packages'  # like IMAGE_PACKAGES, by prefix of the environment
+IMAGE_LIST = 'image_list'  # like IMAGE_PACKAGES, by kind: what the image itself lists in /.sbom.json
 MASKS = 'masks'
 LIBRARY_BINDS = 'library_binds'
 ENTRY_POINT_ENVIRONMENT = 'entry_point_environment'  # value by name of variable

@@ -14,10 +14,12 @@ import re
 import sysconfig
 import zipfile
 
+from easybuild.easyblocks.generic.container.inventory import read_inventory, read_labels
 from easybuild.easyblocks.generic.container.packages import Packages
 from easybuild.easyblocks.generic.container.scripts import read_program, sh_command
 from easybuild.easyblocks.generic.container.texts import variable_problem
 from easybuild.tools.build_log import EasyBuildError
+from easybuild.tools.filetools import mkdir, remove_dir
 
 # importlib.metadata, and what pip 22.2 needs
 OLDEST_PYTHON = (3, 8)
@@ -39,6 +41,10 @@ class ImageProbe:
         Path in the image; empty if it has none.
     python : dict
         Output of installed-packages.py; empty if it didn't run.
+    inventory : dict
+        The part of the record on the packages of the system and of Conda.
+    labels : dict of str
+        The labels of the image.
     """
 
     def __init__(self, image, output, errors=''):
@@ -59,13 +65,19 @@ class ImageProbe:
         self.said = lines[-1] if lines and lines[-1].startswith('{') else ''
         self.python = Packages.read(self.said) if self.said else {}
         self.errors = errors.strip().splitlines()
+        self.inventory = self.labels = {}
 
     @classmethod
     def of(cls, container, image):
         """Start a container and inspect its image (ImageProbe); the name of the image is for messages."""
-        found = container.run(sh_command('probe-image.sh'), stdin=read_program('installed-packages.py'),
-                              split_stderr=True, hidden=True)
-        return cls(image, found.output, found.stderr)
+        folder = os.path.join(container.work_dir, 'image-databases')
+        remove_dir(folder)
+        mkdir(folder)
+        output = container.run(sh_command('probe-image.sh', folder), stdin=read_program('installed-packages.py'),
+                               split_stderr=True, hidden=True)
+        found = cls(image, output.output, output.stderr)
+        found.inventory, found.labels = read_inventory(folder), read_labels(folder)
+        return found
 
     @property
     def packages(self):

@@ -13,6 +13,7 @@ import uuid
 from urllib.parse import quote
 
 from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.inventory import USER_SOFTWARE, packages_of
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 # Next to the lock file.
@@ -33,16 +34,17 @@ def bill_of_materials(record, seconds):
     Returns
     -------
     str
-        CycloneDX: the module, the image as a container, and every Python package of the image and of user software,
-        with the SHA256 of the file that pip installed, if it is known. The same arguments give the same text.
+        CycloneDX: the module, the image as a container, and every package of the image and of user software, with the
+        SHA256 of the file that pip installed, if it is known. The same arguments give the same text.
     """
     module, image = record.get(lockfile.MODULE, {}), record[lockfile.IMAGE]
-    in_image = [package_component(line, 'image', {}) for line in record.get(lockfile.IMAGE_PACKAGES, [])]
-    in_venv = [package_component(line, 'user-software', record.get(lockfile.ARTIFACTS, {}))
-               for line in record.get(lockfile.VENV_PACKAGES, [])]
+    packages, artifacts = list(packages_of(record)), record.get(lockfile.ARTIFACTS, {})
+    in_image = [package_component(one, {}, record) for one in packages if one.place != USER_SOFTWARE]
+    in_venv = [package_component(one, artifacts, record) for one in packages if one.place == USER_SOFTWARE]
     about = component('application', module.get('name', image['file']), 'module',
                       version=module.get('version', '') + module.get('versionsuffix', ''))
-    container = component('container', image['file'], 'image', hashes=sha256_hashes(image['sha256']))
+    container = component('container', image['file'], 'image', hashes=sha256_hashes(image['sha256']),
+                          properties=image_properties(image))
     content = {
         '$schema': 'http://cyclonedx.org/schema/bom-1.5.schema.json',
         'bomFormat': 'CycloneDX',
@@ -62,17 +64,56 @@ def bill_of_materials(record, seconds):
     return json.dumps(content, indent=2, sort_keys=True) + '\n'
 
 
-def package_component(line, place, artifacts):
-    """Return the component of a Python package, from a line ``name==version`` and the files that pip installed."""
-    name, version = line.split('==', 1)
+def package_component(package, artifacts, record):
+    """
+    Return the component of a package.
+
+    Parameters
+    ----------
+    package : Package
+    artifacts : dict
+        The files that pip installed, by normalized name.
+    record : dict
+        For the distribution, which is a part of package URLs.
+    """
+    kind, place, name, version = package
     artifact = artifacts.get(normal_name(name))
+    # Python packages came first
+    reference = place if kind == 'pypi' else '%s:%s' % (place, kind)
     return component(
-        'library', name, '%s:%s@%s' % (place, name, version), version=version,
-        # https://github.com/package-url/purl-spec: 'pypi' has names in lower case, with '-' for '_'
-        purl='pkg:pypi/%s@%s' % (quote(name.lower().replace('_', '-'), safe=''), quote(version, safe='')),
+        'library', name, '%s:%s@%s' % (reference, name, version), version=version,
+        purl=package_url(kind, name, version, record.get(lockfile.SYSTEM, {})),
         properties=[{'name': 'ebsif:place', 'value': place}],
         # of the wheel or source distribution, not of the installed files
         hashes=sha256_hashes(artifact['sha256']) if artifact else None)
+
+
+def package_url(kind, name, version, system):
+    """Return the URL of a package (str): https://github.com/package-url/purl-spec; `system` as in the record."""
+    if kind == 'pypi':
+        # names in lower case, with '-' for '_'
+        name = name.lower().replace('_', '-')
+    if kind not in ('deb', 'rpm', 'apk'):
+        return 'pkg:%s/%s@%s' % (kind, quote(name, safe=''), quote(version, safe=':'))
+    name, _, architecture = name.partition(':')
+    qualifiers = [('arch', architecture)]
+    if kind == 'rpm' and ':' in version:
+        epoch, version = version.split(':', 1)
+        qualifiers.append(('epoch', epoch))
+    distribution = system.get('distribution')
+    if distribution:
+        qualifiers.append(('distro', '-'.join(filter(None, [distribution, system.get('release')]))))
+    text = '&'.join('%s=%s' % (key, quote(value, safe=':/')) for key, value in sorted(qualifiers) if value)
+    return 'pkg:%s/%s%s@%s%s' % (kind, quote(distribution, safe='') + '/' if distribution else '', quote(name, safe=''),
+                                 quote(version, safe=':'), '?' + text if text else '')
+
+
+def image_properties(image):
+    """Return what else is known about the image, as CycloneDX properties (list of dict)."""
+    values = [('ebsif:source', image.get('resolved') or image.get('source'))]
+    values += [('ebsif:signed-by', fingerprint or 'unknown') for fingerprint in image.get('signers', [])]
+    values += [('ebsif:label:%s' % name, text) for name, text in sorted(image.get('labels', {}).items())]
+    return [{'name': name, 'value': text} for name, text in values if text]
 
 
 def component(kind, name, reference, **more):

@@ -1,7 +1,8 @@
 """Print the record of an installation: its image, its packages and how they were installed, with exact versions.
 
-It lists the current packages, including those added by hand. With --sbom, print a software bill of materials instead
-(CycloneDX, JSON). `ebsif diff` compares two installations or saved records.
+It lists the current packages, including those added by hand, and those of the image: of Python, of Conda and of its
+system. With --sbom, print a software bill of materials instead (CycloneDX, JSON). `ebsif diff` compares two
+installations or saved records.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import time
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.inventory import is_complete
 from easybuild.easyblocks.generic.container.sbom import bill_of_materials
 
 from ebsif import files, output
@@ -50,6 +52,9 @@ def run(options):
     if len(words) > 1:
         raise UsageError(f"one container at a time, not {' and '.join(words)}")
     record = record_of(names, words[0] if words else None)
+    if not is_complete(record):
+        output.note("this module was installed by an earlier version of ebsif: the packages of the image's system and "
+                    "of Conda are not in its record; reinstall it (eb --rebuild) to record them")
     text = bill_of_materials(record, time.time()) if options.sbom else as_text(record)
     if options.output:
         files.replace(options.output, text)

@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Optional
 
+from easybuild.easyblocks.generic.container import sif
+
 from ebsif import output
 from ebsif.errors import EbsifError
-from ebsif.image import sif
 from ebsif.image.checksum import sha256
 
 PROBES = Path(__file__).parent / "probes"

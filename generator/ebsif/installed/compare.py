@@ -61,11 +61,7 @@ def facts_of_installation(installation):
 def facts_of_record(record):
     """Return the facts in the record of an installation."""
     known = {"image": {key: record[lockfile.IMAGE][key] for key in ("file", "sha256") if key in record[lockfile.IMAGE]}}
-    # earlier versions did not record them for installations without a venv
-    if lockfile.IMAGE_PACKAGES in record:
-        known["image package"] = lock.pins(record[lockfile.IMAGE_PACKAGES])
-    known["package"] = lock.pins(record.get(lockfile.VENV_PACKAGES, []))
-    return known
+    return {**known, **lock.packages_by_kind(record)}
 
 
 def facts_of_parameters(values):

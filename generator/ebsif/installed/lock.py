@@ -94,14 +94,30 @@ def compare(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
         for key in ("file", "sha256")
         if before[lockfile.IMAGE].get(key) != after[lockfile.IMAGE].get(key)
     ]
-    for kind, key in (("image package", lockfile.IMAGE_PACKAGES), ("package", lockfile.VENV_PACKAGES)):
-        if key == lockfile.IMAGE_PACKAGES and not (key in before and key in after):
-            continue  # earlier versions did not record them for installations without a venv
-        changes += differences(kind, pins(before.get(key, [])), pins(after.get(key, [])))
+    packages_before, packages_after = packages_by_kind(before), packages_by_kind(after)
+    for kind in packages_before:
+        if kind in packages_after:
+            changes += differences(kind, packages_before[kind], packages_after[kind])
     changes += differences("stage", stages(before), stages(after))
     changes += differences("mask", before.get(lockfile.MASKS, {}), after.get(lockfile.MASKS, {}))
     changes += differences("local file", before.get(lockfile.LOCAL_FILES, {}), after.get(lockfile.LOCAL_FILES, {}))
     return changes
+
+
+def packages_by_kind(record: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """
+    Return the versions of packages by name, by kind of package.
+
+    Kinds that earlier versions of ebsif did not record are left out, so that they don't look missing.
+    """
+    found = {}
+    if lockfile.IMAGE_PACKAGES in record:
+        found["image package"] = pins(record[lockfile.IMAGE_PACKAGES])
+    for kind, key in (("system package", lockfile.SYSTEM_PACKAGES), ("Conda package", lockfile.CONDA_PACKAGES)):
+        if key in record:
+            found[kind] = pins(line for lines in record[key].values() for line in lines)
+    found["package"] = pins(record.get(lockfile.VENV_PACKAGES, []))
+    return found
 
 
 def differences(kind: str, before: dict[str, Any], after: dict[str, Any]) -> list[Change]:

@@ -1,7 +1,36 @@
 # shellcheck shell=sh
-# Print whether the image has bash and python3, and the output of installed-packages.py, which is standard input.
+# Print whether the image has bash and python3, and the output of installed-packages.py, which is standard input. Copy
+# its databases of packages and its labels to a directory.
+# Usage: DIRECTORY [ROOT]
 for name in bash python3; do
     printf '%s\t%s\n' "$name" "$(command -v "$name")"
 done
+
+# an image may lack any of these programs
+{
+    for file in "$2/etc/os-release" "$2/.sbom.json" "$2/.singularity.d/labels.json"; do
+        [ ! -r "$file" ] || cat "$file" >"$1/${file##*/}"
+    done
+    # status.d: images without a package manager; they have checksums there, too
+    for file in "$2/var/lib/dpkg/status" "$2"/var/lib/dpkg/status.d/*; do
+        [ ! -f "$file" ] || [ "${file%.md5sums}" != "$file" ] || { cat "$file" && echo; } >>"$1/dpkg"
+    done
+    for file in "$2/lib/apk/db/installed" "$2/usr/lib/apk/db/installed"; do
+        # one may be a link to the other
+        [ ! -f "$file" ] || cat "$file" >"$1/apk"
+    done
+    if [ -d "$2/var/lib/rpm" ] || [ -d "$2/usr/lib/sysimage/rpm" ]; then
+        rpm -qa --queryformat '%{NAME}==%|EPOCH?{%{EPOCH}:}|%{VERSION}-%{RELEASE}\n' >"$1/rpm"
+    fi
+    # without reading the files, which also list all files of the packages
+    python=$(command -v python3)
+    for folder in "${CONDA_PREFIX:-}" "${python%/bin/python3}" "$2" "$2"/*conda* "$2"/*mamba* "$2/opt" "$2"/opt/* \
+        "$2"/opt/*/envs/* "$2/usr/local" "$2"/usr/local/*conda* "$2"/root/*conda*; do
+        for file in "$folder"/conda-meta/*.json; do
+            [ ! -f "$file" ] || echo "$file"
+        done
+    done >"$1/conda"
+} 2>/dev/null
+
 # the image may be usable even if its Python isn't
 ! command -v python3 >/dev/null || python3 - || :

@@ -29,6 +29,40 @@ def packages():
     return found
 
 
+def packages_on_disk():
+    """Return the installed packages of a Python without importlib.metadata (before 3.8), from their files."""
+    found = []
+    for folder in sys.path:
+        names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+        for name in names:
+            path = os.path.join(folder, name)
+            if name.endswith('.egg-info') and os.path.isdir(path):
+                path = os.path.join(path, 'PKG-INFO')
+            elif name.endswith('.dist-info'):
+                path = os.path.join(path, 'METADATA')
+            elif not name.endswith('.egg-info'):
+                continue
+            fields = read_fields(path)
+            if fields.get('Name'):
+                found.append([fields['Name'], fields.get('Version') or 'unknown', os.path.realpath(folder)])
+    return found
+
+
+def read_fields(path):
+    """Return the fields at the start of a file with metadata (dict), none if it can't be read."""
+    fields = {}
+    try:
+        with open(path, encoding='utf-8', errors='replace') as lines:
+            for line in lines:
+                if not line.strip():
+                    break
+                name, _, value = line.partition(':')
+                fields.setdefault(name, value.strip())
+    except (IOError, OSError):
+        pass
+    return fields
+
+
 def is_module(name):
     """Return whether a module can be imported; its own imports may be missing."""
     try:
@@ -47,5 +81,5 @@ print(ascii({
     'purelib': sysconfig.get_path('purelib'),
     'environment': {name: os.environ.get(name, '') for name in ('CONDA_PREFIX', 'VIRTUAL_ENV', 'PYTHONPATH')},
     'missing': missing,
-    'packages': [] if 'importlib.metadata' in missing else packages(),
+    'packages': packages_on_disk() if 'importlib.metadata' in missing else packages(),
 }))

@@ -1,25 +1,32 @@
-"""Read the table of contents of a SIF file, for its signatures."""
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+Read the table of contents of a SIF file, for its signatures.
+"""
 
 import struct
-from pathlib import Path
 
 # https://github.com/apptainer/sif/blob/main/pkg/sif/sif.go: the header after the line that starts the runtime, and the
 # descriptors of objects.
-HEADER = struct.Struct("<32s10s6s16s2q4q2q")
-DESCRIPTOR = struct.Struct("<i?3I7q128s384s")
+HEADER = struct.Struct('<32s10s6s16s2q4q2q')
+DESCRIPTOR = struct.Struct('<i?3I7q128s384s')
 SIGNATURE = 0x4005
 MOST = 4096  # descriptors; runtimes make 48
 
 
-def signers(path: Path) -> list[str]:
+def signers(path):
     """
-    Return the fingerprints of the keys that signed an image, without verifying the signatures.
+    Return the fingerprints of the keys that signed an image (list of str), without verifying the signatures.
 
     The string is empty for a signature without a fingerprint. A file that is not a SIF file has no signatures.
     """
-    with path.open("rb") as image:
+    with open(path, 'rb') as image:
         header = image.read(HEADER.size)
-        if len(header) < HEADER.size or header[32:41] != b"SIF_MAGIC":
+        if len(header) < HEADER.size or header[32:41] != b'SIF_MAGIC':
             return []
         _, _, _, _, _, _, _, number, start, _, _, _ = HEADER.unpack(header)
         if start < 0 or number < 0:
@@ -31,5 +38,5 @@ def signers(path: Path) -> list[str]:
         kind, used, *_, extra = DESCRIPTOR.unpack_from(table, place)
         if used and kind == SIGNATURE:
             fingerprint = extra[4:24]
-            found.append(fingerprint.hex().upper() if any(fingerprint) else "")
+            found.append(fingerprint.hex().upper() if any(fingerprint) else '')
     return list(dict.fromkeys(found))

@@ -1,0 +1,159 @@
+"""Databases of packages in an image, read without its Python."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from easybuild.easyblocks.generic.container.inventory import Package, packages_of, read_inventory, read_labels
+from easybuild.easyblocks.generic.container.scripts import read_program, sh_command
+
+STATUS = """\
+Package: libc6
+Status: install ok installed
+Architecture: amd64
+Source: glibc
+Version: 2.36-9+deb12u13
+Description: shared libraries
+ Version: this is a continuation
+
+Package: libc6
+Status: install ok installed
+Architecture: i386
+Version: 2.36-9+deb12u13
+
+Package: gone
+Status: deinstall ok config-files
+Architecture: amd64
+Version: 1
+
+Package: never
+Status: purge ok not-installed
+Architecture: amd64
+Version: 1
+
+Package: tzdata
+Status: hold ok installed
+Architecture: all
+Version: 2025b-0
+"""
+FILES = {
+    "etc/os-release": 'NAME="Some Linux"\nID=debian\nVERSION_ID="12"\n',
+    "var/lib/dpkg/status": STATUS,
+    "var/lib/dpkg/status.d/base": "Package: base-files\nVersion: 12.4\nArchitecture: amd64\n",
+    "var/lib/dpkg/status.d/base.md5sums": "Package: wrong\nVersion: 1\n",
+    "lib/apk/db/installed": "C:Q1x=\nP:musl\nV:1.2.4-r4\nA:x86_64\n\nP:busybox\nV:1.36.1-r20\n",
+    "opt/conda/conda-meta/python-3.11.9-h955ad1f_0.json": "{}",
+    "opt/conda/conda-meta/history": "",
+    "opt/conda/envs/one/conda-meta/_libgcc_mutex-0.1-conda_forge.json": "{}",
+    ".singularity.d/labels.json": '{"org.opencontainers.image.source": "https://example.org/x", "n": 1}',
+}
+
+
+@pytest.fixture
+def look(tmp_path):
+    """A function that runs the script for images with these files; returns the directory that it fills, its output."""
+    def run(files, path=os.environ["PATH"]):
+        root, folder = tmp_path / "root", tmp_path / "databases"
+        folder.mkdir()
+        for name, text in files.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+        words = sh_command("probe-image.sh", str(folder), str(root))
+        done = subprocess.run(["/bin/sh", *words[1:]], input="print({})", capture_output=True, text=True, check=True,
+                              env={"PATH": path})
+        assert done.stderr == ""
+        return str(folder), done.stdout
+
+    return run
+
+
+def test_databases_of_packages(look):
+    """I-07: dpkg's packages that are installed, with foreign architectures, and those of apk and Conda."""
+    folder, _ = look(FILES)
+    found = read_inventory(folder)
+    assert found["system"] == {"distribution": "debian", "release": "12"}
+    assert found["system_packages"] == {
+        "deb": ["base-files==12.4", "libc6:i386==2.36-9+deb12u13", "libc6==2.36-9+deb12u13", "tzdata==2025b-0"],
+        "apk": ["busybox==1.36.1-r20", "musl==1.2.4-r4"]}
+    assert {prefix.split("/root/")[1]: lines for prefix, lines in found["conda_packages"].items()} == {
+        "opt/conda": ["python==3.11.9"], "opt/conda/envs/one": ["_libgcc_mutex==0.1"]}
+    assert read_labels(folder) == {"org.opencontainers.image.source": "https://example.org/x"}
+
+
+def test_rpm(look, tmp_path):
+    """I-07: rpm lists its packages itself; keys are no packages."""
+    program = tmp_path / "bin" / "rpm"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nprintf 'glibc==2.38-1\\nperl==4:5.26-1\\ngpg-pubkey==1-2\\n'\n")
+    program.chmod(0o755)
+    folder, _ = look({"var/lib/rpm/rpmdb.sqlite": ""}, f"{program.parent}:{os.environ['PATH']}")
+    assert read_inventory(folder)["system_packages"] == {"rpm": ["glibc==2.38-1", "perl==4:5.26-1"]}
+
+
+def test_an_image_without_programs(look):
+    """I-07: nothing but a shell: the image has no records, and that is no error."""
+    folder, said = look(FILES, "/nowhere")
+    assert said == "bash\t\npython3\t\n"
+    assert read_inventory(folder)["system_packages"] == {}
+
+
+@pytest.mark.parametrize("content", [
+    {"apt": [{"name": "libc6", "version": "2.39"}], "pip": [{"name": "torch", "version": "2.10"}]},
+    {"bomFormat": "CycloneDX", "components": [
+        {"name": "libc6", "version": "2.39", "purl": "pkg:deb/ubuntu/libc6@2.39"}, {"name": "app", "version": "1"},
+        {"name": "torch", "version": "2.10", "purl": "pkg:pypi/torch@2.10"}, {"name": "x", "purl": "pkg:pypi/x"}]},
+    {"spdxVersion": "SPDX-2.3", "packages": [
+        {"name": "image", "versionInfo": "1"}, {"name": "torch", "versionInfo": "2.10", "externalRefs": [
+            {"referenceLocator": "cpe:2.3:a"}, {"referenceLocator": "pkg:pypi/torch@2.10"}]},
+        {"name": "libc6", "versionInfo": "2.39", "externalRefs": [{"referenceLocator": "pkg:deb/x/libc6@2.39"}]}]},
+])
+def test_the_image_s_own_list(look, content):
+    """I-07: /.sbom.json, in the AI Factory's format, CycloneDX and SPDX."""
+    folder, _ = look({".sbom.json": json.dumps(content)})
+    assert read_inventory(folder)["image_list"] == {"deb": ["libc6==2.39"], "pypi": ["torch==2.10"]}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "[1]", '{"apt": 1}', '{"packages": [{"externalRefs": 3}]}', '"x"'])
+def test_lists_in_other_formats(look, text):
+    """I-07: what isn't understood is left out."""
+    folder, _ = look({".sbom.json": text, ".singularity.d/labels.json": text})
+    assert read_inventory(folder)["image_list"] == {} == read_labels(folder)
+
+
+def test_packages_are_named_once():
+    """I-07: what both a database and /.sbom.json list is one package."""
+    record = {"image_packages": ["a==1"], "system_packages": {"deb": ["b==2"]}, "image_list": {
+        "pypi": ["a==1", "c==3"], "deb": ["b==2"]}, "venv_packages": ["a==1"]}
+    assert list(packages_of(record)) == [
+        Package("pypi", "image", "a", "1"), Package("pypi", "user-software", "a", "1"),
+        Package("deb", "image", "b", "2"), Package("pypi", "image", "c", "3")]
+
+
+def test_six_hundred_packages_take_milliseconds(look):
+    """I-07: reading the databases adds little to an installation, compared with a start of Python."""
+    text = "\n\n".join(f"Package: p{n}\nStatus: install ok installed\nVersion: 1.{n}\nDepends: {'x, ' * 300}"
+                       for n in range(600))
+    start = time.process_time(), sum(os.times()[2:4])
+    folder, _ = look({"var/lib/dpkg/status": text})
+    assert len(read_inventory(folder)["system_packages"]["deb"]) == 600
+    cost = time.process_time() - start[0] + sum(os.times()[2:4]) - start[1]
+    before = sum(os.times()[2:4])
+    subprocess.run([sys.executable, "-c", "import json, importlib.metadata"], check=True)
+    assert cost < 20 * (sum(os.times()[2:4]) - before)
+
+
+def test_packages_of_an_old_python(tmp_path):
+    """I-07: a Python without importlib.metadata (3.6, 3.7) lists its packages from their files."""
+    for name, text in {"A-1.dist-info/METADATA": "Name: A\nVersion: 1\n\nName: no\n", "b.egg-info": "Name: b\n",
+                       "c.egg-info/PKG-INFO": "Name: c\nVersion: 3\n", "~d-1.dist-info/RECORD": ""}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    without = "import sys; sys.modules['importlib.metadata'] = None\n"
+    said = subprocess.run([sys.executable, "-S", "-"], input=without + read_program("installed-packages.py"), text=True,
+                          capture_output=True, check=True, env={"PYTHONPATH": str(tmp_path)}).stdout
+    listed = [one[:2] for one in ast.literal_eval(said)["packages"] if one[2] == str(tmp_path)]
+    assert listed == [["A", "1"], ["b", "unknown"], ["c", "3"]]
