@@ -409,7 +409,11 @@ def test_requirements_are_replaced(extension, tmp_path):
 
 
 def test_other_requirements_on_the_same_day(extension, tmp_path):
-    """E-03, use D5: on top of a container, too, they are a new module with a number; the same ones change nothing."""
+    """
+    E-03, E-08, use D5: on top of a container, too, they are a new module with a number; the same ones change nothing.
+
+    Packages that were added to the container by hand are not part of it, so they are named.
+    """
     def extend(lines, *more):
         (tmp_path / "r.txt").write_text(lines)
         assert main(["extend", BASE, "-r", "r.txt", "--name", "new", *more]) == 0
@@ -421,9 +425,12 @@ def test_other_requirements_on_the_same_day(extension, tmp_path):
         path.unlink()
 
     name = f"{BASE.replace('/', '-')}-new-20261122"
-    extension.prefix.install(BASE)
+    extension.prefix.add(extension.prefix.install(BASE), "hand", "1.0")
     # easyconfigs that are not installed
-    assert extend("rich\n").out == extend("rich\n").out
+    first = extend("rich\n")
+    assert first.err == (f"ebsif: {BASE} has packages that were added by hand, which are not taken along: hand==1.0 "
+                         "(to have them, too: ebsif extend new --add hand==1.0 --install)\n")
+    assert first.out == extend("rich\n").out
     assert extend("lightly\n").out.startswith(f"{name}.2.eb\n")
     install("20261122")
     install("20261122.2")
@@ -434,6 +441,9 @@ def test_other_requirements_on_the_same_day(extension, tmp_path):
     assert extend("rich\n").out.startswith(f"{name}.3.eb\n")
     assert extend("rich\n", "--rebuild", "-n").out.count("new-20261122.2'") == 1
     assert extend("rich\n", "--date", "20261122", "-n").out.count("new-20261122'") == 1
+    extension.prefix.add(extension.root, "hand", "1.0")
+    assert main(["upgrade", MINE, BASE, "-n"]) == 0
+    assert f"to have them, too: ebsif extend {BASE}-mine-20261122 --add hand==1.0" in extension.capsys.readouterr().err
 
 
 def test_an_extension_of_an_extension_is_pinned(extension, tmp_path):

@@ -102,6 +102,8 @@ def run(options):
     require_packages(options)
     container = chosen(options)
     wanted = wanted_packages(options, container)
+    for one in places.known(places.directories_of_modules(), container.module)[:1]:
+        changing.report_left_behind(one, options.name)
     return write(options, container, extending.on_top(container, wanted, options.name), options.name)
 
 

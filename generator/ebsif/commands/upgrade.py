@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+from easybuild.easyblocks.generic.container import lockfile
+
 from ebsif import eb
 from ebsif.catalogue.settings import add_settings_arguments
-from ebsif.installed import compare
+from ebsif.installed import compare, places
 from ebsif.installed.names import Names, add_name_argument
-from ebsif.user import extending
+from ebsif.user import changing, extending
 from ebsif.user.outcome import add_outcome, chosen, write
 
 EXAMPLES = """\
@@ -35,4 +37,9 @@ def run(options):
         raise extending.ExtendingError(f"{options.easyconfig} is a container in the catalogue, not an extension: use "
                                        "`ebsif extend` on the newer one")
     stages, name, _ = compare.extension_of(path)
-    return write(options, chosen(options), stages, name)
+    container = chosen(options)
+    status = write(options, container, stages, name)
+    root = path.parent.parent
+    if (root / lockfile.RECORD).is_file():
+        changing.report_left_behind(places.of_directory(root), f"{container.module}-{name}-{options.date}")
+    return status

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.requirements import requirement_text, stages_of
 from easybuild.easyblocks.generic.container.texts import normal_name
 
+from ebsif import output
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.families import as_parameter
 from ebsif.catalogue.selection import did_you_mean
@@ -176,14 +178,38 @@ def add_changes_by_hand(environment, before):
         stages.append({**stage, "requirements": lines})
     environment.stages = stages
     added = {name: package for name, package in packages.items() if name not in before}
-    needed = {normal_name(parsed(text).name) for package in added.values() for text in package.requires if parsed(text)}
-    lines = [package.line for name, package in sorted(added.items()) if name not in needed and package.line]
+    lines = lines_for(added)
     if lines:
         environment.said.append(f"{environment.module} has packages that were added by hand, which are taken along: "
                                 f"{', '.join(lines)}")
         add_lines(environment, lines, "by hand")
     environment.said += [f"{package.name} {package.version}: {package.said}" for package in added.values()
                          if package.said]
+
+
+def lines_for(added):
+    """Return the requirements for packages (dict by name) without those that others of them need (list of str)."""
+    needed = {normal_name(parsed(text).name) for package in added.values() for text in package.requires if parsed(text)}
+    return [package.line for name, package in sorted(added.items()) if name not in needed and package.line]
+
+
+def report_left_behind(installation: Installation, name: str) -> None:
+    """
+    Say which packages were added by hand to an installation, for a new extension that doesn't have them.
+
+    Parameters
+    ----------
+    installation
+        An installation of the container that is extended.
+    name
+        Name of the new extension.
+    """
+    before = {normal_name(one) for one in lock.pins(installation.record.get(lockfile.VENV_PACKAGES, []))}
+    lines = lines_for({one: package for one, package in (current.packages_of(installation) or {}).items()
+                       if one not in before | environments.TOOLS})
+    if lines:
+        output.note(f"{installation.module} has packages that were added by hand, which are not taken along: "
+                    f"{', '.join(lines)} (to have them, too: ebsif extend {name} --add {shlex.join(lines)} --install)")
 
 
 def line_now(text, packages, changed, environment, before):
