@@ -30,7 +30,7 @@ from easybuild.easyblocks.generic.container.spec import NEEDED_ON_HOST, PROTECT_
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.texts import normal_name
-from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, share_files
+from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, UserSoftware, share_files
 from easybuild.easyblocks.generic.container.venv import Venv
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.framework.easyconfig.default import CUSTOM
@@ -86,6 +86,7 @@ class ContainerVenv(ContainerInstall):
         self.venv = None
         self.installed_packages = None
         self.constraints = []
+        self.current_pins = None
 
     @property
     def repeated(self):
@@ -100,6 +101,17 @@ class ContainerVenv(ContainerInstall):
     def stages(self):
         """The stages of user software (list of Stage), in the order of installation."""
         return Stage.from_parameter(self.repeated[lockfile.STAGES] if self.repeated else self.spec.requirements)
+
+    @property
+    def known_record(self):
+        """The record; with --module-only that of the installation, with the packages that it has now (E-08)."""
+        record = super().known_record
+        if build_option('module_only') and record and not self.record:
+            if self.current_pins is None:
+                users = UserSoftware(self.installdir)
+                self.current_pins = users.pins if users.changed else record.get(lockfile.VENV_PACKAGES, [])
+            record[lockfile.VENV_PACKAGES] = self.current_pins
+        return record
 
     # --- steps
 

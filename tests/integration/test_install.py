@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from parts import TOOLS, Installed, wheel_settings
 from support import CHECKOUT, CONTAINER_FILES, EASYBLOCKS, Site, make_wheel
 
@@ -219,6 +220,7 @@ def test_module_only_and_sanity_check_only(site):
     `--module-only` writes the same module again, `--sanity-check-only` checks the installation, `--rebuild` repairs it.
 
     S002-04, S002-02: without the installed SIF, --module-only and its sanity check use the central copy.
+    E-08: it lists packages that were added by hand, of the directory and of the file that make-squashfs makes.
     """
     easyconfig = site.easyconfig(TEXT + f"image_dirs = ['/does/not/exist', '{site.sources}']\n")
     site.eb(easyconfig)
@@ -229,8 +231,15 @@ def test_module_only_and_sanity_check_only(site):
     assert module.read_text() == text
     site.eb(easyconfig, "--sanity-check-only")
 
+    (folder,) = root.glob("user-software/venv/*/lib/python3.*/site-packages")
+    (folder / "byhand-1.0.dist-info").mkdir()
+    (folder / "byhand-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: ByHand\nVersion: 1.0\n")
+    assert "ByHand==1.0" in UserSoftware(str(root)).pins
+    site.bash("module load Example/1.0 && make-squashfs && rm -r $CONTAINERROOT/user-software")
     (root / "example.sif").unlink()
-    site.eb(easyconfig, "--module-only", "--force")
+    site.eb(next(root.glob("easybuild/*.eb")), "--module-only", "--rebuild")
+    listed = [re.search(r'extensions\("(.*)"\)', one).group(1).split(",") for one in (text, module.read_text())]
+    assert sorted(listed[1]) == sorted([*listed[0], "ByHand/1.0"])
     output = site.bash("module load Example/1.0 && echo $SIF $SIFEXAMPLE && singularity exec $SIF true").stdout
     assert output.split() == [f"{site.sources}/example.sif"] * 2
 

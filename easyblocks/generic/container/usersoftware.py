@@ -16,9 +16,12 @@ import shlex
 import shutil
 import stat
 import struct
+import tempfile
 import time
+from email.parser import HeaderParser
 
 from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.runtime import run_program
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, remove_dir, remove_file
 
@@ -31,6 +34,9 @@ USER_SOFTWARE_VARIABLE = 'EBSIF_USER_SOFTWARE'
 SCRIPT_FOLDERS = ('bin', 'runscripts')
 # Fixed mtime of all files, for reproducible SquashFS images (1980-01-01, the earliest time that zip files allow).
 FILE_TIME = 315532800
+
+# Metadata of packages, relative to user software.
+METADATA = tuple('venv/*/lib/python3.*/site-packages/*.' + end for end in ('dist-info/METADATA', 'egg-info/PKG-INFO'))
 
 RENAME_EXCHANGE = 2  # of renameat2(2)
 AT_FDCWD = -100
@@ -101,6 +107,23 @@ class UserSoftware:
         if time_installed:
             return [name for name in self.present if is_newer(self.path(name), time_installed)]
         return [name for name in self.present if fingerprint(self.path(name)) != installed.get(name)]
+
+    @property
+    def pins(self):
+        """
+        The packages in user software as a module mounts it, as ``name==version`` (list of str).
+
+        They are read from their metadata, because --module-only doesn't need a container.
+        """
+        squashfs, directory = self.path(SQUASHFS), self.path(DIRECTORY)
+        with tempfile.TemporaryDirectory() as unpacked:
+            if os.path.exists(squashfs):
+                directory = os.path.join(unpacked, 'files')
+                run_program(['unsquashfs', '-no-xattrs', '-no-progress', '-dest', directory, squashfs]
+                            + list(METADATA), hidden=True)
+            paths = [path for pattern in METADATA
+                     for path in glob.glob(os.path.join(glob.escape(directory), pattern))]
+            return sorted(filter(None, map(pin_in, paths)))
 
     @property
     def own_scripts(self):
@@ -216,6 +239,13 @@ def free_path(path):
         number += 1
         free = '%s.%d' % (path, number)
     return free
+
+
+def pin_in(path):
+    """Return the package whose metadata is in a file, as ``name==version`` (str); None if it lacks either."""
+    with open(path, encoding='utf-8', errors='replace') as text:
+        metadata = HeaderParser().parse(text)
+    return '%s==%s' % (metadata['Name'], metadata['Version']) if metadata['Name'] and metadata['Version'] else None
 
 
 def fingerprint(path):
