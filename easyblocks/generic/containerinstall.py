@@ -455,6 +455,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         """Write the record, with fingerprints that later show whether somebody changed the installation."""
         files = UserSoftware(self.installdir)
         self.record[lockfile.USER_SOFTWARE], self.record[lockfile.SCRIPTS] = files.fingerprints, files.scripts
+        self.record[lockfile.USER_SOFTWARE_FILE] = files.file_status
         self.record.write(self.lock_path)
 
     def run_step(self, step, *args, **kwargs):

@@ -33,6 +33,7 @@ COMMANDS = {
     "job": "write a batch script for a multi-node run or an installation",
     "command": "print the runtime's command line that is equivalent to a module",
     "wheelhouse": "collect the wheels for an installation without network access",
+    "installed": "list the installed modules, and what is wrong with them",
     "doctor": "check that this machine can install container modules",
     "inspect": "show what is in an image",
     "add": "add an image to the catalogue",

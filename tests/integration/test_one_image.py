@@ -73,6 +73,22 @@ def check_that_extensions_have_no_copy(family):
         assert used == str(family.image(LINKED) if kind == "link" else image)
         assert greeting.startswith("/user-software/")
     assert "origin" not in family.record(BASE)
+    check_the_inventory(family)
+
+
+def check_the_inventory(family):
+    """I-01, I-03: `ebsif installed` finds the modules as eb left them, and whose image they use."""
+    prefix = family.site.prefix / "eb"
+    everything = json.loads(family.site.run(["ebsif", "installed", prefix, "--json", "--verify"]).stdout)
+    assert everything["findings"] == []
+    found = {one["module"]: one for one in everything["installations"]}
+    assert found.keys() == {BASE, LINKED, REFERRING}
+    assert found[BASE]["image"]["used_by"] == {LINKED: False, REFERRING: True}
+    assert {one["image"]["state"] for one in found.values()} == {"verified"}
+    assert {str(one["user_software"]) for one in found.values()} == {"{'state': 'packed', 'changed': False}"}
+    said = family.site.bash(f"ebsif installed {prefix} --has 'greeting>=1'").stdout
+    assert said == f"{LINKED}\n  greeting 1.0 (user software)\n{REFERRING}\n  greeting 1.0 (user software)\n" \
+        "2 modules with greeting>=1\n"
 
 
 def check_an_extension_of_an_extension(family):

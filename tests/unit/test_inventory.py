@@ -4,11 +4,18 @@ import hashlib
 import json
 import os
 import shutil
+from types import SimpleNamespace
 
 import pytest
+from easybuild.easyblocks.generic.container import usersoftware
+from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
+from ebsif.catalogue.settings import read_settings
+from ebsif.cli import main
 from ebsif.errors import UsageError
-from ebsif.installed import imagestate, inventory
-from prefixes import BASE, LATER, MINE, OTHER
+from ebsif.installed import imagestate, inventory, softwarestate, versus
+from ebsif.installed.softwarestate import SoftwareState
+from ebsif.render import easyconfig
+from prefixes import BASE, EASYCONFIG, LATER, MINE, OTHER
 
 
 def found(*named):
@@ -128,3 +135,149 @@ def test_images_of_others(eb_prefix, tmp_path):
     assert f"which is that of {BASE}: install {BASE} again" in state(root)[0].problem
     assert "is the file system mounted? If the image was removed, put the right image back" in \
         state(root, kind="central", origin=None)[0].problem
+
+
+def record(root, **changes):
+    """Change the record of an installation; None removes a key."""
+    path = root / "share/ebsif/lock.json"
+    changed = {**json.loads(path.read_text()), **changes}
+    path.write_text(json.dumps({key: value for key, value in changed.items() if value is not None}))
+
+
+def image(root, **changes):
+    """Record the image as it is, like a new installation."""
+    status = (root / "a.sif").stat()
+    return {"file": "a.sif", "sha256": hashlib.sha256((root / "a.sif").read_bytes()).hexdigest(),
+            "size": status.st_size, "mtime_ns": status.st_mtime_ns, "kind": "own", **changes}
+
+
+@pytest.fixture
+def family(eb_prefix):
+    """A base, an extension with a hard link to its image, and one that refers to it; all as they were installed."""
+    roots = {name: eb_prefix.install(name, text="" if name == BASE else EASYCONFIG) for name in (BASE, MINE, OTHER)}
+    base = roots[BASE]
+    for root, kind in ((roots[MINE], "link"), (roots[OTHER], "reference")):
+        (root / "a.sif").unlink()
+        (root / "a.sif").hardlink_to(base / "a.sif")
+        record(root, image=image(root, kind=kind, origin=BASE, resolved=str(base / "a.sif")))
+    (roots[OTHER] / "a.sif").unlink()
+    record(base, image=image(base))
+    for root in roots.values():
+        record(root, user_software=UserSoftware(str(root)).fingerprints)
+    return roots
+
+
+def installed(capsys, *arguments):
+    """The exit status of `ebsif installed`, and what it prints."""
+    status = main(["installed", *arguments])
+    return status, capsys.readouterr().out
+
+
+def test_the_list_of_installations(eb_prefix, family, capsys):
+    """I-01: modules with size, image, user software and users of the image; a shared image counts once; 80 columns."""
+    status, text = installed(capsys)
+    assert status == 0
+    assert text.splitlines()[0] == BASE
+    assert "own image (as recorded, 5.0 kB); user software not packed\n" in text
+    assert f"its image is used by {MINE} (by a hard link), {OTHER} (needs it)" in " ".join(text.split())
+    assert f"shared (that of {BASE}) image (as recorded, 5.0 kB);" in " ".join(text.split())
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert text.splitlines()[-1].startswith("3 installations, ")
+    everything = json.loads(installed(capsys, "--json", "--verify", str(eb_prefix.software))[1])
+    first, linked, referring = everything["installations"]
+    assert first["image"]["used_by"] == {MINE: False, OTHER: True}
+    assert [one["image"]["state"] for one in everything["installations"]] == ["verified"] * 3
+    assert (linked["base"], linked["user_software"]) == (BASE, {"state": "not packed", "changed": False})
+    # the image takes two blocks of 4096 bytes
+    assert everything["size"] == sum(one["size"] for one in (first, linked, referring)) - 8192
+    assert everything["findings"] == []
+
+
+def test_what_is_wrong_with_installations(eb_prefix, family, capsys):
+    """I-01, I-03: each problem is a finding of its module and makes the exit status 1; changed packages are none."""
+    eb_prefix.add(family[MINE], "pillow", "10.2.0")
+    assert (installed(capsys)[0], "user software not packed, changed" in installed(capsys)[1]) == (0, True)
+    (family[BASE] / "a.sif").write_bytes(bytes(400))
+    shutil.rmtree(family[MINE] / "user-software")
+    (family[OTHER] / "share/ebsif/lock.json").write_text("{")
+    status, text = installed(capsys)
+    assert status == 1
+    text = " ".join(text.split())
+    for expected in ("user software gone", "warning: its user software is gone", "was truncated after the installation",
+                     f"error: {family[OTHER]}/share/ebsif/lock.json:", ", 3 errors, 1 warning"):
+        assert expected in text
+    assert main(["installed", "--has", "a b"]) == 3
+    with pytest.raises(SystemExit, match="2"):
+        main(["installed", "--has", "a", "--verify"])
+    with pytest.raises(SystemExit, match="2"):
+        main(["installed", "nowhere"])
+
+
+def test_who_has_a_package(eb_prefix, family, capsys):
+    """I-02: exactly the modules that have it in image or user software, as they are now; unknown ones are named."""
+    record(family[BASE], image_packages=["Pillow==10.2.0", "numpy==2.0"])
+    eb_prefix.add(family[MINE], "pillow", "10.1.0")
+    eb_prefix.add(family[OTHER], "pillow", "10.3.0")
+    everything = "1 module with pillow>=10.3\n"
+    assert installed(capsys, "--has", "pillow>=10.3") == (0, f"{OTHER}\n  pillow 10.3.0 (user software)\n{everything}")
+    status, text = installed(capsys, "--has", "pillow<10.3", "--has", "numpy", "--json")
+    assert (status, {one["module"]: one["has"][0] for one in json.loads(text)["installations"]}) == (0, {
+        BASE: {"package": "pillow", "place": "image", "version": "10.2.0"},
+        MINE: {"package": "pillow", "place": "user software", "version": "10.1.0"}})
+    shutil.rmtree(family[MINE] / "user-software/venv/pytorch/lib/python3.11/site-packages/pillow-10.1.0.dist-info")
+    record(family[OTHER], image_packages=None)
+    status, text = installed(capsys, "--has", "pillow<10.3")
+    assert status == 1
+    assert text.startswith(f"{BASE}\n  pillow 10.2.0 (image)\nwarning: {OTHER}:")
+    assert text.endswith("1 module with pillow<10.3, 1 warning\n")
+
+
+def test_unpacking_and_reading(eb_prefix, family, monkeypatch):
+    """I-01: a SquashFS file with the recorded size and time isn't read, unless --verify is given."""
+    root = family[MINE]
+    shutil.rmtree(root / "user-software")
+    packed = UserSoftware(str(root))
+    (root / "user-software.squashfs").write_bytes(b"packed")
+    record(root, user_software=packed.fingerprints, user_software_file=packed.file_status)
+    one = inventory.installations([str(root)])[0][0]
+    with monkeypatch.context() as unread:
+        unread.setattr(usersoftware, "compute_checksum", None)
+        assert softwarestate.examine(one) == SoftwareState("packed", False)
+        assert softwarestate.packages(one, softwarestate.examine(one)) == {"einops": "0.8.1"}
+        with pytest.raises(TypeError):
+            softwarestate.examine(one, verify=True)
+    (root / "user-software.squashfs").write_bytes(b"changed")
+    assert softwarestate.examine(one) == SoftwareState("packed", True)
+    (root / "user-software").mkdir()
+    assert softwarestate.examine(one).state == "packed and not packed"
+    record(root, user_software=None)
+    assert softwarestate.examine(one).is_changed is None
+
+
+def test_installations_and_catalogue(eb_prefix, capsys):
+    """I-01: stale easyconfigs, records that are gone, archived and unknown bases, and what was never installed."""
+    settings = read_settings(SimpleNamespace(site="local", catalogue=[]))
+    first, second, *_ = settings.containers(settings.site())
+    text = easyconfig.render(first)
+    root = eb_prefix.install(first.module, text=text)
+    eb_prefix.install(f"{second.module}-mine-20261121")
+    eb_prefix.install("Tool/1.0-x", text=text)
+    eb_prefix.install("Tool/2.0-x", text="name = 'Tool'")
+    arguments = ["--site", "local", str(eb_prefix.software)]
+    status, said = installed(capsys, *arguments)
+    words = " ".join(said.split())
+    assert status == 1
+    assert "warning: its record is no longer in the catalogue of local" in words
+    assert "note: it is not in the catalogue of local" in words
+    assert f"never installed: {second.module}" in words
+    assert ", 1 warning, 1 note" in words
+    (root / "easybuild" / f"{first.module.replace('/', '-')}.eb").write_text(text.replace("'init'", "'x'").replace(
+        "moduleclass = '", "moduleclass = 'x"))
+    words = " ".join(installed(capsys, *arguments)[1].split())
+    assert ("warning: its easyconfig is stale, the catalogue has another moduleclass: run `ebsif render --site local`, "
+            f"then `eb --rebuild {first.easyconfig_name}`") in words
+    catalogue = versus.Catalogue("local", [second.replace(archived=True)])
+    one = next(one for one in inventory.installations()[0] if one.module.startswith(f"{second.module}-mine"))
+    assert [one.text for one in catalogue.compare(one)] == [
+        f"its base {second.module} is archived: {second.module} has been archived."]
+    assert catalogue.never_installed([]) == []

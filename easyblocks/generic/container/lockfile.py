@@ -32,6 +32,7 @@ ENTRY_POINT_ENVIRONMENT = 'entry_point_environment'  # value by name of variable
 WRAPPERS = 'wrappers'
 SCRIPTS = 'scripts'  # fingerprints
 USER_SOFTWARE = 'user_software'  # fingerprints
+USER_SOFTWARE_FILE = 'user_software_file'  # size and mtime_ns of the SquashFS file
 
 # With user software:
 STAGES = 'stages'

@@ -71,6 +71,19 @@ class UserSoftware:
         return {name: fingerprint(self.path(name)) for name in self.present}
 
     @property
+    def file_status(self):
+        """Size and time of the SquashFS file (dict), by which it is known to be unchanged without reading it."""
+        path = self.path(SQUASHFS)
+        if not os.path.isfile(path):
+            return {}
+        return {'size': os.path.getsize(path), 'mtime_ns': os.stat(path).st_mtime_ns}
+
+    @property
+    def is_file_as_recorded(self):
+        """Whether the SquashFS file has the size and time in the record."""
+        return bool(self.file_status) and (self.record or {}).get(lockfile.USER_SOFTWARE_FILE) == self.file_status
+
+    @property
     def scripts(self):
         """Fingerprints of commands and run scripts, by path relative to the installation (dict of str)."""
         return {os.path.relpath(os.path.join(folder, name), self.root): fingerprint(os.path.join(folder, name))

@@ -5,6 +5,7 @@ import difflib
 import os
 import re
 from collections.abc import Iterable
+from typing import Optional
 
 from easybuild.easyblocks.generic.container.texts import normal_name
 
@@ -57,16 +58,25 @@ def parse_requirement(text):
 
 def satisfies(container: Container, requirement) -> bool:
     """Return whether a container satisfies a requirement (packaging.requirements.Requirement); pre-releases count."""
+    version, specifier = components_of(container).get(normal_name(requirement.name)), requirement.specifier
+    if version and specifier and SNAPSHOT.fullmatch(version) and not re.search(r"\d{8}", str(specifier)):
+        # the date of a build: which version that is, is unknown
+        return False
+    return is_in(version, requirement)
+
+
+def is_in(version: Optional[str], requirement) -> bool:
+    """
+    Return whether a requirement (packaging.requirements.Requirement) allows a version; pre-releases count.
+
+    No version (None) means that there is no such component, which no requirement allows.
+    """
     from packaging.version import InvalidVersion, Version
 
-    version = components_of(container).get(normal_name(requirement.name))
     if version is None:
         return False
     if not requirement.specifier:
         return True
-    if SNAPSHOT.fullmatch(version) and not re.search(r"\d{8}", str(requirement.specifier)):
-        # the date of a build: which version that is, is unknown
-        return False
     try:
         return requirement.specifier.contains(Version(version), prereleases=True)
     except InvalidVersion:

@@ -1,5 +1,6 @@
 """The image of an installation: where it is, whose it is, and whether it is the one that was installed."""
 
+import functools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -122,7 +123,7 @@ def compare(path: Path, status: os.stat_result, known: dict[str, Any], verify: b
         return CHANGED, (f"the image {path} was {how} after the installation: {format_size(status.st_size)} "
                          f"({status.st_size} bytes) instead of {size} bytes")
     if verify and known.get("sha256"):
-        found = sha256(path)
+        found = digest(status.st_dev, status.st_ino, status.st_ctime_ns, path)
         if found != known["sha256"]:
             return CHANGED, f"the image {path} was changed after the installation: its SHA256 is {found}"
         return VERIFIED, None
@@ -130,6 +131,12 @@ def compare(path: Path, status: os.stat_result, known: dict[str, Any], verify: b
         return TOUCHED, (f"the image {path} was written to or copied after the installation (`ebsif installed "
                          "--verify` tells whether its content has changed)")
     return (RECORDED if size is not None else UNKNOWN), None
+
+
+@functools.cache
+def digest(_device, _inode, _time, path):
+    """Return the SHA256 of an image (str), which is read once, however many modules share it."""
+    return sha256(path)
 
 
 def gone(installation, kind, origin):

@@ -1,0 +1,147 @@
+"""List the installed container modules, and what is wrong with them.
+
+For each module: the space on disk, whose image it uses and whether that is the one that was installed (by its size and
+time; with --verify, by its SHA256), whether user software is packed and has been changed, who needs its image, and its
+place in the catalogue of the site, if one is chosen.
+
+Directories can be prefixes of EasyBuild, directories of modules or installations. By default EasyBuild's prefix and
+MODULEPATH are searched. The exit status is 1 if there are errors or warnings; notes don't count.
+"""
+
+import json
+import textwrap
+
+from easybuild.easyblocks.generic.container.sharedimage import IMAGE_SHARED
+from easybuild.easyblocks.generic.container.texts import format_size
+
+from ebsif import output
+from ebsif.arguments import add_json
+from ebsif.catalogue import selection
+from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.errors import FOUND, UsageError
+from ebsif.findings import ERROR, NOTE, WARNING
+from ebsif.installed import inventory, report
+from ebsif.installed.names import shown
+from ebsif.installed.versus import Catalogue
+
+EXAMPLES = """\
+  ebsif installed                            # EasyBuild's prefix and MODULEPATH
+  ebsif installed /apps/containers --site lumi --verify
+  ebsif installed --has 'pillow<10.3'        # which modules have this package
+  ebsif installed --json | jq '.installations[].module'
+"""
+WIDTH = 80
+# after the state of user software
+CHANGED = {True: ", changed", False: "", None: " (whether it was changed is unknown)"}
+
+
+def configure(parser):
+    """Add the arguments."""
+    parser.add_argument("directories", metavar="DIRECTORY", nargs="*",
+                        help="prefix of EasyBuild, MODULEPATH, or an installation directory")
+    add_settings_arguments(parser)
+    parser.add_argument("--verify", action="store_true", help="read images and user software, and compare their SHA256")
+    parser.add_argument("--has", metavar="PACKAGE", action="append", default=[],
+                        help="list only modules that have this package in the image or in user software as it is now, "
+                             "such as 'pillow<10.3' (repeatable: all of them)")
+    add_json(parser)
+
+
+def run(options):
+    """Print the installations; return 1 if something is wrong, else 0."""
+    if options.has and options.verify:
+        raise UsageError("--has lists packages, and --verify reads images: use one of them")
+    wanted = [selection.parse_requirement(text) for text in options.has]
+    found, problems = inventory.installations(options.directories)
+    if wanted:
+        return print_matches(*report.having(found, wanted), problems, options)
+    catalogue = catalogue_of(options)
+    made, total = report.reports(found, options.verify, catalogue)
+    missing = catalogue.never_installed(found) if catalogue else []
+    findings = [*(one for each in made for one in each.findings), *problems]
+    if options.json:
+        print(json.dumps({"installations": [one.data for one in made], "findings": [one.data for one in findings],
+                          "size": total, "never_installed": missing}, indent=2))
+        return status(findings)
+    names = [one.module for one in made]
+    for one in made:
+        print_report(one, is_ambiguous=names.count(one.module) > 1)
+    for one in problems:
+        print_wrapped(one)
+    if missing:
+        print_wrapped(f"never installed: {', '.join(missing)}")
+    print(f"{output.format_count(len(made), 'installation')}, {format_size(total)} in all{counted(findings)}")
+    return status(findings)
+
+
+def status(findings):
+    """Return the exit status: 1 if there are errors or warnings, else 0."""
+    return FOUND if any(one.level != NOTE for one in findings) else 0
+
+
+def counted(findings):
+    """Return the numbers of errors, warnings and notes as the end of a sentence (str)."""
+    numbers = [(sum(one.level == level for one in findings), level) for level in (ERROR, WARNING, NOTE)]
+    return "".join(f", {output.format_count(*number)}" for number in numbers if number[0])
+
+
+def print_matches(matches, unknown, problems, options):
+    """Print the installations with the wanted packages; return 1 if others can't be searched, else 0."""
+    findings = [*unknown, *problems]
+    if options.json:
+        print(json.dumps({"installations": [
+            {"module": shown(one.installation), "root": str(one.installation.root),
+             "has": [dict(zip(("package", "place", "version"), package)) for package in one.packages]}
+            for one in matches], "findings": [one.data for one in findings]}, indent=2))
+        return status(findings)
+    for one in matches:
+        print(shown(one.installation))
+        print_wrapped(", ".join(f"{name} {version} ({place})" for name, place, version in one.packages), "  ")
+    for one in findings:
+        print_wrapped(one)
+    print(f"{output.format_count(len(matches), 'module')} with {' and '.join(options.has)}{counted(findings)}")
+    return status(findings)
+
+
+def print_report(one, is_ambiguous):
+    """Print what is known of an installation, with its directory if another one has the same module."""
+    print_wrapped(f"{one.module}  {one.installation.root}" if is_ambiguous else one.module)
+    texts = [format_size(one.size)]
+    if one.image:
+        size = f", {format_size(one.image.size)}" if one.image.size else ""
+        texts.append(f"{whose(one.image)} image ({one.image.state}{size})")
+    if one.software:
+        texts.append(f"user software {one.software.state}{CHANGED[one.software.is_changed]}")
+    print_wrapped("; ".join(texts), "  ")
+    if one.users:
+        print_wrapped(f"its image is used by {', '.join(describe(*user) for user in sorted(one.users.items()))}", "  ")
+    for finding in one.findings:
+        print_wrapped(f"{finding.level}: {finding.text}", "  ")
+
+
+def whose(image):
+    """Return how to call an image (str): own, central, or that of another module."""
+    if image.kind in IMAGE_SHARED:
+        return f"shared (that of {image.origin})" if image.origin else "shared"
+    return image.kind
+
+
+def describe(module, needs_file):
+    """Return the name of a user of an image, with what it means to remove the image (str)."""
+    return f"{module} (needs it)" if needs_file else f"{module} (by a hard link)"
+
+
+def print_wrapped(text, indent=""):
+    """Print foreign text in lines of 80 columns; long words such as paths are not broken."""
+    print(textwrap.fill(output.escape(text), WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ",
+                        break_long_words=False, break_on_hyphens=False))
+
+
+def catalogue_of(options):
+    """Return the catalogue to compare with (Catalogue), None if no site is chosen."""
+    settings = read_settings(options)
+    if not (settings.site_name or settings.own_directories):
+        output.note("no site is chosen (--site), so nothing is compared with a catalogue")
+        return None
+    profile = settings.site()
+    return Catalogue(profile.name, settings.containers(profile))

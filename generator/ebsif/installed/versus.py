@@ -1,0 +1,75 @@
+"""Compare installations with the catalogue of a site, in both directions."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from ebsif.catalogue.container import CatalogueError, Container
+from ebsif.check.easyconfigs import literals
+from ebsif.findings import NOTE, WARNING, Finding
+from ebsif.installed.names import shown
+from ebsif.installed.places import Installation
+from ebsif.render import easyconfig
+from ebsif.render.rendering import RENDERED
+
+
+class Catalogue:
+    """
+    The catalogue of a site, for comparing installations with it.
+
+    Parameters
+    ----------
+    site
+        Name of the site.
+    containers
+        Its containers.
+    """
+
+    def __init__(self, site: str, containers: Sequence[Container]):
+        """Index the containers by module."""
+        self.site = site
+        self.containers = {one.module_or_version: one for one in containers}
+
+    def compare(self, installation: Installation) -> Iterator[Finding]:
+        """Yield findings on the place of an installation in the catalogue."""
+        base, module = installation.base, installation.module
+        name = base or shown(installation)
+        container, what = self.containers.get(name), f"its base {base}" if base else "it"
+        if not container:
+            gone = not base and rendered_for(installation) == self.site
+            yield Finding(WARNING if gone else NOTE, module, (
+                f"its record is no longer in the catalogue of {self.site}: remove the module, or put the record back"
+                if gone else f"{what} is not in the catalogue of {self.site}"))
+            return
+        if container.archived:
+            yield Finding(NOTE, module, f"{what} is archived: {container.archive_message}" if base else
+                          container.archive_message)
+        if not base and rendered_for(installation) == self.site:
+            yield from self.check_easyconfig(installation, container)
+
+    def check_easyconfig(self, installation, container):
+        """Yield a finding if an installation was made from another easyconfig than the catalogue has now."""
+        try:
+            wanted = literals(easyconfig.render(container))
+        except CatalogueError as error:
+            yield Finding(WARNING, installation.module, f"its record can't be rendered: {error}")
+            return
+        found = literals(installation.easyconfig.read_text(encoding="utf-8", errors="replace"))
+        differing = sorted(key for key in found.keys() | wanted.keys() if found.get(key) != wanted.get(key))
+        if differing:
+            yield Finding(WARNING, installation.module,
+                          f"its easyconfig is stale, the catalogue has another {', '.join(differing)}: run `ebsif "
+                          f"render --site {self.site}`, then `eb --rebuild {container.easyconfig_name}`")
+
+    def never_installed(self, installations: Iterable[Installation]) -> list[str]:
+        """Return the modules in the catalogue that are not installed, without archived ones."""
+        there = {shown(one) for one in installations}
+        return [module for module, one in self.containers.items() if module not in there and not one.archived]
+
+
+def rendered_for(installation):
+    """Return the site for whose catalogue the easyconfig of an installation was rendered (str), else None."""
+    path = installation.easyconfig
+    if not path:
+        return None
+    with path.open(encoding="utf-8", errors="replace") as text:
+        found = RENDERED.match(text.readline())
+    return found and found.group(1)
