@@ -42,6 +42,7 @@ COMMANDS = {
     "check": "check the catalogue and its easyconfigs",
     "schema": "print the JSON Schemas of the YAML files, for editors",
     "diff": "compare two containers or installations",
+    "audit": "list known vulnerabilities of installed modules",
     "lock": "print the lock of an installed module, or its bill of materials",
     "completion": "print a shell completion script",
 }

@@ -1,0 +1,105 @@
+"""List known vulnerabilities of installed modules: of the Python packages of image and user software, as they are now.
+
+pip-audit, which must be installed beside ebsif, asks the Python package index. Without network, name a copy of an
+advisory database: the zip file with the advisories of one ecosystem that OSV publishes, or a clone of Python's advisory
+database. The exit status is 1 if something is found.
+
+System and Conda packages are in the bill of materials (`ebsif lock MODULE --sbom`), for other scanners.
+"""
+
+import json
+from pathlib import Path
+
+from ebsif import output
+from ebsif.arguments import add_json
+from ebsif.errors import FOUND, UsageError
+from ebsif.installed import audit, current, inventory
+from ebsif.installed.names import Names, complete_installed, shown
+
+EXAMPLES = """\
+  ebsif audit                         # all modules of EasyBuild's prefix and on MODULEPATH
+  ebsif audit mine                    # one module
+  ebsif audit /appl/easybuild         # all modules below a prefix
+  ebsif audit --database all.zip      # without network
+"""
+
+
+def configure(parser):
+    """Add the arguments."""
+    parser.add_argument("modules", metavar="MODULE", nargs="*",
+                        help="an installed module, an installation, a prefix of EasyBuild, a directory of modules, or "
+                             "a part of a name (default: all installed modules)").completer = complete_installed
+    parser.add_argument("--database", metavar="PATH", type=Path,
+                        help="a copy of an advisory database: a zip file or a directory")
+    parser.add_argument("--osv-url", metavar="URL",
+                        help="let pip-audit ask this service, which has OSV's interface, for example a mirror")
+    add_json(parser)
+
+
+def run(options):
+    """Print the vulnerabilities; return 1 if there are any, else 0."""
+    if options.database and options.osv_url:
+        raise UsageError("--database asks no service, so --osv-url has no effect: leave out one of them")
+    records = {}
+    for one in chosen(options):
+        if not damaged(one):
+            name = shown(one) if shown(one) not in records else f"{shown(one)} in {one.root}"
+            records[name] = current.record_of(one)
+    pins = {audit.pin(name, version) for record in records.values()
+            for name, version, _ in audit.python_packages(record)} - {None}
+    unknown = []
+    if options.database:
+        advisories = audit.from_database(pins, options.database)
+    else:
+        advisories, unknown = audit.from_service(pins, options.osv_url) if pins else ({}, [])
+    found = list(audit.vulnerabilities(records, advisories))
+    if unknown:
+        output.note(f"the service doesn't know {output.format_count(len(unknown), 'package')}: "
+                    + ", ".join(f"{name} {version}" for name, version in sorted(unknown)))
+    if options.json:
+        print(json.dumps([one.data for one in found], indent=2))
+    else:
+        print_found(found, records, pins)
+    return FOUND if found else 0
+
+
+def chosen(options):
+    """Return the installations that are named, else all (list of Installation)."""
+    if not options.modules:
+        return inventory.installations()[0]
+    names = Names(options)
+    found = []
+    for text in options.modules:
+        if Path(text).is_dir():
+            found += inventory.installations([text])[0]
+        else:
+            found.append(names.installation(text))
+    return found
+
+
+def damaged(installation):
+    """Return whether the record of an installation can't be read, after saying so."""
+    if installation.damage:
+        output.note(f"not audited: {installation.damage}")
+    return bool(installation.damage)
+
+
+def print_found(found, records, pins):
+    """Print a paragraph for each module with vulnerabilities, and a summary."""
+    before = None
+    for one in found:
+        if one.module != before:
+            print(output.escape(one.module))
+        before = one.module
+        place = "image" if one.place == "image" else "user software"
+        print(output.escape(f"  {one.package} {one.version} ({place}): {one.advisory}"))
+        if one.advisory.summary:
+            print(output.escape(f"    {one.advisory.summary}"))
+    said = f"{output.format_count(len(records), 'module')} with {output.format_count(len(pins), 'package')}"
+    affected = len({one.module for one in found})
+    print(f"{said}: {output.format_count(len(found), 'finding').replace('0 findings', 'nothing known')}"
+          + (f" in {output.format_count(affected, 'module')}" if found else ""))
+    if any(one.place != "image" for one in found):
+        output.hint("Replace packages of user software with: ebsif extend MODULE --add 'PACKAGE>=VERSION'")
+    if any(one.place == "image" for one in found):
+        output.hint("Packages of an image are replaced with the image: see `ebsif list` and `ebsif upgrade`")

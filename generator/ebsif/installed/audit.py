@@ -1,0 +1,255 @@
+"""Known vulnerabilities of the Python packages of modules: from pip-audit, or a copy of an advisory database."""
+
+import importlib.util
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+import yaml
+from easybuild.easyblocks.generic.container.inventory import packages_of
+from easybuild.easyblocks.generic.container.texts import normal_name
+from packaging.version import InvalidVersion, Version
+
+from ebsif import output
+from ebsif.errors import EbsifError
+
+# A package: normalized name, public version (local labels like +rocm6.2 are in no advisory).
+Pin = tuple[str, str]
+
+
+class AuditError(EbsifError):
+    """Packages can't be audited; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Advisory:
+    """A known vulnerability: its name, its other names, the versions without it, and a summary."""
+
+    id: str
+    aliases: tuple[str, ...]
+    fixed: tuple[str, ...]
+    summary: str
+
+    def __str__(self) -> str:
+        """Return it as one line."""
+        names = f"{self.id} ({', '.join(self.aliases)})" if self.aliases else self.id
+        fixed = f", fixed in {' or '.join(self.fixed)}" if self.fixed else ", no fixed version"
+        return f"{names}{fixed}"
+
+
+@dataclass(frozen=True)
+class Vulnerability:
+    """A package of a module with an advisory; the place is ``image`` or ``user-software``."""
+
+    module: str
+    package: str
+    version: str
+    place: str
+    advisory: Advisory
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        fields = asdict(self)
+        advisory = fields.pop("advisory")
+        return {**fields, **advisory}
+
+
+def python_packages(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return the Python packages in a record: (name, version, place)."""
+    return [(one.name, one.version, one.place) for one in packages_of(record) if one.kind == "pypi"]
+
+
+def pin(name: str, version: str) -> Optional[Pin]:
+    """Return what advisories call a package; None for a version that isn't Python's, which no advisory names."""
+    try:
+        return normal_name(name), Version(version).public
+    except InvalidVersion:
+        return None
+
+
+def vulnerabilities(records: Mapping[str, Mapping[str, Any]],
+                    advisories: Mapping[Pin, list[Advisory]]) -> Iterator[Vulnerability]:
+    """Yield the vulnerabilities of each module, from its record and the advisories on packages."""
+    for module, record in records.items():
+        for name, version, place in python_packages(record):
+            for advisory in advisories.get(pin(name, version), []):
+                yield Vulnerability(module, name, version, place, advisory)
+
+
+# --- pip-audit
+
+
+def from_service(pins: Iterable[Pin], url: Optional[str] = None) -> tuple[dict[Pin, list[Advisory]], list[Pin]]:
+    """
+    Ask pip-audit, which asks a service.
+
+    Parameters
+    ----------
+    pins
+        The packages.
+    url
+        The query address of a service with OSV's interface; by default pip-audit asks the Python package index.
+
+    Returns
+    -------
+    dict of list of Advisory
+        Those on each package.
+    list
+        Packages that the service doesn't know.
+
+    Raises
+    ------
+    AuditError
+        If pip-audit is missing or fails.
+    """
+    if not importlib.util.find_spec("pip_audit"):
+        raise AuditError("pip-audit is not installed: install it beside ebsif (pip install pip-audit), or name a copy "
+                         "of an advisory database (--database)")
+    found, unknown = {}, []
+    for layer in layers(pins):
+        for package in ask(layer, ["-s", "osv", "--osv-url", url] if url else []):
+            key = pin(package["name"], package.get("version") or dict(layer)[normal_name(package["name"])])
+            if "skip_reason" in package:
+                unknown.append(key)
+            elif package["vulns"]:
+                found[key] = [Advisory(one["id"], tuple(sorted(one["aliases"])), tuple(one["fix_versions"]),
+                                       one.get("description") or "") for one in package["vulns"]]
+    return found, unknown
+
+
+def layers(pins: Iterable[Pin]) -> Iterator[list[Pin]]:
+    """Yield lists of packages in which each name is once, because pip-audit refuses several versions."""
+    groups = [list(group) for _, group in itertools.groupby(sorted(set(pins)), lambda one: one[0])]
+    for layer in itertools.zip_longest(*groups):
+        yield [one for one in layer if one]
+
+
+def ask(pins, options):
+    """Return what pip-audit says of packages (list of dict); raise AuditError if it fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "requirements.txt")
+        path.write_text("".join(f"{name}=={version}\n" for name, version in pins), encoding="utf-8")
+        words = [sys.executable, "-m", "pip_audit", "--requirement", str(path), "--no-deps", "--disable-pip",
+                 "--format", "json", "--progress-spinner", "off", *options]
+        output.command(words)
+        result = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    try:
+        return json.loads(result.stdout)["dependencies"]
+    except (ValueError, KeyError, TypeError):
+        said = result.stderr.strip().splitlines()[-1:] or ["it says nothing"]
+        raise AuditError(f"pip-audit failed, exit status {result.returncode}: {said[0]}. Without network, name a "
+                         "copy of an advisory database (--database)") from None
+
+
+# --- a copy of a database
+
+
+def from_database(pins: Iterable[Pin], place: Path) -> dict[Pin, list[Advisory]]:
+    """
+    Return the advisories on packages in a copy of a database in OSV's format.
+
+    Parameters
+    ----------
+    pins
+        The packages.
+    place
+        A zip file, as OSV publishes it for each ecosystem, or a directory, such as a clone of PyPA's database.
+
+    Raises
+    ------
+    AuditError
+        If there is none, or it has no advisories on Python packages.
+    """
+    wanted: dict[str, list[str]] = {}
+    for name, version in pins:
+        wanted.setdefault(name, []).append(version)
+    found: dict[Pin, list[Advisory]] = {}
+    total = 0
+    for entry in entries(place):
+        affected = [one for one in entry.get("affected") or [] if (one.get("package") or {}).get("ecosystem") == "PyPI"]
+        total += bool(affected)
+        for one in [] if entry.get("withdrawn") else affected:
+            name = normal_name(one["package"]["name"])
+            for version in wanted.get(name, []):
+                if is_affected(version, one):
+                    add(found.setdefault((name, version), []), advisory_of(entry, one))
+    if not total:
+        raise AuditError(f"{place} has no advisories on Python packages in OSV's format: get the file all.zip of the "
+                         "ecosystem PyPI, or clone Python's advisory database")
+    return found
+
+
+def entries(place):
+    """Yield the entries of a database (dict)."""
+    try:
+        if place.is_dir():
+            for path in sorted(place.rglob("*")):
+                if path.suffix in (".json", ".yaml") and path.is_file():
+                    yield from parsed(path.name, path.read_bytes())
+            return
+        with zipfile.ZipFile(place) as archive:
+            for name in archive.namelist():
+                if name.endswith((".json", ".yaml")):
+                    yield from parsed(name, archive.read(name))
+    except (OSError, zipfile.BadZipFile) as error:
+        raise AuditError(f"{place} can't be read as an advisory database, which is a directory or a zip file: {error}"
+                         ) from error
+
+
+def parsed(name, content):
+    """Yield the content of a file if it is an entry (dict)."""
+    try:
+        entry = json.loads(content) if name.endswith(".json") else yaml.safe_load(content)
+    except (ValueError, yaml.YAMLError):
+        raise AuditError(f"{name} in the advisory database is damaged: get a new copy") from None
+    if isinstance(entry, dict) and "id" in entry:
+        yield entry
+
+
+def is_affected(text: str, affected: Mapping[str, Any]) -> bool:
+    """Return whether a version is one of those that an entry lists, or in one of its ranges (OSV's schema, 1.6)."""
+    version = Version(text)
+    listed = [pin("", one) for one in affected.get("versions") or []]
+    return any(Version(one[1]) == version for one in listed if one) or \
+        any(is_in_range(version, one["events"]) for one in ranges(affected))
+
+
+def ranges(affected: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the ranges of versions in an entry, apart from those of commits."""
+    return [one for one in affected.get("ranges") or [] if one["type"] == "ECOSYSTEM"]
+
+
+def is_in_range(version: Version, events: list[dict[str, str]]) -> bool:
+    """Return whether the last event at or before a version introduces the vulnerability."""
+    inside = False
+    ordered = sorted(((Version("0.dev0" if text == "0" else text), kind) for event in events
+                      for kind, text in event.items()), key=lambda one: one[0])
+    for at, kind in ordered:
+        if kind == "introduced" and version >= at:
+            inside = True
+        elif (kind == "fixed" and version >= at) or (kind == "last_affected" and version > at):
+            inside = False
+    return inside
+
+
+def advisory_of(entry, affected):
+    """Return the advisory (Advisory) in an entry, on one of the packages that it affects."""
+    names = sorted({entry["id"], *(entry.get("aliases") or [])}, key=lambda one: (not one.startswith("CVE-"), one))
+    fixed = {event["fixed"] for one in ranges(affected) for event in one["events"] if "fixed" in event}
+    text = entry.get("summary") or entry.get("details") or ""
+    return Advisory(names[0], tuple(names[1:]), tuple(sorted(fixed, key=Version)), " ".join(text.split()))
+
+
+def add(known, advisory):
+    """Add an advisory to others, unless one of them is the same under another name."""
+    names = {advisory.id, *advisory.aliases}
+    if not any(names & {one.id, *one.aliases} for one in known):
+        known.append(advisory)

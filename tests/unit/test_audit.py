@@ -1,0 +1,152 @@
+"""Known vulnerabilities of installed modules."""
+
+import http.server
+import json
+import sys
+import threading
+import zipfile
+
+import pytest
+from ebsif.cli import main
+from ebsif.installed import audit
+from prefixes import BASE, MINE
+
+
+def entry(name, identifier, package, events, aliases=(), **more):
+    """Return an entry of a database in OSV's format."""
+    affected = {"package": {"name": package, "ecosystem": "PyPI"}, "ranges": [{"type": "ECOSYSTEM", "events": events}]}
+    return name, {"id": identifier, "aliases": list(aliases), "summary": f"{package} is bad", "affected": [affected],
+                  **more}
+
+
+ENTRIES = dict([
+    entry("PYSEC-1.json", "PYSEC-2024-1", "einops", [{"introduced": "0"}, {"fixed": "0.8.2"}], ["CVE-2024-1"]),
+    entry("GHSA-1.json", "GHSA-1", "Einops", [{"introduced": "0"}, {"fixed": "0.8.2"}], ["CVE-2024-1"]),
+    entry("GHSA-2.json", "GHSA-2", "numpy", [{"introduced": "1"}, {"last_affected": "2.0"}]),
+    entry("GHSA-3.json", "GHSA-3", "numpy", [{"introduced": "1"}, {"fixed": "2.0"}]),
+    entry("GHSA-4.json", "GHSA-4", "numpy", [{"introduced": "0"}], withdrawn="2024-01-01T00:00:00Z"),
+    entry("GHSA-5.json", "GHSA-5", "torch", [{"introduced": "2.1"}, {"fixed": "2.2"}, {"introduced": "3"}]),
+])
+
+
+@pytest.fixture
+def database(tmp_path):
+    """A zip file of advisories, as published for offline use."""
+    path = tmp_path / "all.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in ENTRIES.items():
+            archive.writestr(name, json.dumps(content))
+    return path
+
+
+@pytest.fixture
+def prefix(eb_prefix):
+    """Two modules; one has einops in its user software, and Python packages with other versions than Python's."""
+    eb_prefix.install(MINE, image_packages=["numpy==2.0", "torch==2.0+cpu", "odd==1ubuntu1"])
+    eb_prefix.install(BASE, ["einops==0.8.2"], image_packages=["numpy==2.1"])
+    return eb_prefix
+
+
+def test_without_network(prefix, database, capsys):
+    """I-08: the modules with an affected version are listed, each advisory under one name; status 1."""
+    assert main(["audit", "--database", str(database)]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        MINE,
+        "  numpy 2.0 (image): GHSA-2, no fixed version",
+        "    numpy is bad",
+        "  einops 0.8.1 (user software): CVE-2024-1 (PYSEC-2024-1), fixed in 0.8.2",
+        "    einops is bad",
+        "2 modules with 5 packages: 2 findings in 1 module",
+        "Replace packages of user software with: ebsif extend MODULE --add 'PACKAGE>=VERSION'",
+        "Packages of an image are replaced with the image: see `ebsif list` and `ebsif upgrade`",
+    ]
+    assert main(["audit", "--json", "--database", str(database), str(prefix.software.parent)]) == 1
+    first, _ = json.loads(capsys.readouterr().out)
+    assert (first["module"], first["package"], first["id"], first["fixed"]) == (MINE, "numpy", "GHSA-2", [])
+    assert main(["audit", "--database", str(database), BASE]) == 0
+    assert capsys.readouterr().out == "1 module with 2 packages: nothing known\n"
+
+
+def test_packages_as_they_are_now(prefix, database, capsys):
+    """I-08: a package that was added by hand is audited."""
+    prefix.add(prefix.software / BASE, "torch", "2.1.3+rocm6.2")
+    assert main(["audit", "--database", str(database), BASE]) == 1
+    assert "  torch 2.1.3+rocm6.2 (user software): GHSA-5, fixed in 2.2\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("events", "inside"), [
+    ([("introduced", "0"), ("fixed", "1.5")], True), ([("introduced", "0"), ("fixed", "1.0")], False),
+    ([("introduced", "1.0")], True), ([("introduced", "1.0.1")], False), ([("introduced", "0")], True),
+    ([("introduced", "0"), ("last_affected", "1.0")], True), ([("introduced", "0"), ("last_affected", "0.9")], False),
+    ([("introduced", "0"), ("fixed", "0.5"), ("introduced", "0.9"), ("fixed", "2")], True),
+    ([("fixed", "0.5"), ("introduced", "0"), ("limit", "9")], False)])
+def test_ranges(events, inside):
+    """I-08: OSV's rules for ranges of versions."""
+    affected = {"ranges": [{"type": "ECOSYSTEM", "events": [dict([event]) for event in events]}]}
+    assert audit.is_affected("1.0", affected) is inside
+    assert audit.is_affected("1.0", {"versions": ["0.9", "1.0.0"]})
+    assert not audit.is_affected("1.0", {"versions": ["9", "no version"]})
+
+
+def test_a_directory_of_advisories(tmp_path, database):
+    """I-08: a clone of Python's advisory database, with files in YAML."""
+    folder = tmp_path / "vulns/numpy"
+    folder.mkdir(parents=True)
+    (folder / "PYSEC-9.yaml").write_text(json.dumps({**ENTRIES["GHSA-2.json"], "id": "PYSEC-9"}))
+    assert audit.from_database([("numpy", "2.0")], tmp_path / "vulns")[("numpy", "2.0")][0].id == "PYSEC-9"
+
+
+@pytest.mark.parametrize(("content", "expected"), [
+    (None, "can't be read"), ("no zip", "can't be read"), ({}, "no advisories on Python packages"),
+    ({"a.json": "{"}, "a.json in the advisory database is damaged")])
+def test_files_that_are_no_database(prefix, tmp_path, capsys, content, expected):
+    """I-08: a wrong file is an error, not an audit without findings; status 3."""
+    path = tmp_path / "x.zip"
+    if isinstance(content, dict):
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, text in content.items():
+                archive.writestr(name, text)
+    elif content:
+        path.write_text(content)
+    assert main(["audit", "--database", str(path)]) == 3
+    assert expected in capsys.readouterr().err
+
+
+class Service(http.server.BaseHTTPRequestHandler):
+    """A service on this machine with OSV's interface, which knows one advisory."""
+
+    def do_POST(self):
+        """Answer a query."""
+        query = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        known = query["package"]["name"] == "torch" and query["version"] == "2.0"
+        text = json.dumps({"vulns": [entry("", "GHSA-6", "torch", [{"introduced": "0"}, {"fixed": "2.8"}])[1]]} if known
+                          else {}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_):
+        """Print nothing."""
+
+
+def test_pip_audit(prefix, tmp_path, monkeypatch, capsys):
+    """I-08: pip-audit asks a service, for all versions of a package and without local labels; status 1."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Service) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/query"
+        assert main(["audit", "--osv-url", url]) == 1
+        printed = capsys.readouterr().out
+        server.shutdown()
+    assert "  torch 2.0+cpu (image): GHSA-6, fixed in 2.8\n" in printed and "1 finding in 1 module" in printed
+    assert main(["audit", "--osv-url", "http://127.0.0.1:9/query"]) == 3
+    assert "pip-audit failed" in (said := capsys.readouterr().err) and "--database" in said
+
+
+def test_without_pip_audit(prefix, monkeypatch, capsys):
+    """I-08: pip-audit is optional: the message says how to get it, and what works without it."""
+    monkeypatch.setitem(sys.modules, "pip_audit", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["audit"]) == 3
+    assert "pip install pip-audit" in (said := capsys.readouterr().err) and "--database" in said
