@@ -35,7 +35,7 @@ TRACE = "  >> "
 
 UNITS = {"bytes": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3}
 # pip's messages in its log, after the time
-PIP = re.compile(r"\S+ +(Collecting|Downloading|Building wheel for|Installing collected packages:) (\S+)"
+PIP = re.compile(r" *(Collecting|Downloading|Building wheel for|Installing collected packages:) (\S+)"
                  r"(?: \(([\d.]+) (\w+)\)$)?(.*)")
 
 
@@ -253,7 +253,7 @@ def packed(target):
 
 class PipLog:
     """
-    What pip is doing in a stage, from its log.
+    What pip is doing in a stage, from what it prints.
 
     Parameters
     ----------

@@ -69,11 +69,11 @@ user software was changed by hand since it was installed; it is kept as it is (u
   packing user software               0 s  16.9 MB
   trying the module                   0 s
 """
-# of pip 26.3, with the time of its log
+# of pip 26.3
 PIP_LOG = """\
-2026-11-22T16:53:18,167 Collecting optuna (from -r requirements.txt (line 1))
-2026-11-22T16:53:18,168   Created temporary directory: /tmp/pip-unpack-92n5xs60
-2026-11-22T16:53:20,076   Downloading torch-2.13.0-cp311-cp311-manylinux_2_28_x86_64.whl (4.0 MB)
+Collecting optuna (from -r requirements.txt (line 1))
+  Using cached optuna-4.6.0-py3-none-any.whl.metadata (17 kB)
+  Downloading torch-2.13.0-cp311-cp311-manylinux_2_28_x86_64.whl (4.0 MB)
 """
 
 
@@ -158,7 +158,7 @@ def test_steps_at_a_terminal(easybuild):
 
 
 def test_what_pip_does(tmp_path):
-    """E-10: progress from pip's log and from the file that it downloads, while both grow."""
+    """E-10: progress from what pip prints and from the file that it downloads, while both grow."""
     log = ebsteps.PipLog(tmp_path, "my packages")
     assert log.now() == Now()
     log.path.parent.mkdir(parents=True)
@@ -174,7 +174,7 @@ def test_what_pip_does(tmp_path):
                        ("Installing collected packages: torch, optuna", "installing 2 packages"),
                        ("Successfully installed torch", "installing 2 packages")):
         with log.path.open("a") as more:
-            more.write(f"2026-11-22T16:53:18,167 {line}\n")
+            more.write(f"{line}\n")
         assert log.now() == Now(text)
 
 

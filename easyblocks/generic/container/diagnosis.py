@@ -12,6 +12,9 @@ import re
 from easybuild.easyblocks.generic.container import advice
 from easybuild.easyblocks.generic.container.texts import normal_name
 
+# pip's message if no index or directory has a suitable version, or none could be read
+NOTHING_FOUND = 'No matching distribution found'
+
 
 class Diagnosis:
     """
@@ -136,7 +139,7 @@ class Diagnosis:
 
     def meaning_in(self, table):
         """Return the meaning of the first pattern of a table that the output matches; empty if none does."""
-        text = self.output + (self.log if 'No matching distribution found' in self.output else '')
+        text = self.output + (self.log if NOTHING_FOUND in self.output else '')
         for pattern, meaning in table:
             found = re.search(pattern, text)
             if found:

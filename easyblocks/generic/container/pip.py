@@ -12,14 +12,15 @@ import os
 import re
 import shlex
 
-from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
+from easybuild.easyblocks.generic.container.diagnosis import NOTHING_FOUND, Diagnosis
 from easybuild.easyblocks.generic.container.framework import RunShellCmdError
 from easybuild.easyblocks.generic.container.lint import package_name
 from easybuild.easyblocks.generic.container.packages import constraint_lines, pip_version
 from easybuild.easyblocks.generic.container.runtime import escape_bind, inject_variables
+from easybuild.easyblocks.generic.container.scripts import sh_command
 from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.tools.build_log import EasyBuildError
-from easybuild.tools.filetools import apply_patch, copy_dir, extract_file, mkdir, remove_file, write_file
+from easybuild.tools.filetools import apply_patch, copy_dir, extract_file, mkdir, read_file, remove_file, write_file
 from easybuild.tools.utilities import trace_msg
 
 # Folder that collects a wheel of every installed package; set by `ebsif wheelhouse`.
@@ -227,20 +228,28 @@ class Pip:
         return [escape_bind(path) for path in folders + own]
 
     def run(self, stage, arguments, **where):
-        """Run pip for a stage; if it fails, explain why and what to do."""
+        """
+        Run pip for a stage; if it fails, explain why and what to do.
+
+        What pip prints is also in pip.log, where `ebsif` sees how far it is. That is not pip's own log: pip would write
+        a line for each file of each page that it reads, which takes as long as everything else while it resolves.
+        """
         log = os.path.join(self.folder(stage), 'pip.log')
         try:
-            return self.venv.run(self.command + arguments + ['--log', log], **where)
+            self.venv.run(sh_command('run-logged.sh', log, *self.command + arguments), **where)
         except RunShellCmdError as err:
-            logged = ''
-            if os.path.exists(log):
-                with open(log, errors='replace') as text:
-                    logged = text.read()
             pins = {normal_name(name) for name in self.pins}
-            diagnosis = Diagnosis((err.output or '') + (err.stderr or ''), logged, pins)
+            output = err.output or ''
+            logged = self.reasons(log, arguments, **where) if NOTHING_FOUND in output else ''
+            diagnosis = Diagnosis(output, logged, pins)
             package = " (while processing %s)" % diagnosis.package if diagnosis.package else ''
             raise EasyBuildError("pip failed in stage '%s'%s%s. See its output above or in the log.",
                                  stage.name, package, ': ' + diagnosis.text if diagnosis.text else '')
+
+    def reasons(self, log, arguments, **where):
+        """Run pip again, with its own log, and return that: only there pip says why an index has no packages."""
+        self.venv.run(self.command + arguments + ['--log', log], fail_on_error=False, hidden=True, **where)
+        return read_file(log)
 
     def run_commands(self, stage, step, environment, binds):
         """Run the commands of a stage in the container, with the venv active; bash runs strings."""
@@ -317,7 +326,8 @@ class Pip:
         """
         if not new:
             return
-        frozen = self.run(stage, ['freeze', '--all', '--local'], split_stderr=True, hidden=True, **where).output
+        frozen = self.venv.run(self.command + ['freeze', '--all', '--local'], split_stderr=True, hidden=True,
+                               **where).output
         # for packages that did not come from an index, the line has the location
         lines = {normal_name(re.split(r'==|\s@\s', line)[0]): line for line in frozen.splitlines()
                  if not line.startswith('#')}
