@@ -29,7 +29,7 @@ from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.hostlibraries import is_library_wanted
 from easybuild.easyblocks.generic.container.masks import MASKS
 from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, SYNTAXES, ModuleFile
-from easybuild.easyblocks.generic.container.modulerc import add_symbolic_versions
+from easybuild.easyblocks.generic.container.modulerc import add_symbolic_versions, update_earlier_spelling
 from easybuild.easyblocks.generic.container.parameters import exit_status
 from easybuild.easyblocks.generic.container.probe import ImageProbe, check_entry_point, entry_point_environment
 from easybuild.easyblocks.generic.container.record import InstallRecord
@@ -540,8 +540,9 @@ class ContainerInstall(Reinstall, EasyBlock):
         """Write the module, and what lets it be loaded under more versions."""
         modules_path = super().make_module_step(fake=fake)
         if not (fake or self.dry_run):
-            add_symbolic_versions(self.module_generator, self.mod_filepath, self.short_mod_name, self.spec.aliases,
-                                  write_whole)
+            names = (self.module_generator, self.mod_filepath, self.short_mod_name)
+            update_earlier_spelling(*names, self.installdir, write_whole)
+            add_symbolic_versions(*names, self.spec.aliases, write_whole)
         return modules_path
 
     def permissions_step(self, *args, **kwargs):

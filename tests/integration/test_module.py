@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 import pytest
-from parts import TOOLS
+from parts import TOOLS, Installed
 from support import at_terminal
 
 QUOTE, APOSTROPHE, NEWLINE = '"', "'", "new\nline"
@@ -397,3 +397,39 @@ def test_loading_twice_is_loading_once(installed):
     names = {n for n in once if n.startswith(("SIF", "PATH", "CONTAINER", "APPTAINER", "SINGULARITY", "RUNSCRIPTS"))}
     assert len(names) > 20
     assert {n: once.get(n) for n in names} == {n: twice.get(n) for n in names}
+
+
+def test_an_archived_module(installed, tmp_path):
+    """
+    I-06: hidden after its installation, it is no longer listed, but loads by its name, with the message.
+
+    A shell that has loaded it before can still unload it. Once it isn't hidden any more, it is as before.
+    """
+    module, message = Installed.SQUASHED, "Example/1.0-squashed has been archived since 2026: it is old."
+    site = installed.copy(tmp_path, module)
+    text = (site.prefix / "Example-1.0-squashed.eb").read_text()
+    archived = site.work / "Example-1.0-squashed.eb"
+    archived.write_text(f"{text}hidden = True\nmodloadmsg = {message!r}\n")
+    (before,) = (site.modules / "Example").glob("1.0-squashed*")
+    kept = shutil.copy(before, site.work / "kept")
+    site.eb("--module-only", "--skip-sanity-check", archived)
+    script = (f"module -t avail Example 2>&1; for name in {module} Example/.1.0-squashed; do "
+              'module load $name || exit 1; echo "loaded $SIF"; module unload $name; echo "left $SIF"; done')
+    result = site.bash(script)
+    assert "1.0-squashed" not in result.stdout.split("loaded")[0]
+    assert result.stdout.split("loaded")[1:] == [f" {site.prefix}/eb/software/{module}/example.sif\nleft \n"] * 2
+    assert result.stderr.count(message) == 2
+    # loaded before it was archived
+    (versions,) = before.parent.glob(".modulerc*")
+    result = site.bash(f"""
+        mv {versions} versions; mv {before} link; cp {kept} {before}; module load {module}
+        mv versions {versions}; mv link {before}; module unload {module}; echo left $SIF""")
+    assert result.stdout == "left\n", result.stderr
+    if site.tool.syntax == "Lua":
+        assert f"{site.prefix}/eb/software/{module}" in site.bash("ebsif remove Example/1.0-squashed --dry-run").stdout
+        site.eb("--module-only", "--force", "--skip-sanity-check", site.prefix / "Example-1.0-squashed.eb")
+        listed = site.bash(f"module -t avail Example 2>&1; module load {module}; echo $SIF")
+        assert module in listed.stdout
+        assert message not in listed.stderr
+        assert not before.is_symlink()
+        assert not before.with_name(f".{before.name}").exists()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.modulefile import SYNTAXES, ModuleFile, VenvModuleFile
-from easybuild.easyblocks.generic.container.modulerc import add_symbolic_versions
+from easybuild.easyblocks.generic.container.modulerc import HIDE, add_symbolic_versions, update_earlier_spelling
 from easybuild.easyblocks.generic.container.packages import Packages
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.runtime import Container
@@ -206,6 +206,43 @@ def test_easybuilds_own_tests_for_each_easyblock(easyblock, tmp_path):
     easyconfig.write_text(f"easyblock = {easyblock.__name__!r}\nname = {easyblock.__name__!r}\nversion = '1.0'\n"
                           "homepage = ''\ndescription = 'A text.'\ntoolchain = SYSTEM\nsources = []\n")
     assert easyblock(EasyConfig(str(easyconfig))).name == easyblock.__name__
+
+
+def test_a_module_that_is_hidden_or_shown_again(tmp_path):
+    """I-06: the earlier file becomes a hidden link, or goes with all statements; those of others stay."""
+    class Generator:
+        DOT_MODULERC, SYNTAX = ".modulerc", "Tcl"
+
+        @staticmethod
+        def det_installdir(path):
+            return Path(path).read_text()
+
+    generator = Generator()
+
+    def update(version):
+        update_earlier_spelling(generator, str(tmp_path / version), f"P/{version}", "/software/P/1.0",
+                                lambda path, text: Path(path).write_text(text))
+        return [str(path.readlink()) if path.is_symlink() else path.name for path in sorted(tmp_path.iterdir())]
+
+    (tmp_path / "1.0").write_text("/another")
+    (tmp_path / ".1.0").write_text("/software/P/1.0")
+    assert update(".1.0") == [".1.0", "1.0"]
+    (tmp_path / "1.0").write_text("/software/P/1.0")
+    for _ in range(2):
+        assert update(".1.0") == [".1.0", ".modulerc", ".1.0"]
+    versions = tmp_path / ".modulerc"
+    assert versions.read_text() == HIDE["Tcl"] % {"module": "P/1.0"} + "\n"
+    # as a symbolic version, Lmod would not unload it
+    generator.modulerc = "module-version {modname} {sym_version}".format_map
+    add_symbolic_versions(generator, str(tmp_path / ".1.0"), "P/.1.0", ["2"],
+                          lambda _, text: versions.write_text(text))
+    assert versions.read_text().splitlines()[1:] == [HIDE["Tcl"].splitlines()[1] % {"module": "P/1.0"},
+                                                     "module-version P/.1.0 2"]
+    versions.write_text(f"{versions.read_text()}other\n")
+    (tmp_path / "1.0").unlink()
+    assert update("1.0") == [".modulerc"]
+    assert "P/1.0" not in versions.read_text().replace("P/.1.0", "")
+    assert versions.read_text() == "#%Module\nother\n"
 
 
 @pytest.mark.parametrize("statement", ['module_version("{modname}", "{sym_version}")',

@@ -170,6 +170,17 @@ def test_remove_deletes_the_whole_module_and_nothing_else(prefix, tmp_path, caps
     assert not (prefix.modules / "PyTorch").exists()
 
 
+@pytest.mark.parametrize("name", ["Tool/1.0-x", "Tool/.1.0-x"])
+def test_removing_an_archived_module(prefix, name):
+    """I-06: with the hidden link that a module has by its earlier name, and the statements for either."""
+    prefix.install("Tool/.1.0-x")
+    folder = prefix.modules / "Tool"
+    (folder / "1.0-x.lua").symlink_to(".1.0-x.lua")
+    (folder / ".modulerc.lua").write_text('hide_version("Tool/1.0-x")\nmodule_version("Tool/.1.0-x", "old")\n')
+    assert main(["remove", name, "--yes"]) == 0
+    assert not folder.exists()
+
+
 def test_refused_removals(prefix, monkeypatch, tmp_path, capsys):
     """E-06: a loaded module, one being installed; a changed easyconfig is kept; nothing is half removed."""
     easyconfig = tmp_path / "mine.eb"

@@ -6,10 +6,20 @@
 ##
 """
 Additional versions under which a module can be loaded: symbolic versions, in a .modulerc file next to the module file.
+
+A module that is hidden after its installation keeps its earlier module file, because shells have loaded it, but that is
+hidden as well.
 """
 import os
 
-from easybuild.tools.filetools import read_file
+from easybuild.easyblocks.generic.container.texts import modulerc_statements
+from easybuild.tools.filetools import read_file, remove_file, symlink
+
+# Hides a module that can be loaded. In Tcl: Environment Modules 4.6, or Lmod.
+HIDE = {
+    'Lua': 'hide_version("%(module)s")',
+    'Tcl': '#%%Module\nif {[info commands module-hide] ne {}} {module-hide %(module)s} else {hide-version %(module)s}',
+}
 
 
 def symbolic_versions(version, aliases):
@@ -46,10 +56,17 @@ def add_symbolic_versions(generator, mod_filepath, module, aliases, write):
         Writes text to a path, atomically.
     """
     path = os.path.join(os.path.dirname(mod_filepath), generator.DOT_MODULERC)
-    text = earlier = read_file(path) if os.path.exists(path) else ''
     version = os.path.basename(module)
-    for alias in symbolic_versions(version, aliases):
-        statement = generator.modulerc({'modname': module, 'sym_version': alias, 'version': version})
+    statements = [generator.modulerc({'modname': module, 'sym_version': alias, 'version': version})
+                  for alias in symbolic_versions(version, aliases)
+                  if not (alias == version[1:] and is_linked(mod_filepath))]
+    add_statements(path, statements, write)
+
+
+def add_statements(path, statements, write):
+    """Add statements to a .modulerc file unless they are there; in Tcl, each begins with the header of the file."""
+    text = earlier = read_file(path) if os.path.exists(path) else ''
+    for statement in statements:
         header, _, body = statement.partition('\n') if statement.startswith('#%Module') else ('', '', statement)
         text = text or header
         # whole lines: one version can begin like another
@@ -57,3 +74,48 @@ def add_symbolic_versions(generator, mod_filepath, module, aliases, write):
             text += '\n' * (text != '' and not text.endswith('\n')) + body + '\n'
     if text != earlier:
         write(path, text)
+
+
+def update_earlier_spelling(generator, mod_filepath, module, installdir, write):
+    """
+    Update the module file that the same installation had before the module was hidden, or while it was.
+
+    The earlier file of a hidden module becomes a hidden link: modules tools don't list it (I-06), but shells that have
+    loaded it can unload it. That of a module which is no longer hidden is removed.
+
+    Parameters
+    ----------
+    generator, mod_filepath, module, write
+        See ``add_symbolic_versions``.
+    installdir : str
+        The installation directory.
+    """
+    folder, name = os.path.split(mod_filepath)
+    is_hidden = name.startswith('.')
+    other = os.path.join(folder, name[1:] if is_hidden else '.' + name)
+    directory = generator.det_installdir(other) if os.path.isfile(other) else None
+    if not directory or os.path.realpath(directory) != os.path.realpath(installdir):
+        return
+    prefix, version = os.path.split(module)
+    path = os.path.join(folder, generator.DOT_MODULERC)
+    remove_file(other)
+    remove_statements(path, module, write)
+    if is_hidden:
+        # not a symbolic version, by which Lmod would not unload the module
+        symlink(name, other, use_abspath_source=False)
+        add_statements(path, [HIDE[generator.SYNTAX] % {'module': os.path.join(prefix, version[1:])}], write)
+    else:
+        remove_statements(path, os.path.join(prefix, '.' + version), write)
+
+
+def is_linked(mod_filepath):
+    """Return whether a hidden module file has a link without the dot."""
+    folder, name = os.path.split(mod_filepath)
+    return os.path.islink(os.path.join(folder, name[1:]))
+
+
+def remove_statements(path, module, write):
+    """Remove the statements on a module from a .modulerc file."""
+    text = read_file(path) if os.path.exists(path) else ''
+    if modulerc_statements(module).search(text):
+        write(path, modulerc_statements(module).sub('', text))

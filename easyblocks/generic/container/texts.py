@@ -19,6 +19,13 @@ def normal_name(name):
     return re.sub(r'[-_.]+', '-', name).lower()
 
 
+def modulerc_statements(module):
+    """Return a pattern for the lines in .modulerc files, in either syntax, that name or hide a module."""
+    name = re.escape(module)
+    return re.compile(r'^\s*(?:module_version\("%s"|module-version\s+%s\s|hide_version\("%s"|'
+                      r'if \{[^{}]*\{\}\} \{module-hide %s\}).*\n?' % ((name,) * 4), re.MULTILINE)
+
+
 def variable_problem(name):
     """Return why a string can't be the name of an environment variable, or None if it can."""
     return None if VARIABLE_NAME.match(name) else \

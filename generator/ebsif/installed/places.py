@@ -160,6 +160,9 @@ def module_files(directory: Path, name: Optional[str] = None, only_complete: boo
     else:
         paths = paths_below(directory)
     for path in paths:
+        # the earlier name of a module that was hidden after its installation
+        if path.is_symlink() and path.readlink().parent == Path():
+            path = path.with_name(str(path.readlink()))
         root = root_in(path, only_complete)
         if root:
             module = str(path.relative_to(directory)).removesuffix(".lua")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.texts import modulerc_statements
 
 from ebsif import files
 from ebsif.errors import EbsifError
@@ -91,6 +92,9 @@ def paths_of_module(installation: Installation) -> Iterator[Path]:
     yield file
     yield from sorted(path for path in file.parent.glob(f".{file.name}.*")
                       if path.name[len(file.name) + 2 :] in ("unfinished", "replaced"))
+    # its earlier name, if it was hidden after the installation
+    yield from sorted(path for path in file.parent.iterdir()
+                      if path.is_symlink() and path.readlink() == Path(file.name))
     relative = file.relative_to(installation.use)
     for link in sorted(installation.use.parent.glob(f"*/{relative}")):
         if link.is_symlink() and os.path.realpath(link) == os.path.realpath(file):
@@ -118,12 +122,13 @@ def add_symbolic_versions(removal):
     file, module = removal.installation.file, removal.installation.module
     if not file:
         return
-    name = re.escape(module)
-    statement = re.compile(rf'^\s*(?:module_version\("{name}"|module-version\s+{name}\s).*\n?', re.MULTILINE)
+    statements = [modulerc_statements(one) for one in dict.fromkeys([module, module.replace("/.", "/")])]
     for path in (file.parent / ".modulerc", file.parent / ".modulerc.lua"):
         with contextlib.suppress(FileNotFoundError):
             before = path.read_text(encoding="utf-8")
-            after = statement.sub("", before)
+            after = before
+            for one in statements:
+                after = one.sub("", after)
             if after != before:
                 removal.lines[path] = "" if not re.sub(r"^#%Module.*", "", after).strip() else after
 
