@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import pwd
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,3 +59,11 @@ def replace(path: Path, text: str) -> None:
     except BaseException:
         new.unlink(missing_ok=True)
         raise
+
+
+def owner(number: int) -> str:
+    """Return the name of an account, or its number if it has none."""
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"account {number}"

@@ -50,7 +50,8 @@ def test_what_can_not_be_examined(eb_prefix, monkeypatch):
     shutil.rmtree(gone)
     shutil.rmtree(foreign / "share/ebsif")
     for text in ("{", "[]", "{}", '{"image": {"file": 1}}', '{"image": {"file": "a"}, "venv_packages": ["a"]}',
-                 '{"image": {"file": "a", "size": "x"}}', '{"image": {"file": "a"}, "module": []}'):
+                 '{"image": {"file": "a", "size": "x"}}', '{"image": {"file": "a"}, "system_packages": {"deb": [1]}}',
+                 '{"image": {"file": "a"}, "module": []}'):
         lock.write_text(text)
         (one,), problems = inventory.installations()
         assert (one.module, str(lock) in one.damage) == (MINE, True), text
@@ -215,20 +216,26 @@ def test_what_is_wrong_with_installations(eb_prefix, family, capsys):
 
 def test_who_has_a_package(eb_prefix, family, capsys):
     """I-02: exactly the modules that have it in image or user software, as they are now; unknown ones are named."""
-    record(family[BASE], image_packages=["Pillow==10.2.0", "numpy==2.0"])
+    for root in family.values():
+        record(root, system_packages={})
+    record(family[BASE], image_packages=["Pillow==10.2.0", "numpy==2.0"], conda_packages={"/opt/c": ["zlib==1.2.13"]},
+           system_packages={"deb": ["zlib==1:1.2.11-0.2+deb12u1"]})
     eb_prefix.add(family[MINE], "pillow", "10.1.0")
     eb_prefix.add(family[OTHER], "pillow", "10.3.0")
     everything = "1 module with pillow>=10.3\n"
     assert installed(capsys, "--has", "pillow>=10.3") == (0, f"{OTHER}\n  pillow 10.3.0 (user software)\n{everything}")
     status, text = installed(capsys, "--has", "pillow<10.3", "--has", "numpy", "--json")
     assert (status, {one["module"]: one["has"][0] for one in json.loads(text)["installations"]}) == (0, {
-        BASE: {"package": "pillow", "place": "image", "version": "10.2.0"},
+        BASE: {"package": "Pillow", "place": "image", "version": "10.2.0"},
         MINE: {"package": "pillow", "place": "user software", "version": "10.1.0"}})
     shutil.rmtree(family[MINE] / "user-software/venv/pytorch/lib/python3.11/site-packages/pillow-10.1.0.dist-info")
-    record(family[OTHER], image_packages=None)
+    said = f"{BASE}\n  zlib 1.2.11 (image, deb), zlib 1.2.13 (image, /opt/c)\n1 module with zlib<1.3\n"
+    assert installed(capsys, "--has", "zlib<1.3") == (0, said)
+    assert "zlib 1.2.13 (image, /opt/c)\n" in installed(capsys, "--has", "zlib>1.2.11")[1]
+    record(family[OTHER], system_packages=None)
     status, text = installed(capsys, "--has", "pillow<10.3")
     assert status == 1
-    assert text.startswith(f"{BASE}\n  pillow 10.2.0 (image)\nwarning: {OTHER}:")
+    assert text.startswith(f"{BASE}\n  Pillow 10.2.0 (image)\nwarning: {OTHER}:")
     assert text.endswith("1 module with pillow<10.3, 1 warning\n")
 
 

@@ -13,7 +13,8 @@ from easybuild.easyblocks.generic.container.imageinstall import ImageInstall
 from easybuild.easyblocks.generic.container.sharedimage import InstalledImage, InstalledImages
 from easybuild.tools import filetools
 from easybuild.tools.build_log import EasyBuildError
-from ebsif import eb
+from ebsif import eb, files
+from ebsif.cli import main
 from ebsif.installed import places, removal, sharing
 from ebsif.user import extending
 
@@ -108,6 +109,21 @@ def test_an_image_in_use_is_not_removed(family):
         removal.plan(base)
     shutil.rmtree(family / "1.0-refer-1")
     assert removal.plan(base).kept == ["the image, for Example/1.0-link-1 (by a hard link)"]
+
+
+def test_users_elsewhere(family, tmp_path, monkeypatch, capsys):
+    """I-09: extensions in directories that are named count, with their owners; links of unknown modules are counted."""
+    shutil.rmtree(family / "1.0-refer-1")
+    theirs = tmp_path / "theirs/software"
+    install(theirs / "Example/1.0-mine", "reference", family / "1.0/a.sif")
+    base = places.of_directory(family / "1.0")
+    (tmp_path / "link.sif").hardlink_to(family / "1.0/a.sif")
+    assert removal.plan(base).kept == ["the image, for Example/1.0-link-1, 1 file elsewhere (by a hard link)"]
+    uid = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: uid + 1)
+    owner = files.owner(uid)
+    assert main(["remove", str(family / "1.0"), "--users", str(theirs.parent), "-n"]) == 3
+    assert f"that these modules use: Example/1.0-mine (of {owner}); remove those first" in capsys.readouterr().err
 
 
 def test_no_link_where_none_is_possible(tmp_path):

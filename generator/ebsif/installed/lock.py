@@ -70,9 +70,15 @@ def wrong_keys(content: dict[str, Any]) -> Iterator[str]:
                 if not isinstance(image.get(key), (str, type(None))))
     yield from (f"{lockfile.IMAGE}: {key}" for key in ("size", "mtime_ns")
                 if not isinstance(image.get(key), (int, type(None))))
-    yield from (key for key in (lockfile.IMAGE_PACKAGES, lockfile.VENV_PACKAGES) if key in content and not (
-        isinstance(content[key], list) and all(isinstance(line, str) and "==" in line for line in content[key])))
+    yield from (key for key in (lockfile.IMAGE_PACKAGES, lockfile.VENV_PACKAGES) if not are_pins(content.get(key, [])))
+    yield from (key for key in (lockfile.SYSTEM_PACKAGES, lockfile.CONDA_PACKAGES, lockfile.IMAGE_LIST)
+                if not isinstance(content.get(key, {}), dict) or not all(map(are_pins, content.get(key, {}).values())))
     yield from (key for key in (lockfile.MODULE, lockfile.USER_SOFTWARE) if not isinstance(content.get(key, {}), dict))
+
+
+def are_pins(lines):
+    """Return whether a value is a list of lines like ``name==version``."""
+    return isinstance(lines, list) and all(isinstance(line, str) and "==" in line for line in lines)
 
 
 def compare(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:

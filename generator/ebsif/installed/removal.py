@@ -2,18 +2,18 @@
 
 import contextlib
 import os
-import pwd
 import re
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.sharedimage import InstalledImage
 from easybuild.easyblocks.generic.container.texts import modulerc_statements
 
-from ebsif import files
+from ebsif import files, output
 from ebsif.errors import EbsifError
 from ebsif.installed import sharing
 from ebsif.installed.places import BESIDE, WRITTEN, Installation
@@ -45,9 +45,16 @@ class Removal:
     kept: list[str] = field(default_factory=list)
 
 
-def plan(installation: Installation) -> Removal:
+def plan(installation: Installation, directories: Sequence[str] = ()) -> Removal:
     """
     Return the files that belong to an installation.
+
+    Parameters
+    ----------
+    installation
+        The installation.
+    directories
+        Where other people may have modules that use its image, besides EasyBuild's prefix and MODULEPATH.
 
     Raises
     ------
@@ -57,7 +64,7 @@ def plan(installation: Installation) -> Removal:
     if installation.is_loaded:
         raise RemovalError(f"{installation.module} is loaded: unload it first (module unload {installation.module})")
     removal = Removal(installation, list(paths_of_module(installation)))
-    add_users(removal)
+    add_users(removal, directories)
     root = Path(os.path.realpath(installation.root))
     link = [installation.root] if installation.root.is_symlink() else []
     removal.paths += [*link, root, *sorted(path for path in root.parent.iterdir() if path.name.startswith(root.name)
@@ -73,15 +80,21 @@ def plan(installation: Installation) -> Removal:
     return removal
 
 
-def add_users(removal):
+def add_users(removal, directories):
     """Add that others keep the image by a hard link; raise RemovalError if there are modules that need this file."""
-    users, module = sharing.users_of(removal.installation.root), removal.installation.module
-    needing = [user.module for user in users if user.needs_file]
+    users, module = sharing.users_of(removal.installation.root, directories), removal.installation.module
+    needing = [str(user) for user in users if user.needs_file]
     if needing:
         raise RemovalError(f"{module} has the image that these modules use: {', '.join(needing)}; remove those first, "
                            "or install them with `image = 'own'` (eb --rebuild)")
-    if users:
-        removal.kept.append(f"the image, for {', '.join(user.module for user in users)} (by a hard link)")
+    image = Path(InstalledImage(str(removal.installation.root)).own_path)
+    linked = [str(user) for user in users]
+    # the names of the file that are not those of known modules
+    unknown = image.stat().st_nlink - 1 - len(linked) if image.is_file() else 0
+    if unknown > 0:
+        linked.append(f"{output.format_count(unknown, 'file')} elsewhere")
+    if linked:
+        removal.kept.append(f"the image, for {', '.join(linked)} (by a hard link)")
 
 
 def paths_of_module(installation: Installation) -> Iterator[Path]:
@@ -161,7 +174,7 @@ def check_removable(path: Path) -> None:
         return
     status = path.lstat()
     if status.st_uid != os.getuid():
-        raise RemovalError(f"{path} belongs to {owner(status.st_uid)}, who can remove it; nothing was removed")
+        raise RemovalError(f"{path} belongs to {files.owner(status.st_uid)}, who can remove it; nothing was removed")
     folders = [path.parent]
     if path.is_dir() and not path.is_symlink():
         # the user's own directories can be made writable
@@ -169,16 +182,8 @@ def check_removable(path: Path) -> None:
                     if (inside or names) and Path(folder).stat().st_uid != os.getuid()]
     for folder in folders:
         if not os.access(folder, os.W_OK | os.X_OK):
-            raise RemovalError(f"{folder} belongs to {owner(folder.stat().st_uid)}, and you can't change it, so what "
-                               "is in it can't be removed; nothing was removed")
-
-
-def owner(number):
-    """Return the name of an account (str), or its number if it has none."""
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return f"account {number}"
+            raise RemovalError(f"{folder} belongs to {files.owner(folder.stat().st_uid)}, and you can't change it, so "
+                               "what is in it can't be removed; nothing was removed")
 
 
 def remove(removal: Removal) -> None:

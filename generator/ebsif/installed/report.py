@@ -1,17 +1,21 @@
 """A report on installations: image, user software, disk space, place in the catalogue, and what is wrong."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
-from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.inventory import IMAGE as IN_IMAGE
+from easybuild.easyblocks.generic.container.inventory import USER_SOFTWARE as IN_USER_SOFTWARE
+from easybuild.easyblocks.generic.container.inventory import is_complete
+from easybuild.easyblocks.generic.container.inventory import packages_of as recorded_packages
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_REFERENCE
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue import selection
 from ebsif.errors import EbsifError
 from ebsif.findings import ERROR, NOTE, WARNING, Finding
-from ebsif.installed import imagestate, lock, softwarestate, usage
+from ebsif.installed import imagestate, softwarestate, usage
 from ebsif.installed.imagestate import ImageState
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
@@ -19,8 +23,8 @@ from ebsif.installed.softwarestate import SoftwareState
 from ebsif.installed.versus import Catalogue
 from ebsif.steps import Now, Steps
 
-# Where a package can be, in the order of the search.
-IMAGE, USER_SOFTWARE = "image", "user software"
+# What distributions add to the version of the software: 1:1.2.4-0.2+deb12u1 is 1.2.4.
+UPSTREAM = re.compile(r"\A\d+:|[-~+].*\Z")
 
 
 @dataclass
@@ -71,7 +75,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Match:
-    """An installation with the packages that were searched: name, place (IMAGE, USER_SOFTWARE) and version."""
+    """An installation with the packages that were searched: name, place and version."""
 
     installation: Installation
     packages: list[tuple[str, str, str]]
@@ -171,19 +175,30 @@ def having(installations: Sequence[Installation], wanted: Sequence) -> tuple[lis
     return matches, findings
 
 
-def satisfying(requirement, places):
-    """Return the packages that satisfy a requirement: name, place and version (list of tuple)."""
+def satisfying(requirement, packages):
+    """Return the packages that satisfy a requirement (list of tuple)."""
     name = normal_name(requirement.name)
-    return [(name, place, packages[name]) for place, packages in places.items()
-            if selection.is_in(packages.get(name), requirement)]
+    return [one for one in packages if normal_name(one[0]) == name and selection.is_in(one[2], requirement)]
 
 
 def packages_of(one, findings):
-    """Return the versions of the packages of an installation by place and normalized name; add unknown to findings."""
-    record = one.record
-    if lockfile.IMAGE_PACKAGES not in record:
-        findings.append(Finding(WARNING, one.module, "the packages of its image are unknown, because an earlier "
+    """Return the packages of an installation: name, place and version (list of tuple); add unknown ones to findings."""
+    if not is_complete(one.record):
+        findings.append(Finding(WARNING, one.module, "not all packages of its image are known, because an earlier "
                                 "version of ebsif installed it: install it again with `eb --rebuild`"))
-    image = lock.pins(record.get(lockfile.IMAGE_PACKAGES, []))
-    return {IMAGE: {normal_name(name): version for name, version in image.items()},
-            USER_SOFTWARE: softwarestate.packages(one, softwarestate.examine(one))}
+    found = [(package.name, place_of(package), comparable(package)) for package in recorded_packages(one.record)
+             if package.place != IN_USER_SOFTWARE]
+    own = softwarestate.packages(one, softwarestate.examine(one))
+    return list(dict.fromkeys([*found, *((name, "user software", version) for name, version in own.items())]))
+
+
+def place_of(package):
+    """Return where a package of an image is, in words (str)."""
+    if package.kind == "pypi":
+        return "image"
+    return f"image, {package.kind}" if package.place == IN_IMAGE else f"image, {package.place}"
+
+
+def comparable(package):
+    """Return the version of a package (str); that of a system's package without epoch and revision."""
+    return package.version if package.kind in ("pypi", "conda") else UPSTREAM.sub("", package.version)

@@ -2,14 +2,15 @@
 
 import glob
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.sharedimage import InstalledImage
 
-from ebsif import eb
-from ebsif.installed import places
+from ebsif import eb, files
+from ebsif.installed import inventory, places
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,15 @@ class User:
     root: Path
     needs_file: bool
 
+    @property
+    def owner(self) -> str:
+        """The account that owns the installation."""
+        return files.owner(self.root.stat().st_uid)
+
+    def __str__(self) -> str:
+        """Return module and owner, if that is somebody else."""
+        return self.module if self.root.stat().st_uid == os.getuid() else f"{self.module} (of {self.owner})"
+
 
 def images_of(name: str, file: str) -> list[Path]:
     """
@@ -51,7 +61,7 @@ def images_of(name: str, file: str) -> list[Path]:
             *sorted(software.glob(f"*/{glob.escape(file)}"))]
 
 
-def users_of(image: Path) -> list[User]:
+def users_of(image: Path, directories: Sequence[str] = ()) -> list[User]:
     """
     Return the installations that use an image, except the one in whose directory it is.
 
@@ -61,11 +71,15 @@ def users_of(image: Path) -> list[User]:
     ----------
     image
         An image, or the installation directory of the module that has it.
+    directories
+        More directories to search; see `inventory.installations`.
     """
     own = image if image.is_dir() else image.parent
     path = InstalledImage(str(own)).own_path if image.is_dir() else str(image)
     users = []
-    for one in places.everything():
+    everything = {os.path.realpath(one.root): one for one in [
+        *places.everything(), *(inventory.installations(directories)[0] if directories else [])]}
+    for one in everything.values():
         installed = InstalledImage(str(one.root))
         needs_file = installed.needs(path)
         if os.path.realpath(one.root) != os.path.realpath(own) and (needs_file or installed.uses(path)):
