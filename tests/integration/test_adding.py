@@ -79,27 +79,6 @@ def test_files_that_are_no_images(ebsif, tmp_path, base_image):
         assert f"{name} can't be started as a container" in ebsif("inspect", name, status=3).stderr
 
 
-def test_a_new_image_in_two_commands(ebsif, image, site, tmp_path):
-    """S001-09: an image of a known family is added to the catalogue and installed with two commands."""
-    path = image("pytorch-2.14.0-cpu-python-3.11.sif")
-    said = ebsif("add", path, "--site", "local", "--catalogue", ".").stdout
-    (command,) = re.findall(r"^install it with: eb (.*)$", said, re.MULTILINE)
-    site.run(["eb", *site.eb_options, *command.split()], cwd=tmp_path)
-    module = Path(command.split()[0]).stem.replace("-", "/", 1)
-    assert module.startswith("PyTorch/2.14.0-cpu-python-3.11-singularity-")
-    load = f"module load {module}\nsingularity exec $SIF python -c 'import numpy; print(numpy.__name__)'"
-    assert site.bash(load).stdout == "numpy\n"
-    # a second time, nothing changes
-    before = (tmp_path / "local/containers/PyTorch.yaml").read_text()
-    again = ebsif("add", path, "--site", "local", "--catalogue", ".").stdout
-    assert "is in the catalogue already: PyTorch/2.14.0" in again
-    assert "unchanged" in again
-    assert (tmp_path / "local/containers/PyTorch.yaml").read_text() == before
-    # admin D12: the project's records stay in the project's file
-    assert before.startswith("name: PyTorch\nextends: true\ncontainers:\n  - family: example\n")
-    assert before.count("  - family:") == 1
-
-
 def test_guesses_are_marked(ebsif, image, tmp_path):
     """The name has no date, so the date is marked for review; a dry run writes nothing."""
     path = image(LUMI_NAME)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from parts import TOOLS, Installed, wheel_settings
-from support import CHECKOUT, CONTAINER_FILES, EASYBLOCKS, Site, make_wheel
+from support import CONTAINER_FILES, EASYBLOCKS, Site, make_wheel
 
 TEXT = Installed.TEXT
 
@@ -160,17 +160,6 @@ def test_a_failed_squash_keeps_the_directory(site, wheels, tmp_path):
     assert result.returncode == 18  # the install step
     assert "mksquashfs failed" in result.stdout + result.stderr
     assert list(site.prefix.glob("eb/build/**/user-software/venv/pytorch/lib/python3.11/site-packages/greeting.py"))
-
-
-def test_a_copied_easyconfig_installs_unmodified(site):
-    """S002-53: a file written by `eb --copy-ec` installs without changes."""
-    original = CHECKOUT / "easyconfigs/p/PyTorch/PyTorch-2.13.0-cpu-python-3.11-singularity-20261121.eb"
-    site.eb("--copy-ec", original.name, site.work / "copy.eb")
-    assert (site.work / "copy.eb").read_text() == original.read_text()
-    # the small image under the big one's name: only the easyconfig is tested here
-    (site.sources / "pytorch-2.13.0-cpu-python-3.11.sif").symlink_to((site.sources / "example.sif").resolve())
-    site.eb(site.work / "copy.eb")
-    assert (site.modules / "PyTorch" / "2.13.0-cpu-python-3.11-singularity-20261121.lua").is_file()
 
 
 def test_nothing_of_the_installing_user(site, wheels, tmp_path):

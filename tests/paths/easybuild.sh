@@ -1,0 +1,9 @@
+# shellcheck shell=bash disable=SC2086
+# An EasyBuild person at another site: find the easyconfig, copy it, install it.
+eb --search PyTorch-2.13.0
+eb -a -e ContainerVenv
+eb --copy-ec PyTorch-2.13.0-cpu-python-3.11-singularity-20261121.eb mine.eb
+eb mine.eb --trace
+module use $EASYBUILD_PREFIX/modules/all
+module load PyTorch/2.13.0-cpu-python-3.11-singularity-20261121
+singularity exec $SIF python -c 'import numpy; print("with", numpy.__file__)'

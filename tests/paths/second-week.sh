@@ -1,0 +1,20 @@
+# shellcheck shell=bash disable=SC1090,SC1091,SC2086
+# The same person, second week: packages of their own; one more, one less; an environment for development.
+ebsif extend Example/1.0 -r requirements.txt --name mine --check
+ebsif extend Example/1.0 -r requirements.txt --name mine --install | tee printed
+eval "$(sed -n 's/^load it with: //p' printed)"
+python -c 'import greeting, numpy; print("with", greeting.__file__, numpy.__file__)'
+ebsif doctor | grep EasyBuild || true
+ebsif extend Example/1.0 -r requirements.txt --name mine --install
+ebsif extend mine --add byhand
+ebsif extend mine --add byhand --install | tee printed
+ebsif list --mine
+module spider byhand
+eval "$(sed -n 's/^load it with: //p' printed)"
+make-venv ~/dev
+source ~/dev/bin/activate
+pip install -q lightly
+python -c 'import subprocess; subprocess.run(["python", "-c", "import lightly; print(\"with\", lightly.__file__)"])'
+pip install -q 'numpy<2' || echo "numpy stays"
+deactivate
+ebsif extend mine --remove greeting --install

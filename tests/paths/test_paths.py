@@ -1,0 +1,182 @@
+"""
+The daily paths: what people type, as scripts that are run as they stand, each person's in one shell after the other.
+
+To add a line to a path, write it into its script; everything that it needs is in the person's site.
+"""
+
+import hashlib
+import json
+import re
+import shutil
+from pathlib import Path
+
+from parts import Installed, wheel_settings
+from support import CHECKOUT, make_wheel
+
+CATALOGUE = """\
+name: Example
+families:
+  example:
+    homepage: https://example.org/
+    file: example.sif
+    python: 3.11
+    init: conda-injected
+    conda_env: pytorch
+    venv: true
+    venv_name: pytorch
+    wrappers: [python, python3]
+containers:
+  - {family: example, version: 1.0, suffix: -writable, components: {numpy: 2.4.6}}
+  - {family: example, version: 2.0}
+"""
+
+
+class Person:
+    """
+    Somebody with a site of their own, who types what is in scripts.
+
+    Attributes
+    ----------
+    site
+        The site.
+    wheels
+        Folder of the packages that pip finds.
+    """
+
+    def __init__(self, site, wheels):
+        """Configure EasyBuild and ebsif as the person would, so that commands need no options for it."""
+        self.site, self.wheels = site, wheels
+        (site.home / ".config/ebsif").mkdir(parents=True)
+        (site.home / ".config/ebsif/config.yaml").write_text(f"catalogues: [{site.prefix}/sites]\n")
+        (site.prefix / "sites").mkdir()
+        words = [option[2:].partition("=") for option in site.eb_options]
+        self.environment = {f"EASYBUILD_{name.upper().replace('-', '_')}": value or "1" for name, _, value in words}
+
+    def types(self, name):
+        """Run a script; return what it prints on standard output and standard error, both in order."""
+        script = f"exec 2>&1\nset -eo pipefail\n{self.site.tool.init}\n. {Path(__file__).with_name(f'{name}.sh')}"
+        said = self.run("bash", "--noprofile", "--norc", "-c", script).stdout
+        assert "Traceback" not in said
+        return said
+
+    def run(self, *command, check=True):
+        """Run a command; return the CompletedProcess."""
+        return self.site.run(command, check, APPTAINER_BIND=self.wheels, **self.environment,
+                             **wheel_settings(self.wheels))
+
+
+def check_steps(said, module):
+    """E-10: in a pipe, each step is a line of text with its time; what takes long has details."""
+    lines = [line for line in said.splitlines() if re.match("  [^ ]", line)]
+    steps = {line[2:30].rstrip(): line[43:] for line in lines if re.fullmatch(r" +(\d+ min )?\d+ s", line[30:41])}
+    assert steps["pip: requirements"] == "2 packages added"
+    assert steps["image"].startswith("not copied")
+    assert {"virtual environment", "trying the module", "writing the module"} <= set(steps)
+    assert re.fullmatch(r"\d+\.\d MB", steps["packing user software"])
+    assert max(map(len, lines)) <= 80
+    assert all(one.isprintable() or one == "\n" for one in said)
+    assert re.search(rf"\nebsif: installed {module} in \d+ s\n", said)
+
+
+def check_the_first_week(said, mine):
+    """E-03, E-11, E-13, use D5, D7, D8: what --check says, the steps, the printed lines, the hidden Python."""
+    check, install = said.split("install it with: ebsif extend ", 1)
+    assert [re.sub(r" +\d\.\d kB +", "|", line) for line in check.splitlines()[-3:-1]] == [
+        "+ greeting 1.0|asked for", "+ hello 1.0|asked for"]
+    assert re.fullmatch(rf"yes: {mine} can be installed: 2 packages, \d\.\d kB", check.splitlines()[-1])
+    check_steps(install.partition("load it with: ")[0], mine)
+    assert re.search(r"^with /user-software/\S+/greeting.py /opt/miniconda3/\S+$", said, re.MULTILINE)
+    assert f"the commands of {mine} hide those of this machine: unload the module" in said
+    assert f"{mine} has these packages already: nothing to do" in said
+    assert f"install it with: module unload {mine}; eb {mine.replace('/', '-')}.2.eb\n" in said
+    assert f"the earlier module stays as it is: module load {mine} (to remove it: ebsif remove {mine})" in said
+    assert re.search(rf"^ +Example/byhand.*\n?|{mine}.2", said.split("module spider")[-1], re.MULTILINE)
+    assert "/dev/lib/python3.11/site-packages/lightly.py" in said
+    assert "\nnumpy stays\n" in said
+
+
+def check_the_modules(person, mine):
+    """E-03: an earlier module stays, and others keep their versions."""
+    site = person.site
+    records = [json.loads((site.prefix / f"eb/software/{mine}{number}/share/ebsif/lock.json").read_text())
+               for number in ("", ".2", ".3")]
+    assert [[line for line in one["venv_packages"] if not line.startswith("pip=")] for one in records] == [
+        ["greeting==1.0", "hello==1.0"], ["byhand==1.0", "greeting==1.0", "hello==1.0"], ["byhand==1.0", "hello==1.0"]]
+    # E-12: in spite of the image's constraints, which have no hashes
+    assert records[0]["stages"][0]["requirements"] == (site.work / "requirements.txt").read_text()
+    # use D5: with the date, too, other packages don't replace those of a module
+    again = ["ebsif", "extend", "Example/1.0", "--add", "lightly", "--name", "mine", "--date", mine[-8:], "--install"]
+    assert "exists already, with different content: use --rebuild" in person.run(*again, check=False).stderr
+    (site.work / "other").mkdir()
+    assert f"{mine} is installed already, from a different version of" in person.run(
+        *again, "-o", "other", check=False).stderr
+
+
+def check_the_third_month(person, said, mine):
+    """E-06 to E-08: a colleague's module with the same files, a package by hand in it, and nothing of it left."""
+    assert "\nthe same files\n" in said
+    assert f"module load {mine}.3\n" in said and "--nodes=64" in said
+    assert "\n+ package greeting 1.0\nthey differ\n" in said
+    assert said.count("+ package") == 1
+    assert "greeting==1.0" in said.split("ebsif freeze")[1]
+    assert re.search(r"yes: Example/2.0-mine-\d+ can be installed: 2 packages, ", said)
+    assert not [one for one in person.site.prefix.rglob("*theirs*") if "ebfiles_repo" not in one.parts
+                and one.suffix != ".json"]
+    own = json.loads(person.run("ebsif", "list", "--mine", "--json").stdout)
+    assert [(row["module"], row["base"], row["state"]) for row in own] == [
+        ("Example/1.0-writable", None, []), *((f"{mine}{end}", "Example/1.0-writable", []) for end in ("", ".2", ".3"))]
+
+
+def test_a_researcher(installed_once, tmp_path):
+    """S001-05: first day, second week, third month: requirements.txt to loaded module in two commands, and its life."""
+    wheels = shutil.copytree(installed_once.wheels, tmp_path / "wheels")
+    make_wheel(wheels, "lightly")
+    person = Person(installed_once.copy(tmp_path, Installed.WRITABLE), wheels)
+    site = person.site
+    (site.prefix / "sites/local/containers").mkdir(parents=True)
+    (site.prefix / "sites/local/containers/Example.yaml").write_text(CATALOGUE)
+    digests = {name: hashlib.sha256((wheels / f"{name}-1.0-py3-none-any.whl").read_bytes()).hexdigest()
+               for name in ("greeting", "hello")}
+    (site.work / "requirements.txt").write_text("".join(
+        f"{name}==1.0 --hash=sha256:{digest}\n" for name, digest in digests.items()))
+    (site.work / "train.py").touch()
+    # eb runs in an empty directory (S002-52)
+    (site.prefix / "hooks.py").write_text(
+        f"import os\ndef start_hook(*_):\n    open({str(site.prefix / 'seen')!r}, 'a').write(repr(os.listdir('.')))\n")
+    person.environment["EASYBUILD_HOOKS"] = site.prefix / "hooks.py"
+    said = person.types("first-day")
+    assert "Example/1.0-writable  3.11    numpy 2.4.6\n" in said
+    assert "with /opt/miniconda3/" in said
+    said = person.types("second-week")
+    mine = re.search(r"^yes: (\S+) can be", said, re.MULTILINE).group(1)
+    check_the_first_week(said, mine)
+    assert set((site.prefix / "seen").read_text().split("]")) == {"[", ""}
+    check_the_modules(person, mine)
+    make_wheel(wheels, "byhand", version="2.0")
+    check_the_third_month(person, person.types("third-month"), mine)
+
+
+def test_an_administrator(site, wheels, base_image):
+    """S001-09: a new image of a known family is added to the catalogue and installed with two commands."""
+    person = Person(site, wheels)
+    (site.work / "images").mkdir()
+    shutil.copy(base_image, site.work / "images/pytorch-2.14.0-cpu-python-3.11.sif")
+    said = person.types("administrator")
+    assert "with /opt/miniconda3/" in said
+    records = (site.prefix / "sites/local/containers/PyTorch.yaml").read_text()
+    # admin D12: the project's records stay in the project's file; a second time, nothing changes
+    assert records.startswith("name: PyTorch\nextends: true\ncontainers:\n  - family: example\n")
+    assert records.count("  - family:") == 1
+    assert "is in the catalogue already: PyTorch/2.14.0" in said
+    assert said.splitlines()[-2].endswith(": unchanged")
+    assert (site.work / "pages/index.html").is_file()
+
+
+def test_somebody_who_knows_easybuild(site, wheels, base_image):
+    """S002-53: an easyconfig of the project, written by `eb --copy-ec`, installs without changes."""
+    # the small image under the big one's name: only the easyconfig is tested here
+    (site.sources / "pytorch-2.13.0-cpu-python-3.11.sif").symlink_to(base_image)
+    said = Person(site, wheels).types("easybuild")
+    assert "with /opt/miniconda3/" in said
+    name = "PyTorch-2.13.0-cpu-python-3.11-singularity-20261121.eb"
+    assert (site.work / "mine.eb").read_text() == (CHECKOUT / "easyconfigs/p/PyTorch" / name).read_text()

@@ -1,0 +1,19 @@
+# shellcheck shell=bash disable=SC1090,SC1091,SC2086
+# The same person, third month: a large run, a colleague, a package by hand, the next release, cleaning up.
+module use $EASYBUILD_PREFIX/modules/all
+ebsif job mine --nodes 64 --time 2-00:00:00 -- train.py --epochs 100
+ebsif lock mine >lock.json
+ebsif extend --from-lock lock.json --name theirs --install | tee printed
+$(sed -n 's/^load it with: //p' printed)
+ebsif diff ./lock.json
+cmp $CONTAINERROOT/user-software.squashfs $EASYBUILD_PREFIX/software/Example/*-mine-*.3/user-software.squashfs && echo "the same files"
+unmake-squashfs
+rm $CONTAINERROOT/user-software.squashfs
+module unload Example
+$(sed -n 's/^load it with: //p' printed)
+singularity exec $SIF pip install -q greeting
+ebsif diff ./lock.json || echo "they differ"
+ebsif freeze --dry-run
+module unload Example
+ebsif upgrade mine Example/2.0 --check
+ebsif remove theirs --yes
