@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC1090,SC1091,SC2046,SC2086
+# shellcheck shell=bash disable=SC1090,SC1091,SC2046,SC2086,SC2091
 # An administrator: a new image in the catalogue, installed, and on the web pages.
 ebsif add images/pytorch-2.14.0-cpu-python-3.11.sif | tee printed
 ebsif render

@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC1090,SC1091,SC2086
+# shellcheck shell=bash disable=SC1090,SC1091,SC2086,SC2091
 # The same person, third month: a large run, a colleague, a package by hand, the next release, cleaning up.
 module use $EASYBUILD_PREFIX/modules/all
 ebsif job mine --nodes 64 --time 2-00:00:00 -- train.py --epochs 100
