@@ -51,7 +51,7 @@ from easybuild.framework.easyblock import POSTPROC_STEP, EasyBlock
 from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_warning
 from easybuild.tools.config import build_option, source_paths, update_build_option
-from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, copy_dir
+from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, compute_checksum, copy_dir
 from easybuild.tools.filetools import copy_file, mkdir, which, write_file
 from easybuild.tools.modules import Lmod
 from easybuild.tools.utilities import trace_msg
@@ -473,10 +473,36 @@ class ContainerInstall(Reinstall, EasyBlock):
         # should not affect the check
         for key in runtime_variables(self.initial_environ) + list(MODULE_VARIABLES):
             self.initial_environ.pop(key, None)
+        self.check_installed_image()
         kwargs.setdefault('custom_paths', {'files': list(self.spec.scripts) + [lockfile.RECORD] + [
             os.path.join('bin', name) for name in self.known_record.get(lockfile.WRAPPERS, [])], 'dirs': ['bin']})
         kwargs.setdefault('custom_commands', [self.sanity_check_command])
         super().sanity_check_step(*args, **kwargs)
+
+    def check_installed_image(self):
+        """
+        Check that the image of a module that was installed before is the recorded one (I-03).
+
+        It is only read if its size is the recorded one, but its time isn't.
+
+        Raises
+        ------
+        EasyBuildError
+            If the image has been changed.
+        """
+        installed = InstalledImage(self.installdir)
+        path, size = installed.path, installed.image.get('size')
+        # without its own copy, the module uses one that nobody has recorded
+        is_recorded = path and size is not None and (installed.is_shared or path == installed.own_path)
+        if self.record or not is_recorded or installed.is_unchanged or build_option('ignore_checksums'):
+            return
+        if installed.has_size:
+            trace_msg("computing the SHA256 of %s, because its time has changed" % path)
+            if compute_checksum(path, CHECKSUM_TYPE_SHA256) == installed.image.get('sha256'):
+                return
+        raise EasyBuildError("The image %s was changed after %s had been installed: it has %d bytes, and had %d. Put "
+                             "the earlier image back, or install the module again with `eb --rebuild`.", path,
+                             installed.module, os.path.getsize(path), size, exit_code=EasyBuildExit.FAIL_CHECKSUM)
 
     @property
     def sanity_check_command(self):

@@ -363,7 +363,11 @@ def test_start_shell_without_the_module(installed_once):
 
 
 def test_a_missing_image_fails_the_load_only(installed):
-    """S002-03: without any copy of the image the load fails, naming file and cause; show, spider and unload work."""
+    """
+    S002-03: without any copy of the image the load fails, naming file and cause; show, spider and unload work.
+
+    I-03: an image of another size is mentioned, also the module's own.
+    """
     root = installed.root(installed.WRITABLE)
     image = root / "example.sif"
     kept = root / "kept.sif"
@@ -376,6 +380,9 @@ def test_a_missing_image_fails_the_load_only(installed):
         fi
         module load {installed.WRITABLE}; echo "load ended with $? SIF=${{SIF-unset}}"
         mv {kept} {image}
+        touch -r {image} {kept}; printf x >>{image}
+        module load {installed.WRITABLE}; echo "loaded $SIF"; module unload {installed.WRITABLE}
+        truncate -s -1 {image}; touch -r {kept} {image}; rm {kept}
     """
     result = installed.site.bash(script)
     assert "failed" not in result.stdout
@@ -383,6 +390,9 @@ def test_a_missing_image_fails_the_load_only(installed):
     assert "load ended with 0" not in result.stdout
     assert f"{root}/example.sif" in result.stderr
     assert "removed" in result.stderr
+    assert f"loaded {image}" in result.stdout
+    assert f"The image {image} has changed since {installed.WRITABLE} was installed (it has another size)" in \
+        " ".join(result.stderr.split())
 
 
 def test_nothing_is_added_to_standard_error(installed_once):

@@ -8,6 +8,7 @@ import stat
 from types import SimpleNamespace
 
 import pytest
+from easybuild.easyblocks.generic import containerinstall
 from easybuild.easyblocks.generic.container import imageinstall, sharedimage
 from easybuild.easyblocks.generic.container.imageinstall import ImageInstall
 from easybuild.easyblocks.generic.container.sharedimage import InstalledImage, InstalledImages
@@ -109,6 +110,38 @@ def test_an_image_in_use_is_not_removed(family):
         removal.plan(base)
     shutil.rmtree(family / "1.0-refer-1")
     assert removal.plan(base).kept == ["the image, for Example/1.0-link-1 (by a hard link)"]
+
+
+def test_an_installed_image_that_was_changed(family, monkeypatch):
+    """I-03: eb --sanity-check-only and --module-only notice it, but read an image only if its time has changed."""
+    options = {}
+    monkeypatch.setattr(containerinstall, "build_option", options.get)
+    monkeypatch.setattr(containerinstall, "trace_msg", lambda _: None)
+
+    def check(name, **record):
+        one = SimpleNamespace(installdir=str(family / name), record=record)
+        containerinstall.ContainerInstall.check_installed_image(one)
+
+    image = family / "1.0/a.sif"
+    with monkeypatch.context() as unread:
+        unread.setattr(containerinstall, "compute_checksum", None)
+        check("1.0")
+        check("none")
+    os.utime(image)
+    check("1.0")
+    for content in (b"AN image", b"short"):
+        image.write_bytes(content)
+        for name in ("1.0", "1.0-link-1", "1.0-refer-1"):
+            with pytest.raises(EasyBuildError, match=rf"a\.sif was changed after Example/{name} had been installed: it "
+                                                     rf"has {len(content)} bytes, and had 8\. Put the earlier"):
+                check(name)
+    # just installed; ignored; another copy is in use
+    check("1.0", image={})
+    options["ignore_checksums"] = True
+    check("1.0")
+    options.clear()
+    image.unlink()
+    check("1.0")
 
 
 def test_users_elsewhere(family, tmp_path, monkeypatch, capsys):

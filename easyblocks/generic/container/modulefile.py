@@ -18,7 +18,7 @@ from easybuild.easyblocks.generic.container.luamodule import LuaModule
 from easybuild.easyblocks.generic.container.masks import MASKS
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
 from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, bind_source, escape_bind
-from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, IMAGE_SHARED
+from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_REFERENCE, IMAGE_SHARED
 from easybuild.easyblocks.generic.container.spec import INIT_CONDA_MANUAL, LISTED_PACKAGES
 from easybuild.easyblocks.generic.container.spec import REPLACE
 from easybuild.easyblocks.generic.container.tclmodule import TclModule
@@ -207,9 +207,9 @@ class ModuleFile:
         return ". This module has no copy: put the image back, or reinstall the module with `eb --rebuild`."
 
     def notice_of_change(self):
-        """Statements that say on load that somebody else has replaced or truncated the image."""
+        """Statements that say on load that somebody has replaced or truncated the image (I-03)."""
         module, size = self.module, self.image_record.get('size')
-        if self.spec.image == IMAGE_OWN or size is None:
+        if size is None:
             return ''
         return module.when(module.has_other_size('container_image', size), module.notice_on_load(
             "The image ", 'container_image', " has changed since %s was installed (it has another size): the packages "
