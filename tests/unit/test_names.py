@@ -379,6 +379,21 @@ def test_packages_are_added_and_all_others_keep_their_versions(extension):
         assert expected in extension.extend(MINE, "--add", wrong, status=3)[1]
 
 
+def test_a_locked_package_gets_another_version(extension):
+    """E-03, E-12: without a hash in a stage of its own, before those with hashes, as pip demands; else in its place."""
+    line, other = (f"{name}==1.0 --hash=sha256:{'a' * 64}" for name in ("greeting", "hello"))
+    extension.install(f"requirements = {[line, other]}\n", ["greeting", "hello"], OTHER)
+    values, said = extension.extend("other", "--add", "greeting>=2", "rich")
+    assert [stage["requirements"] for stage in values["requirements"]] == [["greeting>=2"], [other], ["rich"]]
+    assert len({stage["name"] for stage in values["requirements"]}) == 3
+    assert "installed without checking a hash, because none is given: greeting>=2" in said
+    assert "greeting" not in values["constraints"]
+    newer = line.replace("==1.0", "==2.0")
+    assert extension.extend("other", "--add", newer)[0]["requirements"] == [newer, other]
+    values, _ = extension.extend("other", "--add", "greeting>=2", "hello>=2")
+    assert [stage["requirements"] for stage in values["requirements"]] == [["greeting>=2", "hello>=2"]]
+
+
 def test_packages_are_removed_with_what_only_they_need(extension):
     """E-03: what others need stays; packages of the image, of others and mistyped ones are named as such."""
     values, said = extension.extend("mine", "--remove", "Greeting")

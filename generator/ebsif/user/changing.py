@@ -248,13 +248,19 @@ def add_lines(environment: Environment, lines: list[str], name: str) -> None:
     name
         Name for a new stage, if one is necessary.
     """
-    left = []
+    left, unhashed = [], []
     for line in lines:
         places = [(stage, number) for stage in environment.own for number, one in enumerate(stage["requirements"])
                   if name_in(one) and name_in(one) == name_in(line)]
         for stage, number in places:
-            stage["requirements"][number] = line
+            if "--hash" in stage["requirements"][number] and "--hash" not in line:
+                stage["requirements"][number] = ""
+                unhashed.append(line)
+            else:
+                stage["requirements"][number] = line
         left += [] if places else [line]
+    if unhashed:
+        add_before_hashes(environment, list(dict.fromkeys(unhashed)), name)
     if not left:
         return
     made = stages_of(requirements.split_into_stages(left))
@@ -265,6 +271,22 @@ def add_lines(environment: Environment, lines: list[str], name: str) -> None:
         return
     environment.stages = [{**stage, "requirements": list(stage["requirements"])}
                           for stage in extending.append(environment.stages, made, name)]
+
+
+def add_before_hashes(environment, lines, name):
+    """
+    Add requirement lines without hashes, for packages that had one, in a stage before those with hashes.
+
+    In one call of pip, either all packages have a hash or none. Packages that need these find them installed.
+    """
+    stages = [{**stage, "requirements": list(filter(None, stage["requirements"]))} for stage in environment.stages]
+    first = next(number for number, stage in enumerate(environment.stages) if "" in stage["requirements"])
+    made = extending.append(stages, stages_of(requirements.split_into_stages(lines)), f"{name} without hashes")
+    environment.stages = [stage for stage in [*stages[:first], *made[len(stages):], *stages[first:]]
+                          if lines_of(stage) or set(stage) - current.PLAIN]
+    environment.said.append(
+        f"installed without checking a hash, because none is given: {', '.join(lines)} (with one: --add "
+        "'NAME==VERSION --hash=sha256:...')")
 
 
 def add(environment: Environment, lines: list[str], name: str) -> None:
