@@ -132,3 +132,109 @@ def test_the_network_of_derecho():
     assert derecho.network_env["NCCL_NET"] == "AWS Libfabric"
     assert derecho.network_env["CUDA_VISIBLE_DEVICES"] is None
     assert derecho.gpu_mpi_library.endswith("libmpi_gtl_cuda.so")
+
+
+BASE = """\
+name: base
+description: the machine
+gpu: rocm
+gpu_visibility: all
+images: {root: /images, directories: [{path: a}]}
+binds: {required: [/scratch], optional: [/opt/a], libraries: {/x.so: if_missing}}
+network_env: {A: 1, B: 2}
+conflicts: [one]
+scheduler:
+  default_partition: p
+  partitions: {p: {tasks: 8}, q: {tasks: 2}}
+"""
+OWN = """\
+name: test
+description: the test system
+extends: base
+gpu_visibility: null
+binds: {optional: [/opt/b], libraries: {/x.so: null}}
+network_env: {B: 3, C: null}
+conflicts: [two]
+scheduler:
+  partitions: {p: {cpus_per_task: 4}, q: null}
+"""
+
+
+@pytest.fixture
+def sites(tmp_path):
+    """A function that writes profiles in two catalogues, by catalogue and name, and returns these."""
+
+    def write(**texts):
+        for names, text in texts.items():
+            catalogue, name = names.split("_")
+            folder = tmp_path / catalogue / name
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "site.yaml").write_text(text)
+        return tmp_path / "first", tmp_path / "second"
+
+    return write
+
+
+def test_a_site_that_extends_another(sites):
+    """I-11: it has only the difference: tables are merged, null takes away, binds are added, updates arrive."""
+    directories = sites(first_test=OWN, second_base=BASE)
+    found = site.read("test", directories)
+    assert (found.name, found.gpu, found.gpu_visibility) == ("test", "rocm", None)
+    assert found.images.root == "/images"
+    assert found.binds == site.Binds(required=["/scratch"], optional=["/opt/a", "/opt/b"])
+    assert (found.network_env, found.conflicts) == ({"A": "1", "B": "3", "C": None}, ["one", "two"])
+    assert list(found.scheduler.partitions) == ["p"]
+    assert (found.scheduler.partition(None)[1].tasks, found.scheduler.partition(None)[1].cpus_per_task) == (8, 4)
+    sites(second_base=BASE.replace("A: 1", "A: 9"))
+    assert site.read("test", directories).network_env["A"] == "9"
+    sites(first_test=f"{OWN}not_inherited: [binds, conflicts, images]\n")
+    found = site.read("test", directories)
+    assert (found.binds.required, found.binds.optional, found.conflicts) == ([], ["/opt/b"], ["two"])
+    assert found.images == site.Images()
+
+
+def test_a_site_of_the_same_name(sites):
+    """I-11: it extends that of the next catalogue, and a third one extends it."""
+    directories = sites(first_base="name: base\ndescription: ours\nextends: base\nbinds: {required: [/own]}\n",
+                        second_base=BASE, first_third="name: third\ndescription: x\nextends: base\n")
+    for name in ("base", "third"):
+        assert site.read(name, directories).binds.required == ["/scratch", "/own"]
+    assert site.read("base", directories).description == "ours"
+
+
+def test_containers_of_an_extended_site(sites):
+    """I-11: its records belong to the site as well, unless they are left out; files of one's own extend its files."""
+    directories = sites(first_test=OWN, second_base=BASE)
+    record = "  - {{family: tool, version: {}}}\n"
+    for directory, text in ((directories[1] / "base", "families: {tool: {file: x.sif, suffix: ''}}\ncontainers:\n"
+                             + record.format(1)),
+                            (directories[0] / "test", "extends: true\ncontainers:\n" + record.format(2))):
+        (directory / "containers").mkdir()
+        (directory / "containers/Tool.yaml").write_text(f"name: Tool\n{text}")
+    profile = site.read("test", directories)
+    assert [one.module for one in reading.read(profile, *site.directories_of("test", directories))] == [
+        "Tool/1", "Tool/2"]
+    sites(first_test=f"{OWN}not_inherited: [containers]\n")
+    assert site.directories_of("test", directories) == [directories[0] / "test"]
+
+
+@pytest.mark.parametrize(("profiles", "expected"), [
+    ({"first_test": OWN}, r"first/test/site.yaml:3: extends: there is no other site 'base' \(known: test\)"),
+    ({"first_test": OWN, "second_base": BASE + "extends: test\n"},
+     "second/base/site.yaml:12: extends: the site extends itself"),
+    ({"first_base": OWN.replace("test\n", "base\n", 1)},
+     "first/base/site.yaml:3: extends: there is no other site 'base'"),
+    ({"first_test": OWN.replace("/opt/b", "opt/b"), "second_base": BASE},
+     r"first/test/site.yaml:5: binds.optional.0: should be source"),
+    ({"first_test": OWN, "second_base": BASE.replace("rocm", "rocmm")}, "second/base/site.yaml:3: gpu: 'rocmm' is not"),
+    ({"first_test": OWN + "not_inherited: [all]\n", "second_base": BASE},
+     "first/test/site.yaml:10: not_inherited.0: 'all'"),
+    ({"first_test": OWN.replace("name: test\n", ""), "second_base": BASE}, "first/test/site.yaml:1: name: is missing"),
+    ({"first_test": OWN, "second_base": "- a\n"}, "second/base/site.yaml:1: the document: should be a table"),
+    ({"first_test": "extends: [a]\nname: test\ndescription: x\n"}, "site.yaml:1: extends: should be a string"),
+])
+def test_mistakes_in_sites_that_extend_others(sites, profiles, expected):
+    """I-10, I-11: each with the file and the line where it is."""
+    directories = sites(**profiles)
+    with pytest.raises(yamlerrors.DocumentError, match=expected):
+        site.read("base" if "first_base" in profiles else "test", directories)

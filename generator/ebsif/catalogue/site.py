@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, Optional
+from typing import Annotated, Any, Literal, NamedTuple, Optional
 
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from ebsif.catalogue.fieldtypes import Bind, Comment, Count, Duration, EnvName, EnvValue, SingleLine
 from ebsif.catalogue.yamlerrors import DocumentError, Problem, invalid
-from ebsif.catalogue.yamlfile import Model, load, validate
+from ebsif.catalogue.yamlfile import Model, line_of, load, validate
 from ebsif.errors import EbsifError
 
 # The profiles of this project.
@@ -150,6 +150,12 @@ class Site(Model):
 
     name: Annotated[str, Field(pattern="^[a-z0-9][a-z0-9_-]*$")]
     description: SingleLine
+    extends: Optional[SingleLine] = Field(
+        None, description="name of the site from which this one takes everything that it doesn't set itself, "
+                          "containers included; its own name means that of the next catalogue")
+    not_inherited: list[Literal["binds", "conflicts", "container_env", "containers", "images", "network_env",
+                                "scheduler"]] = Field(
+        [], description="what isn't taken from the extended site; null takes away a single entry of a table")
     images: Images = Field(default_factory=Images)
     extension_image: Literal["link", "reference", "own"] = Field(
         "link", description="image of the extensions that users make: a hard link to that of the extended module (or a "
@@ -198,9 +204,15 @@ def names(directories: Iterable[Path] = (SITES,)) -> list[str]:
     return sorted({path.parent.name for directory in directories for path in directory.glob("*/site.yaml")})
 
 
-def directories_of(name: str, directories: Iterable[Path] = (SITES,)) -> list[Path]:
-    """Return the directories of a site, in search order."""
-    return [directory / name for directory in directories if (directory / name).is_dir()]
+def directories_of(name: str, directories: Sequence[Path] = (SITES,)) -> list[Path]:
+    """Return the directories of a site, in search order, followed by those of the sites that it extends."""
+    found: list[Path] = []
+    for step in chain(name, directories):
+        found += [place for directory in step.directories for place in [directory / step.name]
+                  if place.is_dir() and place not in found]
+        if "containers" in left_out(step.content):
+            break
+    return found or [directory / name for directory in directories if (directory / name).is_dir()]
 
 
 def read(name: Optional[str] = None, directories: Sequence[Path] = (SITES,)) -> Site:
@@ -219,7 +231,7 @@ def read(name: Optional[str] = None, directories: Sequence[Path] = (SITES,)) -> 
     SiteError
         If the site does not exist.
     DocumentError
-        If its profile is invalid.
+        If its profile, or that of a site that it extends, is invalid.
     """
     name = name or os.environ.get(SITE_VARIABLE) or DEFAULT_SITE
     known = names(directories)
@@ -228,8 +240,112 @@ def read(name: Optional[str] = None, directories: Sequence[Path] = (SITES,)) -> 
         there = f": there is no {' or '.join(missing)}" if missing else ""
         raise SiteError(
             f"unknown site '{name}'{there} (known: {', '.join(known)}; choose one with --site or {SITE_VARIABLE})")
-    path = next(path for path in (directory / name / "site.yaml" for directory in directories) if path.is_file())
-    site = validate(Site, load(path), path)
-    if site.name != name:
-        raise DocumentError(Problem(path, 1, f"name: '{site.name}' should be the name of its directory, {name}"))
+    site, content = None, None
+    for step in reversed(chain(name, directories, strict=True)):
+        content = inherited(content, step.content)
+        base, site = site, validate(Site, content, step.path)
+        if site.name != step.name:
+            raise DocumentError(Problem(
+                step.path, 1, f"name: '{site.name}' should be the name of its directory, {step.name}"))
+        site = joined(base, site)
     return site
+
+
+class Step(NamedTuple):
+    """A profile in a chain of sites that extend each other: its name, file, content, and where its site is searched."""
+
+    name: str
+    path: Path
+    content: Any
+    directories: Sequence[Path]
+
+
+def chain(name: str, directories: Sequence[Path], strict: bool = False) -> list[Step]:
+    """
+    Return the profile of a site, followed by those that it extends.
+
+    Parameters
+    ----------
+    name
+        Name of the site.
+    directories
+        Where to look for sites.
+    strict
+        Whether to raise errors; otherwise the chain ends there.
+
+    Raises
+    ------
+    DocumentError
+        If a profile can't be read, or extends an unknown site or itself.
+    """
+    steps: list[Step] = []
+    everything, searched = directories, directories
+    while name:
+        paths = [directory / name / "site.yaml" for directory in searched]
+        path = next((path for path in paths if path.is_file()), None)
+        if not path or path in (step.path for step in steps):
+            if strict:
+                last = steps[-1].path
+                reason = "the site extends itself" if path else \
+                    f"there is no other site '{name}' (known: {', '.join(names(everything))})"
+                raise DocumentError(Problem(last, line_of(last, "extends"), f"extends: {reason}"))
+            break
+        try:
+            content = load(path)
+        except DocumentError:
+            if strict:
+                raise
+            break
+        steps.append(Step(name, path, content, searched))
+        base = content.get("extends") if isinstance(content, dict) else None
+        # of the same name: that of the next catalogue
+        searched = everything[list(everything).index(path.parent.parent) + 1 :] if base == name else everything
+        name = base if isinstance(base, str) else None
+    return steps
+
+
+def left_out(content):
+    """Return what a profile doesn't take from the site that it extends (list of str); nothing if that is invalid."""
+    named = content.get("not_inherited") if isinstance(content, dict) else None
+    return named if isinstance(named, list) else []
+
+
+def inherited(base: Any, own: Any) -> Any:
+    """Return the content of a profile, completed by that of the site that it extends; lists are not joined yet."""
+    if not (isinstance(base, dict) and isinstance(own, dict)):
+        return own
+    without = {"name", "description", "extends", "not_inherited", *map(str, left_out(own))}
+    return merged({key: value for key, value in base.items() if key not in without}, own)
+
+
+def merged(base, own, is_environment=False):
+    """Return two tables as one (dict): null removes an entry, except for variables, which it unsets."""
+    result = dict(base)
+    for key, value in own.items():
+        if isinstance(value, dict):
+            before = base[key] if isinstance(base.get(key), dict) else {}
+            result[key] = merged(before, value, key in ("network_env", "container_env"))
+        elif value is None and not is_environment:
+            # the extended site may have dropped it in the meantime
+            result.pop(key, None)
+        else:
+            result[key] = value
+    return result
+
+
+def joined(base: Optional[Site], site: Site) -> Site:
+    """Return the profile of a site with the binds and conflicts of the site that it extends before its own."""
+    if not base:
+        return site
+    binds, before = site.binds, base.binds
+    if "binds" in site.not_inherited:
+        before = Binds()
+    binds = Binds(libraries=binds.libraries, file=binds.file, required=unique(before.required, binds.required),
+                  optional=unique(before.optional, binds.optional))
+    conflicts = unique([] if "conflicts" in site.not_inherited else base.conflicts, site.conflicts)
+    return site.model_copy(update={"binds": binds, "conflicts": conflicts})
+
+
+def unique(*lists):
+    """Return several lists as one, without repetitions."""
+    return list(dict.fromkeys(item for items in lists for item in items))

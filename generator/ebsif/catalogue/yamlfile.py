@@ -141,3 +141,9 @@ def document_error(error: ValidationError, model: type[Model], path: Path, where
     """Return the DocumentError for a ValidationError of pydantic; see `validate`."""
     node = yaml.compose(path.read_text(encoding="utf-8"), Loader)
     return DocumentError(*problems_of(error, model, node, path, where))
+
+
+def line_of(path: Path, key: str) -> int:
+    """Return the line of a key at the top of a valid file, 1 if it isn't there."""
+    node = yaml.compose(path.read_text(encoding="utf-8"), Loader)
+    return next((one.start_mark.line + 1 for one, _ in node.value if one.value == key), 1)
