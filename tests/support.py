@@ -153,7 +153,8 @@ class Site:
 
     def bash(self, script, check=True, cwd=None, **environment):
         """Run a bash script with `module` and the modules of this site."""
-        prelude = f"{self.tool.init}\nmodule use '{self.modules}'\n"
+        # `module use` would take half as long as loading a module
+        prelude = f"{self.tool.init}\nexport MODULEPATH='{self.modules}'${{MODULEPATH:+:$MODULEPATH}}\n"
         return self.run(["bash", "--noprofile", "--norc", "-c", prelude + script], check, cwd, **environment)
 
     def easyconfig(self, text, name="Example", version="1.0", suffix=""):
