@@ -1,5 +1,6 @@
 """Tables: with lines and colours at a terminal, plain columns otherwise."""
 
+import shutil
 import sys
 
 
@@ -29,6 +30,18 @@ def print_table(headings: list[str], rows: list[list[str]]) -> None:
             table.add_row(*map(Text, row))
         Console().print(table)
         return
+    print_columns(headings, rows)
+
+
+def print_columns(headings: list[str], rows: list[list[str]]) -> None:
+    """Print rows below headings as plain text."""
     widths = [max(map(len, column)) for column in zip(headings, *rows)]
     for row in [headings, *rows]:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+
+
+def is_too_wide(headings: list[str], rows: list[list[str]]) -> bool:
+    """Return whether a table doesn't fit the terminal, so that its cells would be broken."""
+    # each column has a blank on either side
+    width = sum(max(map(len, column)) + 2 for column in zip(headings, *rows))
+    return sys.stdout.isatty() and width > shutil.get_terminal_size().columns

@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import shutil
+import sys
 import time
 from argparse import Namespace
 
@@ -125,6 +127,17 @@ def test_the_modules_of_a_user(prefix, monkeypatch, capsys):
     assert MINE not in capsys.readouterr().out
     assert main(["list", "--mine", "none"]) == 0
     assert capsys.readouterr().out == "you have installed no container module of that name\n"
+    # E-10: at a terminal of 80 columns, names aren't broken; in a file, they are complete
+    prefix.install(f"{MINE}-more-20261123")
+    assert main(["list", "--mine"]) == 0
+    assert f"\n{MINE}-more-20261123  {MINE}  " in capsys.readouterr().out
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["list", "--mine"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [re.split(r"(?<=\S)  +", line.strip())[0] for line in lines[1:]] == [
+        BASE, "-mine-20261121", "loaded", "-more-20261123", "-other-20261121", "no module file, record damaged"]
 
 
 def test_hard_links_take_no_space(prefix, tmp_path):

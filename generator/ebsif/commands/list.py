@@ -17,7 +17,7 @@ from ebsif.catalogue.summary import as_data, format_components
 from ebsif.errors import UsageError
 from ebsif.installed import overview
 from ebsif.installed.names import beginning_with, complete
-from ebsif.table import print_table
+from ebsif.table import is_too_wide, print_columns, print_table
 
 EXAMPLES = """\
   ebsif list --site lumi
@@ -89,8 +89,21 @@ def print_mine(options, settings):
     if options.json:
         print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2))
     elif rows:
-        print_table(["module", "extends", "size", "date", "state"],
-                    [[row.module, row.base or "", format_size(row.size), row.date, ", ".join(row.state)]
-                     for row in rows])
+        headings = ["module", "extends", "size", "date", "state"]
+        cells = [[row.module, row.base or "", format_size(row.size), row.date, ", ".join(row.state)] for row in rows]
+        if is_too_wide(headings, cells):
+            print_columns(["module", "size", "date"], tree(rows))
+        else:
+            print_table(headings, cells)
     else:
         print("you have installed no container module" + (" of that name" if options.names else ""))
+
+
+def tree(rows):
+    """Return the cells of a narrow table: modules below what they extend, the state in a line of its own."""
+    cells = []
+    for label, row in overview.as_tree(rows):
+        cells.append([label, format_size(row.size), row.date] if row else [label, "", ""])
+        if row and row.state:
+            cells.append([f"      {', '.join(row.state)}", "", ""])
+    return cells
