@@ -34,7 +34,8 @@ from easybuild.easyblocks.generic.container.parameters import exit_status
 from easybuild.easyblocks.generic.container.probe import ImageProbe, check_entry_point, entry_point_environment
 from easybuild.easyblocks.generic.container.record import InstallRecord
 from easybuild.easyblocks.generic.container.reinstall import Reinstall, write_whole
-from easybuild.easyblocks.generic.container.runtime import Container, Runtime, named_variables, runtime_variables
+from easybuild.easyblocks.generic.container.runtime import Container, Runtime, bind_source, named_variables
+from easybuild.easyblocks.generic.container.runtime import runtime_variables
 from easybuild.easyblocks.generic.container.sbom import BILL_OF_MATERIALS, bill_of_materials
 from easybuild.easyblocks.generic.container.scripts import FILES, ebsif_version, sh_command
 from easybuild.easyblocks.generic.container.credentials import Credentials
@@ -360,6 +361,8 @@ class ContainerInstall(Reinstall, EasyBlock):
         # `ebsif remove` looks for it there
         self.record[lockfile.EASYCONFIG] = os.path.realpath(self.cfg.path)
         self.record[lockfile.MASKS] = self.masks.record
+        sources = map(bind_source, self.container.optional_binds)
+        self.record[lockfile.OPTIONAL_BINDS] = sorted({source for source in sources if os.path.exists(source)})
         self.record[lockfile.IMAGE_PACKAGES] = self.probe.packages.pins
         self.record.update(self.probe.inventory)
         self.record[lockfile.VERSIONS] = {

@@ -3,11 +3,13 @@
 import difflib
 import shlex
 import sys
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Optional, Union
 
 QUIET, NORMAL, VERBOSE = -1, 0, 1
+WIDTH = 80
 
 _level = NORMAL
 
@@ -38,6 +40,12 @@ def print_diff(path: Path, before: Optional[str], after: str) -> None:
     lines = difflib.unified_diff((before or "").splitlines(keepends=True), after.splitlines(keepends=True),
                                  "/dev/null" if before is None else str(path), str(path))
     sys.stdout.writelines(lines)
+
+
+def print_wrapped(text: object, indent: str = "") -> None:
+    """Print foreign text in lines of 80 columns; long words such as paths are not broken."""
+    print(textwrap.fill(escape(text), WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ",
+                        break_long_words=False, break_on_hyphens=False))
 
 
 def format_count(number: int, noun: str) -> str:

@@ -128,11 +128,13 @@ def test_the_easyblock_makes_the_binds_for_pip(site, tmp_path):
     folder.mkdir()
     make_wheel(folder, "frombind")
     bind = str(folder).replace(",", "\\,").replace(":", "\\:") + ":/bound"
-    text = TEXT + f"binds = [{bind!r}]\noptional_binds = ['/does/not/exist']\n"
+    text = TEXT + f"binds = [{bind!r}]\noptional_binds = ['/does/not/exist', '/dev/null:/opt/null']\n"
     text += requirements("--no-index", "--find-links /bound", "frombind")
     site.eb(site.easyconfig(text), PIP_FIND_LINKS="")
     output = site.bash("module load Example/1.0 && singularity exec $SIF ls /bound").stdout
     assert output.split() == ["frombind-1.0-py3-none-any.whl"]
+    # I-04: with what was there, `ebsif doctor --installed` knows what is gone
+    assert lock(site.prefix / "eb/software/Example/1.0")["optional_binds"] == ["/dev/null"]
     folder.rename(tmp_path / "elsewhere")
     result = site.bash("module load Example/1.0; echo ${SIF:-none}", check=False)
     assert f"This container needs {folder}, which doesn't exist on this node" in " ".join(result.stderr.split())

@@ -39,7 +39,7 @@ def user_site(base_image, wheels):
 
 
 def test_an_ordinary_user_installs_and_uses_both_modules(user_site, wheels, install_once):
-    """S002-42, S002-33, S002-32, S001-08: installation and use need no privileges: runtime, SquashFS mount and pip."""
+    """S002-42, S002-33, S002-32, S001-08, I-04: installation and use need no privileges: runtime, SquashFS, pip."""
     installed = Installed(user_site, user_site.prefix.parent / "image.sif", wheels, install_once)
     code = "import greeting, numpy; print(greeting.__file__, numpy.__file__)"
     assert installed.output(installed.SQUASHED, f"singularity exec $SIF python -c '{code}'").split() == [
@@ -60,6 +60,16 @@ def test_an_ordinary_user_installs_and_uses_both_modules(user_site, wheels, inst
     )
     assert output.split()[0] != "0"
     assert "byhand" in output
+    # I-04: squashfuse gone, then back
+    doctor = ["ebsif", "doctor", "--installed", user_site.prefix / "eb"]
+    assert user_site.run(doctor).stdout.endswith("2 modules checked: nothing is wrong\n")
+    as_root = Site(user_site.prefix, user_site.tool, user_site.venv)
+    namespace = ["unshare", "--mount"] + (["--user", "--map-current-user", "--keep-caps"] if os.getuid() else [])
+    hide = 'for path in $(type -ap squashfuse squashfuse_ll); do mount --bind /dev/null "$path" || exit 9; done; "$@"'
+    user = ["runuser", "-u", user_site.user, "--"] if user_site.user else []
+    result = as_root.run([*namespace, "bash", "-c", hide, "bash", *user, *doctor], check=False)
+    said = " ".join(result.stdout.split())
+    assert result.returncode == 1 and "error: squashfuse: not found" in said and "2 modules checked: 1 error" in said
 
 
 @pytest.fixture

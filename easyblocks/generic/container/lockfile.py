@@ -28,6 +28,7 @@ CONDA_PACKAGES = 'conda_packages'  # like IMAGE_PACKAGES, by prefix of the envir
 IMAGE_LIST = 'image_list'  # like IMAGE_PACKAGES, by kind: what the image itself lists in /.sbom.json
 MASKS = 'masks'
 LIBRARY_BINDS = 'library_binds'
+OPTIONAL_BINDS = 'optional_binds'  # sources of those that existed
 ENTRY_POINT_ENVIRONMENT = 'entry_point_environment'  # value by name of variable
 WRAPPERS = 'wrappers'
 SCRIPTS = 'scripts'  # fingerprints

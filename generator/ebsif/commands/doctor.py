@@ -2,34 +2,54 @@
 
 With an image, report what it can use of the site's high-speed network: MPI, libfabric, GPU plugin. This lists what is
 present; only a benchmark shows how fast it is. The exit status is 1 if something is missing.
+
+With --installed, check instead whether installed modules still work here: image, user software and binds are those that
+were installed, the module loads, its container starts, Python imports what the record names, and what it contains fits
+the driver, the network and the site. In a job on several nodes, each of them is checked, and whether they communicate.
+The exit status is 1 if there are errors or warnings. With --verbose, notes on modules are printed, too.
 """
 
+import argparse
 import json
 from pathlib import Path
 
 from ebsif import output
 from ebsif.arguments import add_json
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.errors import FOUND
-from ebsif.findings import ERROR
-from ebsif.installed import doctor
+from ebsif.errors import FOUND, UsageError
+from ebsif.findings import ERROR, NOTE, WARNING
+from ebsif.installed import doctor, inventory
 
 EXAMPLES = """\
   ebsif doctor                          # this machine
   ebsif doctor --site lumi              # also the image directories of a site
   ebsif doctor --site lumi image.sif    # what an image can use of the network
+  ebsif doctor --installed --site lumi  # do the installed modules still work?
+  ebsif doctor --installed /appl/easybuild --verify
+  salloc --nodes=2 ebsif doctor --installed        # two nodes, and between them
 """
 
 
 def configure(parser):
     """Add the arguments."""
     parser.add_argument("image", metavar="IMAGE", nargs="?", type=Path, help="a SIF file")
+    parser.add_argument("--installed", metavar="PREFIX", nargs="*",
+                        help="check the modules below these prefixes, in directories of modules, or installations "
+                             "(default: EasyBuild's prefix and MODULEPATH)")
+    parser.add_argument("--verify", action="store_true",
+                        help="with --installed: also read images and user software, and compare their SHA256")
+    # how the nodes of a job are told to check themselves
+    parser.add_argument("--this-node", action="store_true", help=argparse.SUPPRESS)
     add_settings_arguments(parser)
     add_json(parser)
 
 
 def run(options):
     """Print the findings; return 1 if something is missing, else 0."""
+    if options.installed is not None:
+        return check_installed(options)
+    if options.verify:
+        raise UsageError("--verify is for --installed")
     findings = examine_image(options) if options.image else [*doctor.examine(), *examine_site(options)]
     if options.json:
         print(json.dumps([finding.data for finding in findings], indent=2))
@@ -58,3 +78,41 @@ def examine_image(options):
     settings = read_settings(options)
     profile = settings.site()
     return network.examine(inspection.inspect(options.image, checksum=False), profile, settings.containers(profile))
+
+
+def check_installed(options):
+    """Check installed modules; return 1 if something is wrong, else 0."""
+    if options.image:
+        raise UsageError("--installed checks modules, not an image: name prefixes or installations after it")
+    # imports EasyBuild
+    from ebsif.installed.health import examination, nodes
+
+    installations, findings = inventory.installations(options.installed)
+    installations = [examination.with_module_file(one) for one in installations]
+    settings = read_settings(options)
+    site = settings.site() if settings.site_name or settings.own_directories else None
+    if options.this_node:
+        nodes.report(examination.examine(installations, site, options.verify))
+        return 0
+    hosts = nodes.allocated()
+    if len(hosts) > 1:
+        findings = [*findings, *nodes.examine(hosts, installations, options)]
+    else:
+        findings = [*findings, *examination.examine(installations, site, options.verify), *nodes.unseen()]
+    if options.json:
+        print(json.dumps([finding.data for finding in findings], indent=2))
+    else:
+        print_findings(findings, installations)
+    return FOUND if any(finding.level in (ERROR, WARNING) for finding in findings) else 0
+
+
+def print_findings(findings, installations):
+    """Print findings by subject, and a summary; notes on modules and what is fine only with --verbose."""
+    modules = {one.module for one in installations}
+    shown = [one for one in findings if one.level in (ERROR, WARNING) or output.is_verbose() or
+             (one.level == NOTE and one.subject not in modules)]
+    for finding in shown:
+        output.print_wrapped(f"{finding.level}: {finding.message}" + (f" ({finding.path})" if finding.path else ""))
+    numbers = [(sum(one.level == level for one in findings), level) for level in (ERROR, WARNING)]
+    told = [output.format_count(*number) for number in numbers if number[0]]
+    print(f"{output.format_count(len(installations), 'module')} checked: {', '.join(told) or 'nothing is wrong'}")

@@ -1,0 +1,95 @@
+"""Run the checks of this node once, and those of the modules in parallel, each stage only if the one before passed."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Optional
+
+from easybuild.easyblocks.generic.container import lockfile
+
+from ebsif import output
+from ebsif.catalogue.site import Site
+from ebsif.errors import EbsifError
+from ebsif.findings import ERROR, NOTE, Finding
+from ebsif.installed import inventory, places
+from ebsif.installed.health import files, hardware, machine, running
+from ebsif.installed.health.machine import Machine
+from ebsif.installed.health.subject import Subject
+from ebsif.installed.places import Installation
+from ebsif.steps import Now, Steps
+
+# Each stage needs what the earlier ones have checked.
+ON_DISK: Sequence[Sequence[Callable]] = (
+    (files.record,), (files.module_file, files.image), (files.user_software, files.binds, files.wheels))
+IN_CONTAINER: Sequence[Sequence[Callable]] = (
+    (running.load,), (running.start,),
+    (running.imports, hardware.driver, hardware.provider, hardware.plugin, hardware.mpi, hardware.mpi_backend))
+WORKERS = 8  # at most: each is a container, which may import torch
+
+
+def examine(installations: Sequence[Installation], site: Optional[Site] = None, verify: bool = False,
+            node: Optional[Machine] = None) -> list[Finding]:
+    """
+    Return the findings on this node and on modules.
+
+    Parameters
+    ----------
+    installations
+        The modules.
+    site
+        The profile of the site, for what is expected here.
+    verify
+        Whether to compare the SHA256 of images and user software.
+    node
+        This node.
+    """
+    node = node or Machine()
+    found = list(machine.examine(node, recorded_runtimes(installations)))
+    stages = ON_DISK
+    if any(one.level == ERROR for one in found):
+        found.append(Finding(NOTE, "modules", "not loaded, and their containers not started: repair this node first"))
+    else:
+        stages = (*ON_DISK, *IN_CONTAINER)
+    subjects = [Subject(one, node, site, verify) for one in installations]
+    done: list[Subject] = []
+
+    def check(one):
+        findings = run(one, stages)
+        done.append(one)
+        return findings
+
+    with Steps() as steps, ThreadPoolExecutor(min(WORKERS, os.cpu_count() or 1)) as pool:
+        steps.begin("checking modules", important=False,
+                    watch=lambda: Now(f"{len(done)} of {len(subjects)}", len(done), len(subjects)))
+        for findings in pool.map(check, subjects):
+            found += findings
+    return found
+
+
+def with_module_file(one: Installation) -> Installation:
+    """Return an installation that was named by its directory with its module file, in its prefix or a known one."""
+    if one.file or one.damage:
+        return one
+    modules = one.root.parents[2] / inventory.MODULES
+    found = places.known([modules], one.module) or places.known([modules]) if modules.is_dir() else []
+    beside = next((each for each in found if each.root.resolve() == one.root.resolve()), None)
+    return beside or places.with_module_file(one)
+
+
+def recorded_runtimes(installations: Iterable[Installation]) -> set[str]:
+    """Return what the runtimes called themselves with which modules were installed."""
+    return {one.record.get(lockfile.VERSIONS, {}).get("runtime", "") for one in installations if not one.damage}
+
+
+def run(one: Subject, stages: Sequence[Sequence[Callable]]) -> list[Finding]:
+    """Return the findings of the checks of one module, up to the first stage with an error."""
+    found: list[Finding] = []
+    for stage in stages:
+        for check in stage:
+            try:
+                found += check(one)
+            except (EbsifError, OSError) as error:
+                found.append(Finding(ERROR, one.installation.module, output.escape(error)))
+        if any(finding.level == ERROR for finding in found):
+            break
+    return found

@@ -1,0 +1,174 @@
+"""Checks of this node: the container runtime, what it needs to mount images, GPUs, and the network."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Optional
+
+from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
+
+from ebsif.findings import ERROR, NOTE, OK, Finding
+
+RUNTIMES = ("apptainer", "singularity")
+SQUASHFUSE = ("squashfuse_ll", "squashfuse")
+# where runtimes look for programs, besides PATH and their own directory (`binary path` in their configuration)
+SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+FABRIC = "/sys/class/cxi"  # Slingshot
+INFINIBAND = "/sys/class/infiniband"
+
+
+@dataclass
+class Machine:
+    """The node on which the checks run; `root` is its file system."""
+
+    root: Path = Path("/")
+
+    def has(self, path: str) -> bool:
+        """Return whether a device or directory exists and has content."""
+        place = self.root / path.lstrip("/")
+        return any(place.iterdir()) if place.is_dir() else place.exists()
+
+    @cached_property
+    def gpu(self) -> Optional[str]:
+        """The kind of GPU of this node."""
+        return next((kind for kind, one in GPU_KINDS.items() if self.has(one.device)), None)
+
+    @cached_property
+    def fabric(self) -> bool:
+        """Whether this node is on a Slingshot network."""
+        return self.has(FABRIC)
+
+    @cached_property
+    def cuda_driver(self) -> str:
+        """The version of NVIDIA's driver, '' if there is none."""
+        return self.number_in("/proc/driver/nvidia/version", r"Kernel Module\D*([\d.]+)")
+
+    @cached_property
+    def rocm_driver(self) -> str:
+        """The version of AMD's driver, '' if there is none, or if it is that of the kernel."""
+        return self.number_in("/sys/module/amdgpu/version", r"([\d.]+)")
+
+    def number_in(self, path, pattern):
+        """Return what a pattern finds in a file of the system, '' if it isn't there."""
+        try:
+            text = (self.root / path.lstrip("/")).read_text(errors="replace")
+        except OSError:
+            return ""
+        found = re.search(pattern, text)
+        return found.group(1) if found else ""
+
+
+def examine(machine: Machine, recorded: Iterable[str]) -> Iterator[Finding]:
+    """
+    Yield the findings on this node.
+
+    Parameters
+    ----------
+    machine
+        The node.
+    recorded
+        What the runtimes called themselves when the modules were installed.
+    """
+    runtimes = runtimes_on_path()
+    yield from runtime(runtimes, set(filter(None, recorded)))
+    if runtimes:
+        yield from mounting(next(iter(runtimes)))
+    yield from unseen(machine)
+
+
+def runtimes_on_path() -> dict[str, Optional[str]]:
+    """Return what each runtime on PATH calls itself, in the order in which modules would use them (None: it fails)."""
+    found: dict[str, Optional[str]] = {}
+    for name in RUNTIMES:
+        for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+            path = shutil.which(name, path=folder) if folder else None
+            if path and not any(Path(path).samefile(one) for one in found):
+                found[path] = version_of(path)
+    return found
+
+
+def version_of(path):
+    """Return what a runtime calls itself (str), None if it fails."""
+    try:
+        result = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=60,  # noqa: S603
+                                stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return (result.stdout.strip() or None) if result.returncode == 0 else None
+
+
+def runtime(found: dict[str, Optional[str]], recorded: set[str]) -> Iterator[Finding]:
+    """Yield a Finding on the runtime: does it run, and is it the one with which the modules were installed?"""
+    subject = "container runtime"
+    if not found:
+        yield Finding(ERROR, subject, "neither apptainer nor singularity is on PATH: load the site's module for it, or "
+                      "use another node")
+        return
+    (path, version), *others = found.items()
+    right = next(((other, name) for other, name in others if name in recorded), None)
+    if version is None:
+        better = next(((other, name) for other, name in others if name), None)
+        yield Finding(ERROR, subject, f"{path} doesn't run" + (
+            f", and it comes before {better[0]} ({better[1]}) on PATH: take {Path(path).parent} off PATH" if better else
+            ": repair it, or load the site's module for the runtime"))
+    elif recorded and version not in recorded and right:
+        yield Finding(ERROR, subject, f"{path} ({version}) comes before {right[0]} ({right[1]}), with which modules "
+                      f"were installed, on PATH: take {Path(path).parent} off PATH")
+    else:
+        yield Finding(OK, subject, f"{version}, {path}")
+
+
+def mounting(path: str) -> Iterator[Finding]:
+    """Yield the findings on what the runtime needs to mount images without privileges."""
+    if os.getuid() == 0 or is_setuid(path):
+        return
+    folders = f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}:{library_folder(path)}/bin"
+    if not any(shutil.which(name, path=folders) for name in SQUASHFUSE):
+        yield Finding(ERROR, "squashfuse", "not found: the runtime unpacks the whole image at each start, and can't "
+                      "mount packed user software. Install the package squashfuse, or use a node that has it")
+    elif not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        yield Finding(ERROR, "FUSE", "you can't use /dev/fuse, which squashfuse needs to mount images: ask for the "
+                      "kernel module fuse, and for access to the device")
+    else:
+        yield Finding(OK, "squashfuse", "found, with /dev/fuse")
+    limit = Path("/proc/sys/user/max_user_namespaces")
+    allowed = Path("/proc/sys/kernel/unprivileged_userns_clone")
+    if any(one.exists() and one.read_text().strip() == "0" for one in (limit, allowed)):
+        yield Finding(ERROR, "user namespaces", "switched off, and the runtime isn't installed setuid: set "
+                      "user.max_user_namespaces with sysctl, or install the runtime setuid")
+
+
+def is_setuid(path):
+    """Return whether a runtime is installed setuid, which then needs neither FUSE nor user namespaces."""
+    return any((folder / "starter-suid").exists() for folder in Path(library_folder(path)).glob("bin"))
+
+
+def library_folder(path):
+    """Return the directory with the runtime's own programs (str)."""
+    result = subprocess.run([path, "buildcfg"], capture_output=True, text=True, check=False,  # noqa: S603
+                            stdin=subprocess.DEVNULL)
+    found = re.search(r"^LIBEXECDIR=(.+)$", result.stdout, re.MULTILINE)
+    names = [found.group(1)] if found else []
+    return next((f"{one}/{name}" for one in names for name in RUNTIMES if os.path.isdir(f"{one}/{name}")), "/nowhere")  # noqa: PTH112
+
+
+def unseen(machine: Machine) -> Iterator[Finding]:
+    """Yield notes on what this node doesn't have, so that nothing is known of it (I-12)."""
+    if machine.gpu:
+        driver = machine.cuda_driver if machine.gpu == "cuda" else machine.rocm_driver
+        yield Finding(OK, "GPU", f"{machine.gpu}, driver {driver or 'of the kernel'}")
+    else:
+        yield Finding(NOTE, "GPU", "none on this node, so not looked at: driver, GPU libraries at work")
+    if machine.fabric:
+        yield Finding(OK, "network", "Slingshot")
+    elif machine.has(INFINIBAND):
+        yield Finding(OK, "network", "InfiniBand")
+    else:
+        yield Finding(NOTE, "network", "no Slingshot or InfiniBand on this node, so not looked at: its providers")
+
+

@@ -1,0 +1,196 @@
+"""What the checks look at: a module with its environment, and what its container says."""
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Optional
+
+from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.packages import gpu_label
+from easybuild.easyblocks.generic.container.texts import normal_name
+
+from ebsif.catalogue.site import Site
+from ebsif.errors import EbsifError
+from ebsif.findings import ERROR, NOTE, OK, WARNING, Finding
+from ebsif.installed import imagestate, lock, softwarestate
+from ebsif.installed.health.machine import Machine
+from ebsif.installed.health.tables import KEY_PACKAGES, NO_IMPORT
+from ebsif.installed.imagestate import ImageState
+from ebsif.installed.names import shown
+from ebsif.installed.places import Installation
+
+PROGRAMS = Path(__file__).parent / "programs"
+PROBE = Path(__file__).parents[2] / "image/probes/image.sh"
+LONGEST = 300  # seconds for one container; importing torch from a busy file system takes one or two minutes
+
+
+@dataclass
+class Subject:
+    """
+    A module to check.
+
+    Attributes
+    ----------
+    installation : Installation
+    machine : Machine
+    site : Site, optional
+        The profile of the site, for what is expected here.
+    verify : bool
+        Whether to compare the SHA256 of images and user software.
+    environment : dict of str
+        The environment with the module; filled by the check that loads it.
+    image_facts : dict
+        What the probe found in the image: values by name; lists for libraries and plugins.
+    python : dict
+        What Python said in the container; empty if there is none, or if it didn't run.
+    """
+
+    installation: Installation
+    machine: Machine
+    site: Optional[Site] = None
+    verify: bool = False
+    environment: dict[str, str] = field(default_factory=dict)
+    image_facts: dict[str, Any] = field(default_factory=dict)
+    python: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def module(self) -> str:
+        """The name of the module."""
+        return shown(self.installation)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The record of the installation."""
+        return self.installation.record
+
+    @property
+    def easyconfig(self) -> str:
+        """How messages name the easyconfig."""
+        return self.installation.easyconfig.name if self.installation.easyconfig else "EASYCONFIG"
+
+    @cached_property
+    def image(self) -> ImageState:
+        """The image; one with another time than recorded is compared by its SHA256."""
+        state = imagestate.examine(self.installation, self.verify)
+        return imagestate.examine(self.installation, True) if state.state == imagestate.TOUCHED else state
+
+    @cached_property
+    def software(self) -> Optional[softwarestate.SoftwareState]:
+        """The user software; None if there is none."""
+        return softwarestate.examine(self.installation, self.verify)
+
+    @cached_property
+    def user_packages(self) -> dict[str, str]:
+        """The packages in user software as it is now: versions by normalized name."""
+        try:
+            return softwarestate.packages(self.installation, self.software)
+        except EbsifError:
+            return {}
+
+    @cached_property
+    def image_packages(self) -> dict[str, str]:
+        """The Python packages of the image: versions by normalized name."""
+        pins = lock.pins(self.record.get(lockfile.IMAGE_PACKAGES, []))
+        return {normal_name(name): version for name, version in pins.items()}
+
+    @property
+    def torch(self) -> str:
+        """The version of torch that programs import; empty if there is none."""
+        return self.user_packages.get("torch") or self.image_packages.get("torch") or ""
+
+    @property
+    def gpu(self) -> Optional[str]:
+        """The kind of GPU that the container is for: that of its torch or its image, else that of the site or node."""
+        kind = {"rocm": "rocm", "cu": "cuda"}.get(gpu_label(self.torch)[0])
+        if kind or "rocm" in self.image_facts:
+            return kind or "rocm"
+        return self.expected_gpu
+
+    @property
+    def expected_gpu(self) -> Optional[str]:
+        """The kind of GPU of the site, else of this node; None if there is none."""
+        return self.site.gpu if self.site and self.site.gpu != "none" else self.machine.gpu
+
+    @property
+    def has_fabric(self) -> bool:
+        """Whether containers are to use Slingshot: the site binds its library, or this node has it."""
+        binds = self.site.binds if self.site else None
+        bound = [*binds.required, *binds.optional, *binds.libraries] if binds else []
+        return self.machine.fabric or any("libcxi" in bind for bind in bound)
+
+    @property
+    def wanted(self) -> list[Optional[str]]:
+        """Names of the packages to import; those after None may be missing."""
+        recorded = {normal_name(line.split("==")[0]) for line in self.record.get(lockfile.VENV_PACKAGES, [])}
+        names = [name for name in recorded if not NO_IMPORT.match(name)]
+        return [*sorted(names), None, *sorted(set(KEY_PACKAGES) & set(self.image_packages))]
+
+    def finding(self, level: str, text: str) -> Finding:
+        """Return a Finding on this module."""
+        return Finding(level, self.module, text)
+
+    def error(self, text: str) -> Finding:
+        """Return a Finding: the module doesn't work, or isn't what was installed."""
+        return self.finding(ERROR, text)
+
+    def warning(self, text: str) -> Finding:
+        """Return a Finding: it works, but not as well as it could."""
+        return self.finding(WARNING, text)
+
+    def note(self, text: str) -> Finding:
+        """Return a Finding on what is worth knowing."""
+        return self.finding(NOTE, text)
+
+    def ok(self, text: str) -> Finding:
+        """Return a Finding on what is as it should be."""
+        return self.finding(OK, text)
+
+    def command(self, *words: str) -> list[str]:
+        """Return the command line that runs a program in the container, as the module's wrappers do."""
+        program = self.installation.root / "bin/container-exec"
+        return [str(program), *words] if program.exists() else \
+            [str(self.installation.root / "bin/start-shell"), "-c", 'exec "$0" "$@"', *words]
+
+    def run(self, *words: str, text: str = "") -> subprocess.CompletedProcess:
+        """Run a program in the container, with a text as input; return CompletedProcess."""
+        return subprocess.run(  # noqa: S603
+            self.command(*words), env=self.environment, input=text, capture_output=True, text=True, errors="replace",
+            check=False, timeout=LONGEST, cwd=os.path.realpath("/"))
+
+    def read_image(self) -> subprocess.CompletedProcess:
+        """Start the container once and read the image; return the CompletedProcess."""
+        script = "look() {\n" + PROBE.read_text(encoding="utf-8") + PYTHON_AFTER
+        result = self.run("sh", "-c", script, "sh", json.dumps(self.wanted),
+                          text=(PROGRAMS / "inside.py").read_text(encoding="utf-8"))
+        for line in result.stdout.splitlines():
+            name, tab, value = line.partition("\t")
+            if name == "python" and tab:
+                self.python = json.loads(value)
+            elif name in ("network-plugin", "network-library"):
+                self.image_facts.setdefault(name, []).append(value)
+            elif tab:
+                self.image_facts[name] = value
+        return result
+
+
+# after image.sh, in the same container: pass the plugins that it has found to the program
+PYTHON_AFTER = """
+}
+exec 3<&0
+found=$(look </dev/null)
+printf '%s\\n' "$found"
+python=$(command -v python || command -v python3)
+[ -z "$python" ] || {
+    names=$1
+    set --
+    while IFS='	' read -r kind path; do
+        [ "$kind" != network-plugin ] || set -- "$@" "$path"
+    done <<END
+$found
+END
+    exec "$python" - "$names" "$@" <&3
+}
+"""
