@@ -41,24 +41,41 @@ moduleclass = 'ai'
 """
 
 
-def example(folder):
-    """Install the example with its requirements, with a warm pip cache."""
+def prepared(folder):
+    """
+    Prepare a site with the example image and a pip cache.
+
+    Returns
+    -------
+    site : Site
+    theirs : Path
+        The recipe of today for the example.
+    install : function
+        Installs an easyconfig, with more variables for eb if given.
+    """
     site = Site(folder / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
     image = Path(os.environ["EBSIF_TEST_PYTORCH_IMAGE"])
     (site.sources / image.name).symlink_to(image)
     binds = run(["bash", CHECKOUT / "scripts/install-binds"]).stdout.strip()
     theirs = folder / "theirs.eb"
-    conda = "/opt/miniconda3/bin/activate pytorch"
-    theirs.write_text(recipe.easyconfig("PyTorch", "2.13.0", "-theirs", image.name, conda, REQUIREMENTS,
+    theirs.write_text(recipe.easyconfig("PyTorch", "2.13.0", "-theirs", image.name,
+                                        "/opt/miniconda3/bin/activate pytorch", REQUIREMENTS,
                                         f"{binds}," if binds else ""))
     cache = folder / "cache"
     cache.mkdir()
 
-    def eb(easyconfig):
-        # both use the same cache; the recipe doesn't bind it itself
-        site.eb(easyconfig, "--rebuild", EBSIF_INSTALL_BIND=binds, PIP_CACHE_DIR=cache, APPTAINER_BIND=cache)
+    def install(easyconfig, **environment):
+        # all use the same cache; the recipe doesn't bind it itself
+        site.eb(easyconfig, "--rebuild", EBSIF_INSTALL_BIND=binds, PIP_CACHE_DIR=cache, APPTAINER_BIND=cache,
+                **environment)
 
-    times = in_turn({"recipe of today": lambda: eb(theirs), "ebsif": lambda: eb(EXAMPLE)}, runs=3)
+    return site, theirs, install
+
+
+def example(folder):
+    """Install the example with its requirements, with a warm pip cache."""
+    _, theirs, install = prepared(folder)
+    times = in_turn({"recipe of today": lambda: install(theirs), "ebsif": lambda: install(EXAMPLE)}, runs=3)
     return rows("install of the example", times, "ebsif", {"recipe of today": ("ratio", 0.5)}, {
         "ebsif": "also: SHA256, constraints, compiled in parallel, SquashFS read back, lock, bill of materials, checks",
         "recipe of today": "gzip on one processor, two copies of the image"})
@@ -66,21 +83,9 @@ def example(folder):
 
 def extension(folder):
     """An extension of the installed example against its recipe, and what each of them needs on disk."""
-    site = Site(folder / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
-    image = Path(os.environ["EBSIF_TEST_PYTORCH_IMAGE"])
-    (site.sources / image.name).symlink_to(image)
-    binds = run(["bash", CHECKOUT / "scripts/install-binds"]).stdout.strip()
-    cache = folder / "cache"
-    cache.mkdir()
-    theirs, ours = folder / "theirs.eb", folder / "ours.eb"
-    theirs.write_text(recipe.easyconfig("PyTorch", "2.13.0", "-theirs", image.name,
-                                        "/opt/miniconda3/bin/activate pytorch", REQUIREMENTS,
-                                        f"{binds}," if binds else ""))
+    site, theirs, install = prepared(folder)
+    ours = folder / "ours.eb"
     ours.write_text(EXAMPLE.read_text().replace("exampleVenv-20261121", "20261121-mine") + "image = 'link'\n")
-
-    def install(easyconfig):
-        site.eb(easyconfig, "--rebuild", EBSIF_INSTALL_BIND=binds, PIP_CACHE_DIR=cache, APPTAINER_BIND=cache)
-
     site.eb(EXAMPLE.with_name(EXAMPLE.name.replace("exampleVenv-", "")))
     times = in_turn({"recipe of today": lambda: install(theirs), "ebsif": lambda: install(ours)}, runs=3)
     software = site.prefix / "eb/software/PyTorch"
@@ -94,20 +99,11 @@ def extension(folder):
 
 def change(folder):
     """One more package in an extension that has twenty: with those that are there, and with all installed again."""
-    site = Site(folder / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
-    image = Path(os.environ["EBSIF_TEST_PYTORCH_IMAGE"])
-    (site.sources / image.name).symlink_to(image)
-    binds = run(["bash", CHECKOUT / "scripts/install-binds"]).stdout.strip()
-    cache = folder / "cache"
-    cache.mkdir()
+    site, _, install = prepared(folder)
     before, after = folder / "before.eb", folder / "after.eb"
     text = EXAMPLE.read_text().replace("exampleVenv-20261121", "20261121-{name}")
     text = f"{text.replace(REQUIREMENTS[-1], f'{REQUIREMENTS[-1]}{chr(10)}scikit-learn')}image = 'reference'\n"
     before.write_text(text.replace("{name}", "before"))
-
-    def install(easyconfig, **environment):
-        site.eb(easyconfig, "--rebuild", EBSIF_INSTALL_BIND=binds, PIP_CACHE_DIR=cache, **environment)
-
     install(before)
     (root,) = (site.prefix / "eb/software/PyTorch").glob("*-before")
     pins = json.loads((root / "share/ebsif/lock.json").read_text())["venv_packages"]
