@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,6 +13,9 @@ from ebsif import output
 
 WIDTH = 28  # of the names of steps, so that the details fit on 80 columns
 BAR = 14  # characters
+COLUMNS = 80  # of a line in a file
+# Seconds after which a file or pipe gets a line on a step that isn't done, and then the next ones.
+FIRST, LATER = 5, 30
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,21 @@ class Step:
     watch: Optional[Callable[[], Now]] = None
     details: list[str] = field(default_factory=list)
     start: float = field(default_factory=time.monotonic)
+    noted: Optional[float] = None
+
+    @property
+    def now(self) -> Now:
+        """What it is doing."""
+        # what is watched may vanish at any time
+        with contextlib.suppress(OSError):
+            return self.watch() if self.watch else Now()
+        return Now()
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it has taken so long that a file gets a line on it."""
+        since, limit = (self.start, FIRST) if self.noted is None else (self.noted, LATER)
+        return time.monotonic() - since >= limit
 
     @property
     def label(self) -> str:
@@ -50,8 +69,8 @@ class Steps:
     A list of steps on standard error, one of which is current.
 
     A step that is done is one line. At a terminal, the current one is below them, with the time that passes. In a file
-    or pipe, the name of an important step is written when it begins, and the rest of its line when it ends; there are
-    no control characters.
+    or pipe, the name of an important step is written when it begins, and the rest of its line when it ends; if that
+    takes long, there are lines on how far it is. There are no control characters.
 
     Parameters
     ----------
@@ -65,6 +84,8 @@ class Steps:
         self.live = None
         self.step: Optional[Step] = None
         self.unfinished = False
+        self.lock = threading.RLock()
+        self.ended = threading.Event()
 
     def __enter__(self):
         """Show the current step from now on, at a terminal; return this object."""
@@ -76,10 +97,13 @@ class Steps:
             self.live = Live(get_renderable=self.current, console=Console(stderr=True), transient=True,
                              refresh_per_second=4, redirect_stdout=False, redirect_stderr=False)
             self.live.start()
+        elif self.shown:
+            threading.Thread(target=self.note_long_steps, daemon=True).start()
         return self
 
     def __exit__(self, error, *_) -> None:
         """End the current step."""
+        self.ended.set()
         if error:
             self.detail("interrupted")
         self.end()
@@ -99,12 +123,13 @@ class Steps:
         watch
             Returns what is being done; called several times a second, at a terminal.
         """
-        self.end()
-        self.step = Step(name, important, watch)
-        if important and self.shown and not self.live:
-            sys.stderr.write(self.step.label)
-            sys.stderr.flush()
-            self.unfinished = True
+        with self.lock:
+            self.end()
+            self.step = Step(name, important, watch)
+            if important and self.shown and not self.live:
+                sys.stderr.write(self.step.label)
+                sys.stderr.flush()
+                self.unfinished = True
 
     def detail(self, text: str) -> None:
         """Add a text to the line of the current step."""
@@ -113,20 +138,37 @@ class Steps:
 
     def end(self) -> None:
         """End the current step, if there is one."""
-        step, self.step = self.step, None
-        if not step:
-            return
-        if step.important or time.monotonic() - step.start >= 1:
-            rest = f"{step.time}  {', '.join(step.details)}".rstrip()
-            self.write(rest if self.unfinished else step.label + rest)
-        self.unfinished = False
+        with self.lock:
+            step, self.step = self.step, None
+            if step and (step.important or time.monotonic() - step.start >= 1):
+                self.write_step(step, ", ".join(step.details))
+            self.unfinished = False
 
     def say(self, text: str) -> None:
         """Print a line between the steps."""
-        if self.unfinished:
-            self.unfinished = False
-            self.write("")
-        self.write(output.escape(text))
+        with self.lock:
+            if self.unfinished:
+                self.unfinished = False
+                self.write("")
+            self.write(output.escape(text))
+
+    def note_long_steps(self):
+        """Write lines on a step that takes long, until the steps end; in a thread."""
+        while not self.ended.wait(FIRST / 10):
+            with self.lock:
+                step = self.step
+                if step and step.is_long:
+                    step.noted = time.monotonic()
+                    now = step.now
+                    end = f" ({100 * now.done // now.total} %) ..." if now.total else " ..."
+                    room = COLUMNS - len(f"{step.label}{step.time}  {end}")
+                    self.write_step(step, (output.escape(now.text)[:room] + end).lstrip())
+
+    def write_step(self, step, text):
+        """Write the line of a step, or the rest of it."""
+        rest = f"{step.time}  {text}".rstrip()
+        self.write(rest if self.unfinished else step.label + rest)
+        self.unfinished = False
 
     def write(self, line):
         """Print a line, above the current step."""
@@ -143,13 +185,10 @@ class Steps:
         from rich.table import Table
         from rich.text import Text
 
-        line, step, now = Table.grid(padding=(0, 1)), self.step, Now()
+        line, step = Table.grid(padding=(0, 1)), self.step
         if not step:
             return line
-        if step.watch:
-            # what is watched may vanish at any time
-            with contextlib.suppress(OSError):
-                now = step.watch()
+        now = step.now
         label = Text(f"{step.label}{step.time} ")
         line.add_column(min_width=len(label))
         line.add_row(label, ProgressBar(now.total, min(now.done, now.total), width=BAR) if now.total else "",

@@ -180,3 +180,19 @@ def test_where_pytorch_for_cpus_comes_from(tmp_path, configured, index, said):
     assert said in result.stderr
     assert ("trying" in result.stderr) is not configured
     assert (result.returncode == 0) == (tmp_path / "installed" / "torch.py").exists() == (configured or index)
+
+
+def test_check_runs_its_tests_with_options(tmp_path):
+    """`scripts/check -q` runs the same tests as without options; only files, folders and tests replace them."""
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "tests/unit").mkdir(parents=True)
+    for name in ("check", "lib.sh"):
+        shutil.copy(SCRIPTS / name, tmp_path / "scripts")
+    for name, text in (("scripts/setup-venv", ""), (".venv/bin/python", 'echo "${@:3}"')):
+        program = tmp_path / name
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text(f"#!/bin/bash\n{text}\n")
+        program.chmod(0o755)
+    for given, expected in (([], r"tests/unit \S+/test_shellcheck.py"), (["-q", "-k", "x"], r"tests/unit \S+ -q -k x"),
+                            (["tests/unit::test_a", "-q"], "tests/unit::test_a -q")):
+        assert re.fullmatch(expected, run([tmp_path / "scripts/check", *given]).stdout.strip())

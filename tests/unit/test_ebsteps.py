@@ -4,10 +4,11 @@ import os
 import pty
 import re
 import sys
+import threading
 from pathlib import Path
 
 import pytest
-from ebsif import ebsteps, output
+from ebsif import ebsteps, output, steps
 from ebsif.steps import Now, Steps, format_time
 
 # what eb 5.3 printed; FOLDER is the build directory
@@ -112,6 +113,29 @@ def test_steps_in_a_file(easybuild, capsys, monkeypatch):
     said = capsys.readouterr()
     assert "lines of a command\n" in said.out
     assert "virtual environment" not in said.err
+
+
+def test_a_long_step_in_a_file(capsys, monkeypatch):
+    """E-10: nothing is silent for more than a few seconds: plain lines say what is being done, and how far it is."""
+    monkeypatch.setattr(steps, "FIRST", 0.01)
+    monkeypatch.setattr(steps, "LATER", 0.01)
+    noted = threading.Event()
+    calls = []
+
+    def watch():
+        calls.append(1)
+        if len(calls) > 2:
+            noted.set()
+        return Now("torch " * 20, 1, 2)
+
+    with Steps() as shown:
+        shown.begin("pip", watch=watch)
+        assert noted.wait(60)
+        shown.detail("1 package added")
+    *noted, last = re.sub(r"\d s", "0 s", capsys.readouterr().err).splitlines()
+    assert len(noted) > 1 and set(noted) == {f"  pip{' ' * 33}0 s  torch torch torch torch to (50 %) ..."}
+    assert len(noted[0]) == 80
+    assert last == f"  pip{' ' * 33}0 s  1 package added"
 
 
 def test_a_failure_in_a_file(easybuild, capsys):

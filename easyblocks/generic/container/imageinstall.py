@@ -38,7 +38,7 @@ class ImageInstall:
     """
 
     def __init__(self, kind, source, target, others):
-        """Nothing is done yet."""
+        """Take what ``install`` needs."""
         self.kind = kind
         self.source = source
         self.target = target
