@@ -159,7 +159,7 @@ def family(eb_prefix):
     base = roots[BASE]
     for root, kind in ((roots[MINE], "link"), (roots[OTHER], "reference")):
         (root / "a.sif").unlink()
-        (root / "a.sif").hardlink_to(base / "a.sif")
+        os.link(base / "a.sif", root / "a.sif")
         record(root, image=image(root, kind=kind, origin=BASE, resolved=str(base / "a.sif")))
     (roots[OTHER] / "a.sif").unlink()
     record(base, image=image(base))

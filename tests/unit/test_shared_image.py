@@ -150,7 +150,7 @@ def test_users_elsewhere(family, tmp_path, monkeypatch, capsys):
     theirs = tmp_path / "theirs/software"
     install(theirs / "Example/1.0-mine", "reference", family / "1.0/a.sif")
     base = places.of_directory(family / "1.0")
-    (tmp_path / "link.sif").hardlink_to(family / "1.0/a.sif")
+    os.link(family / "1.0/a.sif", tmp_path / "link.sif")
     assert removal.plan(base).kept == ["the image, for Example/1.0-link-1, 1 file elsewhere (by a hard link)"]
     uid = os.getuid()
     monkeypatch.setattr(os, "getuid", lambda: uid + 1)

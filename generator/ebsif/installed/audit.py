@@ -1,5 +1,6 @@
 """Known vulnerabilities of the Python packages of modules: from pip-audit, or a copy of an advisory database."""
 
+import importlib.metadata
 import importlib.util
 import itertools
 import json
@@ -113,6 +114,8 @@ def from_service(pins: Iterable[Pin], url: Optional[str] = None) -> tuple[dict[P
     if not importlib.util.find_spec("pip_audit"):
         raise AuditError("pip-audit is not installed: install it beside ebsif (pip install pip-audit), or name a copy "
                          "of an advisory database (--database)")
+    if url and Version(pip_audit := importlib.metadata.version("pip-audit")) < Version("2.10"):
+        raise AuditError(f"--osv-url needs pip-audit 2.10, which needs Python 3.10, but {pip_audit} is installed")
     found, unknown = {}, []
     for layer in layers(pins):
         for package in ask(layer, ["-s", "osv", "--osv-url", url] if url else []):
