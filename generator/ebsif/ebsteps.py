@@ -34,7 +34,7 @@ STEP = re.compile(r"== (.*)\.\.\.$")
 TRACE = "  >> "
 
 UNITS = {"bytes": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3}
-# pip's messages in its log, after the time
+# what pip prints
 PIP = re.compile(r" *(Collecting|Downloading|Building wheel for|Installing collected packages:) (\S+)"
                  r"(?: \(([\d.]+) (\w+)\)$)?(.*)")
 
@@ -106,7 +106,9 @@ def install(arguments: Sequence[Union[str, Path]], **variables: str) -> Result:
         for arguments in ((process.stdout, said.output, sys.stdout), (process.stderr, said.errors, sys.stderr)):
             threading.Thread(target=pass_on, args=(*arguments, lines), daemon=True).start()
         try:
-            for read, line in follow(lines, process):
+            for read, echo, line in follow(lines, process):
+                if output.is_verbose():
+                    print(line, file=echo, flush=True)
                 read(line)
         except KeyboardInterrupt:
             steps.say("eb is interrupted and cleans up ...")
@@ -119,11 +121,13 @@ def install(arguments: Sequence[Union[str, Path]], **variables: str) -> Result:
 
 
 def pass_on(stream, read, echo, lines):
-    """Put each line of a stream into a queue, with the function that reads it, and None at its end."""
+    """
+    Put each line of a stream into a queue, with the function that reads it and where to print it; None at its end.
+
+    It only reads, so that eb never waits for this program, even if nobody reads what this program prints.
+    """
     for line in stream:
-        if output.is_verbose():
-            print(line, end="", file=echo, flush=True)
-        lines.put((read, line.rstrip("\n")))
+        lines.put((read, echo, line.rstrip("\n")))
     lines.put(None)
 
 
@@ -210,7 +214,9 @@ class Said:
     def copy(self, source, target):
         """Begin to copy the image."""
         self.steps.begin("copying the image", watch=lambda: copied(source, target))
-        self.steps.detail(format_size(Path(source).stat().st_size))
+        # a name may read like the rest of the message
+        with contextlib.suppress(OSError):
+            self.steps.detail(format_size(Path(source).stat().st_size))
 
     def shared(self, link):
         """Mention an image that is not copied."""

@@ -3,6 +3,7 @@
 import os
 import pty
 import re
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -138,6 +139,23 @@ def test_a_long_step_in_a_file(capsys, monkeypatch):
     assert last == f"  pip{' ' * 33}0 s  1 package added"
 
 
+def test_output_that_nobody_reads(easybuild):
+    """E-10: with --verbose and `| head`, eb still comes to its end, and there is no traceback."""
+    folder = easybuild("== a line of eb\n" * 20_000 + "== the end\n")
+    (folder / "bin/eb").write_text(f"#!/bin/bash\ncat {folder}/said && touch {folder}/done\n")
+    program = ("import os, sys; from ebsif import ebsteps, output; output.set_level(output.VERBOSE)\n"
+               "try:\n    ebsteps.install([])\nexcept BrokenPipeError:\n    os.dup2(2, 1)\n    sys.exit(7)")
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"== a line of eb\n"
+        process.stdout.close()
+        try:
+            assert process.wait(timeout=60) == 7
+            assert b"Traceback" not in process.stderr.read()
+        finally:
+            process.kill()
+    assert (folder / "done").exists()
+
+
 def test_a_failure_in_a_file(easybuild, capsys):
     """E-10: the step that failed, warnings as they come, the message of the error, and where the log is."""
     easybuild(RECORDED + "== FAILED: Installation ended unsuccessfully: no module (took 26 secs)\n"
@@ -212,6 +230,9 @@ def test_what_is_copied_and_packed(tmp_path):
     (tmp_path / ".make-squashfs.host.1.x").mkdir()
     (tmp_path / ".make-squashfs.host.1.x/new").write_bytes(b"x" * 5000)
     assert ebsteps.packed(tmp_path / "user-software.squashfs") == Now("5.0 kB so far")
+    said = ebsteps.Said(Steps())
+    said.output("  >> copying /my to /images/a.sif to /installation/a.sif (1.0 GB)")
+    assert said.steps.step.details == []
 
 
 def test_an_interrupted_step(capsys):
