@@ -77,6 +77,17 @@ def fake_pip(work_dir):
     return Pip(venv, str(work_dir), Packages(), {}, None), venv
 
 
+def test_the_log_of_a_stage(tmp_path):
+    """E-10: it has the output of all calls of pip, which may be any bytes; a call ends with pip's exit status."""
+    log = tmp_path / "a log"
+    for text, status in ((r"\377one", 7), ("two", 0)):
+        done = subprocess.run(["sh", CONTAINER_FILES / "sh/run-logged.sh", log, "sh", "-c",
+                               f"printf '{text}\\n' >&2; exit {status}"], stdout=subprocess.PIPE, check=False)
+        assert (done.returncode, done.stdout[-4:]) == (status, f"{text}\n".encode()[-4:])
+    pip, _ = fake_pip(tmp_path)
+    assert pip.reasons(str(log), ["install"]) == "\ufffdone\ntwo\n"
+
+
 RECIPE = json.loads((CHECKOUT / "tests/data/archer2-recipe.json").read_text())
 
 

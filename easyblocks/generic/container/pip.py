@@ -20,7 +20,7 @@ from easybuild.easyblocks.generic.container.runtime import escape_bind, inject_v
 from easybuild.easyblocks.generic.container.scripts import sh_command
 from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.tools.build_log import EasyBuildError
-from easybuild.tools.filetools import apply_patch, copy_dir, extract_file, mkdir, read_file, remove_file, write_file
+from easybuild.tools.filetools import apply_patch, copy_dir, extract_file, mkdir, remove_file, write_file
 from easybuild.tools.utilities import trace_msg
 
 # Folder that collects a wheel of every installed package; set by `ebsif wheelhouse`.
@@ -249,7 +249,9 @@ class Pip:
     def reasons(self, log, arguments, **where):
         """Run pip again, with its own log, and return that: only there pip says why an index has no packages."""
         self.venv.run(self.command + arguments + ['--log', log], fail_on_error=False, hidden=True, **where)
-        return read_file(log)
+        # programs that pip runs may print any bytes
+        with open(log, encoding='utf-8', errors='replace') as text:
+            return text.read()
 
     def run_commands(self, stage, step, environment, binds):
         """Run the commands of a stage in the container, with the venv active; bash runs strings."""
