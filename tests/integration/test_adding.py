@@ -118,6 +118,16 @@ def test_a_link_to_an_image_that_may_move(ebsif, image, tmp_path):
     render = ("render", "--site", "mine", "--catalogue", ".")
     assert "1 up to date" in ebsif(*render).stdout
     assert path.read_text().count("    moving: true\n") == 1
+    # I-03: the image is looked into
+    check = ("check", "--quick", "--deep", "--site", "mine", "--catalogue", ".")
+    assert "error" not in ebsif(*check).stdout
+    text = path.read_text()
+    path.write_text(text.replace("moving: true\n", "moving: true\n    wrappers: [python, nope]\n    python: 3.9\n"))
+    said = ebsif(*check, status=1).stdout
+    assert "sif has Python 3.11." in said
+    assert ", not 3.9\n" in said
+    assert "sif has no program nope, which 'wrappers' names\n" in said
+    path.write_text(text)
     path.write_text(path.read_text().replace("    moving: true\n", ""))
     result = ebsif(*render, status=1)
     assert "is not rendered: the image is only in a directory whose links move" in result.stderr

@@ -251,7 +251,7 @@ def test_a_record_extends_the_file_of_the_project(place, capsys):
     digest = hashlib.sha256(b"image").hexdigest()
     assert after["own/mine/containers/Tool.yaml"] == (
         "name: Tool\nextends: true\ncontainers:\n  - family: tool\n    version: 2.0\n"
-        f"    sha256: {digest}\n"
+        f"    sha256: {digest}\n    size: 1\n"
         "    wrappers: [tool, other, conda-python-distributed]  # review: the image has no tool3.12, which the family "
         "has\n")
     written = ""

@@ -9,9 +9,10 @@ from ebsif.catalogue import reading, site
 from ebsif.catalogue.adding import NO_HOMEPAGE
 from ebsif.catalogue.settings import Settings
 from ebsif.catalogue.yamlerrors import DocumentError
-from ebsif.check import easyconfigs
+from ebsif.check import contents, easyconfigs, sites
 from ebsif.check.sites import check_sites
 from ebsif.findings import ERROR, Finding
+from ebsif.image import inspection
 from ebsif.render import easyconfig, rendering
 from support import CHECKOUT
 
@@ -378,6 +379,62 @@ def test_missing_and_changed_images(place, tmp_path):
     (images / "tool-1.0.sif").unlink()
     assert findings(own) == []
     assert [one.level for one in findings(own, images=True)] == ["warning"]
+
+
+def test_an_image_of_another_size(place, tmp_path):
+    """I-03: it was replaced or truncated, which is found without reading it."""
+    profile = f"{SITE}images: {{directories: [{{path: {tmp_path}}}]}}\n"
+    settings = place(f"{HEAD}    size: 4\n    sha256: {'0' * 64}\n", profile)
+    (tmp_path / "tool-1.0.sif").write_bytes(b"test")
+    assert findings(settings) == []
+    (tmp_path / "tool-1.0.sif").write_bytes(b"tes")
+    (one,) = findings(settings)
+    assert one.text.endswith("is not the image of the record: it has 3 bytes, not 4, so it was replaced or truncated")
+
+
+PYTHON = {"version": "3.12.1", "prefix": "/usr", "base_prefix": "/usr", "packages": {"torch": "2.7.0+rocm6.2"}}
+OF_CONDA = "init: conda-manual\n    conda_env: x"
+CONTENTS = [
+    ("python: 3.12\n    components: {torch: 2.7.0, rocm: 6.2}\n    python_packages: [torch]\n    wrappers: [tool]", []),
+    ("python: 3.11", ["error: /tool-1.0.sif has Python 3.12.1, not 3.11"]),
+    ("image_packages: {torch: 2.8.0, Numpy: 1.0}", [
+        "error: /tool-1.0.sif has torch 2.7.0+rocm6.2, not 2.8.0", "error: /tool-1.0.sif has no Numpy, not Numpy 1.0"]),
+    ("components: {rocm: 6.1.3}", ["warning: /tool-1.0.sif has rocm 6.2.4, not 6.1.3"]),
+    ("wrappers: [tool, other]", ["error: /tool-1.0.sif has no program other, which 'wrappers' names"]),
+    ("entry_point: /none", ["error: /tool-1.0.sif has no program /none, which is the 'entry_point'"]),
+    (OF_CONDA, ["error: /tool-1.0.sif has no Conda environment /opt/miniconda3/envs/x (it has: /opt/c/envs/x)"]),
+    (f"{OF_CONDA}\n    conda_root: /opt/c\n    python: 3.12", ["error: /tool-1.0.sif has Python 3.10.1, not 3.12"]),
+    ("init: none", []),
+]
+
+
+@pytest.mark.parametrize(("lines", "expected"), CONTENTS, ids=[lines for lines, _ in CONTENTS])
+def test_the_content_of_images(place, tmp_path, monkeypatch, lines, expected):
+    """I-03, admin 4: check --deep compares Python, environment, packages, components and programs with the record."""
+    found = inspection.Inspection("", "", 1, python=PYTHON, components={"rocm": "6.2.4"},
+                                  conda=[{"prefix": "/opt/c/envs/x", "python": "3.10.1"}])
+    monkeypatch.setattr(inspection, "inspect", lambda path, checksum: found)
+    monkeypatch.setattr(inspection, "programs", lambda found, names: set(names) & {"tool"})
+    head = HEAD.replace("    init: image\n", "") if "init:" in lines else HEAD
+    settings = place(f"{head}    {lines}\n", f"{SITE}images: {{directories: [{{path: {tmp_path}}}]}}\n")
+    # on another machine
+    assert findings(settings, deep=False, contents=True) == []
+    (tmp_path / "tool-1.0.sif").write_text("")
+    said = [one for one in findings(settings, deep=False, contents=True) if "no sha256" not in one.text]
+    assert [f"{one.level}: {one.text.replace(str(tmp_path), '')}" for one in said] == expected
+
+
+def test_an_image_that_can_not_be_inspected(place, tmp_path, monkeypatch, capsys):
+    """I-03: a damaged one is a finding; without a runtime there is one message, not one for each image."""
+    settings = place(HEAD, f"{SITE}images: {{directories: [{{path: {tmp_path}}}]}}\n")
+    (tmp_path / "tool-1.0.sif").write_text("")
+    monkeypatch.setattr(contents, "inspect", lambda path: inspection.check_file(tmp_path))
+    monkeypatch.setattr(sites, "inspect", contents.inspect)
+    assert "is a directory, not an image" in findings(settings, deep=False, contents=True)[-1].text
+    monkeypatch.setenv("PATH", "/none")
+    assert cli.main(["check", "--deep", "--quick", "--site", "mine", "--catalogue", str(tmp_path / "sites")]) == 1
+    assert capsys.readouterr().out == "error: neither apptainer nor singularity is on PATH: run this where one of " \
+        "them is\n"
 
 
 def test_a_directory_of_images_that_cannot_be_read(place, tmp_path):

@@ -257,7 +257,7 @@ def propose_for_family(image, candidate):
         reviews["components"] = "; ".join(differing)
     values.update(conda_of(image.found, candidate))
     if image.found.sha256:
-        values["sha256"] = image.found.sha256
+        values.update(sha256=image.found.sha256, size=str(image.found.size))
     return Proposal(candidate.document.name, candidate.family, values, reviews)
 
 
@@ -375,7 +375,7 @@ def propose_new_software(image, name):
     if found.components:
         values["components"] = dict(found.components)
     if found.sha256:
-        values["sha256"] = found.sha256
+        values.update(sha256=found.sha256, size=str(found.size))
     return Proposal(name, name.lower(), values, reviews, new_family=family)
 
 
@@ -430,11 +430,24 @@ def compare_programs(proposal: Proposal, container: Container, programs: Program
     programs
         Returns which of some names (list) are programs in the image.
     """
-    wanted = container.wrappers if isinstance(container.wrappers, list) else []
-    filled = {name: container.fill(name) for name in wanted}
-    asked = [name for name in filled.values() if not (container.venv and OF_A_VENV.fullmatch(name))
-             and f"runscripts/{name}" not in ContainerSpec.PYTHON_SCRIPTS]
-    missing = set(asked) - programs(asked) if asked else set()
+    missing = missing_programs(container, programs)
     if missing:
-        proposal.values["wrappers"] = [name for name in wanted if filled[name] not in missing]
+        proposal.values["wrappers"] = [name for name in container.wrappers if container.fill(name) not in missing]
         proposal.reviews["wrappers"] = f"the image has no {', '.join(sorted(missing))}, which the family has"
+
+
+def missing_programs(container: Container, programs: Programs) -> set[str]:
+    """
+    Return the wrappers of a container whose programs its image lacks.
+
+    Parameters
+    ----------
+    container
+        The container.
+    programs
+        Returns which of some names (list) are programs in the image.
+    """
+    wanted = container.wrappers if isinstance(container.wrappers, list) else []
+    asked = [name for name in map(container.fill, wanted) if not (container.venv and OF_A_VENV.fullmatch(name))
+             and f"runscripts/{name}" not in ContainerSpec.PYTHON_SCRIPTS]
+    return set(asked) - programs(asked) if asked else set()

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Optional, Union
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_KINDS
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from ebsif.catalogue.fieldtypes import EnvName, EnvText, SingleLine, Suffix, Text, VersionPart
+from ebsif.catalogue.fieldtypes import Count, EnvName, EnvText, SingleLine, Suffix, Text, VersionPart
 from ebsif.catalogue.site import Binds, GpuKind, GpuVisibility, Images
 from ebsif.catalogue.yamlerrors import invalid
 from ebsif.catalogue.yamlfile import Model
@@ -157,6 +157,8 @@ class Record(ContainerFields):
     label: Optional[VersionPart] = Field(
         None, description="part of the version suffix that distinguishes modules with the same image")
     sha256: Optional[Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = None
+    size: Optional[Count] = Field(
+        None, description="size of the image in bytes: another size tells that it was replaced or truncated")
     moving: bool = Field(False, description="whether the image may come from a directory whose links move")
     history: Optional[Text] = Field(None, description="what has changed, and when")
     default: bool = Field(

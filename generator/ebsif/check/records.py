@@ -90,6 +90,11 @@ def check_image(container: Container, finding: Creator, digest: Optional[Digest]
                       f"the image {container.file_name} is missing in {' and '.join(map(str, mounted))}")
     if places and not container.sha256:
         yield finding(WARNING, f"{places[0]} is accessible, but the record has no sha256")
+    for path in places if container.size else []:
+        size = path.stat().st_size
+        if size != container.size:
+            yield finding(ERROR, f"{path} is not the image of the record: it has {size} bytes, not {container.size}, "
+                                 "so it was replaced or truncated")
     for path in places if digest and container.sha256 else []:
         try:
             found = digest(path.resolve())

@@ -12,6 +12,7 @@ from ebsif.catalogue.container import CatalogueError, Container, RecordError
 from ebsif.catalogue.selection import duplicates
 from ebsif.catalogue.settings import Settings
 from ebsif.catalogue.site import Site
+from ebsif.check.contents import check_contents, inspect
 from ebsif.check.easyconfigs import Reader, check_style
 from ebsif.check.records import check_record, check_requirements, check_reviews, check_rocm
 from ebsif.errors import EbsifError
@@ -27,7 +28,7 @@ PARAMETER = re.compile(r"Easyconfig parameter '(\w+)'")
 
 
 def check_sites(settings: Settings, names: Iterable[Optional[str]], deep: bool = True,
-                images: bool = False) -> Iterator[Union[Container, Finding]]:
+                images: bool = False, contents: bool = False) -> Iterator[Union[Container, Finding]]:
     """
     Yield findings on the catalogues of sites and their easyconfigs; see `check`.
 
@@ -37,7 +38,7 @@ def check_sites(settings: Settings, names: Iterable[Optional[str]], deep: bool =
         The directories of the catalogues and easyconfigs.
     names
         The sites; None stands for the chosen one.
-    deep, images
+    deep, images, contents
         See `check`.
 
     Yields
@@ -62,11 +63,11 @@ def check_sites(settings: Settings, names: Iterable[Optional[str]], deep: bool =
             yield Finding(ERROR, "", text, str(path), line or 1)
         yield from containers
         yield from check(containers, settings.output_of(profile.name), profile, deep, images, not problems,
-                         settings.as_options)
+                         settings.as_options, contents)
 
 
 def check(containers: Sequence[Container], output: Path, profile: Site, deep: bool = True, images: bool = False,
-          complete: bool = True, options: Sequence[str] = ()) -> Iterator[Finding]:
+          complete: bool = True, options: Sequence[str] = (), contents: bool = False) -> Iterator[Finding]:
     """
     Yield findings on the containers of a site and their easyconfigs.
 
@@ -86,6 +87,8 @@ def check(containers: Sequence[Container], output: Path, profile: Site, deep: bo
         Whether all records could be read; only then easyconfigs without a record are reported.
     options
         The options that name the catalogue and the directory of the easyconfigs, for messages.
+    contents
+        Whether to look into the images and compare their contents.
 
     Yields
     ------
@@ -94,6 +97,7 @@ def check(containers: Sequence[Container], output: Path, profile: Site, deep: bo
     others = duplicates(containers)
     reader = Reader() if deep else None
     digest = cache(inspection.sha256) if images else None
+    inspector = cache(inspect) if contents else None
     wanted, valid = [], []
     for container in containers:
         finding = finding_on(container)
@@ -102,6 +106,8 @@ def check(containers: Sequence[Container], output: Path, profile: Site, deep: bo
                                  "one of them a 'label', because installing one would replace the other")
         try:
             yield from check_record(container, finding, digest)
+            if inspector:
+                yield from check_contents(container, finding, inspector)
             text = easyconfig.render(container)
             path = rendering.place(container, output)
         except CatalogueError as error:

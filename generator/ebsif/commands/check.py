@@ -17,10 +17,12 @@ from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.check.sites import check_sites
 from ebsif.errors import EbsifError
 from ebsif.findings import ERROR, Finding, findings_of
+from ebsif.image import inspection
 
 EXAMPLES = """\
   ebsif check --site lumi
   ebsif check --site lumi --images             # also verify the images' SHA256
+  ebsif check --site lumi --deep               # also look into the images
   ebsif check --all-sites --format github      # annotate files in a workflow
 """
 
@@ -35,6 +37,9 @@ def configure(parser):
                         help="skip the checks that need EasyBuild (parameters, style)")
     parser.add_argument("--images", action="store_true",
                         help="verify the SHA256 of all accessible images, and report missing ones")
+    parser.add_argument("--deep", action="store_true",
+                        help="look into all accessible images, and compare them with their records: Python and its "
+                             "environment, versions, wrappers (a few seconds for each)")
     add_json(parser)
     # json: its earlier name
     parser.add_argument("--format", choices=["text", "json", "github"], default="text", metavar="{text,github}",
@@ -49,10 +54,14 @@ def run(options):
         output.note("--format json is now --json")
     findings, number = [], 0
     try:
+        if options.deep:
+            # once, not for each image
+            inspection.find_runtime()
         settings = read_settings(options)
         names = settings.own_site_names() if options.all_sites else [None]
         settings = with_installed_easyconfigs(settings)
-        for one in check_sites(settings, names, deep=not options.quick, images=options.images):
+        for one in check_sites(settings, names, deep=not options.quick, images=options.images,
+                               contents=options.deep):
             if isinstance(one, Finding):
                 findings.append(one)
             else:

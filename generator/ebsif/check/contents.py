@@ -1,0 +1,106 @@
+"""Look into images that are accessible here, and compare their content with the records (`ebsif check --deep`)."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from easybuild.easyblocks.generic.container.packages import is_version
+from easybuild.easyblocks.generic.container.texts import normal_name
+
+from ebsif.catalogue.adding import missing_programs
+from ebsif.catalogue.container import Container
+from ebsif.catalogue.versionguess import packages_of
+from ebsif.check.records import Creator
+from ebsif.files import is_there
+from ebsif.findings import ERROR, WARNING
+from ebsif.image import inspection
+from ebsif.image.inspection import Inspection, InspectionError
+from ebsif.render import easyconfig
+from ebsif.steps import Steps
+
+# Returns the inspection of an image.
+Inspector = Callable[[Path], Inspection]
+
+# Activated by Conda, with its default prefix.
+CONDA = ("conda-injected", "conda-manual")
+CONDA_ROOT = "/opt/miniconda3"
+
+
+def inspect(path: Path) -> Inspection:
+    """Inspect an image without reading all of it, and show that this takes a while."""
+    with Steps() as steps:
+        steps.begin(f"looking into {path.name}", important=False)
+        return inspection.inspect(path, checksum=False)
+
+
+def check_contents(container: Container, finding: Creator, inspector: Inspector) -> Iterator:
+    """
+    Yield findings on the content of an image: Python, its environment, packages, components, programs.
+
+    Parameters
+    ----------
+    container
+        The container; without an accessible image there is nothing to compare.
+    finding
+        Creates a Finding from level and text.
+    inspector
+        Inspects an image.
+    """
+    path = next((path for _, path in container.image_places if is_there(path)), None)
+    if not path:
+        return
+    try:
+        found = inspector(path)
+        yield from (finding(ERROR, f"{path} {text}") for text in environment_problems(container, found))
+        yield from (finding(ERROR, f"{path} has {text}") for text in wrong_packages(container, found))
+        yield from (finding(WARNING, f"{path} has {text}") for text in wrong_components(container, found))
+        yield from (finding(ERROR, f"{path} {text}") for text in program_problems(container, found))
+    except InspectionError as error:
+        yield finding(ERROR, str(error))
+
+
+def environment_problems(container, found):
+    """Yield how the Python environment of an image differs from the record (str)."""
+    python = found.python and found.python["version"]
+    if container.init in CONDA:
+        prefix = f"{container.conda_root or CONDA_ROOT}/envs/{container.conda_env or container.name.lower()}"
+        there = {one["prefix"]: one["python"] for one in found.conda}
+        if found.conda_root and found.python:
+            # the one that the image says how to activate
+            there[f"{found.conda_root}/envs/{found.conda_env}"] = found.python["version"]
+        if prefix not in there:
+            yield f"has no Conda environment {prefix} (it has: {', '.join(sorted(there)) or 'none'})"
+            return
+        python = there[prefix]
+    elif container.init != "none" and not found.python:
+        yield f"has no Python, but 'init' is '{container.init}'"
+        return
+    if container.python and python and not is_version(python, container.python):
+        yield f"has Python {python}, not {container.python}"
+
+
+def wrong_packages(container, found):
+    """Yield the Python packages whose versions differ from the record, as the installation would (str)."""
+    there = packages_of(found)
+    for name, version in easyconfig.image_packages(container).items():
+        inside = there.get(normal_name(name))
+        if not inside:
+            yield f"no {name}, not {name} {version}"
+        elif not is_version(inside, version):
+            yield f"{name} {inside}, not {version}"
+
+
+def wrong_components(container, found):
+    """Yield the other components whose versions differ from the record (str)."""
+    for name, version in found.components.items():
+        recorded = container.components.get(name)
+        if recorded and not is_version(version, recorded):
+            yield f"{name} {version}, not {recorded}"
+
+
+def program_problems(container, found):
+    """Yield which programs of the record an image lacks (str)."""
+    missing = missing_programs(container, lambda names: inspection.programs(found, names))
+    if missing:
+        yield f"has no program {', '.join(sorted(missing))}, which 'wrappers' names"
+    if container.entry_point and not inspection.programs(found, [container.entry_point]):
+        yield f"has no program {container.entry_point}, which is the 'entry_point'"
