@@ -40,6 +40,7 @@ COMMANDS = {
     "import": "import existing easyconfigs into the catalogue",
     "render": "write the easyconfigs of the catalogue",
     "check": "check the catalogue and its easyconfigs",
+    "reframe": "write checks of the modules for ReFrame",
     "schema": "print the JSON Schemas of the YAML files, for editors",
     "diff": "compare two containers or installations",
     "audit": "list known vulnerabilities of installed modules",

@@ -83,7 +83,7 @@ PLUGIN = {"network-plugin": ["/opt/lib/librccl-net.so"]}
 
 
 @pytest.mark.parametrize(("image", "facts", "python", "expected"), [
-    (["torch==2+rocm6.2"], PLUGIN, {}, None),
+    (["torch==2+rocm6.2"], PLUGIN, {}, None), (["torch==2+cpu"], {}, {}, None),
     (["torch==2+rocm6.2"], {}, {}, (WARNING, "RCCL has no plugin for Slingshot")),
     # S004-05: a stock NCCL
     (["torch==2+cu126", "nvidia-nccl-cu12==2.26"], {}, {}, (WARNING, "nvidia-nccl-cu12 2.26 has no plugin")),

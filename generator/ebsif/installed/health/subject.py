@@ -103,8 +103,11 @@ class Subject:
 
     @property
     def gpu(self) -> Optional[str]:
-        """The kind of GPU that the container is for: that of its torch or its image, else that of the site or node."""
-        kind = {"rocm": "rocm", "cu": "cuda"}.get(gpu_label(self.torch)[0])
+        """The kind of GPU that the container is for: that of torch or the image, else of site or node; None: CPUs."""
+        label = gpu_label(self.torch)[0]
+        kind = {"rocm": "rocm", "cu": "cuda"}.get(label)
+        if label == "cpu":
+            return None
         if kind or "rocm" in self.image_facts:
             return kind or "rocm"
         return self.expected_gpu

@@ -1,0 +1,46 @@
+"""Write checks for ReFrame: do the modules of the catalogue work on the nodes of the site?
+
+For each container that isn't archived: Python imports its packages, which have the versions in the record of the
+installation; commands and wrappers run in the image; each rank of a node has its own GPU; two nodes do an all-reduce
+with the module's run script, and with GPUs its bandwidth is reported. The modules must be installed, and in MODULEPATH.
+
+The directory can be written again after a change of the catalogue. ReFrame is not needed to write it.
+"""
+
+from pathlib import Path
+
+from ebsif import output
+from ebsif.catalogue import selection
+from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.reframe import writing
+
+EXAMPLES = """\
+  ebsif reframe --site lumi -o reframe
+  reframe -C reframe/settings.py -c reframe/checks.py -r         # all checks
+  reframe -C reframe/settings.py -c reframe/checks.py -r -n 'AllReduce.*torch'
+"""
+
+
+def configure(parser):
+    """Add the arguments."""
+    parser.add_argument("names", metavar="CONTAINER", nargs="*",
+                        help="parts of the names of modules (default: all that aren't archived)")
+    parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path, required=True,
+                        help="directory for the checks and ReFrame's configuration")
+    parser.add_argument("--partition", metavar="NAME", action="append", default=[],
+                        help="a partition on which to run them (repeatable; default: the site's default partition)")
+    add_settings_arguments(parser)
+
+
+def run(options):
+    """Write the checks; return 0."""
+    settings = read_settings(options)
+    site = settings.site()
+    chosen = [one for one in settings.containers(site)
+              if not options.names or any(selection.matches(one.module_or_version, name) for name in options.names)]
+    number = writing.write(site, chosen, options.partition, options.output)
+    output.hint(f"checks of {output.format_count(number, 'module')} in {options.output}. To run them where jobs are "
+                f"submitted:\nreframe -C {options.output}/settings.py -c {options.output}/checks.py -r")
+    if not writing.is_available():
+        output.note("there is no reframe on PATH: load the site's module, or pip install reframe-hpc")
+    return 0

@@ -1,0 +1,150 @@
+"""Checks of container modules for ReFrame. Written by `ebsif reframe`, which replaces it; data.json has the modules."""
+
+import json
+from pathlib import Path
+
+import reframe as rfm
+import reframe.utility.sanity as sn
+from reframe.core.builtins import parameter, run_after, run_before, sanity_function
+
+HERE = Path(__file__).parent
+DATA = json.loads((HERE / "data.json").read_text())
+MODULES = DATA["modules"]
+WITH_PYTHON = sorted(name for name, one in MODULES.items() if one["python"])
+# with either modules tool, also where the shell has no function `module`
+LOAD = 'eval "$("${LMOD_CMD:-${MODULES_CMD}}" bash load %s)"'
+
+
+class ModuleCheck(rfm.RunOnlyRegressionTest):
+    """A check that runs something with a module."""
+
+    valid_systems = ["*"]
+    valid_prog_environs = ["builtin"]
+    sourcesdir = str(HERE / "programs")
+    time_limit = "15m"
+    maintainers = ["ebsif reframe"]
+
+    @run_after("setup")
+    def prepare(self):
+        """Load the modules; ask for the CPUs and the GPUs of each rank."""
+        self.descr = type(self).__doc__
+        extras = self.current_partition.extras
+        self.num_cpus_per_task = extras["cpus"]
+        if extras["gpus"] and DATA["site"]["scheduler"] == "slurm":
+            self.job.options = [f"--gpus-per-node={extras['gpus']}"]
+        self.prerun_cmds = [LOAD % name for name in DATA["site"]["modules"]]
+        self.prerun_cmds += [LOAD % self.module,
+                             f'[ -n "$CONTAINERROOT" ] || {{ echo "{self.module} can\'t be loaded"; exit 1; }}',
+                             "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK"]
+        self.job.launcher.options = DATA["site"]["launch_options"]
+
+    def in_container(self, *words):
+        """Run a program in the container, as wrappers do."""
+        self.executable = "$CONTAINERROOT/bin/start-shell"
+        self.executable_opts = ["-c", """'exec "$0" "$@"'""", *words]
+
+    def distributed(self, program):
+        """Run a Python program on all ranks."""
+        self.in_container("/runscripts/conda-python-distributed", "-c", f'"$(cat {program})"')
+
+
+@rfm.simple_test
+class Packages(ModuleCheck):
+    """Python imports the packages, and they have the versions in the record of the installation."""
+
+    module = parameter(WITH_PYTHON)
+
+    @run_before("run")
+    def command(self):
+        """Give the record to a program in the container."""
+        self.in_container("python3", "-c", '"$(cat packages.py)"', "<", "$CONTAINERROOT/share/ebsif/lock.json")
+
+    @sanity_function
+    def verdict(self):
+        """Nothing is wrong."""
+        return sn.all([sn.assert_not_found(r"^wrong: ", self.stdout, "a package: see the output"),
+                       sn.assert_found(r"^packages: \d+ as recorded", self.stdout)])
+
+
+@rfm.simple_test
+class Commands(ModuleCheck):
+    """The module's commands and wrappers run in its image, and Python in its user software."""
+
+    module = parameter(sorted(MODULES))
+
+    @run_before("run")
+    def command(self):
+        """Start a shell, then the wrapper of Python."""
+        one = MODULES[self.module]
+        self.executable = "$CONTAINERROOT/bin/start-shell"
+        self.executable_opts = ["-c", "'echo image: $SINGULARITY_NAME$APPTAINER_NAME'"]
+        if one["wrapper"]:
+            self.postrun_cmds = [f"{one['wrapper']} -c 'import sys; print(\"prefix:\", sys.prefix)'"]
+
+    @sanity_function
+    def verdict(self):
+        """The image is the module's, the interpreter that of user software."""
+        one = MODULES[self.module]
+        checks = [sn.assert_found(r"^image: \S*" + one["image"], self.stdout)]
+        if one["wrapper"]:
+            prefix = "/user-software/venv/" if one["venv"] else "/"
+            checks.append(sn.assert_found(f"^prefix: {prefix}", self.stdout))
+        return sn.all(checks)
+
+
+@rfm.simple_test
+class Ranks(ModuleCheck):
+    """A full node: each rank has a number of its own and, with GPUs, a GPU of its own."""
+
+    module = parameter(WITH_PYTHON)
+
+    @run_before("run")
+    def command(self):
+        """Let each rank report."""
+        self.distributed("rank.py")
+
+    @run_after("setup")
+    def size(self):
+        """Ask for all tasks of a node."""
+        self.num_tasks = self.num_tasks_per_node = self.current_partition.extras["tasks"]
+
+    @sanity_function
+    def verdict(self):
+        """Ranks and devices are all different."""
+        ranks = sn.extractall(r"^rank (\d+) of \d+", self.stdout, 1, int)
+        devices = sn.extractall(r"device (\S+)$", self.stdout, 1)
+        wanted = self.num_tasks if self.current_partition.extras["gpus"] else 0
+        return sn.all([sn.assert_eq(sn.sorted(ranks), list(range(self.num_tasks))),
+                       sn.assert_ge(sn.len(sn.defer(set(sn.evaluate(devices)))), wanted,
+                                    "some ranks share a GPU: {0} different ones, not {1}")])
+
+
+@rfm.simple_test
+class AllReduce(ModuleCheck):
+    """Two nodes: an all-reduce over all ranks; with torch and GPUs it also measures the bandwidth."""
+
+    module = parameter(WITH_PYTHON)
+
+    @run_after("setup")
+    def size(self):
+        """Ask for all tasks of two nodes."""
+        self.num_tasks_per_node = self.current_partition.extras["tasks"]
+        self.num_tasks = 2 * self.num_tasks_per_node
+
+    @run_before("run")
+    def command(self):
+        """Add up a number of each rank."""
+        self.distributed("allreduce.py")
+
+    @sanity_function
+    def verdict(self):
+        """All ranks have the same sum."""
+        found = sn.extractall(rf"^all-reduce of {self.num_tasks} ranks: sum {self.num_tasks}\b", self.stdout)
+        return sn.assert_eq(sn.len(found), self.num_tasks, "{0} of {1} ranks have the right sum")
+
+    @run_before("performance")
+    def bandwidth(self):
+        """Report the bandwidth, if GPUs communicated; what is good depends on the site (`reference`)."""
+        if self.current_partition.extras["gpus"] and sn.evaluate(sn.findall(r" GB/s$", self.stdout)):
+            self.perf_variables = {"bandwidth": sn.make_performance_function(
+                sn.min(sn.extractall(r", (\S+) GB/s$", self.stdout, 1, float)), "GB/s")}
