@@ -278,6 +278,23 @@ def test_sites_of_ones_own(place, tmp_path, capsys, monkeypatch):
     assert capsys.readouterr().err == "2 containers: 0 errors, 0 warnings\n"
 
 
+def test_a_repository_with_a_catalogue(place, tmp_path, capsys, monkeypatch):
+    """I-10: without options its sites are checked, and nothing else, as with --catalogue; with --site only that."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("EBSIF_SITE", raising=False)
+    for name in ("mine", "other"):
+        findings(place(name=name))
+    monkeypatch.chdir(tmp_path / "sites")
+    output = ["-o", str(tmp_path / "out/{site}"), "--quick"]
+    assert cli.main(["check", *output]) == 0
+    assert capsys.readouterr().err == ("ebsif: checking the catalogue in this directory: mine, other\n"
+                                       "2 containers: 0 errors, 0 warnings\n")
+    assert cli.main(["check", *output, "--catalogue", "."]) == 0
+    assert capsys.readouterr().err == "2 containers: 0 errors, 0 warnings\n"
+    assert cli.main(["check", *output, "--catalogue", ".", "--site", "mine"]) == 0
+    assert capsys.readouterr().err == "1 container: 0 errors, 0 warnings\n"
+
+
 def test_one_bad_file_does_not_hide_the_others(place, tmp_path):
     """Readable files are still checked, and easyconfigs of unreadable ones are not reported as obsolete."""
     settings = place()

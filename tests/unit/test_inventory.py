@@ -9,10 +9,11 @@ from types import SimpleNamespace
 import pytest
 from easybuild.easyblocks.generic.container import usersoftware
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
+from ebsif.catalogue.records import Archive
 from ebsif.catalogue.settings import read_settings
 from ebsif.cli import main
 from ebsif.errors import UsageError
-from ebsif.installed import imagestate, inventory, softwarestate, versus
+from ebsif.installed import imagestate, inventory, overview, softwarestate, versus
 from ebsif.installed.softwarestate import SoftwareState
 from ebsif.render import easyconfig
 from prefixes import BASE, EASYCONFIG, LATER, MINE, OTHER
@@ -288,3 +289,5 @@ def test_installations_and_catalogue(eb_prefix, capsys):
     assert [one.text for one in catalogue.compare(one)] == [
         f"its base {second.module} is archived: {second.module} has been archived."]
     assert catalogue.never_installed([]) == []
+    archived = second.replace(archived=Archive(since="2026", reason="it is old", replacement=first.module))
+    assert overview.state_of(one, {second.module: archived}) == [f"base archived (use {first.module})"]

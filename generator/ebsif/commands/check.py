@@ -3,6 +3,9 @@
 Checks the YAML against its schemas, duplicate modules, easyconfigs that differ from the catalogue, parameters that
 EasyBuild or the easyblocks refuse, file names, images (where accessible), requirements, guesses that nobody has
 reviewed, and EasyBuild's code style. The exit status is 1 if there are errors (with --strict, also for warnings).
+
+Without --site, all sites of your own catalogue are checked: the one that --catalogue names, or that is in this
+directory. Without one, the site local of the project is checked.
 """
 
 import dataclasses
@@ -57,8 +60,9 @@ def run(options):
         if options.deep:
             # once, not for each image
             inspection.find_runtime()
-        settings = read_settings(options)
-        names = settings.own_site_names() if options.all_sites else [None]
+        settings = with_catalogue_here(read_settings(options))
+        is_own = bool(settings.own_directories and not settings.site_name)
+        names = settings.own_site_names() if options.all_sites or is_own else [None]
         settings = with_installed_easyconfigs(settings)
         for one in check_sites(settings, names, deep=not options.quick, images=options.images,
                                contents=options.deep):
@@ -79,6 +83,15 @@ def run(options):
             (number, "container"), (errors, "error"), (len(findings) - errors, "warning"))]
         print("{}: {}, {}".format(*counted), file=sys.stderr)
     return 1 if errors or options.strict and findings else 0
+
+
+def with_catalogue_here(settings):
+    """Return settings with the catalogue in this directory, if there is one, and no site or catalogue is chosen."""
+    here = dataclasses.replace(settings, directories=(Path(), *settings.directories))
+    if settings.site_name or settings.own_directories or not here.own_site_names():
+        return settings
+    output.note(f"checking the catalogue in this directory: {', '.join(here.own_site_names())}")
+    return here
 
 
 def with_installed_easyconfigs(settings):
