@@ -189,6 +189,12 @@ class ContainerVenv(ContainerInstall):
             self.venv.unpack(reuse.squashfs)
             packages, missing = self.venv.packages(), reuse.missing
             pip.artifacts.update(reuse.artifacts)
+        elif not pip.fill and reuse.is_similar(self.source_image, self.spec.venv_name):
+            kept = reuse.keep(self.venv, packages, os.path.join(self.builddir, 'earlier'))
+            if kept:
+                trace_msg("packages of %s that stay as they are: %d" % (reuse.installed.module, len(kept)))
+                packages = self.venv.packages()
+                pip.artifacts.update(kept)
         for stage in missing:
             packages = self.install_stage(pip, stage, packages)
         self.installed_packages = packages

@@ -232,6 +232,7 @@ class Said:
         (r"build dir: (/.*)", lambda self, folder: setattr(self, "folder", Path(folder))),
         (r"creating the venv", lambda self: self.steps.begin("virtual environment")),
         (r"the venv (sees) all (\d+ packages) of the image", lambda self, *words: self.steps.detail(" ".join(words))),
+        (r"packages of .* that stay as they are: (.*)", lambda self, number: self.steps.detail(f"{number} taken over")),
         (r"stage '(.*)'$", stage),
         (r"(\d+ packages? added)$", lambda self, text: self.steps.detail(text)),
         (r"copying (/.*) to (/.*) \(", copy),

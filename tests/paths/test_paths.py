@@ -93,6 +93,9 @@ def check_the_first_week(said, mine):
     assert re.search(rf"^ +Example/byhand.*\n?|{mine}.2", said.split("module spider")[-1], re.MULTILINE)
     assert "/dev/lib/python3.11/site-packages/lightly.py" in said
     assert "\nnumpy stays\n" in said
+    # what stays isn't installed again; that the files are those of an installation from scratch, the third month shows
+    assert re.search(r"virtual environment .*, 1 taken over\n  pip: requirements  .*(?<!added)\n",
+                     said.split("\nnumpy stays\n")[1])
 
 
 def check_the_modules(person, mine):
