@@ -115,4 +115,5 @@ def print_findings(findings, installations):
         output.print_wrapped(f"{finding.level}: {finding.message}" + (f" ({finding.path})" if finding.path else ""))
     numbers = [(sum(one.level == level for one in findings), level) for level in (ERROR, WARNING)]
     told = [output.format_count(*number) for number in numbers if number[0]]
-    print(f"{output.format_count(len(installations), 'module')} checked: {', '.join(told) or 'nothing is wrong'}")
+    checked = f"{output.format_count(len(installations), 'module')} checked" if installations else "no modules found"
+    print(f"{checked}: {', '.join(told) or 'nothing is wrong'}")

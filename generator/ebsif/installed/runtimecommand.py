@@ -75,17 +75,21 @@ def check_modules_tool() -> None:
                           "source the init script of Lmod or Environment Modules")
 
 
-def environments(module, directory):
+def environments(module, directory, without=()):
     """
     Return the environments of a shell without (even if it is loaded here) and with a module (two dicts).
+
+    Variables with the names in `without` are unset in both.
 
     The user's own settings for the runtime are unset first, because modules merge these with their own.
     """
     check_modules_tool()
-    paths = os.environ.get("MODULEPATH", "")
-    if directory and str(directory) not in paths.split(":"):
-        paths = f"{paths}:{directory}".lstrip(":")
-    result = modulestool.run("environments.bash", module, environment={**os.environ, "MODULEPATH": paths})
+    paths = [path for path in os.environ.get("MODULEPATH", "").split(":") if path]
+    if directory:
+        # first, because another directory may have a module of the same name
+        paths = [str(directory), *(path for path in paths if path != str(directory))]
+    environment = {name: text for name, text in os.environ.items() if name not in without}
+    result = modulestool.run("environments.bash", module, environment={**environment, "MODULEPATH": ":".join(paths)})
     without, _, after = result.stdout.partition(b"\0\0")
     before, environment = modulestool.entries(without), modulestool.entries(after)
     if result.returncode or "SIF" not in environment:

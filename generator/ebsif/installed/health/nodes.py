@@ -98,13 +98,13 @@ def ask(hosts, installations, options):
     return found
 
 
-def srun(nodes, ranks, words):
-    """Run a command on nodes of the job; return CompletedProcess."""
+def srun(nodes, ranks, words, variables=os.environ):
+    """Run a command on nodes of the job, with these variables; return CompletedProcess."""
     launch = ["srun", f"--nodes={nodes}", f"--ntasks={ranks}", "--overlap", "--overcommit",
               "--kill-on-bad-exit=0", *words]
     output.command(launch)
     # a step of its own, not one within that of this process
-    environment = {name: value for name, value in os.environ.items()
+    environment = {name: value for name, value in variables.items()
                    if not name.startswith(("SLURM_STEP_", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE",
                                            "SLURM_NNODES", "SLURM_CPU_BIND", "SLURM_DISTRIBUTION"))}
     return subprocess.run(launch, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,  # noqa: S603
@@ -148,11 +148,5 @@ def all_reduce(one, nodes):
     """Run an all-reduce on nodes, with at least two ranks; return whether it worked (bool), and its last words."""
     program = (PROGRAMS / "allreduce.py").read_text(encoding="utf-8")
     words = one.command("/runscripts/conda-python-distributed", "-c", program)
-    before = dict(os.environ)
-    os.environ.update(one.environment)
-    try:
-        result = srun(nodes, max(nodes, 2), ["timeout", str(LONGEST), *words])
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+    result = srun(nodes, max(nodes, 2), ["timeout", str(LONGEST), *words], one.environment)
     return result.returncode == 0, running.last_line(result.stderr)

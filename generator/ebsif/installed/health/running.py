@@ -1,8 +1,12 @@
 """Checks that run something: the module is loaded, the container is started once, packages are imported in it."""
 
 import json
+import os
+import re
 import subprocess
 from collections.abc import Iterator
+
+from easybuild.easyblocks.generic.container.usersoftware import USER_SOFTWARE_VARIABLE
 
 from ebsif.findings import Finding
 from ebsif.installed import runtimecommand
@@ -12,9 +16,24 @@ from ebsif.installed.health.subject import LONGEST, Subject
 def load(one: Subject) -> Iterator[Finding]:
     """Does the modules tool load the module?"""
     try:
-        _, one.environment = runtimecommand.environments(one.installation.module, one.installation.use)
+        # the module's user software, not that of the caller
+        _, environment = runtimecommand.environments(one.installation.module, one.installation.use,
+                                                     without=(USER_SOFTWARE_VARIABLE,))
     except runtimecommand.ModuleError as error:
-        yield one.error(" ".join(str(error).split()))
+        yield one.error(f"it can't be loaded: {said_by_modules_tool(str(error))}")
+        return
+    root = environment.get("CONTAINERROOT", "")
+    if os.path.realpath(root) == os.path.realpath(one.installation.root):
+        one.environment = environment
+    else:
+        yield one.error(f"`module load {one.installation.module}` loads the installation {root}, not "
+                        f"{one.installation.root}: remove one of the two modules, or rename it")
+
+
+def said_by_modules_tool(text):
+    """Return the message of a module, without what Lmod says around it and what we say before it."""
+    words = " ".join(text.split()).partition("can't be loaded: ")[2] or text
+    return re.sub(r"Lmod has detected the following error: | While processing the following module.*", "", words)
 
 
 def start(one: Subject) -> Iterator[Finding]:

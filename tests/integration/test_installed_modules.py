@@ -145,8 +145,8 @@ def test_ten_modules(modules, tmp_path):
     assert problems(modules) == {}
 
 
-def test_the_node(modules, tmp_path):
-    """I-04: another runtime in front of the one with which modules were installed, also one that fails."""
+def test_the_node(modules, installed_once, tmp_path):
+    """I-04: another runtime in front of the one with which modules were installed; a module that doesn't load."""
     modules.write_profile()
     root = modules.software / "1.0-squashed"
     front = tmp_path / "front"
@@ -160,7 +160,13 @@ def test_the_node(modules, tmp_path):
         assert found.keys() == {"container runtime"}
         assert expected in found["container runtime"][1] and f"take {front} off PATH" in found["container runtime"][1]
     (front / "apptainer").unlink()
+    # neither the caller's user software nor a module of the same name elsewhere counts
+    paths.update(EBSIF_USER_SOFTWARE="relative", MODULEPATH=installed_once.site.modules)
     assert problems(modules, root, **paths) == {}
+    with (modules.site.modules / "Example/1.0-squashed.lua").open("a") as file:
+        file.write('LmodError("This container needs /pfs/x. Is the file system mounted?")\n')
+    assert problems(modules, root, **paths)["squashed"][1] == (
+        "it can't be loaded: This container needs /pfs/x. Is the file system mounted?")
 
 
 def test_packages_that_can_not_be_imported(modules):
