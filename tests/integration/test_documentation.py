@@ -51,7 +51,7 @@ def test_the_commands_of_the_readme(clone):
     assert "torchmetrics" in output
     module = clone / "eb/modules/all/PyTorch"
     assert (module / "2.13.0-cpu-python-3.11-singularity-20261121-mine-20261122.lua").is_file()
-    assert (module / "2.13.0-cpu-python-3.11-singularity-mine-20261121.lua").is_file()
+    assert (module / "2.13.0-cpu-python-3.11-singularity-byhand-20261121.lua").is_file()
     assert (module / "2.13.0-cpu-python-3.11-singularity-20261121.lua").is_file()
 
 
