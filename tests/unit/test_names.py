@@ -66,6 +66,11 @@ def test_every_way_to_name_an_installed_module(prefix, monkeypatch):
     (prefix.modules / f"{OTHER}.lua").unlink()
     assert names().installation(OTHER, careful=True).root == other
     prefix.write_module(OTHER, other)
+    # the one without a date is not an older one
+    prefix.install("Dated/1.0-x")
+    prefix.install("Dated/1.0-x-20261121")
+    with pytest.raises(NamingError, match="'dated' is ambiguous"):
+        names().installation("dated")
     prefix.install("PyTorch/2.9.0-x")
     prefix.install("PyTorch/2.10.0-x")
     with pytest.raises(NamingError, match=r"ambiguous(?s:.*)\n  PyTorch/2.9.0-x\n  PyTorch/2.10.0-x\n"):

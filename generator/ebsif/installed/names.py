@@ -226,7 +226,7 @@ class Names:
 
 def add_name_argument(parser: ArgumentParser, name: str, what: str, metavar: str = "CONTAINER",
                       only_installed: bool = False, required: bool = False) -> None:
-    """Add the argument for a container, with Tab completion.
+    """
     Add the argument for a container, which the Tab key completes.
 
     Parameters
@@ -339,10 +339,10 @@ def extensions_of_name(text: str, modules: list[str]) -> list[str]:
 def newest_of(text: str, modules: Iterable[str]) -> list[str]:
     """Return the newest of modules whose names differ only in the date at the end; all others unchanged."""
     modules = list(modules)
-    if len(modules) < 2 or len({DATE.sub("", module) for module in modules}) > 1:
+    if len(modules) < 2 or len({DATE.sub("", module) for module in modules}) > 1 or not all(map(DATE.search, modules)):
         return modules
-    first, *others = sorted(modules, key=lambda one: (len(one), one) if not DATE.search(one) else (
-        DATE.search(one).group(1), len(one), one), reverse=True)
+    # the date, then its number
+    first, *others = sorted(modules, key=lambda one: (DATE.search(one).group(1), len(one), one), reverse=True)
     output.note(f"'{text}' is {first}, the newest; there {'is' if len(others) == 1 else 'are'} also "
                 f"{', '.join(others)}")
     return [first]
