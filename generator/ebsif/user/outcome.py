@@ -74,7 +74,7 @@ def write(options: Namespace, container: Container, stages: list, name: str) -> 
     extended, text = extending.extend(container, stages, name, options.date), text_with(options.date)
     if options.check:
         planned = plan.check(extended, options.more, options.image)
-        plan.show(planned, extended, install_command(sys.argv))
+        plan.show(planned, extended, install_command(sys.argv[1:]))
         if planned.problem or not installing:
             return FOUND if planned.problem else 0
     if options.dry_run:
@@ -187,10 +187,9 @@ def is_installed(path, place):
 
 def install_command(arguments: Sequence[str]) -> str:
     """Return the command line that installs what one with --check has checked."""
-    program, *words = arguments
     # argparse also accepts --che, for example
-    words = [word for word in words if not ("--check".startswith(word) and len(word) > len("--c"))]
+    words = [word for word in arguments if not ("--check".startswith(word) and len(word) > len("--c"))]
     if not {"--install", "--rebuild"} & set(words):
         end = words.index("--") if "--" in words else len(words)
         words.insert(end, "--install")
-    return shlex.join([Path(program).name, *words])
+    return shlex.join(["ebsif", *words])

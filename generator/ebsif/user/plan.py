@@ -106,8 +106,9 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
         path = Path(folder) / container.easyconfig_name
         path.write_text(easyconfig.render(planned), encoding="utf-8")
         # --rebuild: eb would skip the easyconfig if its module exists already
-        done = ebsteps.install([path, f"--buildpath={folder}/build", f"--installpath={folder}/install", "--stop=build",
-                                "--rebuild", "--disable-enforce-checksums", *options, sources(container)])
+        # the user's --buildpath is not where the reports are found
+        done = ebsteps.install([path, *options, f"--buildpath={folder}/build", f"--installpath={folder}/install",
+                                "--stop=build", "--rebuild", "--disable-enforce-checksums", sources(container)])
         if done.status:
             return Plan(problem=problem(done, container, folder), replacing=replacing(done.error, stages))
         items = [item for report in Path(folder).glob("build/**/stages/*/report.json")
@@ -147,7 +148,7 @@ def additions(items: Iterable[dict], kept: Iterable[str] = ()) -> list[Addition]
     pins = {normal_name(name): version for name, version in lock.pins(kept).items()}
     unique = {normal_name(item["metadata"]["name"]): item for item in items}
     with ThreadPoolExecutor(8) as pool:
-        sizes = list(pool.map(size_of, [item["download_info"]["url"] for item in unique.values()]))
+        sizes = list(pool.map(size_of, [item["download_info"] for item in unique.values()]))
     found = [Addition(item["metadata"]["name"], item["metadata"]["version"], size, reason(item, pins.get(name)))
              for (name, item), size in zip(unique.items(), sizes)]
     return sorted(found, key=lambda one: (REASONS.index(one.why), -(one.size or 0), one.name.lower()))
@@ -161,9 +162,14 @@ def reason(item, kept):
     return asked if item.get("requested") else dependency
 
 
-def size_of(url: str) -> Optional[int]:
-    """Return the size of a file that pip would install, None if nobody says it; pip's report doesn't contain it."""
-    # takes long to import
+def size_of(download: dict) -> Optional[int]:
+    """Return the size of a file that pip would install, None if nobody says it; pip's report only says where it is."""
+    if "vcs_info" in download:
+        # the URL is that of a repository
+        return None
+    url = download["url"]
+    # take long to import
+    import http.client
     import urllib.request
 
     try:
@@ -173,7 +179,7 @@ def size_of(url: str) -> Optional[int]:
         request = urllib.request.Request(url, method="HEAD")
         with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
             return int(answer.headers["Content-Length"])
-    except (OSError, ValueError, TypeError):
+    except (OSError, http.client.HTTPException, ValueError, TypeError):
         return None
 
 
