@@ -29,6 +29,7 @@ def environment(tmp_path):
     package(packages, "labelled", "2.0+lumi_aif_gfx90a_1234")
     package(packages, "cloned", direct_url={"url": "https://example.org/c.git",
                                             "vcs_info": {"vcs": "git", "commit_id": "abc"}})
+    package(packages, "part", direct_url={"url": "https://example.org/p.zip", "subdirectory": "a b"})
     package(packages, "fetched", direct_url={"url": "https://example.org/fetched.tar.gz", "archive_info": {}})
     wheel = tmp_path / "built wheel-1.0-py3-none-any.whl"
     wheel.touch()
@@ -55,7 +56,8 @@ def test_packages_of_an_environment(environment):
     wanted = environments.read(environment)
     assert wanted.lines == [
         built.as_uri(), "cloned @ git+https://example.org/c.git@abc", "fetched @ https://example.org/fetched.tar.gz",
-        "gone==1.0", "labelled==2.0+lumi_aif_gfx90a_1234", "old==3.0", "optuna==4.5.0", "setuptools==80.0"]
+        "gone==1.0", "labelled==2.0+lumi_aif_gfx90a_1234", "old==3.0", "optuna==4.5.0",
+        "part @ https://example.org/p.zip#subdirectory=a%20b", "setuptools==80.0"]
     broken, gone, mine, others = wanted.impossible
     assert broken == "broken-1.0.dist-info: no name or version in its metadata, not taken over"
     assert gone.startswith("gone 1.0: /none/gone-1.0.whl, which it was installed from, no longer exists: this version")

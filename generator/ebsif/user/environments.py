@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Optional
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from easybuild.easyblocks.generic.container.texts import normal_name
 
@@ -230,14 +230,15 @@ def requirement(name, version, direct_url):
         origin = json.loads(direct_url)
         url, source = origin["url"], origin.get("vcs_info")
         editable = origin.get("dir_info", {}).get("editable")
+        part = f"#subdirectory={quote(origin['subdirectory'])}" if "subdirectory" in origin else ""
     except (ValueError, KeyError, TypeError, AttributeError):
         return exact, "its direct_url.json can't be read: this version comes from the package index"
     if source:
-        return f"{name} @ {source['vcs']}+{url}@{source['commit_id']}", None
+        return f"{name} @ {source['vcs']}+{url}@{source['commit_id']}{part}", None
     if editable:
         return None, f"installed in development mode (pip install -e) from {url}, not taken over"
     if not url.startswith("file:"):
-        return f"{name} @ {url}", None
+        return f"{name} @ {url}{part}", None
     path = Path(unquote(urlsplit(url).path))
     if path.exists():
         return (path.as_uri() if " " in str(path) else str(path)), None
