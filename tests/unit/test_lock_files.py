@@ -100,13 +100,14 @@ def test_files_for_other_pythons_and_systems(tmp_path):
     files = ["cp310-cp310-manylinux_2_28_x86_64", "cp311-cp311-manylinux_2_28_x86_64", "cp39-abi3-linux_x86_64",
              "cp311-cp311-win_amd64", "cp311-cp311-musllinux_1_1_x86_64", "py3-none-any"]
     wheels = ", ".join(f'{{ path = "x-1-{tag}.whl", hash = "{one}" }}' for tag, one in zip(files, HASHES.values()))
-    path = tmp_path / "uv.lock"
+    folder = tmp_path / "a project"
+    path = folder / "uv.lock"
+    (folder / "wheels").mkdir(parents=True)
     path.write_text(
         'version = 1\n[[package]]\nname = "mine"\nsource = { virtual = "." }\ndependencies = [{ name = "x" }]\n'
         f'[[package]]\nname = "x"\nversion = "1"\nsource = {{ registry = "wheels" }}\nwheels = [{wheels}]\n')
-    (tmp_path / "wheels").mkdir()
     kept = " ".join(f"--hash={HASHES[letter]}" for letter in "bcf")
-    assert requirements.read(path, Image("3.11")).lines == [f"--find-links {tmp_path}/wheels", f"x==1 {kept}"]
+    assert requirements.read(path, Image("3.11")).lines == [f"--find-links '{folder}/wheels'", f"x==1 {kept}"]
     assert HASHES["a"] in requirements.read(path).lines[1]
 
 

@@ -139,6 +139,10 @@ def test_paths_beside_the_file(tmp_path, monkeypatch):
         f"-c {tmp_path}/c.txt", f"--constraint {tmp_path}/c.txt", f"-f {tmp_path}/wheels",
         f"--find-links {tmp_path}/wheels", f"{tmp_path}/wheels/x.whl --hash=sha256:0", f"{tmp_path}/y.tar.gz",
         str(tmp_path), f"-c {tmp_path}/more/d.txt", "-c https://example.org/c.txt", f"{tmp_path}/wheels/x.whl", *same]
+    # pip splits options like a shell
+    (tmp_path / "pro ject/c.txt").touch()
+    assert read(tmp_path / "pro ject/a.txt", "-c c.txt\n-f .\n").lines == [
+        f"-c '{tmp_path}/pro ject/c.txt'", f"-f '{tmp_path}/pro ject'"]
     assert read(tmp_path / "b.txt", "pro\\\n ject\n./more\n").lines == ["pro ject", f"{tmp_path}/more"]
 
 

@@ -148,17 +148,14 @@ def pip_versions(versions: str) -> Optional[str]:
     # Conda ignores .* where pip rejects it
     text = re.sub(r"([<>]=?\s*[0-9][\w.]*?)\.\*", r"\1", text).replace(" ", "")
     try:
-        return str(text) if SpecifierSet(text) is not None else None
+        SpecifierSet(text)
     except InvalidSpecifier:
         return None
+    return text
 
 
 def is_match(version, asked):
     """Return whether a version satisfies a specification of pip."""
     from packaging.specifiers import SpecifierSet
-    from packaging.version import InvalidVersion
 
-    try:
-        return SpecifierSet(asked).contains(version, prereleases=True)
-    except InvalidVersion:
-        return not asked
+    return SpecifierSet(asked).contains(version, prereleases=True)

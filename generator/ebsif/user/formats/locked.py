@@ -2,6 +2,7 @@
 
 import functools
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,7 +87,6 @@ class Locked:
     def is_in_image(self, name: str, version: str) -> bool:
         """Return whether the image is known to have a package; another version is a conflict."""
         from packaging.specifiers import InvalidSpecifier, SpecifierSet
-        from packaging.version import InvalidVersion
 
         found = self.image.packages.get(name)
         if not found:
@@ -94,7 +94,7 @@ class Locked:
         try:
             # 2.7.1+rocm6.2.4 is 2.7.1
             same = SpecifierSet(f"=={version}").contains(found, prereleases=True)
-        except (InvalidSpecifier, InvalidVersion):
+        except InvalidSpecifier:
             same = found == version
         if not same:
             self.conflicts[name] = (version, found)
@@ -114,7 +114,8 @@ class Locked:
         parts = urlsplit(place)
         if parts.scheme in ("", "file"):
             folder = self.path.parent / unquote(parts.path)
-            append_new(self.places, f"--find-links {(folder if folder.is_dir() else folder.parent).resolve()}")
+            folder = (folder if folder.is_dir() else folder.parent).resolve()
+            append_new(self.places, f"--find-links {shlex.quote(str(folder))}")
         elif without_credentials(place) in self.declared_indexes:
             append_new(self.places, f"--extra-index-url {place}")
         else:

@@ -1,6 +1,7 @@
 """Read a requirements.txt, and make its lines independent of where it is."""
 
 import re
+import shlex
 from pathlib import Path
 
 from ebsif.user.formats.wanted import RequirementsError
@@ -69,7 +70,8 @@ def lines_for(line, where, folder, outer):
                                 "install a copy (without -e), or use make-venv during development")
     option, local = WITH_PATH.fullmatch(bare), LOCAL.fullmatch(bare)
     if option and "://" not in option.group("path"):
-        return [f"{option.group('option')} {resolve(folder / option.group('path'), where)}"]
+        # pip splits options like a shell
+        return [f"{option.group('option')} {shlex.quote(str(resolve(folder / option.group('path'), where)))}"]
     if local and not option and not bare.startswith("-"):
         path = resolve(folder / local.group("path"), where)
         # a path in a requirement can't contain a blank
