@@ -344,7 +344,7 @@ class Extension:
 
     def __init__(self, prefix, capsys, monkeypatch):
         monkeypatch.setattr("time.strftime", lambda _: "20261122")
-        self.prefix, self.capsys = prefix, capsys
+        self.prefix, self.capsys, self.monkeypatch = prefix, capsys, monkeypatch
         # nothing in user software needs http: a package of the image does, with an extra
         self.root = self.install("requirements = ['greeting>=1', 'numpy', 'rich']\n",
                                  ["greeting", "hello", "rich", "http"])
@@ -470,7 +470,13 @@ def test_other_requirements_on_the_same_day(extension, tmp_path):
 
     name = f"{BASE.replace('/', '-')}-new-20261122"
     extension.prefix.add(extension.prefix.install(BASE), "hand", "1.0")
-    # easyconfigs that are not installed
+    # easyconfigs that are not installed; --rebuild replaces one
+    assert extend("lightly\n").out.startswith(f"{name}.eb\n")
+    installed = []
+    with extension.monkeypatch.context() as patch:
+        patch.setattr("ebsif.user.outcome.install", lambda path, *_: installed.append(path.name) or 0)
+        extend("rich\n", "--rebuild")
+    assert installed == [f"{name}.eb"]
     first = extend("rich\n")
     assert first.err == (f"ebsif: {BASE} has packages that were added by hand, which are not taken along: hand==1.0 "
                          "(to have them, too: ebsif extend new --add hand==1.0 --install)\n")
@@ -545,6 +551,18 @@ def test_an_environment_of_somebody_else(extension, tmp_path):
     # on the same day, another lock is another module
     record = json.loads((tmp_path / "lock.json").read_text())
     (tmp_path / "b.json").write_text(json.dumps({**record, "artifacts": {"rich": {}}}))
+    # unless the installation failed
+    with extension.monkeypatch.context() as patch:
+        patch.setattr("ebsif.user.outcome.install", lambda *_: 3)
+        for lock in ("b.json", "lock.json"):
+            assert main(["extend", "--from-lock", lock, "--name", "theirs", "--install"]) == 3
+            assert json.loads((tmp_path / f"{name}.lock.json").read_text()) == json.loads((tmp_path / lock).read_text())
+    extension.capsys.readouterr()
+    # nothing is written, least of all elsewhere
+    before = sorted(tmp_path.parent.rglob("*.lock.json*"))
+    assert main(["extend", "--from-lock", "lock.json", "--name", "x/../../y"]) == 3
+    assert "is not valid in a version suffix" in extension.capsys.readouterr().err
+    assert sorted(tmp_path.parent.rglob("*.lock.json*")) == before
     assert extension.extend("--from-lock", "b.json", "--name", "theirs")[0]["versionsuffix"].endswith("-20261122.2")
     text = (tmp_path / f"{name}.eb").read_text()
     extension.prefix.install(name.replace("-", "/", 1), text=text, **{key: value for key, value in record.items()

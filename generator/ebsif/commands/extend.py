@@ -22,7 +22,7 @@ from ebsif.installed import places
 from ebsif.installed.names import Names, add_name_argument, complete_asked, complete_packages, shown
 from ebsif.installed.places import Installation
 from ebsif.user import bases, changing, environments, extending, plan, repeating, requirements
-from ebsif.user.outcome import add_outcome, choose_date, chosen, nothing_to_do, write, write_file
+from ebsif.user.outcome import add_outcome, choose_date, chosen, may_replace, nothing_to_do, write, write_file
 
 EXAMPLES = """\
   # would it work? (installs nothing)
@@ -213,7 +213,9 @@ def repeat(options, names):
         if not (options.install or options.rebuild):
             return 0
         options.check = False
-    lock = f"{container.name}-{container.full_version}-{options.name}-{options.date}{repeating.LOCK_SUFFIX}"
+    extended = extending.extend(container, {}, options.name, options.date)
+    path = options.output / extended.easyconfig_name
+    lock = path.with_suffix(repeating.LOCK_SUFFIX)
     if not options.dry_run:
-        write_file(options.output / lock, options.from_lock.read_text(encoding="utf-8"), options.rebuild)
-    return write(options, container, {"lock": lock}, options.name)
+        write_file(lock, options.from_lock.read_text(encoding="utf-8"), may_replace(options, path, extended.module))
+    return write(options, container, {"lock": lock.name}, options.name)

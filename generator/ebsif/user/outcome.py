@@ -81,7 +81,7 @@ def write(options: Namespace, container: Container, stages: list, name: str) -> 
         print(text, end="")
         return 0
     path = options.output / extended.easyconfig_name
-    write_file(path, text, options.rebuild or (installing and is_left_over(path, extended.module)))
+    write_file(path, text, may_replace(options, path, extended.module))
     if installing:
         return install(path, options.rebuild, [*options.more, extending.sources(extended)])
     # eb refuses to run while another module of the same software is loaded
@@ -118,13 +118,12 @@ def choose_date(options: Namespace, container: Container, name: str,
         options.date = last.extension[1]
         if options.rebuild:
             return None
-        if is_same(last.easyconfig, options.date):
+        if last.easyconfig and is_same(last.easyconfig, options.date):
             return last
-    installing = options.install or options.check
     for options.date in extending.free_dates(container.module, name):
         module = f"{container.module}-{name}-{options.date}"
         path = options.output / f"{module.replace('/', '-')}.eb"
-        if not path.exists() or (installing and is_left_over(path, module)) or is_same(path, options.date):
+        if not path.exists() or may_replace(options, path, module) or is_same(path, options.date):
             break
     return None
 
@@ -134,6 +133,11 @@ def nothing_to_do(installation: Installation) -> int:
     output.note(f"{installation.module} has these packages already: nothing to do (--rebuild installs it again)")
     output.hint(f"load it with: {installation.load}")
     return 0
+
+
+def may_replace(options: Namespace, path: Path, module: str) -> bool:
+    """Return whether the easyconfig of a module may be replaced: --rebuild says so, or it is left over."""
+    return options.rebuild or ((options.install or options.check) and is_left_over(path, module))
 
 
 def is_left_over(path: Path, module: str) -> bool:
