@@ -9,7 +9,6 @@ MODULEPATH are searched. The exit status is 1 if there are errors or warnings; n
 """
 
 import json
-import textwrap
 
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_SHARED
 from easybuild.easyblocks.generic.container.texts import format_size
@@ -30,7 +29,6 @@ EXAMPLES = """\
   ebsif installed --has 'pillow<10.3'        # which modules have this package
   ebsif installed --json | jq '.installations[].module'
 """
-WIDTH = 80
 # after the state of user software
 CHANGED = {True: ", changed", False: "", None: " (whether it was changed is unknown)"}
 
@@ -67,9 +65,9 @@ def run(options):
     for one in made:
         print_report(one, is_ambiguous=names.count(one.module) > 1)
     for one in problems:
-        print_wrapped(one)
+        output.print_wrapped(one)
     if missing:
-        print_wrapped(f"never installed: {', '.join(missing)}")
+        output.print_wrapped(f"never installed: {', '.join(missing)}")
     print(f"{output.format_count(len(made), 'installation')}, {format_size(total)} in all{counted(findings)}")
     return status(findings)
 
@@ -96,27 +94,28 @@ def print_matches(matches, unknown, problems, options):
         return status(findings)
     for one in matches:
         print(shown(one.installation))
-        print_wrapped(", ".join(f"{name} {version} ({place})" for name, place, version in one.packages), "  ")
+        output.print_wrapped(", ".join(f"{name} {version} ({place})" for name, place, version in one.packages), "  ")
     for one in findings:
-        print_wrapped(one)
+        output.print_wrapped(one)
     print(f"{output.format_count(len(matches), 'module')} with {' and '.join(options.has)}{counted(findings)}")
     return status(findings)
 
 
 def print_report(one, is_ambiguous):
     """Print what is known of an installation, with its directory if another one has the same module."""
-    print_wrapped(f"{one.module}  {one.installation.root}" if is_ambiguous else one.module)
+    output.print_wrapped(f"{one.module}  {one.installation.root}" if is_ambiguous else one.module)
     texts = [format_size(one.size)]
     if one.image:
         size = f", {format_size(one.image.size)}" if one.image.size else ""
         texts.append(f"{whose(one.image)} image ({one.image.state}{size})")
     if one.software:
         texts.append(f"user software {one.software.state}{CHANGED[one.software.is_changed]}")
-    print_wrapped("; ".join(texts), "  ")
+    output.print_wrapped("; ".join(texts), "  ")
     if one.users:
-        print_wrapped(f"its image is used by {', '.join(describe(*user) for user in sorted(one.users.items()))}", "  ")
+        users = ", ".join(describe(*user) for user in sorted(one.users.items()))
+        output.print_wrapped(f"its image is used by {users}", "  ")
     for finding in one.findings:
-        print_wrapped(f"{finding.level}: {finding.text}", "  ")
+        output.print_wrapped(f"{finding.level}: {finding.text}", "  ")
 
 
 def whose(image):
@@ -129,12 +128,6 @@ def whose(image):
 def describe(module, needs_file):
     """Return the name of a user of an image, with what it means to remove the image (str)."""
     return f"{module} (needs it)" if needs_file else f"{module} (by a hard link)"
-
-
-def print_wrapped(text, indent=""):
-    """Print foreign text in lines of 80 columns; long words such as paths are not broken."""
-    print(textwrap.fill(output.escape(text), WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ",
-                        break_long_words=False, break_on_hyphens=False))
 
 
 def catalogue_of(options):
