@@ -64,7 +64,7 @@ def test_without_network(prefix, database, capsys):
     first, _ = json.loads(capsys.readouterr().out)
     assert (first["module"], first["package"], first["id"], first["fixed"]) == (MINE, "numpy", "GHSA-2", [])
     assert main(["audit", "--database", str(database), BASE]) == 0
-    assert capsys.readouterr().out == "1 module with 2 packages: nothing known\n"
+    assert capsys.readouterr().out == "1 module with 2 packages: no known vulnerabilities\n"
 
 
 def test_packages_as_they_are_now(prefix, database, capsys):
@@ -146,6 +146,18 @@ def test_pip_audit(prefix, tmp_path, monkeypatch, capsys):
     assert "  torch 2.0+cpu (image): GHSA-6, fixed in 2.8\n" in printed and "1 finding in 1 module" in printed
     assert main(["audit", "--osv-url", "http://127.0.0.1:9/query"]) == 3
     assert "pip-audit failed" in (said := capsys.readouterr().err) and "--database" in said
+
+
+def test_a_service_that_knows_no_package(prefix, monkeypatch, capsys):
+    """I-08: a service that has only files, such as a mirror, is an error, not an audit without findings."""
+    unknown = []
+    monkeypatch.setattr(audit, "from_service", lambda pins, url: ({}, sorted(pins)[len(unknown):]))
+    assert main(["audit"]) == 3
+    assert "knows none of the 5 packages" in " ".join(capsys.readouterr().err.split())
+    unknown.append("one is known")
+    assert main(["audit"]) == 0
+    text = capsys.readouterr()
+    assert "doesn't know 4 packages" in text.err and "no known vulnerabilities" in text.out
 
 
 def test_without_pip_audit(prefix, monkeypatch, capsys):

@@ -52,6 +52,10 @@ def run(options):
         advisories = audit.from_database(pins, options.database)
     else:
         advisories, unknown = audit.from_service(pins, options.osv_url) if pins else ({}, [])
+    if pins and pins <= set(unknown):
+        raise audit.AuditError("nothing was audited: the service knows none of the "
+                               f"{output.format_count(len(pins), 'package')}. Name another one (--osv-url), or a "
+                               "copy of an advisory database (--database)")
     found = list(audit.vulnerabilities(records, advisories))
     if unknown:
         output.note(f"the service doesn't know {output.format_count(len(unknown), 'package')}: "
@@ -97,7 +101,7 @@ def print_found(found, records, pins):
             print(output.escape(f"    {one.advisory.summary}"))
     said = f"{output.format_count(len(records), 'module')} with {output.format_count(len(pins), 'package')}"
     affected = len({one.module for one in found})
-    print(f"{said}: {output.format_count(len(found), 'finding').replace('0 findings', 'nothing known')}"
+    print(f"{said}: {output.format_count(len(found), 'finding').replace('0 findings', 'no known vulnerabilities')}"
           + (f" in {output.format_count(affected, 'module')}" if found else ""))
     if any(one.place != "image" for one in found):
         output.hint("Replace packages of user software with: ebsif extend MODULE --add 'PACKAGE>=VERSION'")
