@@ -13,7 +13,10 @@ import venv
 directory, copy_pip, pip = sys.argv[1:]
 # the earliest time that a wheel can contain, as in user software
 TIME = '315532800'
-venv.EnvBuilder(system_site_packages=True, symlinks=True).create(directory)
+try:
+    venv.EnvBuilder(system_site_packages=True, symlinks=True).create(directory)
+except OSError as error:
+    sys.exit(str(error))
 program = os.path.join(directory, 'bin', 'python')
 
 
