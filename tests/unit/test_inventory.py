@@ -182,7 +182,7 @@ def test_the_list_of_installations(eb_prefix, family, capsys):
     assert text.splitlines()[0] == BASE
     assert "own image (as recorded, 5.0 kB); user software not packed\n" in text
     assert f"its image is used by {MINE} (by a hard link), {OTHER} (needs it)" in " ".join(text.split())
-    assert f"shared (that of {BASE}) image (as recorded, 5.0 kB);" in " ".join(text.split())
+    assert f"image of {BASE} (as recorded, 5.0 kB);" in " ".join(text.split())
     assert max(len(line) for line in text.splitlines()) <= 80
     assert text.splitlines()[-1].startswith("3 installations, ")
     everything = json.loads(installed(capsys, "--json", "--verify", str(eb_prefix.software))[1])

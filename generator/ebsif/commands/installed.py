@@ -107,7 +107,7 @@ def print_report(one, is_ambiguous):
     texts = [format_size(one.size)]
     if one.image:
         size = f", {format_size(one.image.size)}" if one.image.size else ""
-        texts.append(f"{whose(one.image)} image ({one.image.state}{size})")
+        texts.append(f"{whose(one.image)} ({one.image.state}{size})")
     if one.software:
         texts.append(f"user software {one.software.state}{CHANGED[one.software.is_changed]}")
     output.print_wrapped("; ".join(texts), "  ")
@@ -121,8 +121,8 @@ def print_report(one, is_ambiguous):
 def whose(image):
     """Return how to call an image (str): own, central, or that of another module."""
     if image.kind in IMAGE_SHARED:
-        return f"shared (that of {image.origin})" if image.origin else "shared"
-    return image.kind
+        return f"image of {image.origin}" if image.origin else "shared image"
+    return f"{image.kind} image"
 
 
 def describe(module, needs_file):
