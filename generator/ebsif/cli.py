@@ -175,7 +175,11 @@ def call_and_flush(function, *arguments):
 
 def run(arguments, more, options):
     """Parse arguments into options, run the subcommand (`more` is what followed --), and return the exit status."""
-    _, unknown = build_parser(arguments).parse_known_args(arguments, options)
+    parser = build_parser(arguments)
+    if not arguments:
+        parser.print_help(sys.stderr)
+        return UsageError.status
+    _, unknown = parser.parse_known_args(arguments, options)
     options.more = more
     if not options.takes_more:
         unknown += more

@@ -41,6 +41,12 @@ def test_wrong_use_is_status_2(arguments):
     assert "usage:" in result.stderr
 
 
+def test_without_a_command_all_are_listed():
+    """Who types the name only reads what there is."""
+    said = run().stderr
+    assert all(re.search(rf"^ +{name}\s", said, re.MULTILINE) for name in COMMANDS)
+
+
 def parsers():
     """Return the parser of each command (dict of ArgumentParser by name)."""
     (commands,) = [one for one in build_parser(COMMANDS)._actions if isinstance(one, argparse._SubParsersAction)]
@@ -110,6 +116,9 @@ def test_doctor_says_when_a_program_does_not_run(tmp_path):
     (tmp_path / "apptainer").chmod(0o755)
     result = run("doctor", env={"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)})
     assert "does not run (exit status 127)" in result.stdout
+    (tmp_path / "apptainer").write_text("#!/bin/sh\necho This is version 1 on host vm.\n")
+    result = run("doctor", env={"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)})
+    assert f"  version 1 on host vm, {tmp_path}/apptainer\n" in result.stdout
 
 
 def test_doctor_lists_packages_that_would_shadow(tmp_path):

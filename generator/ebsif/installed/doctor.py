@@ -70,7 +70,7 @@ def find_program(part, names, remedy, version_option="--version", statuses=(0,))
             )
             said = (answer.stdout + answer.stderr).strip().splitlines()[:1]
             if said and answer.returncode in statuses:
-                return Finding(OK, part, f"{said[0]}, {path}")
+                return Finding(OK, part, f"{said[0].removeprefix('This is ').rstrip('.')}, {path}")
             told = "".join(f": {line}" for line in said)
             return Finding(ERROR, part, f"{path} does not run (exit status {answer.returncode}){told}")
     return Finding(ERROR, part, f"{' or '.join(names)} not on PATH: {remedy}")
