@@ -49,6 +49,10 @@ def replace(path: Path, text: str) -> None:
     text
         The new content.
     """
+    if path.parent == Path("/dev") or (path.exists() and not path.is_file()):
+        # a device or a pipe: root could replace /dev/null by a file
+        path.write_text(text, encoding="utf-8")
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     # a unique name, even among the machines that share a file system
     new = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")

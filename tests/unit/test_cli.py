@@ -3,6 +3,7 @@
 import argparse
 import configparser
 import json
+import os
 import re
 import subprocess
 import sys
@@ -99,6 +100,18 @@ def test_an_account_without_a_home_directory(monkeypatch):
     assert not settings.configuration_path().exists()
     with pytest.raises(OSError, match="/dev/null"):
         (files.home() / ".cache").mkdir(parents=True)
+
+
+def test_devices_and_pipes_are_not_replaced(tmp_path):
+    """For root, too, `-o /dev/null` writes into the device, and leaves it as it is."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDWR)
+    try:
+        files.replace(pipe, "text")
+        assert pipe.is_fifo() and os.read(reader, 9) == b"text"
+    finally:
+        os.close(reader)
 
 
 def test_doctor_names_what_is_missing(tmp_path):
