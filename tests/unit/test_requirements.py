@@ -123,6 +123,13 @@ def test_a_conda_environment(tmp_path):
     assert read(path, "dependencies: [python=3.11.7=h1, rich]\n", Image("3.11.2")).lines == ["rich"]
 
 
+def test_an_included_file_that_is_not_text(tmp_path):
+    """The message names the file that can't be read, not the one that includes it."""
+    (tmp_path / "b.txt").write_bytes(b"caf\xe9\n")
+    with pytest.raises(requirements.RequirementsError, match=rf"^{tmp_path}/b.txt can't be read: 'utf-8'"):
+        read(tmp_path / "a.txt", "-r b.txt\n")
+
+
 def test_paths_beside_the_file(tmp_path, monkeypatch):
     """Defects D2: absolute in the easyconfig, wherever the file was read from; URLs are unchanged."""
     monkeypatch.chdir("/")

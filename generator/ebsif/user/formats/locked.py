@@ -125,8 +125,11 @@ class Locked:
     def declared_indexes(self) -> set[str]:
         """The URLs of the indexes that the project beside the lock file declares."""
         project = self.path.with_name("pyproject.toml")
-        indexes = toml.load(project).get("tool", {}).get("uv", {}).get("index", []) if project.is_file() else []
-        return {without_credentials(one["url"]) for one in indexes}
+        try:
+            indexes = toml.load(project)["tool"]["uv"]["index"] if project.is_file() else []
+            return {without_credentials(one["url"]) for one in indexes}
+        except (AttributeError, KeyError, TypeError):  # no such table, or another form, which uv refuses
+            return set()
 
     def wanted(self) -> Wanted:
         """

@@ -17,8 +17,12 @@ def lines_of(path: Path, outer: tuple[Path, ...]) -> list[str]:
     """Return the requirements in a requirements.txt, with those of the files that it includes."""
     if path.resolve() in outer:
         raise RequirementsError(f"{path} includes itself")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise RequirementsError(f"{path} can't be read: {error}") from None
     lines = []
-    for number, line in logical_lines(path.read_text(encoding="utf-8-sig")):
+    for number, line in logical_lines(text):
         lines += lines_for(line, f"{path}:{number}", path.parent, (*outer, path.resolve()))
     return lines
 
