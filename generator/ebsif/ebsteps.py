@@ -1,6 +1,7 @@
 """Install with eb: show the steps, which are read from its output, and return how it ended."""
 
 import contextlib
+import glob
 import queue
 import re
 import sys
@@ -36,7 +37,7 @@ TRACE = "  >> "
 UNITS = {"bytes": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3}
 # what pip prints
 PIP = re.compile(r" *(Collecting|Downloading|Building wheel for|Installing collected packages:) (\S+)"
-                 r"(?: \(([\d.]+) (\w+)\)$)?(.*)")
+                 r"(?: \((\d+(?:\.\d+)?) (\w+)\)$)?(.*)")
 
 
 @dataclass
@@ -287,7 +288,8 @@ class PipLog:
             for line in lines:
                 self.read(line.decode(errors="replace"))
         # where pip downloads it to
-        sizes = [path.stat().st_size for path in self.temporary.glob(f"pip-*/{self.file}")] if self.size else []
+        files = self.temporary.glob(f"pip-*/{glob.escape(self.file)}") if self.size else []
+        sizes = [path.stat().st_size for path in files]
         return Now(self.text, sum(sizes), self.size) if sizes else Now(self.text)
 
     def read(self, line):

@@ -214,7 +214,9 @@ def test_what_pip_does(tmp_path):
     assert log.now() == Now("4.0 MB torch", 1000, 4_000_000)
     for line, text in (("  Building wheel for apex (pyproject.toml): started", "building apex"),
                        ("Installing collected packages: torch, optuna", "installing 2 packages"),
-                       ("Successfully installed torch", "installing 2 packages")):
+                       ("Successfully installed torch", "installing 2 packages"),
+                       # whatever a program prints
+                       ("Downloading a**b (1.2.3 MB)", "a**b"), ("Downloading a**b (1.2 MB)", "1.2 MB a**b")):
         with log.path.open("a") as more:
             more.write(f"{line}\n")
         assert log.now() == Now(text)

@@ -83,6 +83,6 @@ def with_values(path: Path, values: dict[str, Any]) -> str:
     for name, node in sorted(found.items(), key=lambda item: -item[1].lineno):
         if name in wanted:
             lines[node.lineno - 1 : node.end_lineno] = [wanted.pop(name)]
-    if lines and lines[0].startswith("# Rendered by ebsif") or lines[0].startswith("# Written by `ebsif"):
+    if text.startswith(("# Rendered by ebsif", "# Written by `ebsif")):
         del lines[0]
     return "".join([f"{HEADER}\n", *lines, *(f"\n{line}" for line in wanted.values() if line)])
