@@ -378,7 +378,7 @@ def extension(prefix, capsys, monkeypatch):
     return Extension(prefix, capsys, monkeypatch)
 
 
-def test_packages_are_added_and_all_others_keep_their_versions(extension):
+def test_packages_are_added_and_all_others_keep_their_versions(extension, capsys):
     """E-03: one command without a file; a new module; other versions only of what is named and what that needs."""
     values, _ = extension.extend("mine", "--add", "lightly", "greeting")
     assert values["requirements"] == ["greeting>=1", "numpy", "rich", "lightly"]
@@ -392,8 +392,10 @@ def test_packages_are_added_and_all_others_keep_their_versions(extension):
     values, _ = extension.extend(MINE, "--add", "lightly")
     assert values["versionsuffix"].endswith("-mine-20261122.2")
     assert extension.extend(MINE, "--add", "x", "--rebuild")[0]["versionsuffix"].endswith("-mine-20261121")
-    for wrong, expected in (("numpy", "numpy 2.0 is in the image already: there is nothing to add"),
-                            ("a b", "--add 'a b' is not a requirement"), ("./a.whl", "it does not exist")):
+    assert main(["extend", MINE, "--add", "numpy", "-n"]) == 0
+    said = capsys.readouterr().err
+    assert "numpy 2.0 is in the image already\n" in said and "has these packages already: nothing to do" in said
+    for wrong, expected in (("a b", "--add 'a b' is not a requirement"), ("./a.whl", "it does not exist")):
         assert expected in extension.extend(MINE, "--add", wrong, status=3)[1]
 
 

@@ -29,8 +29,13 @@ def read_program(name):
 
 
 def sh_command(name, *arguments):
-    """Return the command that runs a program in the image with sh, which every image has (list of str)."""
-    return ['sh', '-c', read_program(name), name] + list(arguments)
+    """
+    Return the command that runs a program in the image with sh, which every image has (list of str).
+
+    EasyBuild's log has the command, so comments are left out.
+    """
+    lines = [line for line in read_program(name).splitlines() if not line.lstrip().startswith('#')]
+    return ['sh', '-c', '\n'.join(lines), name] + list(arguments)
 
 
 def ebsif_version():

@@ -151,16 +151,18 @@ def change(options, names, found):
     container = bases.of_installation(found, site)
     environment = changing.environment_of(found, container, changing.base_of(found, names, site))
     name, date = found.extension or (None, None)
+    changed = True
     if name and options.name in (None, name):
         options.name, container = name, bases.without_extension(container, found)
-        if not change_packages(options, environment, container):
-            return nothing_to_do(found)
+        changed = change_packages(options, environment, container)
         if options.rebuild:
             options.date = options.date or date
     else:
         add_on_top(options, environment, container)
     for text in environment.said:
         output.note(text)
+    if not changed:
+        return nothing_to_do(found)
     container, stages = changing.pinned(container, environment), changing.simplest(environment.stages)
     changing.start_from(found)
     status = write(options, container, stages, options.name)

@@ -290,14 +290,7 @@ def add_before_hashes(environment, lines, name):
 
 
 def add(environment: Environment, lines: list[str], name: str) -> None:
-    """
-    Add packages.
-
-    Raises
-    ------
-    ChangingError
-        If all of them are there already.
-    """
+    """Add packages, except those that are there already."""
     new = []
     for line in lines:
         package, inside = environment.packages.get(name_in(line)), environment.image.get(name_in(line))
@@ -310,9 +303,8 @@ def add(environment: Environment, lines: list[str], name: str) -> None:
             environment.said.append(f"{name_in(line)} {there} is {where} already")
         else:
             new.append(line)
-    if not new:
-        raise ChangingError("; ".join(environment.said) + ": there is nothing to add")
-    add_lines(environment, new, name)
+    if new:
+        add_lines(environment, new, name)
 
 
 def replace(environment: Environment, wanted: list, name: str) -> None:
