@@ -60,9 +60,13 @@ def replace(path: Path, text: str) -> None:
         with new.open("x", encoding="utf-8") as file:
             file.write(text)
         new.replace(path)
-    except BaseException:
-        new.unlink(missing_ok=True)
+    except OSError as error:
+        # nobody knows the name of the new one
+        error.filename = str(path)
         raise
+    finally:
+        with contextlib.suppress(OSError):
+            new.unlink()
 
 
 def owner(number: int) -> str:

@@ -114,6 +114,12 @@ def test_devices_and_pipes_are_not_replaced(tmp_path):
         os.close(reader)
 
 
+def test_a_file_that_cannot_be_written_is_named():
+    """The error names the file, not the temporary one beside it."""
+    with pytest.raises(OSError, match=r"'/proc/mine.eb'$"):
+        files.replace(Path("/proc/mine.eb"), "text")
+
+
 def test_doctor_names_what_is_missing(tmp_path):
     """On a bare machine each missing part is listed with a remedy; status 1."""
     result = run("doctor", env={"PATH": str(tmp_path), "HOME": str(tmp_path)})
