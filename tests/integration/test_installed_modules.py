@@ -114,7 +114,7 @@ def test_ten_modules(modules, tmp_path):
     central.rename(tmp_path / "elsewhere")
     found = problems(modules)
     expected = {
-        "bound": ("error", f"now there is {fabric}/libfast.so.2", "eb --module-only --force"),
+        "bound": ("error", f"now there is {fabric}/libfast.so.2", "eb --rebuild"),
         "driver": ("error", "ROCm 6.2 is not supported by the driver of here", "ebsif upgrade"),
         "truncated": ("error", "was truncated", "eb --rebuild"),
         "replaced": ("error", "its SHA256 is", "eb --rebuild"),

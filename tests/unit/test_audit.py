@@ -79,13 +79,22 @@ def test_packages_as_they_are_now(prefix, database, capsys):
     ([("introduced", "1.0")], True), ([("introduced", "1.0.1")], False), ([("introduced", "0")], True),
     ([("introduced", "0"), ("last_affected", "1.0")], True), ([("introduced", "0"), ("last_affected", "0.9")], False),
     ([("introduced", "0"), ("fixed", "0.5"), ("introduced", "0.9"), ("fixed", "2")], True),
-    ([("fixed", "0.5"), ("introduced", "0"), ("limit", "9")], False)])
+    ([("fixed", "0.5"), ("introduced", "0"), ("limit", "9")], False),
+    ([("introduced", "0"), ("limit", "*")], True), ([("introduced", "0"), ("fixed", "r12-odd")], True)])
 def test_ranges(events, inside):
     """I-08: OSV's rules for ranges of versions."""
     affected = {"ranges": [{"type": "ECOSYSTEM", "events": [dict([event]) for event in events]}]}
     assert audit.is_affected("1.0", affected) is inside
     assert audit.is_affected("1.0", {"versions": ["0.9", "1.0.0"]})
     assert not audit.is_affected("1.0", {"versions": ["9", "no version"]})
+
+
+def test_what_is_not_audited(prefix, database, capsys):
+    """I-08: a module with a damaged record is named, and the status is 1, although nothing else is found."""
+    (prefix.software / MINE / "share/ebsif/lock.json").write_text("{")
+    assert main(["audit", "--database", str(database)]) == 1
+    said = capsys.readouterr()
+    assert said.err.startswith("ebsif: not audited: ") and said.out.endswith("no known vulnerabilities\n")
 
 
 def test_a_directory_of_advisories(tmp_path, database):

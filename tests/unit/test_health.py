@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -192,6 +193,25 @@ def test_one_node_or_many(subject, monkeypatch, works, expected):
     monkeypatch.setattr(nodes, "all_reduce", lambda one, number: (works[number], "timed out"))
     found = list(nodes.communication(one.installation, 2))
     assert [expected in each.text for each in found] == ([True] if expected else [])
+
+
+@pytest.mark.parametrize(("image", "expected"), [(["numpy==2.0"], [ERROR]), ([], [])])
+def test_a_python_that_does_not_start(subject, monkeypatch, image, expected):
+    """I-04: an image with packages has a Python; one without any may lack it."""
+    one = subject(image, facts={"end": ""})
+    one.__dict__.update(environment={}, easyconfig="x.eb")
+    monkeypatch.setattr(Subject, "read_image", lambda self: subprocess.CompletedProcess([], 1, "", "python: not found"))
+    found = list(running.start(one))
+    assert [each.level for each in found] == expected
+    assert all("Python doesn't start in the container: python: not found" in each.text for each in found)
+
+
+def test_binds_that_are_gone(subject):
+    """I-04: without a library, programs don't start; a directory may be on other nodes only."""
+    one = subject(optional_binds=["/nowhere/libcxi.so.1", "/nowhere/spool", "/proc"])
+    one.__dict__["easyconfig"] = "x.eb"
+    assert [(each.level, each.text.split()[0]) for each in files.binds(one)] == [
+        (ERROR, "/nowhere/libcxi.so.1"), (WARNING, "/nowhere/spool")]
 
 
 def test_an_error_ends_the_checks_of_a_module(subject):

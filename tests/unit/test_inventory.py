@@ -79,6 +79,16 @@ def test_a_closed_installation(eb_prefix, monkeypatch):
     assert found(eb_prefix.modules) == found(eb_prefix.software) == ([], [said])
 
 
+def test_an_installation_that_may_not_be_looked_for(eb_prefix, monkeypatch):
+    """I-01: nobody is told to remove the module of an installation that is only closed to this account."""
+    root = eb_prefix.install(MINE)
+    (root / "share/ebsif/lock.json").unlink()
+    lstat = os.lstat
+    monkeypatch.setattr(inventory.os, "lstat", lambda path, **how: denied() if path == root else lstat(path, **how))
+    assert found(eb_prefix.modules)[1] == [
+        f"|{root}|can't be read, so what is installed there is unknown: permission denied"]
+
+
 def denied():
     """Raise the error of a directory that can't be read."""
     raise PermissionError(13, "Permission denied")

@@ -16,7 +16,7 @@ from easybuild.tools import filetools
 from easybuild.tools.build_log import EasyBuildError
 from ebsif import eb, files
 from ebsif.cli import main
-from ebsif.installed import places, removal, sharing
+from ebsif.installed import inventory, places, removal, sharing
 from ebsif.user import extending
 
 CONTENT = b"an image"
@@ -157,6 +157,13 @@ def test_users_elsewhere(family, tmp_path, monkeypatch, capsys):
     owner = files.owner(uid)
     assert main(["remove", str(family / "1.0"), "--users", str(theirs.parent), "-n"]) == 3
     assert f"that these modules use: Example/1.0-mine (of {owner}); remove those first" in capsys.readouterr().err
+    # where nobody was found, but somebody may be
+    (tmp_path / "nothing").mkdir()
+    (theirs / "closed").mkdir()
+    monkeypatch.setattr(inventory, "is_closed", lambda path: path.name == "closed")
+    for directory, expected in (("nothing", "has no modules of containers"), ("theirs", "closed can't be read")):
+        removal.note_gaps(str(tmp_path / directory))
+        assert expected in capsys.readouterr().err
 
 
 def test_no_link_where_none_is_possible(tmp_path):

@@ -2,7 +2,7 @@
 
 pip-audit, which must be installed beside ebsif, asks the Python package index. Without network, name a copy of an
 advisory database: the zip file with the advisories of one ecosystem that OSV publishes, or a clone of Python's advisory
-database. The exit status is 1 if something is found.
+database. The exit status is 1 if something is found, or if a module could not be audited.
 
 System and Conda packages are in the bill of materials (`ebsif lock MODULE --sbom`), for other scanners.
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 from ebsif import output
 from ebsif.arguments import add_json
 from ebsif.errors import FOUND, UsageError
+from ebsif.findings import NOTE
 from ebsif.installed import audit, current, inventory
 from ebsif.installed.names import Names, complete_installed, shown
 
@@ -37,12 +38,16 @@ def configure(parser):
 
 
 def run(options):
-    """Print the vulnerabilities; return 1 if there are any, else 0."""
+    """Print the vulnerabilities; return 1 if there are any, or if a module could not be audited, else 0."""
     if options.database and options.osv_url:
         raise UsageError("--database asks no service, so --osv-url has no effect: leave out one of them")
     records = {}
-    for one in chosen(options):
-        if not damaged(one):
+    installations, problems = chosen(options)
+    skipped = [str(one) for one in problems if one.level != NOTE] + [one.damage for one in installations if one.damage]
+    for text in skipped:
+        output.note(f"not audited: {text}")
+    for one in installations:
+        if not one.damage:
             name = shown(one) if shown(one) not in records else f"{shown(one)} in {one.root}"
             records[name] = current.record_of(one)
     pins = {audit.pin(name, version) for record in records.values()
@@ -64,28 +69,18 @@ def run(options):
         print(json.dumps([one.data for one in found], indent=2))
     else:
         print_found(found, records, pins)
-    return FOUND if found else 0
+    return FOUND if found or skipped else 0
 
 
 def chosen(options):
-    """Return the installations that are named, else all (list of Installation)."""
+    """Return the installations that are named, else all (list of Installation), and the problems of the search."""
+    directories = [text for text in options.modules if Path(text).is_dir()]
     if not options.modules:
-        return inventory.installations()[0]
+        return inventory.installations()
     names = Names(options)
-    found = []
-    for text in options.modules:
-        if Path(text).is_dir():
-            found += inventory.installations([text])[0]
-        else:
-            found.append(names.installation(text))
-    return found
-
-
-def damaged(installation):
-    """Return whether the record of an installation can't be read, after saying so."""
-    if installation.damage:
-        output.note(f"not audited: {installation.damage}")
-    return bool(installation.damage)
+    named = [names.installation(text) for text in options.modules if text not in directories]
+    found, problems = inventory.installations(directories) if directories else ([], [])
+    return named + found, problems
 
 
 def print_found(found, records, pins):

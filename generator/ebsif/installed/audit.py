@@ -233,8 +233,9 @@ def ranges(affected: Mapping[str, Any]) -> list[dict[str, Any]]:
 def is_in_range(version: Version, events: list[dict[str, str]]) -> bool:
     """Return whether the last event at or before a version introduces the vulnerability."""
     inside = False
-    ordered = sorted(((Version("0.dev0" if text == "0" else text), kind) for event in events
-                      for kind, text in event.items()), key=lambda one: one[0])
+    known = ((version_of("0.dev0" if text == "0" else text), kind) for event in events for kind, text in event.items())
+    # the versions of other schemes, and "limit": "*", say nothing about this one
+    ordered = sorted(((at, kind) for at, kind in known if at), key=lambda one: one[0])
     for at, kind in ordered:
         if kind == "introduced" and version >= at:
             inside = True
@@ -243,12 +244,21 @@ def is_in_range(version: Version, events: list[dict[str, str]]) -> bool:
     return inside
 
 
+def version_of(text: str) -> Optional[Version]:
+    """Return a version, None for a text that isn't one."""
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None
+
+
 def advisory_of(entry, affected):
     """Return the advisory (Advisory) in an entry, on one of the packages that it affects."""
     names = sorted({entry["id"], *(entry.get("aliases") or [])}, key=lambda one: (not one.startswith("CVE-"), one))
     fixed = {event["fixed"] for one in ranges(affected) for event in one["events"] if "fixed" in event}
     text = entry.get("summary") or entry.get("details") or ""
-    return Advisory(names[0], tuple(names[1:]), tuple(sorted(fixed, key=Version)), " ".join(text.split()))
+    ordered = sorted(fixed, key=lambda one: version_of(one) or Version("0"))
+    return Advisory(names[0], tuple(names[1:]), tuple(ordered), " ".join(text.split()))
 
 
 def add(known, advisory):

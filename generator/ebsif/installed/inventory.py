@@ -133,7 +133,11 @@ def unreadable(path, reason):
 
 def without_record(one):
     """Return a Finding on a module whose installation has no record."""
-    if not is_there(one.root):
+    try:
+        os.lstat(one.root)
+    except PermissionError:
+        return unreadable(one.root, "permission denied")
+    except OSError:
         text = f"its installation {one.root} is gone: remove the module file, or install it again with eb"
         return Finding(ERROR, one.module, text, str(one.file))
     if is_closed(one.root):

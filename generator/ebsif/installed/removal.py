@@ -15,7 +15,8 @@ from easybuild.easyblocks.generic.container.texts import modulerc_statements
 
 from ebsif import files, output
 from ebsif.errors import EbsifError
-from ebsif.installed import sharing
+from ebsif.findings import WARNING
+from ebsif.installed import inventory, sharing
 from ebsif.installed.places import BESIDE, WRITTEN, Installation
 
 
@@ -82,6 +83,8 @@ def plan(installation: Installation, directories: Sequence[str] = ()) -> Removal
 
 def add_users(removal, directories):
     """Add that others keep the image by a hard link; raise RemovalError if there are modules that need this file."""
+    for directory in directories:
+        note_gaps(directory)
     users, module = sharing.users_of(removal.installation.root, directories), removal.installation.module
     needing = [str(user) for user in users if user.needs_file]
     if needing:
@@ -95,6 +98,16 @@ def add_users(removal, directories):
         linked.append(f"{output.format_count(unknown, 'file')} elsewhere")
     if linked:
         removal.kept.append(f"the image, for {', '.join(linked)} (by a hard link)")
+
+
+def note_gaps(directory):
+    """Say where extensions may be that were not found below a directory, before anybody confirms."""
+    found, problems = inventory.installations([directory])
+    for one in problems:
+        if one.level == WARNING:
+            output.note(f"{one.path} can't be read: if a module there uses the image, it will not work any more")
+    if not found:
+        output.note(f"{directory} has no modules of containers: is it a prefix of EasyBuild or a directory of modules?")
 
 
 def paths_of_module(installation: Installation) -> Iterator[Path]:

@@ -54,6 +54,10 @@ def start(one: Subject) -> Iterator[Finding]:
     elif not one.python and last_import(result.stderr):
         yield one.error(f"importing {last_import(result.stderr)} ends Python: {last_line(result.stderr)}. Install that "
                         "package again, in a version for this image")
+    elif not one.python and (one.image_packages or one.user_packages):
+        yield one.error(f"Python doesn't start in the container: {last_line(result.stderr)}. To try it yourself: "
+                        f"`module load {one.module}; start-shell -c 'python -V'`; if user software is the "
+                        f"cause, install the module again with `eb --rebuild {one.easyconfig}`")
 
 
 def imports(one: Subject) -> Iterator[Finding]:
