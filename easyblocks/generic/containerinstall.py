@@ -41,6 +41,7 @@ from easybuild.easyblocks.generic.container.scripts import FILES, ebsif_version,
 from easybuild.easyblocks.generic.container.credentials import Credentials
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_LINK, IMAGE_OWN, IMAGE_SHARED, InstalledImage
 from easybuild.easyblocks.generic.container.sharedimage import InstalledImages, recursively_except
+from easybuild.easyblocks.generic.container.shellmodule import ENVIRONMENT, ShellGenerator, ShellModule
 from easybuild.easyblocks.generic.container.spec import INIT_IMAGE, INIT_KINDS, INIT_NONE, LISTED_PACKAGES
 from easybuild.easyblocks.generic.container.spec import ONE_CONTAINER, REFUSE
 from easybuild.easyblocks.generic.container.spec import WRAPPERS_ALL, ContainerSpec, check_easyconfig
@@ -385,6 +386,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.write_record()
         path = os.path.join(os.path.dirname(self.lock_path), BILL_OF_MATERIALS)
         write_file(path, bill_of_materials(self.record, time.time()))
+        self.write_environment()
         # from here on hooks see the final paths
         self.activate_installation()
 
@@ -570,9 +572,33 @@ class ContainerInstall(Reinstall, EasyBlock):
         modules_path = super().make_module_step(fake=fake)
         if not (fake or self.dry_run):
             names = (self.module_generator, self.mod_filepath, self.short_mod_name)
+            self.write_environment()
             update_earlier_spelling(*names, self.installdir, write_whole)
             add_symbolic_versions(*names, self.spec.aliases, write_whole)
         return modules_path
+
+    def write_environment(self):
+        """Write the statements of the module for programs that start without a modules tool (J-01)."""
+        path = os.path.join(self.installdir, ENVIRONMENT)
+        text = ShellModule(self.installdir).whole(self.shell_statements())
+        try:
+            write_whole(path, text)
+            adjust_permissions(path, 0o644, relative=False)
+        except EasyBuildError as err:
+            # --module-only for an installation of another account
+            self.warn("Can't write %s: programs that start without the module will find no environment (%s)" % (
+                path, err))
+
+    def shell_statements(self):
+        """Return all statements of the module in bash (str)."""
+        before, generator = self.module_generator, ShellGenerator(self)
+        self.module_generator = generator
+        try:
+            with generator.start_module_creation():
+                return ''.join([self.make_module_deppaths(), self.make_module_dep(), self.make_module_req(),
+                                self.make_module_extra()])
+        finally:
+            self.module_generator = before
 
     def permissions_step(self, *args, **kwargs):
         """Set permissions as EasyBuild does, but don't extend access to a restricted image, nor change a hard link."""

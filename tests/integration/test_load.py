@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -272,7 +273,7 @@ def test_the_equivalent_command(several_once):
 
 def test_an_image_without_python(several_once):
     """With init = none nothing is set up for Python, although the image has one: module, binds and commands work."""
-    assert {path.name for path in (several_once.root("None") / "bin").iterdir()} == {"start-shell", "git"}
+    assert {path.name for path in (several_once.root("None") / "bin").iterdir()} == {"start-shell", "with-module", "git"}
     several_once.site.bash("module load None/1.0 && git --version && start-shell -c 'echo $APPTAINER_NAME'")
 
 
@@ -464,6 +465,45 @@ def test_unloading_restores_the_environment(pair, data):
             elif theirs:
                 assert one == theirs[0]
         assert loaded["SIF"] == f"{pair.site.sources}/example.sif"
+
+
+# Variables of the modules tools; what the shell sets.
+OF_TOOLS = ("_Module", "__LMOD_", "LMOD", "LOADED", "_LM", "__MODULES", "MODULE", "_=", "BASH_FUNC")
+
+
+@settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_the_environment_without_a_modules_tool(pair, data):
+    """J-01: environment.sh sets what the module sets, beside any values of the user and any other container module."""
+    environments = st.dictionaries(st.sampled_from(pair.names), VALUES, max_size=8)
+    site, script = pair.site, "show() { env -0 >\"$work/$1\"; }\n"
+    one, two = (f"source '{site.prefix}/eb/software/{name}/1.0/share/ebsif/environment.sh'" for name in ("One", "Two"))
+    cases = data.draw(st.lists(environments, min_size=3, max_size=3))
+    for number, own in enumerate(cases):
+        script += "".join(f"export {name}={shlex.quote(value)}\n" for name, value in own.items()) + f"""
+            show before{number}
+            ({one} load; show sourced{number}; {one} load; show twice{number}; {one} unload; show left{number})
+            ({two} load; show other{number}; {one} load; show again{number})
+            module load One/1.0; show loaded{number}
+            ({one} load; show nothing{number}; {two} load; show replaced{number})
+            module unload One; module purge; unset {" ".join(own)} NOTHING
+        """
+
+    def shown(name, number):
+        entries = (site.work / f"{name}{number}").read_bytes().decode(errors="surrogateescape").split("\0")
+        # Lmod's notes say whether another module has set the variable, too
+        return {name: re.sub(r"\A\+", ":", value) if name.startswith("__EBSIF") else value
+                for name, value in (entry.split("=", 1) for entry in entries if entry)
+                if not f"{name}=".startswith(OF_TOOLS)}
+
+    assert not site.bash(script, work=site.work).stderr
+    subprocess.run(["shellcheck", site.prefix / "eb/software/One/1.0/share/ebsif/environment.sh"], check=True)
+    for number in range(len(cases)):
+        loaded = shown("loaded", number)
+        for name in ("sourced", "twice", "again", "nothing"):
+            assert shown(name, number) == loaded, name
+        assert shown("left", number) == shown("before", number)
+        assert shown("replaced", number) == shown("other", number)
 
 
 @pytest.mark.parametrize("tool", TOOLS)

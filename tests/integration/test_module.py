@@ -355,6 +355,46 @@ def test_extending_by_hand(scratch):
     assert not (scratch.site.home / ".local").exists()
 
 
+def test_a_command_without_the_module(installed_once, tmp_path):
+    """J-01: with-module needs no modules tool, and works in a copy elsewhere; errors say what is wrong."""
+    site = installed_once.site
+    copied = installed_once.copy(tmp_path, installed_once.SQUASHED)
+    root = tmp_path / "moved here"
+    (copied.prefix / "eb/software" / installed_once.SQUASHED).rename(root)
+    program = root / "bin/with-module"
+
+    def run(*arguments, **environment):
+        known = {name: value for name, value in site.environment.items() if name in ("PATH", "HOME", "LC_ALL")}
+        return subprocess.run(["env", "-i", *(f"{name}={value}" for name, value in {**known, **environment}.items()),
+                               program, *arguments], capture_output=True, text=True, check=False, cwd=tmp_path)
+
+    code = "import greeting, os; print(os.environ['VIRTUAL_ENV'], os.getcwd())"
+    assert run("start-shell", "-c", f'python -c "{code}"').stdout == f"/user-software/venv/pytorch {tmp_path}\n"
+    # another container module is loaded, by which nothing changes
+    expected = variables(run("env", "-0").stdout)
+    assert expected["CONTAINERROOT"] == str(root)
+    other = installed_once.load(installed_once.WRITABLE, f"'{program}' env -0").stdout
+    ours = ("SIF", "CONTAINER", "RUNSCRIPTS", "EBSIF", "APPTAINER", "SINGULARITY", "__EBSIF")
+    assert {name: value for name, value in variables(other).items() if name.startswith(ours)} == {
+        name: value for name, value in expected.items() if name.startswith(ours)}
+    # in the container there is nothing to do, and in another one it's impossible
+    inside = f"'{program}' true && echo fine; SIF=/another.sif '{program}' true"
+    result = run("start-shell", "-c", inside, APPTAINER_BIND=str(tmp_path))
+    assert result.stdout == "fine\n"
+    assert "this is another container" in result.stderr
+
+    assert run().returncode == 64
+    assert run("--help").stdout.startswith("Run a command as if")
+    (root / "example.sif").rename(root / "away.sif")
+    result = run("true")
+    assert result.returncode == 1
+    assert result.stderr.startswith("with-module: The image of this container is missing")
+    (root / "share/ebsif/environment.sh").unlink()
+    result = run("true")
+    assert result.returncode == 1
+    assert "environment.sh is missing: write the module again with eb --module-only" in result.stderr
+
+
 def test_start_shell_without_the_module(installed_once):
     """Without its module a command names problem and remedy, without output of the runtime."""
     result = installed_once.site.bash(f"{installed_once.root(installed_once.SQUASHED)}/bin/start-shell", check=False)

@@ -23,13 +23,18 @@ INTERPRETERS = {
         "proc setenv {name value} { puts -nonewline $value }\n"
         "proc module-info {what name} { return [string equal $name load] }\n",
     ),
+    "Shell": (["bash", "/dev/stdin"], f"ebsif_root='{ROOT}'\nebsif_put() {{ printf %s \"$2\"; }}\n"),
 }
 
 
 def run(syntax, text):
     """Run statements of a module file in the real interpreter; setenv prints the value."""
-    functions = SYNTAXES[syntax](ROOT).functions
+    module = SYNTAXES[syntax](ROOT)
+    functions = module.functions
     command, prelude = INTERPRETERS[syntax]
+    if syntax == "Shell":
+        # the file as it is installed
+        prelude, text = "", module.whole(prelude + text)
     if syntax == "Tcl":  # tclsh would read a program from standard input in the locale's encoding
         command = ["tclsh", "-encoding", "utf-8", "/dev/stdin"]
     return subprocess.run(
@@ -46,7 +51,8 @@ def test_every_text_survives_the_module_syntax(syntax, texts):
     # printed between values, within a condition because Tcl parses the body of `if` twice
     program = "".join(
         module.when(
-            {"Lua": "true", "Tcl": "1"}[syntax], module.setenv(f"X{n}", text) + module.setenv(f"Y{n}", "\n--next--\n")
+            {"Lua": "true", "Tcl": "1", "Shell": "-n 1"}[syntax],
+            module.setenv(f"X{n}", text) + module.setenv(f"Y{n}", "\n--next--\n"),
         )
         for n, text in enumerate(texts)
     )
@@ -77,5 +83,6 @@ def test_messages_contain_values(syntax):
     said = {
         "Lua": "function LmodError(text) io.write(text) end\n",
         "Tcl": "proc error {text args} { puts -nonewline $text }\n",
+        "Shell": "ebsif_refuse() { printf %s \"$1\"; }\n",
     }
     assert run(syntax, said[syntax] + program) == "one a $ [b] and " + ROOT

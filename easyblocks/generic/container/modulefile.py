@@ -18,14 +18,15 @@ from easybuild.easyblocks.generic.container.luamodule import LuaModule
 from easybuild.easyblocks.generic.container.masks import MASKS
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
 from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, bind_source, escape_bind
+from easybuild.easyblocks.generic.container.shellmodule import ShellModule
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_REFERENCE, IMAGE_SHARED
 from easybuild.easyblocks.generic.container.spec import INIT_CONDA_MANUAL, LISTED_PACKAGES
 from easybuild.easyblocks.generic.container.spec import REPLACE
 from easybuild.easyblocks.generic.container.tclmodule import TclModule
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, USER_SOFTWARE_VARIABLE
 
-# the syntaxes that EasyBuild's module generators have
-SYNTAXES = {'Lua': LuaModule, 'Tcl': TclModule}
+# the syntaxes of module generators: EasyBuild's, and ours
+SYNTAXES = {'Lua': LuaModule, 'Tcl': TclModule, 'Shell': ShellModule}
 
 # Variables that modules set or read; unset for the sanity check, so that another loaded module doesn't affect it.
 MODULE_VARIABLES = ('CONTAINERROOT', 'EBSIF_ENTRY_POINT', 'EBSIF_LOADED_MODULE', 'EBSIF_OWN_MODULES',
@@ -141,16 +142,12 @@ class ModuleFile:
 
     def alone(self):
         """Statements that allow only one container module at a time, because all set the same variables."""
-        spec, module = self.spec, self.module
-        other = module.fail_on_load(
+        module = self.module
+        refusal = (
             "The container module ", 'other_module', " is loaded, and only one can be loaded at a time. To replace it: "
             "`module unload ", 'other_module', "`, then `module load %s`." % self.full_name)
-        if spec.one_container == REPLACE:
-            other = module.unload_on_load('other_module')
         return ''.join([
-            module.comment('Only one container at a time.'),
-            module.declare_from_environment('other_module', 'EBSIF_LOADED_MODULE', ''),
-            module.when(module.is_loaded('other_module'), other), '\n',
+            module.only_one(None if self.spec.one_container == REPLACE else refusal),
             module.comment("The user's own values come first where possible, and unloading restores them."),
             module.functions,
             module.setenv('EBSIF_LOADED_MODULE', self.full_name),

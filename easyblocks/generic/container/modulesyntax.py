@@ -41,7 +41,7 @@ CONTROL_CHARACTERS = [chr(code) for code in range(32)] + [chr(127)]
 
 class ModuleSyntax:
     """
-    Base class of the two syntaxes. Each method returns the text of one or more statements, ending in a newline.
+    Base class of the syntaxes. Each method returns the text of one or more statements, ending in a newline.
 
     Conditions are texts too (``is_file``, ``is_dir``, ``exists``, ``is_set``), for ``when`` and ``negate``.
     """
@@ -60,8 +60,21 @@ class ModuleSyntax:
     @property
     def functions(self):
         """The functions that statements call. They must come before anything changes the user's environment."""
-        with open(os.path.join(FILES, 'modulefile', self.FUNCTIONS)) as text:
+        with open(self.functions_path) as text:
             return text.read()
+
+    @property
+    def functions_path(self):
+        """Path of the file with the functions."""
+        return os.path.join(FILES, 'modulefile', self.FUNCTIONS)
+
+    def only_one(self, refusal):
+        """Allow one container module: refuse with a message if there is one (its parts), else unload the other."""
+        other = self.fail_on_load(*refusal) if refusal else self.unload_on_load('other_module')
+        return ''.join([
+            self.comment('Only one container at a time.'),
+            self.declare_from_environment('other_module', 'EBSIF_LOADED_MODULE', ''),
+            self.when(self.is_loaded('other_module'), other), '\n'])
 
     def container_env(self, name, value):
         """Set a variable in the container, unless the user has set it."""

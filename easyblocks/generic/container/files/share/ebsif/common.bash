@@ -29,6 +29,14 @@ in_container() {
     [[ -e /.singularity.d ]]
 }
 
+# Exit in another container than that of the module; needs the module's variables.
+refuse_other_container() {
+    local container=${APPTAINER_CONTAINER:-${SINGULARITY_CONTAINER:-unknown}}
+    # also compare the paths: the image may not be visible in the container
+    [[ -n "${SIF:-}" && ("$container" == "$SIF" || "$container" -ef "$SIF") ]] || refuse 1 \
+        "this is another container ($container), and containers can't be nested: leave it first"
+}
+
 # escape VALUE: set `escaped`, the value to use in APPTAINERENV_X variables, which a shell in the container evaluates.
 escape() {
     escaped=${1//\\/\\\\}

@@ -5,10 +5,7 @@ root=${root:?}
 # shellcheck source=common.bash
 source "$root/share/ebsif/common.bash"
 name=${0##*/}
-container=${APPTAINER_CONTAINER:-${SINGULARITY_CONTAINER:-unknown}}
-# also compare the paths: the image may not be visible in the container
-[[ -n "${SIF:-}" && ("$container" == "$SIF" || "$container" -ef "$SIF") ]] || refuse 1 \
-    "this is another container ($container), and containers can't be nested: leave it first"
+refuse_other_container
 IFS=:
 for folder in $PATH; do
     if [[ -x "$folder/$name" && ! "$folder" -ef "$root/bin" ]]; then
