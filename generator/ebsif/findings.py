@@ -26,7 +26,7 @@ class Finding:
     path : str
         The file; empty if there is none.
     line : int
-        The line in the file.
+        The line in the file; 0 for a directory.
     """
 
     level: str
@@ -37,7 +37,7 @@ class Finding:
 
     def __str__(self):
         """Return the finding as a line of text."""
-        place = f"{self.path}:{self.line}: " if self.path else ""
+        place = f"{self.path}:{self.line or ''}".removesuffix(":") + ": " if self.path else ""
         return output.escape(f"{place}{self.level}: {self.message}")
 
     @property

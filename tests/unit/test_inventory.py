@@ -4,6 +4,10 @@ import hashlib
 import json
 import os
 import shutil
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +17,8 @@ from ebsif.catalogue.records import Archive
 from ebsif.catalogue.settings import read_settings
 from ebsif.cli import main
 from ebsif.errors import UsageError
-from ebsif.installed import imagestate, inventory, overview, softwarestate, versus
+from ebsif.installed import imagestate, inventory, overview, places, softwarestate, versus
+from ebsif.installed.places import Installation
 from ebsif.installed.softwarestate import SoftwareState
 from ebsif.render import easyconfig
 from prefixes import BASE, EASYCONFIG, LATER, MINE, OTHER
@@ -39,8 +44,12 @@ def test_every_kind_of_directory(eb_prefix):
     (eb_prefix.modules / "large").write_bytes(bytes(5_000_000))
     os.mkfifo(eb_prefix.modules / "pipe")
     assert found(eb_prefix.modules) == (["Tool/.1.0-x"], [])
-    with pytest.raises(UsageError, match="nowhere is not a directory: name a prefix"):
-        found("nowhere")
+    for text, named in (("nowhere", "nowhere"), ("", "''"), (":", ":")):
+        with pytest.raises(UsageError, match=f"^{named} is not a directory: name a prefix"):
+            found(text)
+    # modules tools skip such entries of MODULEPATH
+    assert found(f"/nowhere::{root}:/none") == ([MINE], [
+        f"|{path}|skipped: there is no such directory" for path in ("/nowhere", "/none")])
 
 
 def test_what_can_not_be_examined(eb_prefix, monkeypatch):
@@ -66,8 +75,11 @@ def test_what_can_not_be_examined(eb_prefix, monkeypatch):
     listed = inventory.Path.iterdir
     monkeypatch.setattr(inventory.Path, "iterdir", lambda path: listed(path) if path.name != "PyTorch" else denied())
     _, problems = inventory.installations([str(eb_prefix.software)])
-    assert [str(one) for one in problems] == [f"{eb_prefix.software}/PyTorch:1: warning: can't be read, so what is "
+    assert [str(one) for one in problems] == [f"{eb_prefix.software}/PyTorch: warning: can't be read, so what is "
                                               "installed there is unknown: Permission denied"]
+    # other accounts may close theirs
+    monkeypatch.setattr(inventory.os, "getuid", lambda: os.geteuid() + 1)
+    assert {one.level for one in inventory.installations([str(eb_prefix.software)])[1]} == {"note"}
 
 
 def test_a_closed_installation(eb_prefix, monkeypatch):
@@ -75,8 +87,10 @@ def test_a_closed_installation(eb_prefix, monkeypatch):
     root = eb_prefix.install(MINE)
     (root / "share/ebsif/lock.json").unlink()
     monkeypatch.setattr(inventory, "is_closed", lambda path: path == root)
-    said = f"|{root}|can't be read, so what is installed there is unknown: permission denied"
+    said = f"|{root}|can't be read, so what is installed there is unknown: Permission denied"
     assert found(eb_prefix.modules) == found(eb_prefix.software) == ([], [said])
+    # once, by whatever way
+    assert found(eb_prefix.modules, eb_prefix.software, root.parent) == found() == ([], [said])
 
 
 def test_an_installation_that_may_not_be_looked_for(eb_prefix, monkeypatch):
@@ -86,12 +100,45 @@ def test_an_installation_that_may_not_be_looked_for(eb_prefix, monkeypatch):
     lstat = os.lstat
     monkeypatch.setattr(inventory.os, "lstat", lambda path, **how: denied() if path == root else lstat(path, **how))
     assert found(eb_prefix.modules)[1] == [
-        f"|{root}|can't be read, so what is installed there is unknown: permission denied"]
+        f"|{root}|can't be read, so what is installed there is unknown: Permission denied"]
 
 
 def denied():
     """Raise the error of a directory that can't be read."""
     raise PermissionError(13, "Permission denied")
+
+
+def test_a_record_that_may_not_be_read(eb_prefix, monkeypatch):
+    """I-01: the message names its path once."""
+    root = eb_prefix.install(MINE)
+    lock = root / "share/ebsif/lock.json"
+    monkeypatch.setattr(inventory.Path, "read_text", lambda path, **_: open_denied(path))
+    assert inventory.installations([str(root)])[0][0].damage == f"{lock}: can't be read: Permission denied"
+
+
+def open_denied(path):
+    """Raise the error of a file that can't be read."""
+    raise PermissionError(13, "Permission denied", str(path))
+
+
+@pytest.mark.parametrize("name", [MINE, "Core/PyTorch/x-1"])
+def test_module_files_of_named_installations(eb_prefix, monkeypatch, name):
+    """I-01: found in the prefix of the installation, also if a naming scheme names them otherwise; read once."""
+    roots = [eb_prefix.install(one) for one in (MINE, OTHER)]
+    (eb_prefix.modules / f"{MINE}.lua").unlink()
+    eb_prefix.modules.joinpath(name).parent.mkdir(parents=True, exist_ok=True)
+    eb_prefix.write_module(name, roots[0])
+    (eb_prefix.modules / f"{OTHER}.lua").rename(eb_prefix.modules / "other.lua")
+    monkeypatch.setenv("MODULEPATH", "")
+    monkeypatch.setattr("ebsif.eb.prefix", lambda: (eb_prefix.software, eb_prefix.modules.parent / "none"))
+    walked, paths_below = [], places.paths_below
+    monkeypatch.setattr(places, "paths_below", lambda directory: walked.append(directory) or paths_below(directory))
+    found = places.with_module_files([places.of_directory(root) for root in roots])
+    assert [one.module for one in found] == [name, "other"]
+    assert walked == [eb_prefix.modules]
+    # not deep enough for a prefix
+    shallow = Installation(Path("/x"), "x/1")
+    assert places.with_module_files([shallow]) == [shallow]
 
 
 def state(root, **image):
@@ -147,6 +194,63 @@ def test_images_of_others(eb_prefix, tmp_path):
     assert f"which is that of {BASE}: install {BASE} again" in state(root)[0].problem
     assert "is the file system mounted? If the image was removed, put the right image back" in \
         state(root, kind="central", origin=None)[0].problem
+
+
+def test_where_the_module_looks(eb_prefix, tmp_path, monkeypatch):
+    """I-03: the image of a module without a copy is that of the first of the site's directories, as for the module."""
+    text = EASYCONFIG.replace("requirements", "image = 'central'\nimage_root = '/none'\nimage_root_variable = 'ROOT'\n"
+                                              "image_dirs = ['new', 'old']\nrequirements")
+    root = eb_prefix.install(MINE, text=text)
+    for name in ("new", "old"):
+        (tmp_path / name).mkdir()
+        shutil.copy(root / "a.sif", tmp_path / name / "a.sif")
+    monkeypatch.setenv("ROOT", str(tmp_path))
+    # found in the second one when it was installed; a copy beside it is none that the module uses
+    state(root, kind="central", size=5000, source=str(tmp_path / "old/a.sif"), resolved=str(tmp_path / "old/a.sif"))
+    one = inventory.installations([str(root)])[0][0]
+    assert imagestate.path_of(one) == tmp_path / "new/a.sif"
+    (tmp_path / "new/a.sif").unlink()
+    assert imagestate.path_of(one) == tmp_path / "old/a.sif"
+    (tmp_path / "old/a.sif").unlink()
+    assert imagestate.path_of(one) is None
+    # an own copy may be replaced by the site's
+    shutil.move(root / "a.sif", tmp_path / "new/a.sif")
+    state(root, kind="own")
+    assert imagestate.path_of(inventory.installations([str(root)])[0][0]) == tmp_path / "new/a.sif"
+
+
+def test_an_image_that_may_not_be_read(eb_prefix, monkeypatch):
+    """I-03: whoever can give permission is named; nobody is told to install anything again."""
+    root = eb_prefix.install(MINE)
+    image = root / "a.sif"
+    state(root, kind="own")
+    monkeypatch.setattr(imagestate.os, "access", lambda path, mode: path != image)
+    one, _ = state(root)
+    assert (one.state, one.problem) == ("unreadable", f"you can't read the image {image}: run `chmod u+rX {image}`")
+    monkeypatch.setattr(imagestate.os, "getuid", lambda: os.geteuid() + 1)
+    assert state(root)[0].problem == (
+        f"you can't read the image {image}: ask {image.owner()}, who owns {image}, for permission")
+    # in a directory that can't be searched nothing seems to exist
+    monkeypatch.setattr(imagestate, "is_there", lambda path: path != image and path.exists())
+    monkeypatch.setattr(imagestate, "is_closed", lambda path: path == image)
+    assert state(root)[0].problem.endswith(f"ask {root.owner()}, who owns {root}, for permission")
+
+
+def test_an_image_is_read_once(tmp_path, monkeypatch):
+    """I-03: however many modules have it, by whatever path, and however many of them are examined together."""
+    image = tmp_path / "a.sif"
+    image.write_bytes(b"image")
+    os.link(image, tmp_path / "b.sif")
+    read, together = [], threading.Barrier(2)
+    monkeypatch.setattr(imagestate, "sha256", lambda path: read.append(path) or time.sleep(0.1) or "digest")
+
+    def digest(path):
+        together.wait(10)
+        return imagestate.digest(path, path.stat())
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(digest, [image, tmp_path / "b.sif"])) == ["digest"] * 2
+    assert len(read) == 1
 
 
 def record(root, **changes):

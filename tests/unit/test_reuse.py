@@ -11,7 +11,7 @@ import pytest
 from easybuild.easyblocks.generic.container.reuse import Reuse, digest_of, recorded_files
 from easybuild.easyblocks.generic.container.scripts import ebsif_version, read_program
 from easybuild.easyblocks.generic.container.stages import Stage
-from ebsif.installed import places
+from ebsif.installed import inventory
 from ebsif.user import outcome
 
 PINS = {"einops": "0.8.1", "Flash_Attn": "2.8"}
@@ -82,7 +82,7 @@ def test_everything_else_must_be_the_same(earlier, tmp_path):
 def test_the_easyconfig_of_a_failed_attempt_is_replaced(tmp_path, monkeypatch, capsys):
     """E-03: it is kept as .old, and needs no --rebuild; that of an installed module, or somebody else's, stays."""
     path = tmp_path / "Example-1.0-mine-1.eb"
-    monkeypatch.setattr(places, "everything", lambda: [])
+    monkeypatch.setattr(inventory, "everything", lambda: [])
     assert not outcome.is_left_over(path, "Example/1.0-mine-1")
     path.write_text(f"{outcome.HEADER}\nname = 'Example'\n")
     assert outcome.is_left_over(path, "Example/1.0-mine-1")
@@ -91,7 +91,7 @@ def test_the_easyconfig_of_a_failed_attempt_is_replaced(tmp_path, monkeypatch, c
     assert f"the previous easyconfig is now {path}.old" in capsys.readouterr().out
     assert not outcome.is_left_over(path, "Example/1.0-mine-1")
     path.write_text(outcome.HEADER)
-    monkeypatch.setattr(places, "everything", lambda: ["Example/1.0-mine-1"])
+    monkeypatch.setattr(inventory, "everything", lambda: ["Example/1.0-mine-1"])
     monkeypatch.setattr(outcome, "shown", str)
     assert not outcome.is_left_over(path, "Example/1.0-mine-1")
 

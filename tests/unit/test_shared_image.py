@@ -160,10 +160,12 @@ def test_users_elsewhere(family, tmp_path, monkeypatch, capsys):
     # where nobody was found, but somebody may be
     (tmp_path / "nothing").mkdir()
     (theirs / "closed").mkdir()
+    (family / "closed").mkdir()
     monkeypatch.setattr(inventory, "is_closed", lambda path: path.name == "closed")
-    for directory, expected in (("nothing", "has no modules of containers"), ("theirs", "closed can't be read")):
-        removal.note_gaps(str(tmp_path / directory))
-        assert expected in capsys.readouterr().err
+    expected = f"{family}/closed, {theirs}/closed can't be read: if a module there uses the image, it will not work"
+    for directory, text in (("nothing", f"{tmp_path}/nothing has no modules of containers"), ("theirs", expected)):
+        removal.possible_users([str(tmp_path / directory)])
+        assert text in " ".join(capsys.readouterr().err.split())
 
 
 def test_no_link_where_none_is_possible(tmp_path):

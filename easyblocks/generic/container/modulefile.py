@@ -19,7 +19,8 @@ from easybuild.easyblocks.generic.container.masks import MASKS
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
 from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, bind_source, escape_bind
 from easybuild.easyblocks.generic.container.shellmodule import ShellModule
-from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_REFERENCE, IMAGE_SHARED
+from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, IMAGE_SHARED
+from easybuild.easyblocks.generic.container.sharedimage import image_places
 from easybuild.easyblocks.generic.container.spec import INIT_CONDA_MANUAL, LISTED_PACKAGES
 from easybuild.easyblocks.generic.container.spec import REPLACE
 from easybuild.easyblocks.generic.container.tclmodule import TclModule
@@ -99,6 +100,11 @@ class ModuleFile:
         return sections
 
     @property
+    def shown_name(self):
+        """Name and version of the module for people: a hidden one can be loaded without the dot (str)."""
+        return self.full_name.replace('/.', '/')
+
+    @property
     def image_record(self):
         """The part of the record on the image (dict)."""
         return self.record.get(lockfile.IMAGE, {})
@@ -145,7 +151,7 @@ class ModuleFile:
         module = self.module
         refusal = (
             "The container module ", 'other_module', " is loaded, and only one can be loaded at a time. To replace it: "
-            "`module unload ", 'other_module', "`, then `module load %s`." % self.full_name)
+            "`module unload ", 'other_module', "`, then `module load %s`." % self.shown_name)
         return ''.join([
             module.only_one(None if self.spec.one_container == REPLACE else refusal),
             module.comment("The user's own values come first where possible, and unloading restores them."),
@@ -156,12 +162,12 @@ class ModuleFile:
     def image(self):
         """Statements that find the image and set the paths."""
         spec, module = self.spec, self.module
-        central = [os.path.join(path, spec.image_name) for path in spec.image_dirs]
-        own = [os.path.join(module.root, spec.image_name)] if spec.image != IMAGE_CENTRAL else []
-        own = [self.image_record['resolved']] if self.is_reference else own
+        kind = spec.image if spec.image == IMAGE_CENTRAL else IMAGE_REFERENCE if self.is_reference else IMAGE_OWN
+        places = list(image_places(kind, os.path.join(module.root, spec.image_name), self.image_record.get('resolved'),
+                                   [os.path.join(path, spec.image_name) for path in spec.image_dirs]))
         # alternating constants and variables; without the word None, which a check of EasyBuild takes for a mistake
         looked_at = ["The image of this container is missing: no copy was found on this node. Looked for: "]
-        for number, path in enumerate(own + central):
+        for number, path in enumerate(places):
             looked_at[-1] += ', ' if number else ''
             if path.startswith('/'):
                 looked_at[-1] += path
@@ -169,7 +175,7 @@ class ModuleFile:
                 looked_at += ['image_root', '/' + path]
         looked_at[-1] += self.remedy
         choose = module.fail_on_load(*looked_at)
-        for path in reversed(own + central):
+        for path in reversed(places):
             if path.startswith('/'):
                 choose = module.when(module.is_file(path), module.assign('container_image', path), choose)
             else:
@@ -210,7 +216,7 @@ class ModuleFile:
             return ''
         return module.when(module.has_other_size('container_image', size), module.notice_on_load(
             "The image ", 'container_image', " has changed since %s was installed (it has another size): the packages "
-            "of this module may not work with it. Reinstall the module with `eb --rebuild`." % self.full_name))
+            "of this module may not work with it. Reinstall the module with `eb --rebuild`." % self.shown_name))
 
     def binds(self):
         """Statements that collect the binds in a variable of the module file and set them."""
@@ -297,7 +303,8 @@ class VenvModuleFile(ModuleFile):
             "To add your own packages: if this is your module and its user-software is a directory, install them with "
             "pip in the container,\npack it with make-squashfs and reload the module (unmake-squashfs unpacks it "
             "again). Otherwise start with a copy:\n\n    mkdir DIRECTORY; export EBSIF_USER_SOFTWARE=$(realpath "
-            "DIRECTORY); unmake-squashfs\n    module unload %(name)s; module load %(name)s" % {'name': self.full_name}]
+            "DIRECTORY); unmake-squashfs\n    module unload %s; module load %s" % (
+                self.shown_name.rpartition('/')[0], self.shown_name)]
 
     def more_binds(self):
         """Statements that bind the user software they find; the SquashFS file takes precedence over the directory."""

@@ -26,6 +26,25 @@ IMAGE_KINDS = (IMAGE_OWN, IMAGE_CENTRAL, IMAGE_LINK, IMAGE_REFERENCE)
 IMAGE_SHARED = (IMAGE_LINK, IMAGE_REFERENCE)
 
 
+def image_places(kind, own, resolved, central):
+    """
+    Yield where a module looks for its image, in its order.
+
+    Parameters
+    ----------
+    kind : str
+        Kind of the image, as recorded.
+    own, resolved : str
+        The copy or link in the installation; the image that was installed from, without links.
+    central : iterable
+        Places of the image in the site's directories.
+    """
+    if kind != IMAGE_CENTRAL:
+        yield resolved if kind == IMAGE_REFERENCE else own
+    for path in central:
+        yield path
+
+
 class InstalledImage:
     """
     The image that an installation uses, from its record.

@@ -18,7 +18,7 @@ from ebsif.arguments import add_json
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.errors import FOUND, UsageError
 from ebsif.findings import ERROR, NOTE, WARNING
-from ebsif.installed import doctor, inventory
+from ebsif.installed import doctor, inventory, places
 
 EXAMPLES = """\
   ebsif doctor                          # this machine
@@ -88,7 +88,7 @@ def check_installed(options):
     from ebsif.installed.health import examination, nodes
 
     installations, findings = inventory.installations(options.installed)
-    installations = [examination.with_module_file(one) for one in installations]
+    installations = places.with_module_files(installations)
     settings = read_settings(options)
     site = settings.site() if settings.site_name or settings.own_directories else None
     if options.this_node:

@@ -14,7 +14,7 @@ from ebsif import output
 from ebsif.arguments import add_dry_run
 from ebsif.errors import FAILED, UsageError
 from ebsif.installed import places, removal
-from ebsif.installed.names import Names, add_name_argument
+from ebsif.installed.names import Names, add_name_argument, shown
 
 EXAMPLES = """\
   ebsif remove mine --dry-run     # only list what would be removed
@@ -37,7 +37,7 @@ def run(options):
     """Remove a module after asking; return the exit status."""
     found = places.with_module_file(Names(options).installation(options.container, careful=True))
     planned = removal.plan(found, options.users)
-    print(f"{found.module}, {format_size(places.size_of(found.root))}:")
+    print(f"{shown(found)}, {format_size(places.size_of(found.root))}:")
     for path in planned.paths:
         print(f"  {path}")
     for path, text in planned.lines.items():
@@ -50,7 +50,7 @@ def run(options):
         print("nothing was removed")
         return FAILED
     removal.remove(planned)
-    output.hint(f"removed {found.module}")
+    output.hint(f"removed {shown(found)}")
     return 0
 
 

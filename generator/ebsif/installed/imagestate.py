@@ -1,17 +1,22 @@
 """The image of an installation: where it is, whose it is, and whether it is the one that was installed."""
 
-import functools
 import os
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_LINK, IMAGE_OWN, IMAGE_REFERENCE
+from easybuild.easyblocks.generic.container.sharedimage import (
+    IMAGE_CENTRAL,
+    IMAGE_OWN,
+    IMAGE_REFERENCE,
+    image_places,
+)
 from easybuild.easyblocks.generic.container.texts import format_size
 
-from ebsif import eb
+from ebsif import eb, files
 from ebsif.files import is_there
 from ebsif.image.checksum import sha256
 from ebsif.installed.places import Installation
@@ -20,6 +25,9 @@ from ebsif.installed.places import Installation
 VERIFIED, RECORDED, UNKNOWN, TOUCHED, CHANGED, UNREADABLE, GONE = STATES = (
     "verified", "as recorded", "size not recorded", "time changed", "changed", "unreadable", "gone")
 BAD = (CHANGED, UNREADABLE, GONE)
+# The SHA256 of images that were read, and whose turn it is to read one.
+DIGESTS: dict[tuple[int, int, int], str] = {}
+TURNS: dict[tuple[int, int, int], threading.Lock] = {}
 
 
 @dataclass(frozen=True)
@@ -74,13 +82,22 @@ def examine(installation: Installation, verify: bool = False) -> ImageState:
     """
     known = installation.record[lockfile.IMAGE]
     kind, origin = kind_of(installation), known.get("origin")
-    path = next((path for path in candidates(installation) if is_there(path)), None)
+    path = path_of(installation)
     if not path:
-        return ImageState(kind, origin, None, None, GONE, gone(installation, kind, origin))
+        closed = next(filter(is_closed, candidates(installation)), None)
+        state, problem = (UNREADABLE, unreadable(closed)) if closed else (GONE, gone(installation, kind, origin))
+        return ImageState(kind, origin, None, None, state, problem)
     status = path.stat()
+    if not os.access(path, os.R_OK):
+        return ImageState(kind, origin, path, status.st_size, UNREADABLE, unreadable(path))
     state, problem = compare(path, status, known, verify)
     return ImageState(kind, origin, path, status.st_size, state,
                       f"{problem}: {remedy(installation, kind, origin)}" if problem else None)
+
+
+def path_of(installation: Installation) -> Optional[Path]:
+    """Return the image that the module uses on this machine; None if there is none."""
+    return next(filter(is_there, candidates(installation)), None)
 
 
 def kind_of(installation: Installation) -> str:
@@ -91,39 +108,54 @@ def kind_of(installation: Installation) -> str:
 
 def candidates(installation: Installation) -> Iterator[Path]:
     """Yield the paths where the module looks for its image, in its order."""
-    known, kind = installation.record[lockfile.IMAGE], kind_of(installation)
-    if kind in (IMAGE_OWN, IMAGE_LINK):
-        yield installation.root / known["file"]
-    else:
-        yield from (Path(known[key]) for key in ("source", "resolved") if known.get(key))
-    # asking EasyBuild takes longer
-    yield from central_places(installation)
+    known = installation.record[lockfile.IMAGE]
+    own = installation.root / known["file"]
+    source = known.get("resolved") or known.get("source") or own
+    yield from map(Path, image_places(kind_of(installation), own, source, central_places(installation)))
 
 
 def central_places(installation):
-    """Yield the paths of the image in the site's directories, as in the installation's easyconfig."""
-    path = installation.easyconfig
+    """Yield the paths of the image in the site's directories, as in the easyconfig; without that, as recorded."""
+    known, path = installation.record[lockfile.IMAGE], installation.easyconfig
     try:
-        values = eb.read(path) if path else None
-        directories = (values["image_dirs"] or []) if values else []
+        # this takes longer: nobody asks unless the image is nowhere else
+        values = eb.read(path) if path else {}
+        directories = values["image_dirs"] or []
     except (eb.EasyBuildFailure, KeyError):
+        yield from (known[key] for key in ("source", "resolved") if known.get(key))
         return
     root = os.environ.get(values["image_root_variable"] or "") or values["image_root"] or "/" if directories else "/"
     for directory in directories:
-        yield Path(root, directory, installation.record[lockfile.IMAGE]["file"])
+        yield Path(root, directory, known["file"])
+
+
+def is_closed(path):
+    """Return whether a path may exist in a directory that this account can't search."""
+    try:
+        path.stat()
+    except OSError as error:
+        return isinstance(error, PermissionError)
+    return False
+
+
+def unreadable(path):
+    """Return what to say of an image that this account can't read (str)."""
+    place = next(one for one in (path, *path.parents) if is_there(one))
+    owner = place.stat().st_uid
+    remedy = f"run `chmod u+rX {place}`" if owner == os.getuid() else \
+        f"ask {files.owner(owner)}, who owns {place}, for permission"
+    return f"you can't read the image {path}: {remedy}"
 
 
 def compare(path: Path, status: os.stat_result, known: dict[str, Any], verify: bool) -> tuple[str, Optional[str]]:
     """Return the state of an image, compared with its record, and the problem if there is one."""
-    if not os.access(path, os.R_OK):
-        return UNREADABLE, f"you can't read the image {path}"
     size, time = known.get("size"), known.get("mtime_ns")
     if size is not None and status.st_size != size:
         how = "truncated" if status.st_size < size else "replaced"
         return CHANGED, (f"the image {path} was {how} after the installation: {format_size(status.st_size)} "
                          f"({status.st_size} bytes) instead of {size} bytes")
     if verify and known.get("sha256"):
-        found = digest(status.st_dev, status.st_ino, status.st_ctime_ns, path)
+        found = digest(path, status)
         if found != known["sha256"]:
             return CHANGED, f"the image {path} was changed after the installation: its SHA256 is {found}"
         return VERIFIED, None
@@ -133,23 +165,26 @@ def compare(path: Path, status: os.stat_result, known: dict[str, Any], verify: b
     return (RECORDED if size is not None else UNKNOWN), None
 
 
-@functools.cache
-def digest(_device, _inode, _time, path):
-    """Return the SHA256 of an image (str), which is read once, however many modules share it."""
-    return sha256(path)
+def digest(path, status):
+    """Return the SHA256 of an image (str), which is read once, however many modules and threads ask for it."""
+    key = status.st_dev, status.st_ino, status.st_ctime_ns
+    with TURNS.setdefault(key, threading.Lock()):
+        if key not in DIGESTS:
+            DIGESTS[key] = sha256(path)
+        return DIGESTS[key]
 
 
 def gone(installation, kind, origin):
     """Return what to say of an image that isn't there (str)."""
-    known = installation.record[lockfile.IMAGE]
-    where = next(candidates(installation))
+    places = [str(path) for path in candidates(installation)]
     if kind == IMAGE_OWN:
-        return f"the image {where} is gone: {remedy(installation, kind, origin)}"
+        return f"the image {places[0]} is gone: {remedy(installation, kind, origin)}"
     if kind == IMAGE_REFERENCE and origin:
-        return (f"the image {where} is gone, which is that of {origin}: install {origin} again with `eb --rebuild`, or "
-                "this module")
-    return (f"the image {known['file']} is in none of its places ({where}): is the file system mounted? If the image "
-            f"was removed, {remedy(installation, kind, origin)}")
+        return (f"the image {places[0]} is gone, which is that of {origin}: install {origin} again with `eb "
+                "--rebuild`, or this module")
+    file = installation.record[lockfile.IMAGE]["file"]
+    return (f"the image {file} is in none of its places ({', '.join(places) or 'none is named'}): is the file system "
+            f"mounted? If the image was removed, {remedy(installation, kind, origin)}")
 
 
 def remedy(installation, kind, origin):

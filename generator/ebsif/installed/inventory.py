@@ -1,5 +1,6 @@
 """Find all installations below prefixes and directories of modules, also incomplete ones."""
 
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +12,12 @@ from ebsif.errors import UsageError
 from ebsif.files import is_there
 from ebsif.findings import ERROR, NOTE, WARNING, Finding
 from ebsif.installed import places
-from ebsif.installed.places import BESIDE, Installation
+from ebsif.installed.places import BESIDE, MODULES, Installation
 
-# Below EasyBuild's prefix.
-SOFTWARE, MODULES = "software", "modules/all"
+# Software below a prefix of EasyBuild.
+SOFTWARE = "software"
+# The begin of what is said of a directory that can't be read.
+UNREADABLE = "can't be read, so what is installed there is unknown"
 
 
 def installations(named: Sequence[str] = ()) -> tuple[list[Installation], list[Finding]]:
@@ -25,31 +28,37 @@ def installations(named: Sequence[str] = ()) -> tuple[list[Installation], list[F
     ----------
     named
         Prefixes of EasyBuild, directories of installations or of modules, installations, or several of these separated
-        by colons, as in MODULEPATH. By default EasyBuild's prefix and MODULEPATH are searched.
+        by colons, as in MODULEPATH, of which some may not exist. By default EasyBuild's prefix and MODULEPATH are
+        searched.
 
     Returns
     -------
     list of Installation
         Those with a damaged record are included; see `Installation.damage`.
     list of Finding
-        Directories that can't be read, and container modules without an installation, or with one of another origin.
+        Directories that can't be read (see `is_gap`), and container modules without an installation, or with one of
+        another origin.
 
     Raises
     ------
     UsageError
-        If a directory doesn't exist.
+        If a directory that is named by itself doesn't exist.
     """
     search = Search()
     if named:
         for text in named:
-            for path in [Path(text)] if os.path.isdir(text) else map(Path, filter(None, text.split(":"))):  # noqa: PTH112
-                search.add(path)
+            search.add(text)
     else:
         software, modules = eb.prefix()
         for directory in dict.fromkeys([modules, *places.directories_of_modules()]):
             search.add_modules(directory)
         search.add_software(software)
-    return sorted(search.found.values(), key=lambda one: one.module), search.problems
+    return sorted(search.found.values(), key=lambda one: one.module), list(search.problems)
+
+
+def everything() -> list[Installation]:
+    """Return the installations below EasyBuild's prefix and on MODULEPATH, also those without a module file."""
+    return installations()[0]
 
 
 class Search:
@@ -60,23 +69,37 @@ class Search:
     ----------
     found : dict of Installation
         By real path of the installation directory.
-    problems : list of Finding
+    problems : dict of Finding
+        In the order in which they were found, each once.
     """
 
     def __init__(self):
         """Start without results."""
         self.found = {}
-        self.problems = []
+        self.problems = {}
 
-    def add(self, path):
-        """Search a directory of any kind; raise UsageError if it doesn't exist."""
-        if not path.is_dir():
-            raise UsageError(f"{path} is not a directory: name a prefix of EasyBuild, a directory of modules, or an "
-                             "installation")
+    def add(self, text):
+        """Search a directory of any kind, or several separated by colons, without those that don't exist."""
+        parts = [part for part in text.split(":") if part]
+        if is_directory(text):
+            self.add_directory(Path(text))
+            return
+        if len(parts) < 2:
+            raise UsageError(f"{text or repr(text)} is not a directory: name a prefix of EasyBuild, a directory of "
+                             "modules, or an installation")
+        for part in parts:
+            if is_directory(part):
+                self.add_directory(Path(part))
+            else:
+                # MODULEPATH often has such entries, and modules tools skip them
+                self.note(Finding(NOTE, "", "skipped: there is no such directory", part, 0))
+
+    def add_directory(self, path):
+        """Search a directory of any kind."""
         path = path.absolute()
         if is_there(path / lockfile.RECORD):
             self.add_root(path)
-        elif (path / SOFTWARE).is_dir() or (path / MODULES).is_dir():
+        elif is_directory(path / SOFTWARE) or is_directory(path / MODULES):
             self.add_modules(path / MODULES)
             self.add_software(path / SOFTWARE)
         elif not self.add_software(path):
@@ -92,7 +115,7 @@ class Search:
                 if not known.file:
                     self.found[os.path.realpath(one.root)] = one
             else:
-                self.problems.append(without_record(one))
+                self.note(without_record(one))
 
     def add_software(self, directory):
         """Add the installations NAME/VERSION in a directory, or VERSION in that of a software; return if there are."""
@@ -103,7 +126,7 @@ class Search:
                 if not BESIDE.search(root.name) and is_there(root / lockfile.RECORD):
                     self.add_root(root)
                 elif is_closed(root):
-                    self.problems.append(unreadable(root, "permission denied"))
+                    self.note(unreadable(root))
         return len(self.found) > before
 
     def add_root(self, root):
@@ -117,18 +140,41 @@ class Search:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            self.problems.append(unreadable(directory, error.strerror))
+            self.note(unreadable(directory, error.errno))
             return None
+
+    def note(self, problem):
+        """Add a Finding, once: software is found by its directory and by its module."""
+        self.problems[problem] = None
+
+
+def is_directory(path):
+    """Return whether a path is a directory that can be reached (older versions of pathlib raise an error if not)."""
+    return os.path.isdir(path)  # noqa: PTH112
 
 
 def is_closed(path):
     """Return whether this account may not look into a directory."""
-    return path.is_dir() and not os.access(path, os.R_OK | os.X_OK)
+    return is_directory(path) and not os.access(path, os.R_OK | os.X_OK)
 
 
-def unreadable(path, reason):
-    """Return a Finding on a directory that can't be read."""
-    return Finding(WARNING, "", f"can't be read, so what is installed there is unknown: {reason}", str(path))
+def unreadable(path, reason=errno.EACCES):
+    """Return a Finding on a directory that can't be read; that others don't let us is nothing wrong."""
+    level = NOTE if reason == errno.EACCES and is_of_others(path) else WARNING
+    return Finding(level, "", f"{UNREADABLE}: {os.strerror(reason)}", str(path), 0)
+
+
+def is_of_others(path):
+    """Return whether a directory belongs to another account, which may be all that we can't look for."""
+    try:
+        return os.lstat(path).st_uid != os.getuid()
+    except OSError:
+        return True
+
+
+def is_gap(problem: Finding) -> bool:
+    """Return whether a problem is a directory that can't be read, so that there may be more installations."""
+    return problem.text.startswith(UNREADABLE)
 
 
 def without_record(one):
@@ -136,12 +182,12 @@ def without_record(one):
     try:
         os.lstat(one.root)
     except PermissionError:
-        return unreadable(one.root, "permission denied")
+        return unreadable(one.root)
     except OSError:
         text = f"its installation {one.root} is gone: remove the module file, or install it again with eb"
         return Finding(ERROR, one.module, text, str(one.file))
     if is_closed(one.root):
-        return unreadable(one.root, "permission denied")
+        return unreadable(one.root)
     if is_there(one.root / Path(lockfile.RECORD).parent):
         text = f"its installation has no {one.root / lockfile.RECORD}: install it again with eb --rebuild"
         return Finding(ERROR, one.module, text, str(one.file))

@@ -52,7 +52,7 @@ def read(place: Union[str, Path]) -> dict[str, Any]:
     except FileNotFoundError:
         raise LockError(f"{place}: not an installation of a container module ({path} does not exist)") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise LockError(f"{path}: can't be read: {error}") from error
+        raise LockError(f"{path}: can't be read: {getattr(error, 'strerror', None) or error}") from error
     if not isinstance(content, dict) or not isinstance(content.get(lockfile.IMAGE), dict):
         raise LockError(f"{path}: not the lock file of an installation (it has no 'image')")
     wrong = next(wrong_keys(content), None)

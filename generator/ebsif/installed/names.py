@@ -22,7 +22,7 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.settings import read_settings
 from ebsif.errors import EbsifError, UsageError
 from ebsif.files import is_there
-from ebsif.installed import lock, places
+from ebsif.installed import imagestate, inventory, lock, places
 from ebsif.installed.lock import LockError
 from ebsif.installed.places import Installation
 
@@ -101,7 +101,7 @@ class Names:
         fitting = selection.best_matches(known, text)
         if only_installed and (not fitting or careful):
             # asking EasyBuild takes longer
-            known.update({shown(one): one for one in places.everything() if shown(one) not in known})
+            known.update({shown(one): one for one in inventory.everything() if shown(one) not in known})
             fitting = selection.best_matches(known, text)
         fitting = extensions_of_name(text, one_per_image(known, fitting))
         if careful:
@@ -198,9 +198,10 @@ class Names:
         if isinstance(found, Path):
             return found
         if isinstance(found, Installation):
-            if not found.image:
-                raise NamingError(f"the image of {found.module} is gone: install the module again with eb")
-            return found.image
+            path = imagestate.path_of(found)
+            if not path:
+                raise NamingError(f"the image of {shown(found)} is gone: install the module again with eb")
+            return path
         images = [path for _, path in found.image_places]
         path = next((path for path in images if is_there(path)), None)
         if not path:

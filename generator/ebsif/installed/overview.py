@@ -1,12 +1,15 @@
 """An overview of a user's installed container modules."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Optional
 
+from easybuild.easyblocks.generic.container import lockfile
+
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
-from ebsif.installed import lock, places
+from ebsif.installed import imagestate, inventory, lock, places
 from ebsif.installed.names import shown
 
 
@@ -25,10 +28,16 @@ class Row:
 
 def mine(containers: Sequence[Container], names: Sequence[str] = ()) -> list[Row]:
     """Return the container modules of this account, oldest first; if parts of names are given, only matching ones."""
-    found = [one for one in places.mine() if not names or any(selection.matches(one.module, name) for name in names)]
+    found = [one for one in all_mine() if not names or any(selection.matches(one.module, name) for name in names)]
     catalogue = {one.module_or_version: one for one in containers}
     return [Row(shown(one), one.base, places.size_of(one.root), one.date.isoformat(), state_of(one, catalogue),
                 str(one.root), one.load) for one in found]
+
+
+def all_mine() -> list[places.Installation]:
+    """Return the installations that belong to this account, oldest first."""
+    return sorted((one for one in inventory.everything() if one.root.stat().st_uid == os.getuid()),
+                  key=lambda one: (one.root / lockfile.RECORD).stat().st_mtime)
 
 
 def as_tree(rows: Sequence[Row]) -> list[tuple[str, Optional[Row]]]:
@@ -54,7 +63,7 @@ def state_of(installation: places.Installation, catalogue: dict[str, Container])
     if not installation.file:
         state.append("no module file")
     try:
-        if not installation.image:
+        if not imagestate.path_of(installation):
             state.append("image gone")
     except lock.LockError:
         state.append("record damaged")

@@ -1,10 +1,12 @@
 """Find installations of container modules: by directory, by module file, the loaded one, all of a user."""
 
 import datetime
+import functools
+import itertools
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +17,8 @@ from easybuild.easyblocks.generic.container import lockfile
 from ebsif import eb, files
 from ebsif.installed import lock
 
+# Modules below a prefix of EasyBuild.
+MODULES = "modules/all"
 # where EasyBuild's generators of module files write the installation directory
 ROOT = re.compile(r'^(?:local root = "(?P<lua>.*)"|set root\s+(?P<tcl>.*\S))\s*$', re.MULTILINE)
 # start of the easyconfigs of extensions, and end of their version suffixes
@@ -83,13 +87,6 @@ class Installation:
     def base(self) -> Optional[str]:
         """Name of the module that an extension extends; None for other modules."""
         return NAMED.sub("", self.module).replace("/.", "/") if self.extension else None
-
-    @property
-    def image(self) -> Optional[Path]:
-        """The module's image: its own copy, else the one it was installed from; None if neither exists."""
-        known = self.record[lockfile.IMAGE]
-        places = [self.root / known["file"], *(Path(known[key]) for key in ("source", "resolved") if known.get(key))]
-        return next((place for place in places if files.is_there(place)), None)
 
     @property
     def is_loaded(self) -> bool:
@@ -213,23 +210,6 @@ def known(directories: Iterable[Path], name: Optional[str] = None) -> list[Insta
     return list(found.values())
 
 
-def everything() -> list[Installation]:
-    """Return the installations below EasyBuild's prefix and on MODULEPATH, also those without a module file."""
-    software, modules = eb.prefix()
-    found = {os.path.realpath(one.root): one for one in known([modules, *directories_of_modules()])}
-    for path in sorted(software.glob(f"*/*/{lockfile.RECORD}")):
-        root = path.parents[len(Path(lockfile.RECORD).parts) - 1]
-        if not BESIDE.search(root.name):
-            found.setdefault(os.path.realpath(root), of_directory_or_path(root))
-    return list(found.values())
-
-
-def mine() -> list[Installation]:
-    """Return the installations that belong to this account, oldest first."""
-    return sorted((one for one in everything() if one.root.stat().st_uid == os.getuid()),
-                  key=lambda one: (one.root / lockfile.RECORD).stat().st_mtime)
-
-
 def size_of(root: Path) -> int:
     """Return the number of bytes that removing a directory frees; files with hard links elsewhere don't count."""
     names: dict[tuple[int, int], list[int]] = {}
@@ -241,13 +221,25 @@ def size_of(root: Path) -> int:
     return sum(size for left, size in names.values() if left == 0)
 
 
-def with_module_file(installation: Installation) -> Installation:
-    """Return an installation with its module file, which is searched on MODULEPATH and below EasyBuild's prefix."""
+def with_module_files(installations: Iterable[Installation]) -> list[Installation]:
+    """
+    Return installations with their module files.
+
+    These are searched in the prefix of the installation, on MODULEPATH and below EasyBuild's prefix; each directory is
+    read once at most.
+    """
+    everything = functools.cache(lambda directory: known([directory]))
+    return [one if one.file else with_module_file(one, everything) for one in installations]
+
+
+def with_module_file(installation: Installation,
+                     everything: Optional[Callable[[Path], list[Installation]]] = None) -> Installation:
+    """Return an installation with its module file; `everything` returns all installations of a module directory."""
     if installation.file:
         return installation
     root = os.path.realpath(installation.root)
-    for name in (installation.module, None):
-        for one in known(dict.fromkeys([*directories_of_modules(), eb.prefix()[1]]), name):
-            if os.path.realpath(one.root) == root:
-                return one
-    return installation
+    prefixes = list(installation.root.absolute().parents)[2:3]
+    directories = dict.fromkeys([*(prefix / MODULES for prefix in prefixes), *directories_of_modules(), eb.prefix()[1]])
+    named = (one for directory in directories for one in known([directory], installation.module))
+    others = (one for directory in directories for one in (everything or module_files)(directory))
+    return next((one for one in itertools.chain(named, others) if os.path.realpath(one.root) == root), installation)

@@ -15,8 +15,8 @@ from easybuild.easyblocks.generic.container.texts import modulerc_statements
 
 from ebsif import files, output
 from ebsif.errors import EbsifError
-from ebsif.findings import WARNING
 from ebsif.installed import inventory, sharing
+from ebsif.installed.names import shown
 from ebsif.installed.places import BESIDE, WRITTEN, Installation
 
 
@@ -63,7 +63,9 @@ def plan(installation: Installation, directories: Sequence[str] = ()) -> Removal
         If the module is loaded or being installed, if others need its image, or if files belong to another user.
     """
     if installation.is_loaded:
-        raise RemovalError(f"{installation.module} is loaded: unload it first (module unload {installation.module})")
+        # the name alone also unloads a hidden module
+        name = installation.module.rpartition("/")[0]
+        raise RemovalError(f"{shown(installation)} is loaded: unload it first (module unload {name})")
     removal = Removal(installation, list(paths_of_module(installation)))
     add_users(removal, directories)
     root = Path(os.path.realpath(installation.root))
@@ -83,11 +85,10 @@ def plan(installation: Installation, directories: Sequence[str] = ()) -> Removal
 
 def add_users(removal, directories):
     """Add that others keep the image by a hard link; raise RemovalError if there are modules that need this file."""
-    for directory in directories:
-        note_gaps(directory)
-    users, module = sharing.users_of(removal.installation.root, directories), removal.installation.module
+    users = sharing.users_of(removal.installation.root, possible_users(directories))
     needing = [str(user) for user in users if user.needs_file]
     if needing:
+        module = shown(removal.installation)
         raise RemovalError(f"{module} has the image that these modules use: {', '.join(needing)}; remove those first, "
                            "or install them with `image = 'own'` (eb --rebuild)")
     image = Path(InstalledImage(str(removal.installation.root)).own_path)
@@ -100,14 +101,22 @@ def add_users(removal, directories):
         removal.kept.append(f"the image, for {', '.join(linked)} (by a hard link)")
 
 
-def note_gaps(directory):
-    """Say where extensions may be that were not found below a directory, before anybody confirms."""
-    found, problems = inventory.installations([directory])
-    for one in problems:
-        if one.level == WARNING:
-            output.note(f"{one.path} can't be read: if a module there uses the image, it will not work any more")
-    if not found:
-        output.note(f"{directory} has no modules of containers: is it a prefix of EasyBuild or a directory of modules?")
+def possible_users(directories):
+    """Return the installations that may use an image; say where others may be, before anybody confirms."""
+    found, problems = inventory.installations()
+    for directory in directories:
+        more, gaps = inventory.installations([directory])
+        found += more
+        problems += gaps
+        if not more:
+            output.note(f"{directory} has no modules of containers: is it a prefix of EasyBuild or a directory of "
+                        "modules?")
+    closed = list(dict.fromkeys(one.path for one in problems if inventory.is_gap(one)))
+    if closed:
+        others = f" and {len(closed) - 3} more directories" if len(closed) > 3 else ""
+        output.note(f"{', '.join(closed[:3])}{others} can't be read: if a module there uses the image, it will not "
+                    "work any more")
+    return {os.path.realpath(one.root): one for one in found}.values()
 
 
 def paths_of_module(installation: Installation) -> Iterator[Path]:
@@ -137,7 +146,7 @@ def add_lock(removal, root):
         if lock.exists():
             owner = read_owner(f"{lock}.owner")
             if not owner or owner_state(owner) != GONE:
-                raise RemovalError(f"eb is installing {removal.installation.module}: wait until it is done; if no eb "
+                raise RemovalError(f"eb is installing {shown(removal.installation)}: wait until it is done; if no eb "
                                    f"is running anywhere, remove its lock {lock}")
             removal.paths.append(lock)
         removal.paths += sorted(lock.parent.glob(f"{lock.name}.owner*"))

@@ -2,15 +2,17 @@
 
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Optional
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.sharedimage import InstalledImage
 
 from ebsif import eb, files
 from ebsif.installed import inventory, places
+from ebsif.installed.places import Installation
 
 
 @dataclass(frozen=True)
@@ -61,25 +63,22 @@ def images_of(name: str, file: str) -> list[Path]:
             *sorted(software.glob(f"*/{glob.escape(file)}"))]
 
 
-def users_of(image: Path, directories: Sequence[str] = ()) -> list[User]:
+def users_of(image: Path, installations: Optional[Iterable[Installation]] = None) -> list[User]:
     """
     Return the installations that use an image, except the one in whose directory it is.
-
-    Known are those below EasyBuild's prefix and of modules on MODULEPATH: others' may be elsewhere.
 
     Parameters
     ----------
     image
         An image, or the installation directory of the module that has it.
-    directories
-        More directories to search; see `inventory.installations`.
+    installations
+        Those that may use it. By default those below EasyBuild's prefix and of modules on MODULEPATH; others' may be
+        elsewhere.
     """
     own = image if image.is_dir() else image.parent
     path = InstalledImage(str(own)).own_path if image.is_dir() else str(image)
     users = []
-    everything = {os.path.realpath(one.root): one for one in [
-        *places.everything(), *(inventory.installations(directories)[0] if directories else [])]}
-    for one in everything.values():
+    for one in inventory.everything() if installations is None else installations:
         installed = InstalledImage(str(one.root))
         needs_file = installed.needs(path)
         if os.path.realpath(one.root) != os.path.realpath(own) and (needs_file or installed.uses(path)):

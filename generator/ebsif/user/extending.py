@@ -19,7 +19,7 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.families import as_parameter
 from ebsif.catalogue.records import Stage
 from ebsif.errors import EbsifError
-from ebsif.installed import lock, places, sharing
+from ebsif.installed import inventory, lock, places, sharing
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.user import requirements
@@ -105,7 +105,7 @@ def append(stages: list[dict], wanted: list, name: str) -> list[dict]:
 def of_today(module: str, name: str) -> dict[int, Installation]:
     """Return the installed extensions of a module with a name and today's date, by their number: the first is 1."""
     wanted = re.compile(rf"{re.escape(f'{module}-{name}-{time.strftime(TODAY)}')}(?:\.(\d+))?")
-    found = {one: wanted.fullmatch(shown(one)) for one in places.everything()}
+    found = {one: wanted.fullmatch(shown(one)) for one in inventory.everything()}
     return {int(match.group(1) or 1): one for one, match in found.items() if match}
 
 

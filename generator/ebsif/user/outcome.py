@@ -17,7 +17,7 @@ from ebsif.catalogue import selection
 from ebsif.catalogue.container import CatalogueError, Container
 from ebsif.catalogue.settings import read_settings
 from ebsif.errors import FOUND
-from ebsif.installed import places
+from ebsif.installed import inventory
 from ebsif.installed.names import Names, shown
 from ebsif.installed.places import Installation
 from ebsif.render import easyconfig
@@ -143,7 +143,7 @@ def may_replace(options: Namespace, path: Path, module: str) -> bool:
 def is_left_over(path: Path, module: str) -> bool:
     """Return whether we have written an easyconfig whose module is not installed: because it failed, for example."""
     return path.exists() and path.read_text(encoding="utf-8").startswith(HEADER) and \
-        module not in {shown(one) for one in places.everything()}
+        module not in {shown(one) for one in inventory.everything()}
 
 
 def write_file(path, text, again):

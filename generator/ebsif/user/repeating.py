@@ -9,8 +9,7 @@ from easybuild.easyblocks.generic.container import lockfile
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError
-from ebsif.files import is_there
-from ebsif.installed import lock, places
+from ebsif.installed import imagestate, inventory, lock
 from ebsif.installed.names import shown
 from ebsif.user import bases, environments
 from ebsif.user.plan import REASONS, Addition, Plan
@@ -48,7 +47,7 @@ def base_of(record: dict[str, Any], containers: list[Container], site: Site) -> 
         If there is none; the message names the image.
     """
     image, module = record[lockfile.IMAGE], module_of(record)
-    installed = [one for one in places.everything() if has_image(one, image)]
+    installed = [one for one in inventory.everything() if has_image(one, image)]
     named = {name for one in installed for name in (shown(one), one.base) if name}
     found = [one for one in containers if one.venv and image["sha256"] == one.sha256 or one.sha256 is None and (
         one.module_or_version in named or module.startswith(f"{one.module_or_version}-") and
@@ -73,7 +72,7 @@ def has_image(installation, image):
         mine = installation.record[lockfile.IMAGE]
     except lock.LockError:
         return False
-    return mine.get("sha256") == image["sha256"] and is_there(installation.image or Path())
+    return mine.get("sha256") == image["sha256"] and imagestate.path_of(installation) is not None
 
 
 def module_of(record: dict[str, Any]) -> str:

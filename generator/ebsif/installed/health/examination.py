@@ -11,7 +11,6 @@ from ebsif import output
 from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError
 from ebsif.findings import ERROR, NOTE, Finding
-from ebsif.installed import inventory, places
 from ebsif.installed.health import files, hardware, machine, running
 from ebsif.installed.health.machine import Machine
 from ebsif.installed.health.subject import Subject
@@ -58,22 +57,12 @@ def examine(installations: Sequence[Installation], site: Optional[Site] = None, 
         done.append(one)
         return findings
 
-    with Steps() as steps, ThreadPoolExecutor(min(WORKERS, os.cpu_count() or 1)) as pool:
+    with Steps() as steps, ThreadPoolExecutor(min(WORKERS, len(os.sched_getaffinity(0)))) as pool:
         steps.begin("checking modules", important=False,
                     watch=lambda: Now(f"{len(done)} of {len(subjects)}", len(done), len(subjects)))
         for findings in pool.map(check, subjects):
             found += findings
     return found
-
-
-def with_module_file(one: Installation) -> Installation:
-    """Return an installation that was named by its directory with its module file, in its prefix or a known one."""
-    if one.file or one.damage:
-        return one
-    modules = one.root.parents[2] / inventory.MODULES
-    found = places.known([modules], one.module) or places.known([modules]) if modules.is_dir() else []
-    beside = next((each for each in found if each.root.resolve() == one.root.resolve()), None)
-    return beside or places.with_module_file(one)
 
 
 def recorded_runtimes(installations: Iterable[Installation]) -> set[str]:
