@@ -362,8 +362,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         # `ebsif remove` looks for it there
         self.record[lockfile.EASYCONFIG] = os.path.realpath(self.cfg.path)
         self.record[lockfile.MASKS] = self.masks.record
-        sources = map(bind_source, self.container.optional_binds)
-        self.record[lockfile.OPTIONAL_BINDS] = sorted({source for source in sources if os.path.exists(source)})
+        self.record[lockfile.OPTIONAL_BINDS] = existing_sources(self.container.optional_binds)
         self.record[lockfile.IMAGE_PACKAGES] = self.probe.packages.pins
         self.record.update(self.probe.inventory)
         self.record[lockfile.VERSIONS] = {
@@ -573,6 +572,8 @@ class ContainerInstall(Reinstall, EasyBlock):
         if not (fake or self.dry_run):
             names = (self.module_generator, self.mod_filepath, self.short_mod_name)
             self.write_environment()
+            if build_option('module_only'):
+                self.update_record()
             update_earlier_spelling(*names, self.installdir, write_whole)
             add_symbolic_versions(*names, self.spec.aliases, write_whole)
         return modules_path
@@ -588,6 +589,26 @@ class ContainerInstall(Reinstall, EasyBlock):
             # --module-only for an installation of another account
             self.warn("Can't write %s: programs that start without the module will find no environment (%s)" % (
                 path, err))
+
+    def update_record(self):
+        """Record what --module-only changes: the optional binds of this module that exist, which doctor looks for."""
+        if not os.path.exists(self.lock_path):
+            return
+        record, status = InstallRecord.from_file(self.lock_path), os.stat(self.lock_path)
+        optional = list(self.spec.optional_binds) + current_binds(self.spec.bind_file, self.spec.bind_file_default)[1]
+        sources = existing_sources(optional + record.get(lockfile.LIBRARY_BINDS, []))
+        if record.get(lockfile.OPTIONAL_BINDS) == sources:
+            return
+        record[lockfile.OPTIONAL_BINDS] = sources
+        try:
+            record.write(self.lock_path)
+            os.chmod(self.lock_path, stat.S_IMODE(status.st_mode))
+            # that of the installation
+            os.utime(self.lock_path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        except (EasyBuildError, OSError) as err:
+            # an installation of another account
+            self.warn("Can't write %s: `ebsif doctor --installed` will expect the earlier binds (%s)" % (
+                self.lock_path, err))
 
     def shell_statements(self):
         """Return all statements of the module in bash (str)."""
@@ -630,3 +651,8 @@ class ContainerInstall(Reinstall, EasyBlock):
                                  "remove the image %s, which the new one needs: copy it to another directory, and name "
                                  "that with --sourcepath.", problem, self.source_image)
         super().empty_installation(problem)
+
+
+def existing_sources(binds):
+    """Return the sources of binds that exist on this machine, each once (list of str)."""
+    return sorted({source for source in map(bind_source, binds) if os.path.exists(source)})

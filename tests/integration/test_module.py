@@ -1,5 +1,6 @@
 """The loaded module with every modules tool and syntax: what users get from `module load`."""
 
+import json
 import os
 import re
 import shutil
@@ -453,16 +454,23 @@ def test_an_archived_module(installed, tmp_path):
     """
     I-06: hidden after its installation, it is no longer listed, but loads by its name, with the message.
 
-    A shell that has loaded it before can still unload it. Once it isn't hidden any more, it is as before.
+    A shell that has loaded it before can still unload it. Once it isn't hidden any more, it is as before. Help and
+    commands show its name without the dot. With --module-only, the record gets the optional binds of the new module
+    (I-04), so that doctor doesn't expect the earlier ones.
     """
     module, message = Installed.SQUASHED, "Example/1.0-squashed has been archived since 2026: it is old."
     site = installed.copy(tmp_path, module)
     text = (site.prefix / "Example-1.0-squashed.eb").read_text()
     archived = site.work / "Example-1.0-squashed.eb"
-    archived.write_text(f"{text}hidden = True\nmodloadmsg = {message!r}\n")
+    bound = ["/etc/hosts", f"{tmp_path}/gone"]
+    archived.write_text(f"{text}hidden = True\nmodloadmsg = {message!r}\noptional_binds = {bound}\n")
+    record = site.prefix / "eb/software" / module / "share/ebsif/lock.json"
+    installed_at = record.stat().st_mtime_ns
     (before,) = (site.modules / "Example").glob("1.0-squashed*")
     kept = shutil.copy(before, site.work / "kept")
     site.eb("--module-only", "--skip-sanity-check", archived)
+    assert json.loads(record.read_text())["optional_binds"] == ["/etc/hosts"]
+    assert record.stat().st_mtime_ns == installed_at
     script = (f"module -t avail Example 2>&1; for name in {module} Example/.1.0-squashed; do "
               'module load $name || exit 1; echo "loaded $SIF"; module unload $name; echo "left $SIF"; done')
     result = site.bash(script)
@@ -476,7 +484,10 @@ def test_an_archived_module(installed, tmp_path):
         mv versions {versions}; mv link {before}; module unload {module}; echo left $SIF""")
     assert result.stdout == "left\n", result.stderr
     if site.tool.syntax == "Lua":
-        assert f"{site.prefix}/eb/software/{module}" in site.bash("ebsif remove Example/1.0-squashed --dry-run").stdout
+        said = site.bash(f"module help {module} 2>&1; ebsif remove {module} --dry-run").stdout
+        assert f"module unload Example; module load {module}\n" in said
+        assert f"\n{module}, " in said and f"{site.prefix}/eb/software/{module}\n" in said
+        assert "module load Example/.1.0" not in said
         site.eb("--module-only", "--force", "--skip-sanity-check", site.prefix / "Example-1.0-squashed.eb")
         listed = site.bash(f"module -t avail Example 2>&1; module load {module}; echo $SIF")
         assert module in listed.stdout
