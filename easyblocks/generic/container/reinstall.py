@@ -182,7 +182,14 @@ class Reinstall:
                 backup = '%s.%s' % (swap.installdir, time.strftime('%Y%m%d-%H%M%S'))
                 os.rename(swap.staging_dir, backup)
                 print_msg("the earlier installation is kept at %s", backup, log=self.log)
+        self.restore_easyconfig()
         return modules_path
+
+    def restore_easyconfig(self):
+        """Write the easyconfig again if it was in the earlier installation: eb copies it after the last step."""
+        path = os.path.realpath(self.cfg.path)
+        if path.startswith(os.path.realpath(self.installdir) + os.sep) and not os.path.exists(path):
+            write_file(path, self.cfg.rawtxt)
 
     def module_text(self):
         """Return the module of the new installation (str)."""
