@@ -14,6 +14,7 @@ from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
 from easybuild.easyblocks.generic.container.lint import Lint, package_name
 from easybuild.easyblocks.generic.container.packages import (
     Packages,
+    built_for,
     constraint_lines,
     gpu_label,
     pip_version,
@@ -407,6 +408,8 @@ def test_directories_without_metadata(tmp_path, python):
         ("2.7.1+rocm6.2.4", "torchvision", "0.22.1+cu126", True),
         ("2.7.1+rocm6.2.4", "nvidia-cublas-cu12", "12.6.4.1", True),
         ("2.7.1+cu124", "nvidia-cublas-cu12", "12.4.5.8", False),
+        ("2.7.1+rocm6.2.4", "jax-cuda12-plugin", "0.7.2", True),
+        ("2.7.1+cu124", "jax-rocm7-pjrt", "0.7.2", True),
         ("2.7.1+cu124", "torchaudio", "2.7.1+cu126", True),
         ("2.7.1", "torchaudio", "2.7.1+cu126", False),
         ("2.7.1+cpu", "einops", "0.8", False),
@@ -417,6 +420,19 @@ def test_packages_for_other_gpu_software_are_reported(torch, name, version, wron
     image = Packages({"torch": ("torch", torch, "/opt"), name: (name, version, "/user-software/x")})
     texts = image.select(lambda other: other == name).for_other_gpu(image)
     assert texts == ([f"{name} {version}, but the torch it is used with is {torch}"] if wrong else [])
+
+
+@pytest.mark.parametrize(("name", "kind"), [
+    ("jax-cuda12-plugin", "cu"), ("jax-cuda13-pjrt", "cu"), ("nvidia-nccl-cu12", "cu"), ("nvidia-cublas", "cu"),
+    ("nvidia-cuda-runtime", "cu"), ("cupy-cuda12x", "cu"), ("cudf-cu12", "cu"), ("cuda-bindings", "cu"),
+    ("jax-rocm7-plugin", "rocm"), ("cupy-rocm-5-0", "rocm"), ("pytorch-triton-rocm", "rocm"), ("amdsmi", "rocm"),
+    # these work without CUDA
+    ("nvidia-ml-py", None), ("nvidia-modelopt", None), ("cuda-checkpoint", None), ("jax", None), ("einops", None)])
+def test_what_a_package_is_built_for(name, kind):
+    """I-04, S002-19: the packages of CUDA and ROCm, by name; XGBoost needs NCCL on every machine, and works without."""
+    assert built_for(name, "1.0") == kind
+    assert built_for(name, "1.0+cpu") == "cpu"
+    assert built_for(name, "1.0", {"xgboost"}) == (None if name == "nvidia-nccl-cu12" else kind)
 
 
 def findings(*properties, image=("torch", "setuptools", "wheel", "ninja", "packaging"), pip="23.0.1"):

@@ -27,6 +27,19 @@ VERSION = re.compile(r"""
     """, re.IGNORECASE | re.VERBOSE)
 
 
+# Packages of CUDA: NVIDIA's wheels, most of which have the version in their names until CUDA 12 (nvidia-cublas-cu12,
+# nvidia-cublas), JAX's (jax-cuda12-plugin), and others with CUDA in their names (cupy-cuda12x, cudf-cu12).
+CUDA_PACKAGE = re.compile(r"""(
+    .+-cu\d\d\d? | .+-cuda\d\d\d?x? | jax-cuda\d+-(plugin|pjrt) | cuda-(bindings|core|pathfinder|python|toolkit) |
+    nvidia-(cublas|cuda-.+|cudnn|cufft|cufile|curand|cusolver|cusparse|nvjitlink|nvjpeg|nvshmem|nvtx|nvvm|npp)
+    )\Z""", re.VERBOSE)
+# Packages of ROCm: AMD's (rocm-sdk-core, amdsmi), and those of others with ROCm in their names (jax-rocm7-plugin).
+ROCM_PACKAGE = re.compile(r'(.+-rocm[\d-]*|jax-rocm\d+-(plugin|pjrt)|rocm-sdk-.+|amdsmi)\Z')
+# XGBoost's wheels need NCCL on every machine, and do without it: https://xgboost.readthedocs.io/en/stable/install.html
+NCCL_PACKAGE = re.compile(r'nvidia-nccl-cu\d+\Z')
+XGBOOST = 'xgboost'
+
+
 class Packages(dict):
     """
     Packages by normalized name: (name, version, directory in the container).
@@ -98,7 +111,7 @@ class Packages(dict):
         """
         Return which of these packages are built for other GPU software than torch.
 
-        Kind and version are in the local label (torch 2.7.1+rocm6.2.4) and, for CUDA, in names of NVIDIA's packages.
+        Kind and version are in the local label (torch 2.7.1+rocm6.2.4) or, without a version, in the name.
 
         Parameters
         ----------
@@ -117,8 +130,8 @@ class Packages(dict):
         texts = []
         for name, (_, found, _) in sorted(self.items()):
             other, other_version = gpu_label(found)
-            if not other and re.match('nvidia-.*-cu[0-9]+$', name):
-                other, other_version = 'cu', None
+            if not other:
+                other = built_for(name, found, image)
             wrong = other and (other != kind or (other_version and version and other_version != version))
             if wrong and name != 'torch':
                 texts.append("%s %s, but the torch it is used with is %s" % (name, found, torch[1]))
@@ -182,6 +195,28 @@ def gpu_label(version):
         length = 2 if kind == 'cu' and digits.startswith('1') else 1
         major, minor = digits[:length], digits[length:length + 1]
     return kind, '%s.%s' % (major, minor) if minor else None
+
+
+def built_for(name, version, names=()):
+    """
+    Return the GPU software that a package is built for.
+
+    Parameters
+    ----------
+    name, version : str
+        Those of the package, the name normalized.
+    names : container of str
+        The packages that Python sees, by normalized name.
+
+    Returns
+    -------
+    str
+        'rocm', 'cu' or 'cpu'; None for a package that isn't built for one, or that doesn't say.
+    """
+    kind, _ = gpu_label(version)
+    if not kind and CUDA_PACKAGE.match(name) and not (XGBOOST in names and NCCL_PACKAGE.match(name)):
+        kind = 'cu'
+    return kind or ('rocm' if ROCM_PACKAGE.match(name) else None)
 
 
 def pip_version(packages):
