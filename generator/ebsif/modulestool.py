@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Optional
 
+from ebsif import processes
+
+LONGEST = 120  # seconds; without a cache, Lmod reads all module files
 SCRIPTS = Path(__file__).parent / "sh"
 
 
@@ -15,13 +18,20 @@ def command(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def run(script: str, *modules: str,
-        environment: Optional[Mapping[str, str]] = None) -> subprocess.CompletedProcess[bytes]:
-    """Run a script with the modules tool, with names of modules as arguments."""
-    return subprocess.run(  # noqa: S603
-        ["/bin/bash", "--noprofile", "--norc", str(SCRIPTS / script), command(environment or os.environ), *modules],
-        env=environment, capture_output=True, check=False, stdin=subprocess.DEVNULL)
+        environment: Optional[Mapping[str, str]] = None) -> subprocess.CompletedProcess[str]:
+    """
+    Run a script with the modules tool, with names of modules as arguments.
+
+    Raises
+    ------
+    NoAnswer
+        If the modules tool takes longer than LONGEST seconds.
+    """
+    program = command(environment or os.environ)
+    return processes.run(["/bin/bash", "--noprofile", "--norc", SCRIPTS / script, program, *modules], LONGEST,
+                         name=f"the modules tool ({program}, for {' '.join(modules)})", environment=environment)
 
 
-def entries(output: bytes) -> dict[str, str]:
+def entries(output: str) -> dict[str, str]:
     """Return the environment variables that a script has printed."""
-    return dict(entry.split("=", 1) for entry in os.fsdecode(output).split("\0") if "=" in entry)
+    return dict(entry.split("=", 1) for entry in output.split("\0") if "=" in entry)

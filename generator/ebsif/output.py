@@ -1,6 +1,7 @@
 """Console output besides results, according to verbosity, and functions that format values."""
 
 import difflib
+import re
 import shlex
 import sys
 import textwrap
@@ -8,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Optional, Union
 
+COMMAND = re.compile("`[^`]+`")
 QUIET, NORMAL, VERBOSE = -1, 0, 1
 WIDTH = 80
 
@@ -43,9 +45,11 @@ def print_diff(path: Path, before: Optional[str], after: str) -> None:
 
 
 def print_wrapped(text: object, indent: str = "") -> None:
-    """Print foreign text in lines of 80 columns; long words such as paths are not broken."""
-    print(textwrap.fill(escape(text), WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ",
-                        break_long_words=False, break_on_hyphens=False))
+    """Print foreign text in lines of 80 columns; long words such as paths, and commands in `...`, are not broken."""
+    whole = COMMAND.sub(lambda found: found.group().replace(" ", "\0"), escape(text))
+    lines = textwrap.fill(whole, WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ",
+                          break_long_words=False, break_on_hyphens=False)
+    print(lines.replace("\0", " "))
 
 
 def format_count(number: int, noun: str) -> str:

@@ -4,12 +4,16 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
+import zipfile
 from pathlib import Path
 
 import pytest
 from slurm import NODES, Cluster
+from support import make_wheel
 
 LIBRARY = "libfast.so.1"
 
@@ -38,6 +42,9 @@ class Modules:
         module = {**content["module"], "versionsuffix": f"-{name}"}
         # not into the file that both share
         replace(lock, json.dumps({**content, **record, "image": image, "module": module}))
+        easyconfig = root / f"easybuild/Example-1.0-{like}.eb"
+        replace(easyconfig, easyconfig.read_text().replace(f"'-{like}'", f"'-{name}'"))
+        easyconfig.rename(easyconfig.with_name(f"Example-1.0-{name}.eb"))
         text = (self.site.modules / f"Example/1.0-{like}.lua").read_text()
         (self.site.modules / f"Example/1.0-{name}.lua").write_text(re.sub(rf"1\.0-{like}\b", f"1.0-{name}", text))
         return root
@@ -45,6 +52,16 @@ class Modules:
     def write_profile(self, **values):
         """Write the profile of the site."""
         self.profile.write_text(json.dumps({"name": "here", "description": "A site", **values}))
+
+    def follow(self, text, ending=""):
+        """Run the command in a printed advice, with EasyBuild configured as at the site."""
+        command = re.search("`([^`]+)`", text).group(1)
+        options = dict(one[2:].partition("=")[::2] for one in self.site.eb_options if "=" in one)
+        variables = {f"EASYBUILD_{name.upper().replace('-', '_')}": value for name, value in options.items()}
+        flags = [one[2:] for one in self.site.eb_options if "=" not in one]
+        variables.update({f"EASYBUILD_{one.removeprefix('disable-').upper().replace('-', '_')}":
+                          "0" if one.startswith("disable-") else "1" for one in flags})
+        return self.site.bash(command + ending, **variables)
 
     def doctor(self, *arguments, **environment):
         """Return exit status and findings (level, subject, text), apart from those that all is well."""
@@ -78,11 +95,12 @@ def modules(installed_once, tmp_path):
 
 
 def test_ten_modules(modules, tmp_path):
-    """I-03, I-04, I-12, S001-18: seven breakages are found at once, with their remedies; repaired, all is well."""
+    """I-03, I-04, I-12, S001-18: seven breakages are found at once; after the printed advice, all is well."""
     site, fabric, central = modules.site, modules.fabric, modules.central
     bound = modules.add("bound", optional_binds=[str(fabric / LIBRARY)])
     modules.add("driver", image_packages=["numpy==2.0", "torch==2.7.1+rocm6.2.4"])
-    truncated, replaced, unpacked = (modules.add(name) for name in ("truncated", "replaced", "unpacked"))
+    truncated, replaced, unpacked = (modules.add(name, like) for name, like in (
+        ("truncated", "writable"), ("replaced", "writable"), ("unpacked", "squashed")))
     wheel = modules.add("wheel", "writable", image_packages=["torch==2.8.0+rocm6.4"])
     image = shutil.copy2(bound / "example.sif", central / "example.sif")
     mounted = modules.add("mounted", image={"kind": "reference", "source": str(image), "resolved": str(image)})
@@ -93,10 +111,10 @@ def test_ten_modules(modules, tmp_path):
     modules.add("untouched")
     modules.write_profile(driver_rocm=["6.1", "7.0"])
     assert len(list(modules.software.iterdir())) == 10
-    assert problems(modules) == {}
-    _, _, everything = modules.doctor()
+    status, found, everything = modules.doctor()
+    assert (status, found) == (0, [])
     notes = {subject: text for level, subject, text in everything if level == "note"}
-    assert "not looked at" in notes["GPU"] + notes["network"] and "only this one" in notes["nodes"]
+    assert "checked" in notes["GPU"] + notes["network"] and "only this one" in notes["nodes"]
 
     (fabric / LIBRARY).rename(fabric / "libfast.so.2")
     modules.write_profile(driver_rocm=["6.3", "7.0"])
@@ -106,21 +124,19 @@ def test_ten_modules(modules, tmp_path):
     packed = unpacked / "user-software.squashfs"
     subprocess.run(["unsquashfs", "-no-progress", "-dest", unpacked / "user-software", packed], check=True,
                    capture_output=True)
-    packed.rename(tmp_path / "packed")
+    packed.unlink()
     packages = next(wheel.glob("user-software/venv/*/lib/python3*/site-packages"))
-    metadata = packages / "nvidia_nccl_cu12-2.26.2.dist-info/METADATA"
-    metadata.parent.mkdir()
-    metadata.write_text("Name: nvidia-nccl-cu12\nVersion: 2.26.2\n")
+    with zipfile.ZipFile(make_wheel(tmp_path, "nvidia_nccl_cu12", "2.26.2")) as archive:
+        archive.extractall(packages)
     central.rename(tmp_path / "elsewhere")
     found = problems(modules)
     expected = {
-        "bound": ("error", f"now there is {fabric}/libfast.so.2", "eb --rebuild"),
+        "bound": ("error", f"(there is {fabric}/libfast.so.2 now): put it back", "eb --rebuild"),
         "driver": ("error", "ROCm 6.2 is not supported by the driver of here", "ebsif upgrade"),
-        "truncated": ("error", "was truncated", "eb --rebuild"),
-        "replaced": ("error", "its SHA256 is", "eb --rebuild"),
+        "truncated": ("error", "was truncated", f"eb --rebuild {truncated}/easybuild/"),
+        "replaced": ("error", "its SHA256 is", f"eb --rebuild {replaced}/easybuild/"),
         "unpacked": ("warning", "is a directory now", "make-squashfs"),
-        "wheel": ("warning", "user software has packages for another kind of GPU (nvidia-nccl-cu12 2.26.2)",
-                  "ebsif extend MODULE --remove"),
+        "wheel": ("warning", "user software has packages for CUDA (nvidia-nccl-cu12 2.26.2)", "pip uninstall"),
         "mounted": ("error", "is the file system mounted?", "eb --rebuild"),
     }
     assert found.keys() == expected.keys(), found
@@ -131,18 +147,17 @@ def test_ten_modules(modules, tmp_path):
     text = site.run(["ebsif", "doctor", "--site", "here", "--catalogue", modules.profile.parents[1], "--installed",
                      truncated], check=False)
     assert text.returncode == 1 and "1 module checked: 1 error" in text.stdout
-    assert all(len(line) <= 80 or " " not in line.strip() for line in text.stdout.splitlines()), text.stdout
+    long = [line for line in text.stdout.splitlines() if len(line) > 80]
+    assert all(line.strip().startswith(("`", "/")) for line in long), text.stdout
 
-    # the advice
+    # the advice: commands as printed
     (fabric / "libfast.so.2").rename(fabric / LIBRARY)
-    modules.write_profile(driver_rocm=["6.1", "7.0"])
-    for root in (truncated, replaced):
-        replace(root / "example.sif", content)
-        shutil.copystat(bound / "example.sif", root / "example.sif")
-    site.bash("module load Example/1.0-unpacked; make-squashfs && rm -r $CONTAINERROOT/user-software")
-    shutil.rmtree(metadata.parent)
     (tmp_path / "elsewhere").rename(central)
+    for name in ("truncated", "replaced", "unpacked", "wheel"):
+        modules.follow(found[name][1])
+    modules.follow(found["driver"][1].partition("and remove this module with ")[2], " --yes")
     assert problems(modules) == {}
+    assert len(list(modules.software.iterdir())) == 9
 
 
 def test_the_node(modules, installed_once, tmp_path):
@@ -152,14 +167,15 @@ def test_the_node(modules, installed_once, tmp_path):
     front = tmp_path / "front"
     front.mkdir()
     paths = {"PATH": f"{front}:{modules.site.environment['PATH']}"}
-    for text, expected in (("echo 'apptainer version 0.9'", "(apptainer version 0.9) comes before"),
-                           ("exit 127", "doesn't run, and it comes before")):
+    for text, expected in (("echo 'apptainer version 0.9'", "(apptainer version 0.9) instead of"),
+                           ("exit 127", "doesn't run, and modules use it instead of")):
         (front / "apptainer").write_text(f"#!/bin/sh\n{text}\n")
         (front / "apptainer").chmod(0o755)
         found = problems(modules, root, **paths)
         assert found.keys() == {"container runtime"}
         assert expected in found["container runtime"][1] and f"take {front} off PATH" in found["container runtime"][1]
-    (front / "apptainer").unlink()
+    # as the advice says
+    paths["PATH"] = paths["PATH"].replace(f"{front}:", "")
     # neither the caller's user software nor a module of the same name elsewhere counts
     paths.update(EBSIF_USER_SOFTWARE="relative", MODULEPATH=installed_once.site.modules)
     assert problems(modules, root, **paths) == {}
@@ -170,9 +186,10 @@ def test_the_node(modules, installed_once, tmp_path):
 
 
 def test_packages_that_can_not_be_imported(modules):
-    """S001-18: what the record names is imported; what is gone or broken is found."""
-    modules.write_profile()
-    root = modules.add("broken", "writable", venv_packages=["byhand==1.0", "gone==1.0"])
+    """S001-18, I-02: what the record names is imported; what is gone or broken is found; so are RCCL's plugins."""
+    modules.write_profile(gpu="rocm", binds={"optional": ["/nowhere/libcxi.so.1"]})
+    root = modules.add("broken", "writable", venv_packages=["byhand==1.0", "gone==1.0"],
+                       image_packages=["torch==2.7.1+rocm6.2"])
     packages = next(root.glob("user-software/venv/*/lib/python3*/site-packages"))
     info = packages / "byhand-1.0.dist-info"
     info.mkdir()
@@ -180,11 +197,37 @@ def test_packages_that_can_not_be_imported(modules):
     (info / "RECORD").write_text("byhand.py,,\nbyhand-1.0.dist-info/METADATA,,\n")
     (packages / "byhand.py").write_text("import nothing_like_this\n")
     _, found, _ = modules.doctor(root)
-    assert [one[0] for one in found] == ["error", "warning"], found
+    assert [one[0] for one in found] == ["error", "warning", "warning"], found
     assert "byhand in user software can't be imported (ModuleNotFoundError" in found[0][2]
-    assert "gone: installed according to the record" in found[1][2] and "ebsif freeze" in found[1][2]
+    assert "gone: in the record" in found[1][2] and "`ebsif freeze Example/1.0-broken`" in found[1][2]
+    assert found[2][2].startswith("RCCL has no plugin for Slingshot")
+    # one in a package of user software
+    (packages / "plugins/lib").mkdir(parents=True)
+    (packages / "plugins/lib/librccl-net.so").write_text("")
     (packages / "byhand.py").write_text("import os; print('said'); os.abort()\n")
-    assert "importing byhand ends Python" in problems(modules, root)["broken"][1]
+    assert "Python crashes when it imports byhand" in problems(modules, root)["broken"][1]
+
+
+def test_interrupted(modules, tmp_path):
+    """I-04: Ctrl-C ends the doctor at once, and leaves no container behind."""
+    modules.write_profile()
+    root = modules.add("hangs")
+    started = tmp_path / "started"
+    program = next(name for name in (root / "bin/container-exec", root / "bin/start-shell") if name.exists())
+    replace(program, f"#!/bin/sh\necho $$ >'{started}.unfinished'\nmv '{started}.unfinished' '{started}'\nsleep 300\n")
+    program.chmod(0o755)
+    command = ["ebsif", "doctor", "--site", "here", "--catalogue", modules.profile.parents[1], "--installed", root]
+    with subprocess.Popen(command, env=modules.site.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          start_new_session=True,
+                          preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler)) as doctor:
+        while not started.exists():
+            assert doctor.poll() is None, doctor.communicate()
+            time.sleep(0.05)
+        os.killpg(doctor.pid, signal.SIGINT)
+        said, _ = doctor.communicate(timeout=60)
+    assert (doctor.returncode, b"Traceback" in said) == (130, False), said
+    with pytest.raises(ProcessLookupError):
+        os.killpg(int(started.read_text()), 0)
 
 
 class Divided(Cluster):
@@ -218,9 +261,9 @@ def test_two_nodes(modules):
         assert result.returncode == 1 and len(found) == 1, result
         where = f"on {NODES[1]}, but not on {NODES[0]}: {modules.fabric}/{LIBRARY} was bound"
         assert found[0]["text"].startswith(where)
-        # put back on the node
-        replace(root / "share/ebsif/lock.json", (root / "share/ebsif/lock.json").read_text().replace(
-            str(modules.fabric / LIBRARY), os.devnull))
+        # as the advice says, on the node
+        modules.site.run(["salloc", "--quiet", f"--nodelist={NODES[1]}", "srun", "touch", modules.fabric / LIBRARY],
+                         **cluster.environment)
         result = modules.site.run(words, check=False, **cluster.environment)
         assert result.returncode == 0, result
     finally:

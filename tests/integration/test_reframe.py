@@ -2,9 +2,12 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 from ebsif.cli import main
+from ebsif.reframe import writing
 from support import CONTAINER_FILES
 
 
@@ -26,32 +29,63 @@ def catalogue(tmp_path):
 
 
 def test_reframe(installed_once, cluster, catalogue, tmp_path):
-    """I-05: ReFrame runs the checks: all pass; one fails when something is broken."""
+    """I-05: ReFrame runs the checks: all pass; each fails when its part is broken, and the report says why."""
     site = installed_once.copy(tmp_path, installed_once.WRITABLE)
+    root = site.prefix / "eb/software" / installed_once.WRITABLE
     # the catalogue's container has a wrapper
-    wrapper = CONTAINER_FILES / "share/ebsif/wrapper"
-    shutil.copy(wrapper, site.prefix / "eb/software" / installed_once.WRITABLE / "bin/python")
+    wrapper = root / "bin/python"
+    shutil.copy(CONTAINER_FILES / "share/ebsif/wrapper", wrapper)
     site.run(["ebsif", "reframe", "--site", "here", "--catalogue", catalogue, "-o", tmp_path / "checks"])
 
-    def failures():
-        """Run all checks; return the names of all, and of those that failed."""
+    def reasons(*options, **environment):
+        """Run checks; return the reason of each that failed, None for the others, and ReFrame's output."""
         command = ["reframe", "-C", tmp_path / "checks/settings.py", "-c", tmp_path / "checks/checks.py", "-r",
-                   "--prefix", tmp_path / "runs", "--report-file", tmp_path / "report.json"]
-        said = site.run(command, check=False, MODULEPATH=site.modules, **cluster.environment)
+                   "--prefix", tmp_path / "runs", "--report-file", tmp_path / "report.json", *options]
+        said = site.run(command, check=False, MODULEPATH=site.modules, **cluster.environment, **environment)
         (run,) = json.loads((tmp_path / "report.json").read_text())["runs"]
-        cases = run["testcases"]
-        failed = {case["name"].split()[0] for case in cases if case["result"] != "pass"}
-        assert bool(failed) == bool(said.returncode), said.stdout
-        return len(cases), failed, said.stdout
+        found = {case["name"].split()[0]: None if case["result"] == "pass" else case["fail_reason"]
+                 for case in run["testcases"]}
+        assert any(found.values()) == bool(said.returncode), said.stdout
+        assert len(found) == len(run["testcases"])
+        return found, said.stdout
 
-    number, failed, said = failures()
-    assert (number, failed) == (4, set()), said
-    packages = next(site.prefix.glob("eb/software/Example/*/user-software/venv/*/lib/python3*/site-packages"))
+    found, said = reasons()
+    assert found == dict.fromkeys(["AllReduce", "Commands", "Packages", "Ranks"]), said
+    # another version, a wrapper that runs the host's Python, a network on which ranks don't find each other
+    packages = next(root.glob("user-software/venv/*/lib/python3*/site-packages"))
     (packages / "numpy-0.1.dist-info").mkdir()
     (packages / "numpy-0.1.dist-info/METADATA").write_text("Name: numpy\nVersion: 0.1\n")
-    number, failed, said = failures()
-    assert (number, failed) == (4, {"Packages"}), said
-    assert "wrong: numpy is 0.1, not" in said
+    wrapper.unlink()
+    wrapper.symlink_to("/usr/bin/python3")
+    found, said = reasons(MASTER_ADDR="nowhere.invalid")
+    assert "numpy is 0.1, not" in found["Packages"], said
+    assert "the command python runs the Python in ['/usr']" in found["Commands"], said
+    assert "0 of 4 ranks have the right sum; " in found["AllReduce"], said
+    assert found["Ranks"] is None, said
+    # all ranks are the first one
+    program = root / "runscripts/conda-python-distributed"
+    text = program.read_text()
+    program.write_text(text.replace("export RANK=$rank", "export RANK=0"))
+    found, said = reasons("-n", "Ranks")
+    assert "the ranks are [0, 0], not 0 to 1" in found["Ranks"], said
+
+
+def test_packages_of_an_old_python(tmp_path):
+    """I-05: the check of packages needs no importlib.metadata, which Python has since 3.8, and names every problem."""
+    for name, version, text in (("fine", "1.0", ""), ("other", "2.0", ""), ("broken", "1.0", "import nothing_like_it")):
+        (tmp_path / f"{name}-{version}.dist-info").mkdir()
+        (tmp_path / f"{name}-{version}.dist-info/METADATA").write_text(f"Name: {name}\nVersion: {version}\n\nName: x\n")
+        (tmp_path / f"{name}.py").write_text(text)
+    (tmp_path / "old.egg-info").write_text("Name: Old_one\nVersion: 3\n")
+    program = writing.FILES / "programs/packages.py"
+    assert "importlib" not in program.read_text()
+    record = {"image_packages": ["old-one==3", "gone==1"], "venv_packages": ["fine==1.0", "other==1.0", "broken==1.0"]}
+    done = subprocess.run([sys.executable, program], input=json.dumps(record), env={"PYTHONPATH": str(tmp_path)},
+                          capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()) == (1, [
+        "wrong: gone is missing, not 1", "wrong: other is 2.0, not 1.0",
+        "wrong: broken can't be imported: ModuleNotFoundError: No module named 'nothing_like_it'",
+        "packages: 2 as recorded"])
 
 
 def test_what_is_written(catalogue, tmp_path, capsys):

@@ -83,7 +83,7 @@ def test_the_scripts_for_the_modules_tool(tmp_path):
     assert eb.unloaded(["none"], environment) == environment
     for name, status in (("A/1", 0), ("none", 1)):
         assert modulestool.run("is-available.bash", name, environment=environment).returncode == status
-    before, _, after = modulestool.run("environments.bash", "A/1", environment=environment).stdout.partition(b"\0\0")
+    before, _, after = modulestool.run("environments.bash", "A/1", environment=environment).stdout.partition("\0\0")
     before, after = modulestool.entries(before), modulestool.entries(after)
     assert not {"SIF", "APPTAINERENV_X"} & set(before)
     assert (after["DONE"], after["SIF"]) == ("load A/1", "/a.sif")

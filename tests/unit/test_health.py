@@ -1,19 +1,24 @@
 """The checks of installed modules that need other hardware than this machine has, from what would be found there."""
 
+import json
 import os
-import re
+import socket
 import subprocess
+import sys
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from ebsif.catalogue import site as sites
+from ebsif.commands import doctor as commands
 from ebsif.findings import ERROR, NOTE, OK, WARNING, Finding
 from ebsif.installed import places
-from ebsif.installed.health import examination, files, hardware, machine, nodes, running, tables
+from ebsif.installed.health import examination, files, hardware, machine, nodes, running
 from ebsif.installed.health.machine import Machine
 from ebsif.installed.health.subject import Subject
 from ebsif.installed.softwarestate import SoftwareState
+from ebsif.processes import NoAnswer
 
 LUMI = sites.read("lumi")
 
@@ -59,7 +64,7 @@ def test_the_driver_of_rocm(subject, image, facts, driver, level):
     ("torch==2+rocm6.2", "sys/module/amdgpu/version", "6.12\n", None),
     ("torch==2+cu126", "proc/driver/nvidia/version", "NVRM version: NVIDIA Kernel Module  550.54.15  x\n", None),
     ("torch==2+cu130", "proc/driver/nvidia/version", "NVRM version: NVIDIA Kernel Module  550.54.15  x\n",
-     "CUDA 13.0 needs driver 580 or newer, this node has 550.54.15")])
+     "CUDA 13.0 needs driver 580 or newer, and this node has 550.54.15")])
 def test_the_driver_of_this_node(subject, image, file, text, expected):
     """S001-18: without a profile, the driver of the node is looked up in a table with sources."""
     found = problems(hardware.driver, subject([image], site=None, node={file: text}))
@@ -67,17 +72,33 @@ def test_the_driver_of_this_node(subject, image, file, text, expected):
 
 
 @pytest.mark.parametrize(("image", "user", "expected"), [
-    (["torch==2+rocm6.2"], ["nvidia-nccl-cu12==2", "einops==1"], "ROCm, and user software has"),
-    (["torch==2+rocm6.2", "flash-attn==2+cu126"], [], "ROCm, and the image has"),
-    (["torch==2+cu126", "nvidia-nccl-cu12==2"], ["cupy-rocm-5-0==13"], "CUDA, and user software has"),
+    (["torch==2+rocm6.2"], ["nvidia-nccl-cu12==2", "einops==1"], "ROCm, but user software has packages for CUDA"),
+    (["torch==2+rocm6.2", "flash-attn==2+cu126"], [], "ROCm, but the image has"),
+    (["torch==2+cu126", "nvidia-nccl-cu12==2"], ["cupy-rocm-5-0==13"], "CUDA, but user software has packages for ROCm"),
     (["torch==2+cu126", "nvidia-nccl-cu12==2", "cupy-cuda12x==13"], ["flash-attn==2+cu126"], None),
     # a third-party image without a label on a ROCm site (S002-19)
-    (["torch==2", "nvidia-cublas-cu12==12"], [], "ROCm, and the image has"),
+    (["torch==2", "nvidia-cublas-cu12==12"], [], "ROCm, but the image has"),
+    (["torch==2+rocm6.2"], ["jax-cuda12-plugin==0.7"], "(jax-cuda12-plugin 0.7)"),
+    # XGBoost works without NCCL
+    (["torch==2+rocm6.2"], ["nvidia-nccl-cu12==2", "xgboost==3"], None),
+    (["torch==2+cpu"], ["nvidia-nccl-cu12==2"], None),
     (["numpy==2"], ["einops==1"], None)])
 def test_packages_for_another_gpu(subject, image, user, expected):
     """S002-19, I-04: CUDA wheels in a ROCm container, and the reverse."""
     found = problems(files.wheels, subject(image, user))
     assert (found[0][0] == WARNING and expected in found[0][1]) if expected else not found
+
+
+def test_how_to_remove_packages(subject, monkeypatch):
+    """I-04: the advice names a command for extensions and unpacked user software, and the requirements for others."""
+    one = subject(["torch==2+rocm6.2"], ["nvidia-nccl-cu12==2", "jax-cuda12-pjrt==1"])
+    both = "jax-cuda12-pjrt nvidia-nccl-cu12"
+    one.__dict__["software"] = SoftwareState("not packed", True)
+    assert f"start-shell -c 'pip uninstall -y {both}'`" in problems(files.wheels, one)[0][1]
+    one.__dict__["software"] = SoftwareState("packed", False)
+    assert f"and run `eb --rebuild {one.installation.root}/easybuild/" in problems(files.wheels, one)[0][1]
+    monkeypatch.setattr(places.Installation, "extension", ("mine", "20261122"))
+    assert f"`ebsif extend {one.module} --remove {both} --rebuild`" in problems(files.wheels, one)[0][1]
 
 
 PLUGIN = {"network-plugin": ["/opt/lib/librccl-net.so"]}
@@ -88,6 +109,12 @@ PLUGIN = {"network-plugin": ["/opt/lib/librccl-net.so"]}
     (["torch==2+rocm6.2"], {}, {}, (WARNING, "RCCL has no plugin for Slingshot")),
     # S004-05: a stock NCCL
     (["torch==2+cu126", "nvidia-nccl-cu12==2.26"], {}, {}, (WARNING, "nvidia-nccl-cu12 2.26 has no plugin")),
+    # a site with GPUs, but a container without RCCL; one with it, but without torch
+    (["numpy==2"], {}, {}, None), (["torch==2"], {}, {"torch": {}}, None),
+    ([], {"network-library": ["/opt/rocm/lib/librccl.so.1"]}, {}, (WARNING, "RCCL has no plugin")),
+    (["torch==2"], {}, {"torch": {"nccl": "2.22"}}, (WARNING, "RCCL has no plugin")),
+    # the NCCL of XGBoost
+    (["torch==2+rocm6.2", "nvidia-nccl-cu12==2.26"], {}, {}, (WARNING, "RCCL has no plugin")),
     # S004-14: built for another libfabric
     (["torch==2+rocm6.2"], PLUGIN, {"fabric": {"version": "1.15", "interface": [1, 5]},
                                     "needed": {"/opt/lib/librccl-net.so": [1, 8]}},
@@ -130,7 +157,7 @@ def test_the_provider(subject):
     facts = {"fabric": {"libfabric.so.1": True, "libcxi.so.1": False}}
     one = subject(python=facts, node={"sys/class/cxi/cxi0/x": ""})
     (level, text), = problems(hardware.provider, one)
-    assert level == ERROR and "no libcxi.so.1" in text
+    assert level == ERROR and "doesn't find libcxi.so.1" in text
     assert not problems(hardware.provider, replace(one, machine=Machine(Path("/nowhere"))))
 
 
@@ -138,7 +165,7 @@ def test_what_a_node_lacks(tmp_path):
     """I-12: GPU and network of the node, or that they were not looked at."""
     said = {one.subject: (one.level, one.text) for one in machine.unseen(Machine(tmp_path))}
     assert said["GPU"][0] == said["network"][0] == NOTE
-    assert "not looked at" in said["GPU"][1] and "not looked at" in said["network"][1]
+    assert "checked" in said["GPU"][1] and "checked" in said["network"][1]
     for name in ("dev/kfd", "sys/module/amdgpu/version", "sys/class/cxi/cxi0/x"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("6.12.12\n")
@@ -156,7 +183,7 @@ def test_squashfuse_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: 1000)
     (library / "apptainer/bin").mkdir(parents=True)
     (found,) = machine.mounting(str(program))
-    assert found.level == ERROR and found.subject == "squashfuse" and "Install the package squashfuse" in found.text
+    assert found.level == ERROR and found.subject == "squashfuse" and "install the package squashfuse" in found.text
     (library / "apptainer/bin/squashfuse_ll").write_text("")
     (library / "apptainer/bin/squashfuse_ll").chmod(0o755)
     assert [one.subject for one in machine.mounting(str(program)) if one.level == ERROR] in ([], ["FUSE"])
@@ -169,7 +196,32 @@ def test_no_runtime():
     """I-04: without a runtime nothing is started."""
     (found,) = machine.runtime({}, set())
     assert found.level == ERROR and "load the site's module" in found.text
-    # an update of the runtime is no problem
+    # an update of the runtime is no problem, and PATH can't choose between two in one directory
+    beside = {"/usr/bin/apptainer": "apptainer version 1", "/usr/bin/singularity": "singularity-ce 4"}
+    (found,) = machine.runtime(beside, {"singularity-ce 4"})
+    assert found.level == OK
+    (found,) = machine.runtime({**beside, "/usr/bin/apptainer": None}, set())
+    assert found.level == ERROR and "doesn't run: repair it" in found.text
+    (found,) = machine.runtime({"/usr/bin/apptainer": "apptainer version 2"}, {"apptainer version 1"})
+    assert found.level == OK
+
+
+def test_a_link_to_the_runtime(tmp_path, monkeypatch):
+    """I-04: Apptainer's link `singularity` is no other runtime; a runtime that hangs is one that doesn't run."""
+    program = tmp_path / "apptainer"
+    program.write_text("#!/bin/sh\necho apptainer version 1\n")
+    program.chmod(0o755)
+    (tmp_path / "singularity").symlink_to("apptainer")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    found = {path: said for path, said in machine.runtimes_on_path().items() if path.startswith(str(tmp_path))}
+    assert found == {str(program): "apptainer version 1"}
+    monkeypatch.setattr(machine, "LONGEST", 0.2)
+    program.write_text("#!/bin/sh\nsleep 60\n")
+    assert machine.version_of(str(program)) is None and machine.library_folder(str(program)) == "/nowhere"
+
+
+def test_an_updated_runtime():
+    """I-04: an update of the runtime is no problem."""
     (found,) = machine.runtime({"/usr/bin/apptainer": "apptainer version 2"}, {"apptainer version 1"})
     assert found.level == OK
 
@@ -181,18 +233,125 @@ def test_findings_of_several_nodes():
     assert found == [everywhere, fine, replace(here, text="on n2, but not on n1, n3: c")]
 
 
-@pytest.mark.parametrize(("works", "expected"), [
-    ({1: True, 2: True}, None), ({1: True, 2: False}, "one node works, but 2 nodes don't: timed out"),
-    ({1: False, 2: False}, "two ranks on one node can't communicate: timed out")])
-def test_one_node_or_many(subject, monkeypatch, works, expected):
-    """S002-20: a problem of the network is told from one of the container."""
-    one = subject()
+def finished(status, stdout="", stderr=""):
+    """Return the CompletedProcess of a program."""
+    return subprocess.CompletedProcess([], status, stdout, stderr)
+
+
+@pytest.mark.parametrize(("works", "level", "expected"), [
+    ({1: "nccl", 2: "nccl"}, None, None), ({1: "gloo", 2: "gloo"}, NOTE, "RCCL was not tested between the nodes"),
+    ({1: "gloo", 2: ""}, ERROR, "one node works, but 2 nodes don't: timed out"),
+    ({1: "", 2: ""}, ERROR, "two ranks on one node can't communicate: timed out")])
+def test_one_node_or_many(subject, monkeypatch, works, level, expected):
+    """S002-20, I-12: a problem of the network is told from one of the container; RCCL that wasn't used is named."""
+    one = subject(["torch==2+rocm6.2"])
     (one.installation.root / "runscripts").mkdir()
     (one.installation.root / "runscripts/conda-python-distributed").write_text("")
     monkeypatch.setattr(running, "load", lambda one: one.environment.update(SIF="x") or [])
-    monkeypatch.setattr(nodes, "all_reduce", lambda one, number: (works[number], "timed out"))
+    monkeypatch.setattr(nodes, "all_reduce", lambda one, number: finished(
+        not works[number], f"all-reduce of 2 ranks with {works[number]}: sum 2", "timed out"))
     found = list(nodes.communication(one.installation, 2))
-    assert [expected in each.text for each in found] == ([True] if expected else [])
+    assert [(each.level, expected in each.text) for each in found] == ([(level, True)] if expected else [])
+
+
+def test_a_node_that_does_not_report(eb_prefix, monkeypatch):
+    """I-04: the findings of the other nodes stay; the communication of a module with an error isn't tested."""
+    eb_prefix.install("Example/.1.0-hidden")
+    hidden = places.Installation(eb_prefix.software / "Example/.1.0-hidden", "Example/.1.0-hidden")
+    options = Namespace(site=None, catalogue=None, verify=False)
+    answers = {"n1": finished(0, nodes.REPORT + json.dumps([Finding(ERROR, "Example/1.0-hidden", "broken").data])),
+               "n2": finished(1, "", "Traceback:\nNo module named ebsif\nsrun: error: n2: task 0: Exited\n")}
+
+    def srun(options, *_):
+        if options == ["--nodelist=n3"]:
+            raise NoAnswer("srun doesn't answer within 1 seconds")
+        return answers[options[0].split("=")[1]]
+
+    monkeypatch.setattr(nodes, "srun", srun)
+    monkeypatch.setattr(nodes, "communication", lambda *_: [Finding(NOTE, "x", "tested")])
+    assert [(one.subject, one.text.split(". ")[0]) for one in nodes.examine(["n1", "n2", "n3"], [hidden], options)] == [
+        ("n2", "no report: No module named ebsif"), ("n3", "no report: srun doesn't answer within 1 seconds"),
+        ("Example/1.0-hidden", "broken"), ("nodes", "communication was not checked: repair the nodes first")]
+    assert [one.text for one in nodes.examine(["n1"], [hidden], options)] == ["broken"]
+    answers["n1"] = finished(0, nodes.REPORT + "[]")
+    assert [one.text for one in nodes.examine(["n1"], [hidden], options)] == ["tested"]
+
+
+def test_what_is_printed(eb_prefix, capsys):
+    """I-04: notes on hidden modules are for --verbose, as on others; a command in advice is one line, to be copied."""
+    hidden = places.Installation(eb_prefix.software, "Example/.1.0-hidden")
+    command = "`" + " && ".join(["module use /somewhere/else"] * 4) + "`"
+    commands.print_findings([Finding(NOTE, "Example/1.0-hidden", "a note"), Finding(NOTE, "GPU", "none"),
+                             Finding(ERROR, "Example/1.0-hidden", f"repair it with {command}, and so on")], [hidden])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "note: GPU: none" and lines[-1] == "1 module checked: 1 error"
+    assert f"  {command}," in lines
+
+
+TORCH = """class cuda:
+    devices = [{devices}]
+    is_available = classmethod(lambda one: bool(one.devices))
+    device_count = classmethod(lambda one: len(one.devices))
+    set_device = synchronize = staticmethod(lambda *_: None)
+    get_device_properties = classmethod(lambda one, index: type("x", (), {{"uuid": one.devices[index]}}))
+
+
+class Tensor(list):
+    item = lambda self: 2
+    __getitem__ = lambda self, index: self
+    numel = element_size = lambda self: 4
+
+
+ones = lambda number, device: Tensor([2])
+"""
+DISTRIBUTED = """import sys
+is_available = is_nccl_available = lambda: True
+all_reduce = destroy_process_group = lambda *_: None
+
+
+class TCPStore(dict):
+    def __init__(self, *_):
+        super().__init__({{"device 1": {other!r}}})
+
+    set = dict.__setitem__
+    get = lambda self, key: self[key].encode()
+
+
+def init_process_group(backend, **_):
+    sys.stderr.write(backend)
+"""
+
+
+@pytest.mark.parametrize(("devices", "other", "backend"), [
+    ("'gpu0'", "other gpu1", "nccl"), ("'gpu0'", "HOST gpu0", "gloo"), ("'gpu0'", "", "gloo"), ("", "", "gloo")])
+def test_ranks_that_share_a_gpu(tmp_path, devices, other, backend):
+    """S002-20: RCCL and NCCL refuse two ranks with one GPU, and need one: all ranks then agree on gloo."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch/__init__.py").write_text("from torch import distributed\n" + TORCH.format(devices=devices))
+    (tmp_path / "torch/distributed.py").write_text(
+        DISTRIBUTED.format(other=other.replace("HOST", socket.gethostname())))
+    done = subprocess.run([sys.executable, Path(nodes.PROGRAMS, "allreduce.py")], capture_output=True, text=True,
+                          check=False, env={"PYTHONPATH": str(tmp_path), "RANK": "0", "WORLD_SIZE": "2",
+                                            "MASTER_ADDR": "x", "MASTER_PORT": "1"})
+    assert done.stdout.startswith(f"all-reduce of 2 ranks with {backend}: sum 2, "), done
+    assert done.stderr == backend
+
+
+@pytest.mark.parametrize(("torch", "problem", "level"), [
+    ("2+cu126", "ImportError: libcuda.so.1: cannot open shared object file", NOTE),
+    ("2+cu126", "RuntimeError: Found no NVIDIA driver on your system", NOTE),
+    ("2+rocm6.2", "RuntimeError: No HIP GPUs are available", NOTE),
+    # libraries that an image must have, packages for another kind of GPU
+    ("2+cu126", "ImportError: libcudart.so.12: cannot open shared object file", ERROR),
+    ("2+rocm6.2", "ImportError: libamdhip64.so.5: cannot open shared object file", ERROR),
+    ("2+rocm6.2", "ImportError: libcuda.so.1: cannot open shared object file", ERROR),
+    ("2+cpu", "ImportError: libcuda.so.1: cannot open shared object file", ERROR)])
+def test_imports_that_need_a_gpu(subject, torch, problem, level):
+    """I-12: what can't be imported on a login node, because it has no GPU, is a note; on a node with a GPU an error."""
+    one = subject([f"torch=={torch}"], python={"problems": {"fast": problem}})
+    assert [found[0] for found in problems(running.imports, one)] == [level]
+    one.machine.gpu = "cuda" if "cu" in torch else "rocm"
+    assert [found[0] for found in problems(running.imports, one)] == [ERROR]
 
 
 @pytest.mark.parametrize(("image", "expected"), [(["numpy==2.0"], [ERROR]), ([], [])])
@@ -229,9 +388,3 @@ def test_an_error_ends_the_checks_of_a_module(subject):
     one = subject()
     assert [each.text for each in examination.run(one, [(fails, breaks), (fails,)])] == ["broken", "no such file"]
     assert called == ["fails", "breaks"]
-
-
-def test_sources_of_the_tables():
-    """S001-18: the versions of drivers have sources."""
-    text = Path(tables.__file__).read_text()
-    assert len(re.findall("https://", text)) >= 3

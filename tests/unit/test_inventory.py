@@ -170,7 +170,8 @@ def test_altered_images(eb_prefix):
     os.utime(image, ns=(recorded["mtime_ns"], recorded["mtime_ns"]))
     quick, verified = state(root)
     assert (quick.state, verified.state) == ("as recorded", "changed")
-    remedy = f"install the module again with `eb --rebuild {MINE.replace('/', '-')}.eb`"
+    copy = root / f"easybuild/{MINE.replace('/', '-')}.eb"
+    remedy = f"install the module again with `eb --rebuild {copy}`"
     assert verified.problem.endswith(f"{hashlib.sha256(image.read_bytes()).hexdigest()}: {remedy}")
     for size, word in ((400, "truncated"), (6000, "replaced")):
         image.write_bytes(bytes(size))

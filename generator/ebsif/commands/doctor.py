@@ -108,7 +108,9 @@ def check_installed(options):
 
 def print_findings(findings, installations):
     """Print findings by subject, and a summary; notes on modules and what is fine only with --verbose."""
-    modules = {one.module for one in installations}
+    from ebsif.installed.names import shown
+
+    modules = {shown(one) for one in installations}
     shown = [one for one in findings if one.level in (ERROR, WARNING) or output.is_verbose() or
              (one.level == NOTE and one.subject not in modules)]
     for finding in shown:

@@ -3,19 +3,19 @@
 import dataclasses
 import os
 import shutil
-import subprocess
 from importlib.metadata import distributions
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
 
-from ebsif import eb, output
+from ebsif import eb, output, processes
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.site import Site
 from ebsif.files import home, is_there
 from ebsif.findings import ERROR, NOTE, OK, Finding
 from ebsif.installed import lock
 
+LONGEST = 60  # seconds for a program to print its version
 # An easyconfig that is installed with this project.
 EXAMPLE = "PyTorch-2.13.0-cpu-python-3.11-singularity-20261121.eb"
 
@@ -65,9 +65,10 @@ def find_program(part, names, remedy, version_option="--version", statuses=(0,))
     for name in names:
         path = shutil.which(name)
         if path:
-            answer = subprocess.run(  # noqa: S603
-                [path, version_option], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-            )
+            try:
+                answer = processes.run([path, version_option], LONGEST)
+            except processes.NoAnswer as error:
+                return Finding(ERROR, part, f"{error}: is its file system slow, or gone?")
             said = (answer.stdout + answer.stderr).strip().splitlines()[:1]
             if said and answer.returncode in statuses:
                 return Finding(OK, part, f"{said[0].removeprefix('This is ').rstrip('.')}, {path}")

@@ -189,9 +189,8 @@ def gone(installation, kind, origin):
 
 def remedy(installation, kind, origin):
     """Return what to do about a wrong image (str)."""
-    name = installation.easyconfig.name if installation.easyconfig else "EASYCONFIG"
     if kind == IMAGE_CENTRAL:
-        return f"put the right image back, or install the module again with `eb --rebuild {name}`"
+        return f"put the right image back, or install the module again with `{installation.rebuild}`"
     if origin:
         return f"install {origin}, whose image it is, again with `eb --rebuild`, then this module"
-    return f"install the module again with `eb --rebuild {name}`"
+    return f"install the module again with `{installation.rebuild}`"

@@ -5,6 +5,7 @@ import functools
 import itertools
 import os
 import re
+import shlex
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -74,6 +75,11 @@ class Installation:
     def easyconfig(self) -> Optional[Path]:
         """EasyBuild's copy of the easyconfig in the installation."""
         return next(iter(sorted((self.root / "easybuild").glob("*.eb"))), None)
+
+    @property
+    def rebuild(self) -> str:
+        """The command that installs the module again; EasyBuild's copy is there wherever the easyconfig was."""
+        return f"eb --rebuild {shlex.quote(str(self.easyconfig or 'EASYCONFIG'))}"
 
     @property
     def extension(self) -> Optional[tuple[str, str]]:

@@ -90,9 +90,9 @@ def environments(module, directory, without=()):
         paths = [str(directory), *(path for path in paths if path != str(directory))]
     environment = {name: text for name, text in os.environ.items() if name not in without}
     result = modulestool.run("environments.bash", module, environment={**environment, "MODULEPATH": ":".join(paths)})
-    without, _, after = result.stdout.partition(b"\0\0")
+    without, _, after = result.stdout.partition("\0\0")
     before, environment = modulestool.entries(without), modulestool.entries(after)
     if result.returncode or "SIF" not in environment:
-        said = os.fsdecode(result.stderr).strip() or "it sets no SIF"
+        said = result.stderr.strip() or "it sets no SIF"
         raise ModuleError(f"the module {module} can't be loaded: {said}")
     return before, environment

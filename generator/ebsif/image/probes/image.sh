@@ -18,10 +18,18 @@ fi
 say mpich "$(mpichversion 2>/dev/null | sed -n 's/^MPICH Version:[[:space:]]*//p')"
 say openmpi "$(ompi_info --version 2>/dev/null | sed -n 's/^Open MPI v//p')"
 say libfabric "$(fi_info --version 2>/dev/null | sed -n 's/^libfabric:[[:space:]]*//p')"
-find /opt /usr/lib /usr/lib64 /usr/local -maxdepth 5 \( -name 'libmpi.so.*' -o -name 'libfabric.so.*' -o -name 'libcxi.so.*' \) \
-    2>/dev/null | sort | while read -r file; do say network-library "$file"; done
-find /opt /usr/lib /usr/lib64 /usr/local -maxdepth 5 \( -name 'librccl-net*.so*' -o -name 'libnccl-net*.so*' \) 2>/dev/null |
-    while read -r file; do say network-plugin "$file"; done
+# libraries KIND TESTS...: say the libraries that find finds; wheels in user software have theirs far below it
+libraries() {
+    kind=$1
+    shift
+    {
+        find /opt /usr/lib /usr/lib64 /usr/local -maxdepth 5 \( "$@" \)
+        find /user-software -maxdepth 9 \( "$@" \)
+    } 2>/dev/null | sort | while read -r file; do say "$kind" "$file"; done
+}
+libraries network-library -name 'libmpi.so.*' -o -name 'libfabric.so.*' -o -name 'libcxi.so.*' -o -name 'librccl.so.*' -o \
+    -name 'libnccl.so.*'
+libraries network-plugin -name 'librccl-net*.so*' -o -name 'libnccl-net*.so*'
 for folder in /opt /usr/local /home /root /srv /*conda* /*mamba*; do
     find "$folder" -maxdepth 5 -type d -name conda-meta 2>/dev/null
 done | sort -u | while read -r folder; do

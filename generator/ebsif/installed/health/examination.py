@@ -7,7 +7,7 @@ from typing import Optional
 
 from easybuild.easyblocks.generic.container import lockfile
 
-from ebsif import output
+from ebsif import output, processes
 from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError
 from ebsif.findings import ERROR, NOTE, Finding
@@ -46,7 +46,7 @@ def examine(installations: Sequence[Installation], site: Optional[Site] = None, 
     found = list(machine.examine(node, recorded_runtimes(installations)))
     stages = ON_DISK
     if any(one.level == ERROR for one in found):
-        found.append(Finding(NOTE, "modules", "not loaded, and their containers not started: repair this node first"))
+        found.append(Finding(NOTE, "modules", "neither loaded nor started: repair this node first"))
     else:
         stages = (*ON_DISK, *IN_CONTAINER)
     subjects = [Subject(one, node, site, verify) for one in installations]
@@ -57,7 +57,8 @@ def examine(installations: Sequence[Installation], site: Optional[Site] = None, 
         done.append(one)
         return findings
 
-    with Steps() as steps, ThreadPoolExecutor(min(WORKERS, len(os.sched_getaffinity(0)))) as pool:
+    with Steps() as steps, ThreadPoolExecutor(min(WORKERS, len(os.sched_getaffinity(0)))) as pool, \
+            processes.ended_on_error():
         steps.begin("checking modules", important=False,
                     watch=lambda: Now(f"{len(done)} of {len(subjects)}", len(done), len(subjects)))
         for findings in pool.map(check, subjects):
@@ -78,7 +79,7 @@ def run(one: Subject, stages: Sequence[Sequence[Callable]]) -> list[Finding]:
             try:
                 found += check(one)
             except (EbsifError, OSError) as error:
-                found.append(Finding(ERROR, one.installation.module, output.escape(error)))
+                found.append(one.error(output.escape(error)))
         if any(finding.level == ERROR for finding in found):
             break
     return found

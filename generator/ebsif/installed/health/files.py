@@ -2,31 +2,35 @@
 
 import glob
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.packages import gpu_label
+from easybuild.easyblocks.generic.container.packages import built_for
 
 from ebsif.files import is_there
 from ebsif.findings import Finding
 from ebsif.installed import imagestate, softwarestate
 from ebsif.installed.health.subject import Subject
-from ebsif.installed.health.tables import CUDA_PACKAGE, LIBRARY_FOLDERS, ROCM_PACKAGE
+from ebsif.installed.health.tables import LIBRARY_FOLDERS
+
+GPU_SOFTWARE = {"rocm": "ROCm", "cuda": "CUDA", "cu": "CUDA"}
 
 
 def record(one: Subject) -> Iterator[Finding]:
     """Can the record be read?"""
     damage = one.installation.damage
     if damage:
-        yield Finding("error", one.installation.module, f"{damage}: install the module again with `eb --rebuild`")
+        yield one.error(f"{damage}: install the module again with `{one.rebuild}`")
 
 
 def module_file(one: Subject) -> Iterator[Finding]:
     """Is there a module file?"""
     if not one.installation.file:
-        yield one.error(f"{one.installation.root} has no module file where modules were searched: write it with `eb "
-                        f"--module-only --force {one.easyconfig}`, or remove the installation")
+        yield one.error(f"{one.installation.root} has no module file in the directories that were searched: write it "
+                        f"with `{one.rebuild.replace('--rebuild', '--module-only --force')}`, or remove the "
+                        "installation")
 
 
 def image(one: Subject) -> Iterator[Finding]:
@@ -35,7 +39,8 @@ def image(one: Subject) -> Iterator[Finding]:
     if state.is_bad:
         yield one.error(state.problem)
     elif state.state == imagestate.UNKNOWN:
-        yield one.note("an earlier version of ebsif installed it, which recorded too little to notice another image")
+        yield one.note("an earlier version of ebsif installed it and didn't record the size of the image, so only "
+                       "--verify notices that it was changed")
 
 
 def user_software(one: Subject) -> Iterator[Finding]:
@@ -44,16 +49,17 @@ def user_software(one: Subject) -> Iterator[Finding]:
     if not state:
         return
     packed = any(name.endswith(".squashfs") for name in one.record.get(lockfile.USER_SOFTWARE, {}))
-    pack = f"`module load {one.module}; make-squashfs`"
+    pack = f"`{one.load} && make-squashfs && rm -r {shlex.quote(f'{root}/user-software')}`"
     if state.state == softwarestate.GONE:
-        yield one.error("its user software is gone: install the module again with `eb --rebuild`, unless everybody "
-                        "uses their own (EBSIF_USER_SOFTWARE)")
+        yield one.error(f"its user software is gone: install the module again with `{one.rebuild}`, unless all "
+                        "its users have their own (EBSIF_USER_SOFTWARE)")
     elif state.state == softwarestate.BOTH:
-        yield one.warning(f"{root}/user-software.squashfs is used, and changes in the directory user-software beside "
-                          f"it have no effect: remove the directory, or pack it with {pack}")
+        yield one.warning(f"it uses {root}/user-software.squashfs, so changes in the directory user-software beside it "
+                          "have no effect: remove the directory, or remove the file and pack the directory with "
+                          f"{pack}")
     elif state.state == softwarestate.UNPACKED and packed:
-        yield one.warning(f"its user software was packed in one file and is a directory now, which is slow on a shared "
-                          f"file system: pack it with {pack}, then remove the directory {root}/user-software")
+        yield one.warning("its user software was packed in one file, and is a directory now, which is slow on a "
+                          f"shared file system: pack it with {pack}")
 
 
 def binds(one: Subject) -> Iterator[Finding]:
@@ -61,12 +67,12 @@ def binds(one: Subject) -> Iterator[Finding]:
     for source in one.record.get(lockfile.OPTIONAL_BINDS, []):
         if not is_there(Path(source)):
             now = elsewhere(source)
-            where = f"; now there is {now}" if now else ""
+            where = f" (there is {now} now)" if now else ""
             # login nodes may lack directories that other nodes have; without a library, programs don't start
             say = one.error if ".so" in os.path.basename(source) else one.warning  # noqa: PTH119
-            yield say(f"{source} was bound when the module was installed, and is gone{where}: put it back or mount "
-                      "its file system, or correct the bind in the site's profile, render the easyconfig and run "
-                      f"`eb --rebuild {one.easyconfig}`")
+            yield say(f"{source} was bound when the module was installed, and is gone{where}: put it back, or mount "
+                      "its file system. If it has moved for good, correct the bind in the site's profile, write the "
+                      f"easyconfig with `ebsif render`, and install it with `eb --rebuild {one.easyconfig}`")
 
 
 def elsewhere(source):
@@ -82,21 +88,25 @@ def elsewhere(source):
 
 def wheels(one: Subject) -> Iterator[Finding]:
     """Are there packages for another kind of GPU than that of torch, of the image or of the site? (S002-19)"""
-    gpu = one.gpu
+    other = {"rocm": "cu", "cuda": "rocm"}.get(one.gpu or "")
+    if not other:
+        return
+    kind, names = GPU_SOFTWARE[one.gpu], {*one.image_packages, *one.user_packages}
     for packages, place in ((one.user_packages, "user software"), (one.image_packages, "the image")):
-        wrong = sorted(f"{name} {version}" for name, version in packages.items() if other_gpu(name, version, gpu))
+        wrong = sorted(name for name, version in packages.items() if built_for(name, version, names) == other)
         if wrong:
-            several = f"{', '.join(wrong[:3])}{f' and {len(wrong) - 3} more' if len(wrong) > 3 else ''}"
-            kind = {"rocm": "ROCm", "cuda": "CUDA"}[gpu]
-            remedy = ("remove them (`ebsif extend MODULE --remove`, or pip uninstall and make-squashfs), and install "
-                      f"builds for {kind}") if place == "user software" else f"take an image that is built for {kind}"
-            yield one.warning(f"this container is for {kind}, and {place} has packages for another kind of GPU "
+            few = ", ".join(f"{name} {packages[name]}" for name in wrong[:3])
+            several = f"{few} and {len(wrong) - 3} more" if len(wrong) > 3 else few
+            remedy = without(one, wrong, kind) if place == "user software" else f"use an image that is built for {kind}"
+            yield one.warning(f"the container is for {kind}, but {place} has packages for {GPU_SOFTWARE[other]} "
                               f"({several}): {remedy}")
 
 
-def other_gpu(name, version, gpu):
-    """Return whether a package is built for another kind of GPU than this one."""
-    label = gpu_label(version)[0]
-    if gpu == "rocm":
-        return label == "cu" or bool(CUDA_PACKAGE.match(name))
-    return gpu == "cuda" and (label == "rocm" or bool(ROCM_PACKAGE.match(name)))
+def without(one, names, kind):
+    """Return how to remove packages from user software (str)."""
+    again = f"If you need them, install builds for {kind}"
+    if one.installation.extension:
+        return f"remove them with `ebsif extend {one.module} --remove {' '.join(names)} --rebuild`. {again}"
+    if one.software and one.software.state == softwarestate.UNPACKED:
+        return f"remove them with `{one.load} && start-shell -c 'pip uninstall -y {' '.join(names)}'`. {again}"
+    return f"remove them from the requirements in {one.easyconfig}, and run `{one.rebuild}`. {again}"

@@ -20,14 +20,14 @@ def driver(one: Subject) -> Iterator[Finding]:
         oldest, newest, whose = rocm_range(one)
         if oldest and not as_numbers(oldest) <= as_numbers(version) <= as_numbers(newest):
             yield one.error(f"its ROCm {version} is not supported by {whose}, which supports {oldest} to {newest}: "
-                            "take an image with one of these (`ebsif list`), and move your packages with `ebsif "
-                            "upgrade`")
+                            "install a module with one of these (`ebsif list`), move extensions to it with `ebsif "
+                            f"upgrade`, and remove this module with `ebsif remove {one.module}`")
     elif kind == "cuda" and version and one.machine.cuda_driver:
         major, driver_version = as_numbers(version)[0], one.machine.cuda_driver
         oldest = OLDEST_CUDA_DRIVER.get(major)
         if oldest and as_numbers(driver_version)[0] < oldest:
-            yield one.error(f"its CUDA {version} needs driver {oldest} or newer, this node has {driver_version}: take "
-                            "an image with an older CUDA, or another node")
+            yield one.error(f"its CUDA {version} needs driver {oldest} or newer, and this node has {driver_version}: "
+                            "use an image with an older CUDA, or another node")
 
 
 def gpu_version(one):
@@ -60,27 +60,35 @@ def provider(one: Subject) -> Iterator[Finding]:
     """Can libfabric load the provider of Slingshot, where there is one?"""
     found = one.python.get("fabric", {})
     if one.machine.fabric and found.get("libfabric.so.1") and not found.get("libcxi.so.1"):
-        yield one.error("libfabric finds no libcxi.so.1, so it can't use Slingshot, and runs on several nodes use TCP "
-                        "or fail: bind the library of the host (`binds` in the site's profile), and render the "
-                        "easyconfig")
+        yield one.error("libfabric doesn't find libcxi.so.1, so it can't use Slingshot, and jobs on several nodes use "
+                        "TCP or fail: add the host's library to `binds` in the site's profile, write the easyconfig "
+                        f"with `ebsif render`, and install it with `eb --rebuild {one.easyconfig}`")
 
 
 def plugin(one: Subject) -> Iterator[Finding]:
     """Do RCCL or NCCL have a plugin for Slingshot that fits libfabric? (S002-19, S004-05, S004-14)"""
     library, plugins = PLUGIN.get(one.gpu or ""), one.image_facts.get("network-plugin", [])
-    if not library or not one.has_fabric:
+    if not library or not one.has_fabric or not has_library(one, library):
         return
     if not plugins and not one.environment.get("NCCL_NET_PLUGIN"):
-        own = stock_nccl(one)
-        yield one.warning(f"{own or library} has no plugin for Slingshot: it works between nodes, but slowly, over "
-                          "TCP. Take an image with aws-ofi-nccl or aws-ofi-rccl, or build one in the container")
+        own = stock_nccl(one) if one.gpu == "cuda" else ""
+        yield one.warning(f"{own or library} has no plugin for Slingshot, so it uses TCP between nodes, which is slow: "
+                          f"use an image with aws-ofi-{library.lower()}, or build it in the container")
     fabric = one.python.get("fabric", {})
     for path, needed in sorted(one.python.get("needed", {}).items()):
         # lists of two numbers
         if fabric.get("interface") and needed > fabric["interface"]:
-            yield one.error(f"the plugin {path} needs a newer libfabric than {fabric['version']}, with which the "
-                            "container runs now: take an image whose plugin was built for that one, or bind a newer "
-                            "libfabric")
+            yield one.error(f"the plugin {path} needs a newer libfabric than {fabric['version']}, which the container "
+                            "uses now: use an image whose plugin was built for that version, or bind a newer libfabric")
+
+
+def has_library(one, library):
+    """Return whether the container has RCCL or NCCL: that of torch, a package, one in the image, or a loaded one."""
+    torch = one.python.get("torch") or {}
+    if gpu_label(one.torch)[0] in ("rocm", "cu") or torch.get("nccl") or (one.gpu == "cuda" and stock_nccl(one)):
+        return True
+    paths = [*one.image_facts.get("network-library", []), *one.python.get("communication", [])]
+    return any(f"/lib{library.lower()}" in path for path in paths)
 
 
 def stock_nccl(one):
@@ -96,15 +104,14 @@ def mpi(one: Subject) -> Iterator[Finding]:
     """Does mpi4py use an MPI that the MPI of a Cray can replace? (S002-19)"""
     library = one.python.get("mpi") or ""
     if library and one.has_fabric and OPENMPI_LIBRARY.search(library) and not MPICH_LIBRARY.search(library):
-        yield one.warning(f"mpi4py uses {library}: an MPI with the ABI of MPICH, as Cray's, can't replace it, so it "
-                          "doesn't use Slingshot. Install mpi4py again in the container, built with an MPI with that "
-                          "ABI (MPICC)")
+        yield one.warning(f"mpi4py uses {library}, which an MPI with the ABI of MPICH, such as Cray's, can't replace, "
+                          "so it doesn't use Slingshot: build mpi4py in the container with an MPI that has this ABI "
+                          "(`MPICC`)")
 
 
 def mpi_backend(one: Subject) -> Iterator[Finding]:
     """Has torch.distributed the backend MPI? (S003-03, S004-13)"""
     torch = one.python.get("torch")
     if torch and torch.get("mpi") is False:
-        yield one.note("torch.distributed: MPI backend not available; only a torch that is built from source against "
-                       "the MPI has it (on a GPU with the patch that makes it CUDA-aware). RCCL, NCCL and gloo need "
-                       "none")
+        yield one.note("torch.distributed: MPI backend not available. Only a torch that was built against an MPI has "
+                       "it; RCCL, NCCL and gloo don't need it")

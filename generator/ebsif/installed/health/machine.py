@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +11,7 @@ from typing import Optional
 
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
 
+from ebsif import processes
 from ebsif.findings import ERROR, NOTE, OK, Finding
 
 RUNTIMES = ("apptainer", "singularity")
@@ -20,6 +20,7 @@ SQUASHFUSE = ("squashfuse_ll", "squashfuse")
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 FABRIC = "/sys/class/cxi"  # Slingshot
 INFINIBAND = "/sys/class/infiniband"
+LONGEST = 60  # seconds for a runtime to describe itself
 
 
 @dataclass
@@ -93,32 +94,39 @@ def runtimes_on_path() -> dict[str, Optional[str]]:
 
 
 def version_of(path):
-    """Return what a runtime calls itself (str), None if it fails."""
+    """Return what a runtime calls itself (str), None if it fails or doesn't answer."""
+    return ask(path, "--version") or None
+
+
+def ask(path, question):
+    """Return what a runtime answers (str), '' if it fails or doesn't answer."""
     try:
-        result = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=60,  # noqa: S603
-                                stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return (result.stdout.strip() or None) if result.returncode == 0 else None
+        result = processes.run([path, question], LONGEST)
+    except (OSError, processes.NoAnswer):
+        return ""
+    return "" if result.returncode else result.stdout.strip()
 
 
 def runtime(found: dict[str, Optional[str]], recorded: set[str]) -> Iterator[Finding]:
     """Yield a Finding on the runtime: does it run, and is it the one with which the modules were installed?"""
     subject = "container runtime"
     if not found:
-        yield Finding(ERROR, subject, "neither apptainer nor singularity is on PATH: load the site's module for it, or "
-                      "use another node")
+        yield Finding(ERROR, subject, "neither apptainer nor singularity is on PATH: load the site's module for one of "
+                      "them, or use another node")
         return
     (path, version), *others = found.items()
+    folder = Path(path).parent
+    # PATH can't choose between two programs in one directory
+    others = [(other, name) for other, name in others if name and Path(other).parent != folder]
     right = next(((other, name) for other, name in others if name in recorded), None)
     if version is None:
-        better = next(((other, name) for other, name in others if name), None)
+        better = next(iter(others), None)
         yield Finding(ERROR, subject, f"{path} doesn't run" + (
-            f", and it comes before {better[0]} ({better[1]}) on PATH: take {Path(path).parent} off PATH" if better else
+            f", and modules use it instead of {better[0]} ({better[1]}): take {folder} off PATH" if better else
             ": repair it, or load the site's module for the runtime"))
     elif recorded and version not in recorded and right:
-        yield Finding(ERROR, subject, f"{path} ({version}) comes before {right[0]} ({right[1]}), with which modules "
-                      f"were installed, on PATH: take {Path(path).parent} off PATH")
+        yield Finding(ERROR, subject, f"modules use {path} ({version}) instead of {right[0]} ({right[1]}), with which "
+                      f"they were installed: take {folder} off PATH")
     else:
         yield Finding(OK, subject, f"{version}, {path}")
 
@@ -129,18 +137,18 @@ def mounting(path: str) -> Iterator[Finding]:
         return
     folders = f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}:{library_folder(path)}/bin"
     if not any(shutil.which(name, path=folders) for name in SQUASHFUSE):
-        yield Finding(ERROR, "squashfuse", "not found: the runtime unpacks the whole image at each start, and can't "
-                      "mount packed user software. Install the package squashfuse, or use a node that has it")
+        yield Finding(ERROR, "squashfuse", "not found, so the runtime unpacks the whole image at each start, and can't "
+                      "mount packed user software: install the package squashfuse, or use a node that has it")
     elif not os.access("/dev/fuse", os.R_OK | os.W_OK):
-        yield Finding(ERROR, "FUSE", "you can't use /dev/fuse, which squashfuse needs to mount images: ask for the "
-                      "kernel module fuse, and for access to the device")
+        yield Finding(ERROR, "FUSE", "you can't use /dev/fuse, which squashfuse needs to mount images: load the kernel "
+                      "module fuse, and let users read and write the device")
     else:
         yield Finding(OK, "squashfuse", "found, with /dev/fuse")
     limit = Path("/proc/sys/user/max_user_namespaces")
     allowed = Path("/proc/sys/kernel/unprivileged_userns_clone")
     if any(one.exists() and one.read_text().strip() == "0" for one in (limit, allowed)):
         yield Finding(ERROR, "user namespaces", "switched off, and the runtime isn't installed setuid: set "
-                      "user.max_user_namespaces with sysctl, or install the runtime setuid")
+                      "user.max_user_namespaces with sysctl, or install the setuid package of the runtime")
 
 
 def is_setuid(path):
@@ -150,9 +158,7 @@ def is_setuid(path):
 
 def library_folder(path):
     """Return the directory with the runtime's own programs (str)."""
-    result = subprocess.run([path, "buildcfg"], capture_output=True, text=True, check=False,  # noqa: S603
-                            stdin=subprocess.DEVNULL)
-    found = re.search(r"^LIBEXECDIR=(.+)$", result.stdout, re.MULTILINE)
+    found = re.search(r"^LIBEXECDIR=(.+)$", ask(path, "buildcfg"), re.MULTILINE)
     names = [found.group(1)] if found else []
     return next((f"{one}/{name}" for one in names for name in RUNTIMES if os.path.isdir(f"{one}/{name}")), "/nowhere")  # noqa: PTH112
 
@@ -163,12 +169,13 @@ def unseen(machine: Machine) -> Iterator[Finding]:
         driver = machine.cuda_driver if machine.gpu == "cuda" else machine.rocm_driver
         yield Finding(OK, "GPU", f"{machine.gpu}, driver {driver or 'of the kernel'}")
     else:
-        yield Finding(NOTE, "GPU", "none on this node, so not looked at: driver, GPU libraries at work")
+        yield Finding(NOTE, "GPU", "none on this node, so neither the driver nor the use of GPUs was checked")
     if machine.fabric:
         yield Finding(OK, "network", "Slingshot")
     elif machine.has(INFINIBAND):
         yield Finding(OK, "network", "InfiniBand")
     else:
-        yield Finding(NOTE, "network", "no Slingshot or InfiniBand on this node, so not looked at: its providers")
+        yield Finding(NOTE, "network", "no Slingshot or InfiniBand on this node, so libfabric's providers were not "
+                      "checked")
 
 

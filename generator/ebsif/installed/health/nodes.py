@@ -3,49 +3,59 @@
 import json
 import os
 import shutil
-import socket
-import subprocess
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
-from ebsif import output
+from ebsif import output, processes
 from ebsif.errors import EbsifError
 from ebsif.findings import ERROR, NOTE, WARNING, Finding
+from ebsif.image.network import PLUGIN
 from ebsif.installed.health import running
 from ebsif.installed.health.machine import Machine
+from ebsif.installed.health.subject import LONGEST as CONTAINER
 from ebsif.installed.health.subject import PROGRAMS, Subject
+from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
+from ebsif.steps import Now, Steps
 
 # Begins the line in which a node reports its findings.
 REPORT = "ebsif-doctor\t"
-LONGEST = 180  # seconds for an all-reduce; programs that wait for each other never end
+ALL_REDUCE = 180  # seconds; programs that wait for each other never end
+LAUNCH = 60  # seconds for Slurm to answer
+AT_A_TIME = 32  # nodes; each has a step of Slurm, and an srun here
 
 
-class NodesError(EbsifError):
-    """The nodes of a job can't be checked; the message says why and what to do."""
+class NodeError(EbsifError):
+    """A node doesn't report; the message says why and what to do."""
 
 
 def allocated() -> list[str]:
-    """Return the nodes of the job in which this runs; one or none outside of jobs."""
+    """
+    Return the nodes of the job in which this runs; one or none outside of jobs.
+
+    Raises
+    ------
+    NoAnswer
+        If Slurm doesn't answer.
+    """
     if "SLURM_JOB_ID" not in os.environ or not shutil.which("scontrol"):
         return []
-    nodes = os.environ.get("SLURM_JOB_NODELIST", "")
-    result = subprocess.run([shutil.which("scontrol"), "show", "hostnames", nodes], capture_output=True,  # noqa: S603
-                            text=True, check=False, stdin=subprocess.DEVNULL)
+    result = processes.run(["scontrol", "show", "hostnames", os.environ.get("SLURM_JOB_NODELIST", "")], LAUNCH)
     return result.stdout.split()
 
 
 def unseen() -> Iterator[Finding]:
     """Yield a note that one node was checked only (I-12)."""
-    yield Finding(NOTE, "nodes", "only this one was looked at: in a Slurm job on two nodes, both and their "
-                  "communication are (salloc --nodes=2 ebsif doctor --installed)")
+    yield Finding(NOTE, "nodes", "only this one was checked; `salloc --nodes=2 ebsif doctor --installed` checks two "
+                  "nodes, and whether they can communicate")
 
 
 def report(findings: Sequence[Finding]) -> None:
     """Print the findings of this node for the process that asked for them."""
-    name = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-    print(REPORT + json.dumps({"node": name, "findings": [one.data for one in findings]}), flush=True)
+    print(REPORT + json.dumps([one.data for one in findings]), flush=True)
 
 
 def examine(hosts: Sequence[str], installations: Sequence[Installation], options: Namespace) -> list[Finding]:
@@ -60,55 +70,75 @@ def examine(hosts: Sequence[str], installations: Sequence[Installation], options
         The modules.
     options
         The options of the command, for the other nodes.
-
-    Raises
-    ------
-    NodesError
-        If a node doesn't report.
     """
-    reports = ask(hosts, installations, options)
-    found = list(combine(reports))
-    broken = {one.subject for one in found if one.level == ERROR}
-    if not any(one.level == ERROR and one.subject not in {each.module for each in installations} for one in found):
-        for one in installations:
-            if one.module not in broken and not one.damage:
-                found += communication(one, len(hosts))
+    with Steps() as steps:
+        reports, silent = ask(hosts, installations, options, steps)
+        found = [*silent, *combine(reports)]
+        broken = {one.subject for one in found if one.level == ERROR}
+        if broken - {shown(one) for one in installations}:
+            found.append(Finding(NOTE, "nodes", "communication was not checked: repair the nodes first"))
+            return found
+        working = [one for one in installations if shown(one) not in broken]
+        for number, one in enumerate(working):
+            steps.begin("communication", important=False, watch=partial(Now, shown(one), number, len(working)))
+            found += communication(one, len(hosts))
     return found
 
 
-def ask(hosts, installations, options):
-    """Return the findings of each node (dict of list of Finding); the nodes check themselves at the same time."""
+def ask(hosts, installations, options, steps):
+    """
+    Let the nodes check themselves at the same time, each in a step of its own, so that one that fails stops no other.
+
+    Return the findings of each node (dict of list of Finding), and those on nodes that don't report.
+    """
     words = [sys.executable, "-m", "ebsif.cli", "doctor", "--quiet", "--this-node"]
     words += ["--site", options.site] if options.site else []
     for directory in options.catalogue or []:
         words += ["--catalogue", str(directory)]
     words += ["--verify"] if options.verify else []
-    result = srun(len(hosts), len(hosts), [*words, "--installed", *(str(one.root) for one in installations)])
-    found = {}
+    words += ["--installed", *(str(one.root) for one in installations)]
+    # what a node with two CPUs needs if every container takes as long as it may
+    limit = CONTAINER * (2 + len(installations) // (1 if options.verify else 2))
+    found: dict[str, list[Finding]] = {}
+    silent: dict[str, Finding] = {}
+
+    def check(host):
+        try:
+            found[host] = read(srun([f"--nodelist={host}"], 1, 1, words, limit))
+        except EbsifError as error:
+            silent[host] = Finding(ERROR, host, f"no report: {error}")
+
+    def now():
+        done = len(found) + len(silent)
+        return Now(f"{done} of {len(hosts)}", done, len(hosts))
+
+    steps.begin("checking nodes", important=False, watch=now)
+    with ThreadPoolExecutor(min(len(hosts), AT_A_TIME)) as pool, processes.ended_on_error():
+        list(pool.map(check, hosts))
+    return {host: found[host] for host in hosts if host in found}, [silent[host] for host in hosts if host in silent]
+
+
+def read(result):
+    """Return the findings (list of Finding) that a node has reported; raise NodeError if there is no report."""
     for line in result.stdout.splitlines():
         if line.startswith(REPORT):
-            content = json.loads(line[len(REPORT):])
-            found[content["node"]] = [Finding(one["level"], one["container"], one["text"], one["path"], one["line"])
-                                      for one in content["findings"]]
-    missing = sorted(set(hosts) - set(found))
-    if missing:
-        said = [line for line in result.stderr.splitlines() if not line.startswith("srun:")] or [result.stderr]
-        raise NodesError(f"no report from {', '.join(missing)}: {running.last_line(said[-1])}. Is ebsif installed on a "
-                         "file system that all nodes have?")
-    return found
+            return [Finding(one["level"], one["container"], one["text"], one["path"], one["line"])
+                    for one in json.loads(line[len(REPORT):])]
+    said = [line for line in result.stderr.splitlines() if not line.startswith("srun:")]
+    raise NodeError(f"{running.last_line(chr(10).join(said) or result.stderr)}. Is the node up, and is ebsif installed "
+                    "on a file system that it has?")
 
 
-def srun(nodes, ranks, words, variables=os.environ):
+def srun(options, nodes, ranks, words, limit, variables=os.environ):
     """Run a command on nodes of the job, with these variables; return CompletedProcess."""
-    launch = ["srun", f"--nodes={nodes}", f"--ntasks={ranks}", "--overlap", "--overcommit",
+    launch = ["srun", f"--nodes={nodes}", f"--ntasks={ranks}", *options, "--overlap", "--overcommit",
               "--kill-on-bad-exit=0", *words]
     output.command(launch)
     # a step of its own, not one within that of this process
     environment = {name: value for name, value in variables.items()
                    if not name.startswith(("SLURM_STEP_", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE",
                                            "SLURM_NNODES", "SLURM_CPU_BIND", "SLURM_DISTRIBUTION"))}
-    return subprocess.run(launch, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,  # noqa: S603
-                          env=environment)
+    return processes.run(launch, limit, name="srun", environment=environment)
 
 
 def combine(reports: dict[str, list[Finding]]) -> Iterator[Finding]:
@@ -132,21 +162,29 @@ def communication(installation: Installation, number: int) -> Iterator[Finding]:
     yield from running.load(one)
     if not one.environment or not (installation.root / "runscripts/conda-python-distributed").exists():
         return
-    alone, alone_said = all_reduce(one, 1)
-    if not alone:
-        yield one.error(f"two ranks on one node can't communicate: {alone_said}. Try the module's Python on that node: "
-                        f"`module load {one.module}; start-shell`")
+    try:
+        alone = all_reduce(one, 1)
+        if alone.returncode:
+            yield one.error(f"two ranks on one node can't communicate: {running.last_line(alone.stderr)}. Try the "
+                            f"module's Python on that node: `{one.load} && start-shell`")
+            return
+        together = all_reduce(one, number)
+    except processes.NoAnswer as error:
+        yield one.error(f"ranks can't communicate: {error}")
         return
-    together, said = all_reduce(one, number)
-    if not together:
-        yield one.error(f"one node works, but {number} nodes don't: {said}. The container is fine, look at the network "
-                        "between nodes: are libfabric, its provider and the plugin of RCCL or NCCL those that it was "
-                        "built for, and do the site's network settings fit (network_env in its profile)?")
+    if together.returncode:
+        yield one.error(f"one node works, but {number} nodes don't: {running.last_line(together.stderr)}. So the "
+                        "container works; check the network between the nodes: are libfabric, its provider and the "
+                        "plugin of RCCL or NCCL the ones that it was built for, and are the site's network settings "
+                        "right (network_env in its profile)?")
+    elif one.gpu and " with gloo" in together.stdout:
+        library = PLUGIN[one.gpu]
+        yield one.note(f"{library} was not tested between the nodes, because not every rank had a GPU of its own: use "
+                       "a job with a GPU on each node")
 
 
 def all_reduce(one, nodes):
-    """Run an all-reduce on nodes, with at least two ranks; return whether it worked (bool), and its last words."""
+    """Run an all-reduce on nodes, with at least two ranks; return CompletedProcess."""
     program = (PROGRAMS / "allreduce.py").read_text(encoding="utf-8")
     words = one.command("/runscripts/conda-python-distributed", "-c", program)
-    result = srun(nodes, max(nodes, 2), ["timeout", str(LONGEST), *words], one.environment)
-    return result.returncode == 0, running.last_line(result.stderr)
+    return srun([], nodes, max(nodes, 2), ["timeout", str(ALL_REDUCE), *words], ALL_REDUCE + LAUNCH, one.environment)

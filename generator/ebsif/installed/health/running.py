@@ -3,14 +3,15 @@
 import json
 import os
 import re
-import subprocess
 from collections.abc import Iterator
 
 from easybuild.easyblocks.generic.container.usersoftware import USER_SOFTWARE_VARIABLE
 
 from ebsif.findings import Finding
 from ebsif.installed import runtimecommand
-from ebsif.installed.health.subject import LONGEST, Subject
+from ebsif.installed.health.subject import Subject
+from ebsif.installed.health.tables import NO_GPU
+from ebsif.processes import NoAnswer
 
 
 def load(one: Subject) -> Iterator[Finding]:
@@ -26,8 +27,8 @@ def load(one: Subject) -> Iterator[Finding]:
     if os.path.realpath(root) == os.path.realpath(one.installation.root):
         one.environment = environment
     else:
-        yield one.error(f"`module load {one.installation.module}` loads the installation {root}, not "
-                        f"{one.installation.root}: remove one of the two modules, or rename it")
+        yield one.error(f"`{one.load}` loads the installation {root or 'of nothing'}, not {one.installation.root}: "
+                        "remove one of the two modules, or rename it")
 
 
 def said_by_modules_tool(text):
@@ -40,36 +41,45 @@ def start(one: Subject) -> Iterator[Finding]:
     """Does the container start?"""
     try:
         result = one.read_image()
-    except subprocess.TimeoutExpired:
-        yield one.error(f"the container doesn't answer within {LONGEST} seconds: look at the file system of "
-                        f"{one.environment.get('SIF')}, and try `module load {one.module}; start-shell`")
+    except NoAnswer as error:
+        yield one.error(f"{error}: look at the file system of {one.environment.get('SIF')}. To try it yourself: "
+                        f"`{one.load} && start-shell`")
         return
     except (OSError, json.JSONDecodeError) as error:
-        yield one.error(f"the container can't be started: {error}: install the module again with `eb --rebuild "
-                        f"{one.easyconfig}`")
+        yield one.error(f"the container can't be started: {error}: install the module again with `{one.rebuild}`")
         return
     if "end" not in one.image_facts:
-        yield one.error(f"the container doesn't start: {last_line(result.stderr)}. To try it yourself: `module load "
-                        f"{one.module}; start-shell`")
+        yield one.error(f"the container doesn't start: {last_line(result.stderr)}. To try it yourself: `{one.load} "
+                        "&& start-shell`")
     elif not one.python and last_import(result.stderr):
-        yield one.error(f"importing {last_import(result.stderr)} ends Python: {last_line(result.stderr)}. Install that "
-                        "package again, in a version for this image")
+        yield one.error(f"Python crashes when it imports {last_import(result.stderr)}: {last_line(result.stderr)}. "
+                        "Install a version of that package that was built for this image")
     elif not one.python and (one.image_packages or one.user_packages):
         yield one.error(f"Python doesn't start in the container: {last_line(result.stderr)}. To try it yourself: "
-                        f"`module load {one.module}; start-shell -c 'python -V'`; if user software is the "
-                        f"cause, install the module again with `eb --rebuild {one.easyconfig}`")
+                        f"`{one.load} && start-shell -c 'python -V'`. If user software is the cause, install the "
+                        f"module again with `{one.rebuild}`")
 
 
 def imports(one: Subject) -> Iterator[Finding]:
     """Can Python import what the record names?"""
     for name, problem in sorted(one.python.get("problems", {}).items()):
         place = "user software" if name in one.user_packages else "the image"
-        yield one.error(f"{name} in {place} can't be imported ({problem}): install a version of it for this image")
+        if needs_gpu(one, problem):
+            yield one.note(f"{name} in {place} can only be imported on a node with a GPU ({problem}), so it was not "
+                           "checked here")
+        else:
+            yield one.error(f"{name} in {place} can't be imported ({problem}): install a version that was built for "
+                            "this image")
     missing = one.python.get("missing", [])
     if missing:
-        yield one.warning(f"{', '.join(missing)}: installed according to the record, and no longer there: if that is "
-                          "wanted, `ebsif freeze` writes an easyconfig of the module as it is now, else install the "
-                          "module again with `eb --rebuild`")
+        yield one.warning(f"{', '.join(missing)}: in the record of the installation, but no longer there. Install the "
+                          f"module again with `{one.rebuild}`, or, if this is what you want, write an easyconfig of "
+                          f"the module as it is now with `ebsif freeze {one.module}`")
+
+
+def needs_gpu(one, problem):
+    """Return whether an import failed only because this node has no GPU of the kind that the container is for."""
+    return not one.machine.gpu and one.gpu in NO_GPU and bool(NO_GPU[one.gpu].search(problem))
 
 
 def last_line(text):

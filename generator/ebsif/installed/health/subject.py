@@ -1,7 +1,6 @@
 """What the checks look at: a module with its environment, and what its container says."""
 
 import json
-import os
 import subprocess
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +11,7 @@ from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.packages import gpu_label
 from easybuild.easyblocks.generic.container.texts import normal_name
 
+from ebsif import processes
 from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError
 from ebsif.findings import ERROR, NOTE, OK, WARNING, Finding
@@ -62,6 +62,11 @@ class Subject:
         return shown(self.installation)
 
     @property
+    def load(self) -> str:
+        """The command that loads the module."""
+        return self.installation.load
+
+    @property
     def record(self) -> dict[str, Any]:
         """The record of the installation."""
         return self.installation.record
@@ -70,6 +75,11 @@ class Subject:
     def easyconfig(self) -> str:
         """How messages name the easyconfig."""
         return self.installation.easyconfig.name if self.installation.easyconfig else "EASYCONFIG"
+
+    @property
+    def rebuild(self) -> str:
+        """The command that installs the module again."""
+        return self.installation.rebuild
 
     @cached_property
     def image(self) -> ImageState:
@@ -157,13 +167,12 @@ class Subject:
         return [str(program), *words] if program.exists() else \
             [str(self.installation.root / "bin/start-shell"), "-c", 'exec "$0" "$@"', *words]
 
-    def run(self, *words: str, text: str = "") -> subprocess.CompletedProcess:
+    def run(self, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
         """Run a program in the container, with a text as input; return CompletedProcess."""
-        return subprocess.run(  # noqa: S603
-            self.command(*words), env=self.environment, input=text, capture_output=True, text=True, errors="replace",
-            check=False, timeout=LONGEST, cwd=os.path.realpath("/"))
+        return processes.run(self.command(*words), LONGEST, text, name="the container", environment=self.environment,
+                             cwd="/")
 
-    def read_image(self) -> subprocess.CompletedProcess:
+    def read_image(self) -> subprocess.CompletedProcess[str]:
         """Start the container once and read the image; return the CompletedProcess."""
         script = "look() {\n" + PROBE.read_text(encoding="utf-8") + PYTHON_AFTER
         result = self.run("sh", "-c", script, "sh", json.dumps(self.wanted),

@@ -1,6 +1,7 @@
 """Checks of container modules for ReFrame. Written by `ebsif reframe`, which replaces it; data.json has the modules."""
 
 import json
+import re
 from pathlib import Path
 
 import reframe as rfm
@@ -34,9 +35,11 @@ class ModuleCheck(rfm.RunOnlyRegressionTest):
             self.job.options = [f"--gpus-per-node={extras['gpus']}"]
         self.prerun_cmds = [LOAD % name for name in DATA["site"]["modules"]]
         self.prerun_cmds += [LOAD % self.module,
-                             f'[ -n "$CONTAINERROOT" ] || {{ echo "{self.module} can\'t be loaded"; exit 1; }}',
+                             f'[ -n "$CONTAINERROOT" ] || {{ echo "wrong: {self.module} can\'t be loaded"; exit 1; }}',
                              "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK"]
-        self.job.launcher.options = DATA["site"]["launch_options"]
+        # without it, the ranks that still work would wait for one that has failed
+        slurm = ["--kill-on-bad-exit=1"] if DATA["site"]["scheduler"] == "slurm" else []
+        self.job.launcher.options = [*DATA["site"]["launch_options"], *slurm]
 
     def in_container(self, *words):
         """Run a program in the container, as wrappers do."""
@@ -46,6 +49,19 @@ class ModuleCheck(rfm.RunOnlyRegressionTest):
     def distributed(self, program):
         """Run a Python program on all ranks."""
         self.in_container("/runscripts/conda-python-distributed", "-c", f'"$(cat {program})"')
+
+    def said(self, pattern, convert=str):
+        """Return what a pattern finds in the output (list)."""
+        return sn.evaluate(sn.extractall(pattern, self.stdout, 1, convert))
+
+    @sanity_function
+    def verdict(self):
+        """Nothing is wrong; else the reasons are in ReFrame's report, with the last words of what was run."""
+        reasons = self.said(r"^wrong: (.*)")
+        if not reasons:
+            reasons = list(self.problems())
+            reasons += sn.evaluate(sn.extractall(r"^(?!srun: |INFO: ).*\S", self.stderr))[-1:] if reasons else []
+        return sn.assert_false("; ".join(reasons), "{0}")
 
 
 @rfm.simple_test
@@ -59,11 +75,10 @@ class Packages(ModuleCheck):
         """Give the record to a program in the container."""
         self.in_container("python3", "-c", '"$(cat packages.py)"', "<", "$CONTAINERROOT/share/ebsif/lock.json")
 
-    @sanity_function
-    def verdict(self):
-        """Nothing is wrong."""
-        return sn.all([sn.assert_not_found(r"^wrong: ", self.stdout, "a package: see the output"),
-                       sn.assert_found(r"^packages: \d+ as recorded", self.stdout)])
+    def problems(self):
+        """The program names those of packages itself."""
+        if not self.said(r"^packages: (\d+) as recorded"):
+            yield "the packages were not compared"
 
 
 @rfm.simple_test
@@ -81,15 +96,15 @@ class Commands(ModuleCheck):
         if one["wrapper"]:
             self.postrun_cmds = [f"{one['wrapper']} -c 'import sys; print(\"prefix:\", sys.prefix)'"]
 
-    @sanity_function
-    def verdict(self):
+    def problems(self):
         """The image is the module's, the interpreter that of user software."""
         one = MODULES[self.module]
-        checks = [sn.assert_found(r"^image: \S*" + one["image"], self.stdout)]
-        if one["wrapper"]:
-            prefix = "/user-software/venv/" if one["venv"] else "/"
-            checks.append(sn.assert_found(f"^prefix: {prefix}", self.stdout))
-        return sn.all(checks)
+        images, prefixes = self.said(r"^image: (.*)"), self.said(r"^prefix: (.*)")
+        if not any(re.search(one["image"], image) for image in images):
+            yield f"start-shell runs in {images}, not in {one['image']}"
+        wanted = "/user-software/venv/" if one["venv"] else "/"
+        if one["wrapper"] and not any(prefix.startswith(wanted) for prefix in prefixes):
+            yield f"the command {one['wrapper']} runs the Python in {prefixes}, not in {wanted}"
 
 
 @rfm.simple_test
@@ -108,15 +123,13 @@ class Ranks(ModuleCheck):
         """Ask for all tasks of a node."""
         self.num_tasks = self.num_tasks_per_node = self.current_partition.extras["tasks"]
 
-    @sanity_function
-    def verdict(self):
+    def problems(self):
         """Ranks and devices are all different."""
-        ranks = sn.extractall(r"^rank (\d+) of \d+", self.stdout, 1, int)
-        devices = sn.extractall(r"device (\S+)$", self.stdout, 1)
-        wanted = self.num_tasks if self.current_partition.extras["gpus"] else 0
-        return sn.all([sn.assert_eq(sn.sorted(ranks), list(range(self.num_tasks))),
-                       sn.assert_ge(sn.len(sn.defer(set(sn.evaluate(devices)))), wanted,
-                                    "some ranks share a GPU: {0} different ones, not {1}")])
+        ranks, devices = sorted(self.said(r"^rank (\d+) of \d+", int)), set(self.said(r"device (\S+)$"))
+        if ranks != list(range(self.num_tasks)):
+            yield f"the ranks are {ranks}, not 0 to {self.num_tasks - 1}"
+        elif self.current_partition.extras["gpus"] and len(devices) < self.num_tasks:
+            yield f"{self.num_tasks} ranks share {len(devices)} GPUs"
 
 
 @rfm.simple_test
@@ -136,15 +149,15 @@ class AllReduce(ModuleCheck):
         """Add up a number of each rank."""
         self.distributed("allreduce.py")
 
-    @sanity_function
-    def verdict(self):
+    def problems(self):
         """All ranks have the same sum."""
-        found = sn.extractall(rf"^all-reduce of {self.num_tasks} ranks: sum {self.num_tasks}\b", self.stdout)
-        return sn.assert_eq(sn.len(found), self.num_tasks, "{0} of {1} ranks have the right sum")
+        right = self.said(rf"^all-reduce of {self.num_tasks} ranks with (\S+): sum {self.num_tasks}\b")
+        if len(right) != self.num_tasks:
+            yield f"{len(right)} of {self.num_tasks} ranks have the right sum"
 
     @run_before("performance")
     def bandwidth(self):
         """Report the bandwidth, if GPUs communicated; what is good depends on the site (`reference`)."""
-        if self.current_partition.extras["gpus"] and sn.evaluate(sn.findall(r" GB/s$", self.stdout)):
+        if self.current_partition.extras["gpus"] and self.said(r" with (nccl): .* GB/s$"):
             self.perf_variables = {"bandwidth": sn.make_performance_function(
                 sn.min(sn.extractall(r", (\S+) GB/s$", self.stdout, 1, float)), "GB/s")}

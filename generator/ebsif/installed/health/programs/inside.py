@@ -4,6 +4,7 @@ Usage: python - NAMES, where NAMES is a list of distributions in JSON; those aft
 standard output is JSON.
 """
 import ctypes
+import importlib.util
 import json
 import os
 import re
@@ -34,16 +35,22 @@ def module_of(distribution):
     return names[0] if len(names) == 1 else None
 
 
+def module_of_name(name):
+    """Return the module to import for a distribution, by its name (before Python 3.8); None if there is none."""
+    module = name.replace("-", "_").replace(".", "_")
+    return module if importlib.util.find_spec(module) else None
+
+
 def look_at(names):
     """Import the packages; return problems by name, and those that are missing."""
     problems, missing, optional = {}, [], False
-    for name in names if metadata else []:
+    for name in names:
         if name is None:
             optional = True
             continue
         try:
-            module = module_of(metadata.distribution(name))
-        except metadata.PackageNotFoundError:
+            module = module_of(metadata.distribution(name)) if metadata else module_of_name(name)
+        except ImportError:  # PackageNotFoundError
             if not optional:
                 missing.append(name)
             continue
@@ -54,6 +61,8 @@ def look_at(names):
                 sys.stderr.write("importing %s\n" % module)
                 sys.stderr.flush()
                 __import__(module)
+        except KeyboardInterrupt:
+            raise
         except BaseException as error:
             problems[name] = "%s: %s" % (type(error).__name__, str(error).strip().split("\n")[0])
     return problems, missing
@@ -83,6 +92,8 @@ def look_at_mpi():
         mpi4py.rc.initialize = False
         from mpi4py import MPI
         return MPI.Get_library_version().strip("\0 \n").split("\n")[0]
+    except KeyboardInterrupt:
+        raise
     except BaseException:
         return None
 
@@ -129,7 +140,7 @@ def interfaces(paths):
 
 problems, missing = look_at(json.loads(sys.argv[1]))
 result = {"version": ".".join(map(str, sys.version_info[:3])), "problems": problems, "missing": missing,
-          "torch": look_at_torch(), "mpi": look_at_mpi() if metadata else None, "fabric": look_at_fabric(),
+          "torch": look_at_torch(), "mpi": look_at_mpi(), "fabric": look_at_fabric(),
           "communication": loaded_libraries(), "needed": interfaces(sys.argv[2:])}
 OUTPUT.write("python\t%s\n" % json.dumps(result))
 OUTPUT.flush()

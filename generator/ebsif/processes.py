@@ -1,0 +1,122 @@
+"""Run programs that may hang: with a time limit, and so that nothing of them is left after it, or after Ctrl-C."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Optional, Union
+
+from ebsif.errors import EbsifError
+
+GRACE = 3  # seconds to end in an orderly way: srun ends its ranks, runtimes unmount images
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+_running: set[subprocess.Popen[bytes]] = set()
+_change = threading.Lock()
+_ending = False
+
+
+class NoAnswer(EbsifError):
+    """A program took longer than its limit; the message names it."""
+
+
+def run(words: Sequence[Union[str, Path]], limit: float, text: Optional[str] = None, name: str = "",
+        environment: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None) -> subprocess.CompletedProcess[str]:
+    """
+    Run a program in a session of its own; return the CompletedProcess, with both outputs as text.
+
+    Parameters
+    ----------
+    words
+        The command line.
+    limit
+        After so many seconds, it is ended, with all that it has started.
+    text
+        Its standard input; none by default.
+    name
+        What messages call it; by default the command line.
+    environment, cwd
+        As for subprocess.run.
+
+    Raises
+    ------
+    NoAnswer
+        If it took longer.
+    """
+    with _change:
+        if _ending:
+            raise KeyboardInterrupt
+        process = subprocess.Popen(  # noqa: S603
+            words, stdin=subprocess.DEVNULL if text is None else subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, env=environment, cwd=cwd, start_new_session=True)
+        _running.add(process)
+    try:
+        said = process.communicate(None if text is None else os.fsencode(text), timeout=limit)
+    except subprocess.TimeoutExpired:
+        raise NoAnswer(f"{name or ' '.join(map(str, words))} doesn't answer within {limit:g} seconds") from None
+    finally:
+        if process.returncode is None:
+            end([process])
+        with _change:
+            _running.discard(process)
+    if _ending:
+        raise KeyboardInterrupt
+    return subprocess.CompletedProcess(words, process.returncode, *map(os.fsdecode, said))
+
+
+@contextlib.contextmanager
+def ended_on_error() -> Iterator[None]:
+    """
+    If the block ends with an exception (Ctrl-C, SIGTERM, SIGHUP), end all programs that its threads have started.
+
+    They then start no others. Programs in sessions of their own get no signals from the terminal.
+    """
+    global _ending  # noqa: PLW0603 one process, one command
+    earlier = {number: signal.signal(number, interrupt) for number in ENDING} \
+        if threading.current_thread() is threading.main_thread() else {}
+    _ending = False
+    try:
+        yield
+    except BaseException:
+        with _change:
+            _ending = True
+            running = list(_running)
+        end(running)
+        raise
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+
+
+def interrupt(number, _):
+    """End this process, as a signal does, but after the programs that it has started."""
+    raise SystemExit(128 + number)
+
+
+def end(processes: Sequence[subprocess.Popen]) -> None:
+    """End programs with everything in their process groups, those that don't end by themselves with SIGKILL."""
+    left = [process for process in processes if send(process, signal.SIGTERM)]
+    until = time.monotonic() + GRACE
+    while left and time.monotonic() < until:
+        time.sleep(0.02)
+        left = [process for process in left if send(process, 0)]
+    for process in left:
+        send(process, signal.SIGKILL)
+    for process in processes:
+        # one that waits for a file system can't end
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE)
+
+
+def send(process, number):
+    """Send a signal to the process group of a program; return whether anything is left of it."""
+    process.poll()
+    try:
+        os.killpg(process.pid, number)
+    except ProcessLookupError:
+        return False
+    return True

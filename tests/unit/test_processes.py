@@ -1,0 +1,66 @@
+"""Programs that may hang: time limits, and what is left of them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from ebsif import processes
+
+# the program and what it starts write their numbers to a file
+HANGS = 'echo $$ >>"$0"; sh -c \'echo $$ >>"$0"; exec sleep 300\' "$0" & wait; sleep 300'
+INTERRUPTED = """\
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from ebsif import processes
+with ThreadPoolExecutor(2) as pool, processes.ended_on_error():
+    list(pool.map(lambda _: processes.run(["sh", "-c", *sys.argv[1:]], 300), range(4)))
+"""
+
+
+def numbers(path, count):
+    """Return the process IDs in a file once there are so many."""
+    end = time.monotonic() + 60
+    while not path.exists() or len(path.read_text().split()) < count:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return [int(number) for number in path.read_text().split()]
+
+
+def is_gone(number):
+    """Return whether a process has ended, perhaps still known to a parent that doesn't ask."""
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_a_limit(tmp_path):
+    """I-04: after its time limit, a program is ended with all that it has started, even if it ignores SIGTERM."""
+    with pytest.raises(processes.NoAnswer, match=r"the program doesn't answer within 0.5 seconds"):
+        processes.run(["sh", "-c", f"trap '' TERM; {HANGS}", tmp_path / "numbers"], 0.5, name="the program")
+    assert all(is_gone(number) for number in numbers(tmp_path / "numbers", 2))
+
+
+def test_input_and_output():
+    """I-04: a program has the input, the environment and the directory that it is given; bytes are kept."""
+    done = processes.run(["sh", "-c", r"cat; pwd; printf '\377%s' $A >&2; exit 3"], 60, "x\n", environment={"A": "b"},
+                         cwd="/")
+    assert (done.returncode, done.stdout, os.fsencode(done.stderr)) == (3, "x\n/\n", b"\xffb")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interruption(tmp_path, number):
+    """I-04: Ctrl-C ends what runs in all threads, and starts nothing more; so do the signals of schedulers."""
+    command = [sys.executable, "-c", INTERRUPTED, HANGS, tmp_path / "numbers"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True,
+                          preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler)) as process:
+        found = numbers(tmp_path / "numbers", 4)
+        process.send_signal(number)
+        process.communicate(timeout=60)
+    assert process.returncode == (-number if number == signal.SIGINT else 128 + number)
+    assert all(is_gone(one) for one in found)
+    assert numbers(tmp_path / "numbers", 4) == found
