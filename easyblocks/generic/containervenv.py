@@ -175,9 +175,9 @@ class ContainerVenv(ContainerInstall):
         mkdir(folder, parents=True)
         self.venv = Venv(self.container, folder, self.spec.venv)
         packages = self.venv.make(self.probe)
-        # packages that come with the venv (pip, with old Pythons setuptools) hide the image's and may change
+        # a venv may have a pip of its own; what ensurepip adds to it (with old Pythons setuptools) may change, too
         protected = image_packages.select(
-            lambda name: packages[name] == image_packages[name] and self.is_protected(name))
+            lambda name: name != 'pip' and packages[name] == image_packages[name] and self.is_protected(name))
         pins = repeated.pins if repeated else dict(line.split('==', 1) for line in self.spec.constraints)
         pip = Pip(self.venv, self.builddir, protected, pins, self.spec.wheelhouse)
         for text in Lint(stages, image_packages, pip_version(packages)).findings:

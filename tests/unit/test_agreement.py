@@ -17,16 +17,14 @@ PYTHON = "\n".join(path.read_text() for path in tracked("easyblocks/generic/*.py
 IN_CONTAINER = (CONTAINER_FILES / "share/ebsif/image-programs.py").read_text()
 # regular expressions that find the value in Python and in scripts
 SAME = {
-    "the status for no pip": (r"NO_PIP_TO_COPY = (\d+)", {"share/ebsif/copy-pip.py": r"NOT_HERE = (\d+)"}),
+    "the status for no pip": (r"NO_USABLE_PIP = (\d+)", {"share/ebsif/image-pip.py": r"NOT_HERE = (\d+)"}),
     "the word of an image that is active by itself": (
         r"'WITH_CONDA': '(\w+)'", {"share/ebsif/run.bash": r'"\$\{SINGULARITYENV_WITH_CONDA:-\}" != (\w+) '}),
-    "the time of reproducible files": (
-        r"FILE_TIME = (\d+)", {"share/ebsif/make-venv.py": r"TIME = '(\d+)'"}),
     "the longest first line of a script that the kernel reads": (
-        r"LONGEST = (\d+)", {"share/ebsif/copy-pip.py": r"LONGEST = (\d+)"}),
+        r"LONGEST = (\d+)", {"share/ebsif/image-pip.py": r"LONGEST = (\d+)"}),
     "the first lines of a script with a long path": (
         r"""os\.fsencode\(first\)\) >= LONGEST or re\.search\(r"\\s", PYTHON\):\n +first = (.*) % shlex\.quote""",
-        {"share/ebsif/copy-pip.py":
+        {"share/ebsif/image-pip.py":
          r"""os\.fsencode\(first\)\) >= LONGEST or re\.search\(r"\\s", python\):\n +first = (.*) % shlex\.quote"""}),
     "the module's own directory of run scripts": (
         r"'(/runscripts)/", {"share/ebsif/run.bash": r"\*:(/\w+):\*"}),

@@ -25,7 +25,7 @@ from easybuild.tools.docs import gen_easyblocks_overview_md, gen_easyblocks_over
 from test_parameters import configuration  # noqa: F401
 
 PURELIB = "/user-software/venv/x/lib/python3/site-packages"
-OWN_PIP = ("pip", "26.0", PURELIB)
+PIP = ("pip", "26.0", "/opt/lib")
 
 
 class FakeContainer:
@@ -142,10 +142,10 @@ def test_a_venv_that_does_not_see_the_image(container, venv):
     probe = types.SimpleNamespace(packages=packages(image), python={"missing": []}, pip_wheel="", image="x.sif")
     folder = Path(venv.folder + PURELIB[len("/user-software"):])
     folder.mkdir(parents=True)
-    container.seen = [[OWN_PIP], [OWN_PIP, image]]
+    container.seen = [[PIP], [PIP, image]]
     assert set(venv.make(probe)) == {"pip", "numpy"}
     assert (folder / "image-packages.pth").read_text() == "/opt/lib\n"
-    container.seen = [[OWN_PIP]]
+    container.seen = [[PIP]]
     with pytest.raises(EasyBuildError, match="does not see 1 of the 1 packages of the image"):
         venv.make(probe)
 
@@ -153,10 +153,11 @@ def test_a_venv_that_does_not_see_the_image(container, venv):
 def test_pip_keeps_the_packages_of_the_image(container, venv, tmp_path):
     """house 2.3, S001-19: pip gets constraints; if a package of the image is hidden anyway, the installation stops."""
     numpy, added = ("numpy", "2.0", "/opt/lib"), ("hello", "1.0", PURELIB)
-    before = packages(OWN_PIP, numpy)
+    before = packages(PIP, numpy)
+    before.purelib = PURELIB
     installer = Pip(venv, str(tmp_path), packages(numpy), {"hello": "1.0"}, None)
     (stage,) = Stage.from_parameter([{"name": "own", "requirements": "hello", "pre": ["make it"], "env": {"A": "1"}}])
-    container.seen = [[OWN_PIP, numpy], [OWN_PIP, numpy, added]]
+    container.seen = [[PIP, numpy], [PIP, numpy, added]]
     after = installer.install(stage, before, {"FROM_MODULE": "1"}, [])
     assert set(after.added_since(before)) == {"hello"}
     assert (tmp_path / "stages/own/constraints.txt").read_text() == "numpy==2.0\nhello==1.0\n"
@@ -167,7 +168,7 @@ def test_pip_keeps_the_packages_of_the_image(container, venv, tmp_path):
     assert command[command.index(venv.python):][:4] == [venv.python, "-m", "pip", "install"]
     assert binds == [f"{venv.folder}:/user-software"]
     assert (environment["FROM_MODULE"], environment["SINGULARITYENV_A"]) == ("1", "1")
-    container.seen = [[OWN_PIP, ("numpy", "2.0", PURELIB)]]
+    container.seen = [[PIP, ("numpy", "2.0", PURELIB)]]
     with pytest.raises(EasyBuildError, match=r"installed numpy==2.0, which hides the one of the image \(2.0\)"):
         installer.install(stage, before)
 

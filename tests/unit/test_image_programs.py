@@ -1,4 +1,4 @@
-"""Programs that the Python of a new venv runs, here with the tests' Python: image-programs.py and copy-pip.py."""
+"""Programs that the Python of a new venv runs, here with the tests' Python: image-programs.py and image-pip.py."""
 
 import shutil
 import subprocess
@@ -7,9 +7,9 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-from support import CONTAINER_FILES
+from support import CONTAINER_FILES, make_wheel
 
-COPY_PIP = CONTAINER_FILES / "share/ebsif/copy-pip.py"
+IMAGE_PIP = CONTAINER_FILES / "share/ebsif/image-pip.py"
 PIP = CONTAINER_FILES / "share/ebsif/pip"
 LIST_PACKAGES = CONTAINER_FILES / "runscripts/list-packages.py"
 PROGRAM = CONTAINER_FILES / "share/ebsif/image-programs.py"
@@ -195,8 +195,12 @@ def test_packages_are_listed_without_pip(place):
     assert [line.split()[0] for line in lines] == ["broken", "entry_points", "RECORD", "tool"]
 
 
-def test_a_pip_without_record_of_record(tmp_path):
-    """defects B16: a pip whose RECORD omits RECORD is copied; without metadata the venv gets ensurepip's (status 3)."""
+def test_a_venv_uses_the_images_pip(tmp_path):
+    """
+    Issue 20: the commands pip of a venv run the image's pip, which installs into the venv, and upgrades itself there.
+
+    If a file of pip is missing, the venv gets ensurepip's pip (status 3).
+    """
     image, venv = make_venv(tmp_path / "image"), tmp_path / "venv"
     packages = make_venv(venv, sees=tmp_path / "image")
     pip = distribution("pip")
@@ -206,21 +210,28 @@ def test_a_pip_without_record_of_record(tmp_path):
     # old versions of Python install setuptools with ensurepip as well
     (image / "setuptools-1.0.dist-info").mkdir()
     (image / "setuptools-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: setuptools\nVersion: 1.0\n")
-    lines = [line for line in (info / "RECORD").read_text().splitlines(keepends=True) if "/RECORD," not in line]
 
-    def copy(venv=venv, *places):
-        command = [venv / "bin/python", "-I", "-", "315532800", PIP.read_text(), *places]
-        return subprocess.run(command, input=COPY_PIP.read_text(), text=True, check=False).returncode
+    def add_commands(venv=venv, *places):
+        command = [venv / "bin/python", "-I", "-", PIP.read_text(), *places]
+        return subprocess.run(command, input=IMAGE_PIP.read_text(), text=True, check=False).returncode
 
-    (info / "RECORD").write_text("".join(line for line in lines if "/METADATA," not in line))
-    assert copy() == 3
-    (info / "RECORD").write_text("".join(lines))
-    assert copy() == 0
-    assert f"{info.name}/RECORD,,\n" in (packages / info.name / "RECORD").read_text()
-    version = subprocess.run([venv / "bin/pip", "--version"], capture_output=True, text=True, check=True).stdout
-    assert str(packages) in version
+    def run_pip(*words):
+        return subprocess.run([venv / "bin/pip", "--disable-pip-version-check", *words], capture_output=True, text=True,
+                              check=True).stdout
+
+    missing = image / "pip/_internal/commands/install.py"
+    missing.rename(tmp_path / "install.py")
+    assert add_commands() == 3
+    (tmp_path / "install.py").rename(missing)
+    assert add_commands() == 0
+    assert str(image) in run_pip("--version")
+    make_wheel(tmp_path, "pip", version="99.0", module_text="print('new')\n")
+    run_pip("install", "--quiet", "--no-index", "--find-links", tmp_path, "--upgrade", "pip")
+    assert (packages / "pip-99.0.dist-info").is_dir()
+    assert info.is_dir()
+    assert subprocess.check_output([venv / "bin/python", "-m", "pip"], text=True) == "new\n"
     # an image's pip in a venv, where a new venv's Python does not look
-    other = make_venv(tmp_path / "other")
-    assert copy(tmp_path / "other") == 3
-    assert copy(tmp_path / "other", image) == 0
-    assert (other / info.name / "RECORD").exists()
+    other = tmp_path / "other"
+    make_venv(other)
+    assert add_commands(other) == 3
+    assert add_commands(other, image) == 0

@@ -221,7 +221,9 @@ def built_for(name, version, names=()):
 
 def pip_version(packages):
     """
-    Return the version of pip (str), after checking that pip belongs to the venv.
+    Return the version of pip (str), after checking that it installs into user software (S000-14).
+
+    The venv may use the image's pip: it installs where the Python that runs it has its packages.
 
     Parameters
     ----------
@@ -231,9 +233,11 @@ def pip_version(packages):
     Raises
     ------
     EasyBuildError
-        If pip is in another directory, because it would install there.
+        If there is no pip, or if it would install elsewhere.
     """
-    if 'pip' not in packages or not packages.in_user_software('pip'):
-        raise EasyBuildError("The pip of the venv is not in %s but here: %s", USER_SOFTWARE,
-                             packages['pip'][2] if 'pip' in packages else 'nowhere')
+    if 'pip' not in packages:
+        raise EasyBuildError("The venv's Python sees no pip, neither its own nor one of the image.")
+    if not packages.purelib.startswith(USER_SOFTWARE + '/'):
+        raise EasyBuildError("pip would not install into %s but here: %s. Is the venv's pyvenv.cfg still there?",
+                             USER_SOFTWARE, packages.purelib)
     return packages['pip'][1]

@@ -100,7 +100,7 @@ class InstallRecord(dict):
 
     def check_repeated(self, lock):
         """
-        Check that a new installation is an exact repeat of this one.
+        Check that a new installation is an exact repeat of this one, apart from pip, which a venv may have or not.
 
         Parameters
         ----------
@@ -112,7 +112,9 @@ class InstallRecord(dict):
         EasyBuildError
             Naming the differences.
         """
-        problems = describe_differences(self[lockfile.VENV_PACKAGES], lock[lockfile.VENV_PACKAGES])
+        packages = [[line for line in one[lockfile.VENV_PACKAGES] if not line.startswith('pip==')]
+                    for one in (self, lock)]
+        problems = describe_differences(*packages)
         recorded = self.get(lockfile.ARTIFACTS, {})
         for name, artifact in sorted(lock.get(lockfile.ARTIFACTS, {}).items()):
             # only compare files with the same name: a wheel that was built here is not the recorded source

@@ -11,8 +11,8 @@ import os
 
 # resolve links: --include-easyblocks links easyblocks into a directory of EasyBuild's
 FILES = os.path.join(os.path.dirname(os.path.realpath(__file__)), 'files')
-# exit status of copy-pip.py if the image has no pip that can be copied
-NO_PIP_TO_COPY = 3
+# exit status of image-pip.py if a venv can't use the image's pip
+NO_USABLE_PIP = 3
 # start of the line in which make-squashfs reports what it has created
 PACKED = 'make-squashfs: made '
 

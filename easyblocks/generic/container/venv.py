@@ -14,7 +14,7 @@ from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE, Packages
 from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, escape_bind, escape_value, inject_variables
 from easybuild.easyblocks.generic.container.runtime import run_program
-from easybuild.easyblocks.generic.container.scripts import FILES, NO_PIP_TO_COPY, PACKED
+from easybuild.easyblocks.generic.container.scripts import FILES, NO_USABLE_PIP, PACKED
 from easybuild.easyblocks.generic.container.scripts import read_program, sh_command
 from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, USER_SOFTWARE_VARIABLE, remove_bytecode
 from easybuild.easyblocks.generic.container.usersoftware import set_file_times
@@ -156,7 +156,7 @@ class Venv:
 
     def make_empty(self, probe):
         """
-        Create the venv with the image's programs and pip, or with another pip if that can't be copied.
+        Create the venv with commands for the image's programs and pip, or with a pip of its own if that can't be used.
 
         Returns
         -------
@@ -172,14 +172,14 @@ class Venv:
         # the directory with pip; the venv's Python doesn't search a venv of the image
         pip = [directory for _, _, directory in probe.packages.select(lambda name: name == 'pip').values()]
         command = sh_command('make-venv.sh', self.path, read_program('image-programs.py'),
-                             read_program('installed-packages.py'), str(FILE_TIME), read_program('pip'), *pip)
-        result = self.run(command, stdin=read_program('copy-pip.py'), fail_on_error=False, hidden=True,
+                             read_program('installed-packages.py'), read_program('pip'), *pip)
+        result = self.run(command, stdin=read_program('image-pip.py'), fail_on_error=False, hidden=True,
                           split_stderr=True)
         if result.exit_code == 0:
             *programs, packages = result.output.splitlines()
             trace_msg("programs of the image that run in the venv: %d" % len(programs))
             return Packages.from_output(packages)
-        if result.exit_code == NO_PIP_TO_COPY:
+        if result.exit_code == NO_USABLE_PIP:
             for pip in self.ways_to_pip(probe):
                 result = self.run(sh_command('make-venv-with.sh', self.path, *pip), fail_on_error=False,
                                   split_stderr=True)
@@ -243,7 +243,7 @@ class Venv:
         Compile the venv's Python files reproducibly.
 
         Bytecode contains the mtime of its source file, so that is fixed first. Bytecode that was compiled in the
-        meantime is removed; that of the image's pip was copied with it and is kept.
+        meantime is removed; that of an earlier installation is kept.
         """
         trace_msg("compiling bytecode")
         self.fix_times()

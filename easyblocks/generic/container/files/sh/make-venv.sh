@@ -1,10 +1,10 @@
 # shellcheck shell=sh
-# Create a venv that sees the packages of the image, copy the image's pip into it, add the image's programs, and print
-# their names and, in the last line, what the venv has. One start of the container is enough for all of it. copy-pip.py
+# Create a venv that sees the packages of the image, add commands for the image's pip and its other programs, and print
+# their names and, in the last line, what the venv has. One start of the container is enough for all of it. image-pip.py
 # is standard input.
 # Usage: VENV PROGRAMS PACKAGES ARGUMENT... (the texts of image-programs.py and installed-packages.py, and arguments for
-# copy-pip.py)
-# Exit status: that of copy-pip.py, if the venv was created and it failed.
+# image-pip.py)
+# Exit status: that of image-pip.py, if the venv was created and it failed.
 venv=$1
 programs=$2
 packages=$3

@@ -1,6 +1,6 @@
 """Create a virtual environment that sees all packages of this Python, even if that belongs to an environment itself.
 
-Usage: python3 -I - DIRECTORY COPY_PIP PIP, the last two being the texts of copy-pip.py and of the command pip.
+Usage: python3 -I - DIRECTORY IMAGE_PIP PIP, the last two being the texts of image-pip.py and of the command pip.
 """
 import ast
 import glob
@@ -10,9 +10,7 @@ import subprocess
 import sys
 import venv
 
-directory, copy_pip, pip = sys.argv[1:]
-# the earliest time that a wheel can contain, as in user software
-TIME = '315532800'
+directory, image_pip, pip = sys.argv[1:]
 try:
     venv.EnvBuilder(system_site_packages=True, symlinks=True).create(directory)
 except OSError as error:
@@ -35,8 +33,8 @@ for path in unseen:
     # the hints for pip: .pth files only work in site-packages
     for hints in glob.glob(os.path.join(glob.escape(path), 'ebsif_*.p*')):
         shutil.copy(hints, folder)
-# copying takes a quarter of the time of ensurepip, which is for a Python without a complete pip
-if subprocess.run([program, '-I', '-c', copy_pip, TIME, pip] + unseen).returncode:
+# ensurepip takes four seconds, and is for a Python without a complete pip
+if subprocess.run([program, '-I', '-c', image_pip, pip] + unseen).returncode:
     venv.EnvBuilder(system_site_packages=True, symlinks=True, with_pip=True).create(directory)
 if unseen:
     # with a .pth file they come after the environment's own packages

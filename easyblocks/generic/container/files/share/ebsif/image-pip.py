@@ -1,0 +1,61 @@
+"""Give a new venv the commands of the image's pip; run by the Python of the venv in the image.
+
+`python -m pip` of the venv runs the image's pip, which it sees like all packages of the image, and which installs into
+the venv. The image's commands pip run the image's Python, so the venv gets its own. The exit status is 3 if the image
+has no pip that is complete and new enough, or lacks setuptools although ensurepip would install it.
+
+Usage: python3 -I - SCRIPT [DIRECTORY]. SCRIPT is the text of the command pip. DIRECTORY contains the image's pip: the
+Python of a new venv doesn't search other venvs.
+"""
+import os
+import re
+import shlex
+import sys
+
+NOT_HERE = 3
+# the first pip with --report
+OLDEST = (22, 2)
+# the first Python whose ensurepip doesn't install setuptools
+NO_SETUPTOOLS = (3, 12)
+# the longest first line that every Linux accepts; pip uses the same limit
+LONGEST = 127
+
+
+def first_lines(python):
+    """Return the start of a script of this Python: like pip's, through sh if the kernel would misread the path."""
+    first = "#!" + python
+    if len(os.fsencode(first)) >= LONGEST or re.search(r"\s", python):
+        first = "#!/bin/sh\n'''exec' %s \"$0\" \"$@\"\n' '''" % shlex.quote(python)
+    return first + "\n"
+
+
+def main():
+    """Write the commands."""
+    sys.path.extend(sys.argv[2:])
+    try:
+        from importlib.metadata import PackageNotFoundError, distribution  # novermin: runs in the image
+    except ImportError:
+        return NOT_HERE
+    try:
+        pip = distribution("pip")
+        if sys.version_info < NO_SETUPTOOLS:
+            distribution("setuptools")
+    except PackageNotFoundError:
+        return NOT_HERE
+    version = tuple(int(part) for part in pip.version.split(".")[:2] if part.isdigit())
+    files = [file for file in pip.files or [] if file.parts[0] == "pip" and "__pycache__" not in file.parts]
+    # Linux distributions remove the vendored packages (see pip/_vendor/__init__.py): then pip would use those that the
+    # user installs
+    vendored = [file for file in files if file.parts[:2] == ("pip", "_vendor")]
+    if version < OLDEST or len(vendored) < 50 or not all(os.path.isfile(str(file.locate())) for file in files):
+        return NOT_HERE
+
+    for name in ("pip", "pip3", "pip%d.%d" % sys.version_info[:2]):
+        path = os.path.join(sys.prefix, "bin", name)
+        with open(path, "w") as script:
+            script.write(first_lines(os.path.join(sys.prefix, "bin", "python3")) + sys.argv[1])
+        os.chmod(path, 0o755)
+    return 0
+
+
+sys.exit(main())
