@@ -171,9 +171,11 @@ def test_remove_deletes_the_whole_module_and_nothing_else(prefix, tmp_path, caps
         path.mkdir()
     (root / "closed/in").mkdir(parents=True)
     (root / "closed").chmod(0o500)
-    with pytest.raises(SystemExit, match="2"):
-        main(["remove", MINE])
-    assert "--yes" in capsys.readouterr().err
+    # no terminal: the message says so, instead of how to use the command
+    assert main(["remove", MINE]) == 3
+    shown = capsys.readouterr().err
+    assert shown.endswith("ebsif: nothing was removed: there is no terminal to ask whether to remove all this; to "
+                          "remove it without a question, add --yes\n") and "usage" not in shown
     assert main(["remove", MINE, "-n"]) == 0
     shown = capsys.readouterr().out
     assert all(str(path) in shown for path in (root, link, versions, easyconfig, *aside))
@@ -397,6 +399,18 @@ def test_packages_are_added_and_all_others_keep_their_versions(extension, capsys
     assert "numpy 2.0 is in the image already\n" in said and "has these packages already: nothing to do" in said
     for wrong, expected in (("a b", "--add 'a b' is not a requirement"), ("./a.whl", "it does not exist")):
         assert expected in extension.extend(MINE, "--add", wrong, status=3)[1]
+
+
+def test_another_version_of_a_package_with_extras(extension):
+    """E-03: it keeps its extras, unless others are asked for, and so what they need, in the image's Python."""
+    extension.root = extension.install("requirements = ['greeting[more]>=1']\n", ["greeting", "hello", "rich", "http"],
+                                       OTHER, versions={"python": "3.30.1"})
+    extension.needs("greeting", "rich; extra == 'more' and python_version >= '3.30'",
+                    "http; extra == 'more' and python_version < '3.30'")
+    values, _ = extension.extend("other", "--add", "greeting==2.0")
+    assert values["requirements"] == ["greeting[more]==2.0"]
+    assert values["constraints"] == ["hello==1.0", "http==1.0"]
+    assert extension.extend("other", "--add", "greeting[less]==2.0")[0]["requirements"] == ["greeting[less]==2.0"]
 
 
 def test_a_locked_package_gets_another_version(extension):

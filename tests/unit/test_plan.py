@@ -1,14 +1,18 @@
 """What `ebsif extend --check` says about what pip would install."""
 
 import json
+import os
 import socket
 import threading
+import time
 from pathlib import Path
 
 import pytest
-from ebsif import ebsteps
+from ebsif import eb, ebsteps
 from ebsif.cli import main
 from ebsif.user import outcome, plan
+
+LUMI = "PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-20250527"
 
 
 @pytest.fixture
@@ -35,6 +39,42 @@ def test_sizes_that_nobody_knows(odd_server, tmp_path):
     assert plan.size_of({"url": file.as_uri(), "vcs_info": {"vcs": "git"}}) is None
 
 
+def test_a_prefix_of_somebody_else(tmp_path, monkeypatch, capsys):
+    """Issue 20: the message says where EasyBuild would install and how to choose another place; no file is left."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("ebsif.eb.prefix", lambda: (tmp_path, tmp_path / "file/modules"))
+    (tmp_path / "lock.json").write_text(json.dumps({
+        "image": {"file": "a.sif", "sha256": "0"}, "image_packages": [], "venv_packages": ["a==1"], "stages": [
+            {"name": "requirements", "requirements": "a==1"}]}))
+    for words in ([LUMI, "--add", "einops"], ["--from-lock", "lock.json"]):
+        assert main(["extend", "--site", "lumi", *words, "--name", "mine", "--install"]) == 3
+        said = capsys.readouterr().err
+        assert (f"nothing can be installed in {tmp_path}/file/modules, EasyBuild's directory here, because you can't "
+                f"write to {tmp_path}/file: choose one of your own (export EASYBUILD_PREFIX=") in said
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "lock.json"]
+
+
+@pytest.mark.parametrize(("earlier", "expected"), [
+    (None, "is not installed"), (-1000, "is as it was before"), (1000, "is installed")])
+def test_an_interrupted_installation(tmp_path, monkeypatch, capsys, earlier, expected):
+    """Issue 20: Ctrl-C: the last line says whether there is a module, and where the easyconfig is."""
+    place = eb.Place(tmp_path, "a/1", tmp_path / "a/1.lua", tmp_path / "software")
+    if earlier:
+        place.file.parent.mkdir()
+        place.file.touch()
+        os.utime(place.file, (time.time() + earlier,) * 2)
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(eb, "place_of", lambda _: place)
+    monkeypatch.setattr(ebsteps, "install", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        outcome.install(tmp_path / "a-1.eb", again=True, more=[])
+    assert capsys.readouterr().err == f"ebsif: interrupted: a/1 {expected}; the easyconfig is {tmp_path}/a-1.eb\n"
+
+
 def test_options_of_the_user_do_not_hide_the_plan(tmp_path, monkeypatch, capsys):
     """E-02: with --buildpath for eb, the packages are still found where pip says what it would install."""
     def eb(arguments):
@@ -47,8 +87,7 @@ def test_options_of_the_user_do_not_hide_the_plan(tmp_path, monkeypatch, capsys)
 
     monkeypatch.setattr(ebsteps, "install", eb)
     monkeypatch.chdir(tmp_path)
-    container = "PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-20250527"
-    assert main(["extend", "--site", "lumi", container, "--add", "einops", "--name", "mine", "--check", "--",
+    assert main(["extend", "--site", "lumi", LUMI, "--add", "einops", "--name", "mine", "--check", "--",
                  f"--buildpath={tmp_path}/elsewhere"]) == 0
     assert capsys.readouterr().out.startswith("+ einops 0.8    asked for\nyes: ")
     assert outcome.install_command(["extend", "a b", "--check", "--", "--debug"]) == (

@@ -26,6 +26,7 @@ def test_a_requirements_file(tmp_path):
     ("a.txt", "# nothing\n", "names no Python package"),
     ("a.txt", "-r a.txt\n", "includes itself"),
     ("a.txt", "-r none.txt\n", "can't be read"),
+    ("a.txt", "-r 'none.txt\n", "a.txt:1: 'none.txt can't be read: a quotation mark is missing"),
     ("a.txt", "\n-e .\n", "a.txt:2: '-e .' would break the module as soon as the directory is removed"),
     ("a.txt", "--editable /x\n", "would break the module as soon as"),
     ("a.txt", "a\nb \\\n  <2\n-c none.txt\n", "none.txt can't be read: it does not exist"),
@@ -150,6 +151,10 @@ def test_paths_beside_the_file(tmp_path, monkeypatch):
     (tmp_path / "pro ject/c.txt").touch()
     assert read(tmp_path / "pro ject/a.txt", "-c c.txt\n-f .\n").lines == [
         f"-c '{tmp_path}/pro ject/c.txt'", f"-f '{tmp_path}/pro ject'"]
+    (tmp_path / "pro ject/r.txt").write_text("a\n")
+    quoted = "-r 'pro ject/r.txt'\n--requirement=\"pro ject/r.txt\"\n-c pro\\ ject/c.txt  # mine\n-c '/a b.txt'\n"
+    assert read(tmp_path / "a.txt", quoted.replace("pro\\ ", '"pro "')).lines == [
+        "a", "a", f"-c '{tmp_path}/pro ject/c.txt'", "-c '/a b.txt'"]
     assert read(tmp_path / "b.txt", "pro\\\n ject\n./more\n").lines == ["pro ject", f"{tmp_path}/more"]
 
 

@@ -18,6 +18,12 @@ SIGNATURE = 0x4005
 MOST = 4096  # descriptors; runtimes make 48
 
 
+def is_sif(path):
+    """Return whether a file begins like a SIF file."""
+    with open(path, 'rb') as image:
+        return image.read(HEADER.size)[32:41] == b'SIF_MAGIC'
+
+
 def signers(path):
     """
     Return the fingerprints of the keys that signed an image (list of str), without verifying the signatures.

@@ -22,7 +22,16 @@ from ebsif.installed import places
 from ebsif.installed.names import Names, add_name_argument, complete_asked, complete_packages, shown
 from ebsif.installed.places import Installation
 from ebsif.user import bases, changing, environments, extending, plan, repeating, requirements
-from ebsif.user.outcome import add_outcome, choose_date, chosen, may_replace, nothing_to_do, write, write_file
+from ebsif.user.outcome import (
+    add_outcome,
+    choose_date,
+    chosen,
+    may_replace,
+    nothing_to_do,
+    require_place,
+    write,
+    write_file,
+)
 
 EXAMPLES = """\
   # would it work? (installs nothing)
@@ -197,6 +206,7 @@ def change_packages(options, environment, container):
 def repeat(options, names):
     """Install what a lock says; return the exit status."""
     require_name(options)
+    require_place(options)
     eb.session(tuple(options.more))
     record, site = repeating.read(options.from_lock), read_settings(options).site()
     if options.module:

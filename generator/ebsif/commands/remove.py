@@ -12,7 +12,7 @@ from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif import output
 from ebsif.arguments import add_dry_run
-from ebsif.errors import FAILED, UsageError
+from ebsif.errors import FAILED
 from ebsif.installed import places, removal
 from ebsif.installed.names import Names, add_name_argument, shown
 
@@ -55,8 +55,9 @@ def run(options):
 
 
 def confirmed():
-    """Return whether the user confirms; raise UsageError without a terminal."""
+    """Return whether the user confirms; raise RemovalError without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError("nobody can be asked without a terminal: say --yes, after a look at --dry-run")
+        raise removal.RemovalError("nothing was removed: there is no terminal to ask whether to remove all this; to "
+                                   "remove it without a question, add --yes")
     print("Remove all this? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -155,7 +155,9 @@ def read_system(found):
     lines = [line.split("\t", 1) for line in result.stdout.splitlines() if "\t" in line]
     if ["end", "yes"] not in lines:
         reason = result.stderr.strip().splitlines()[-1:] or ["no message from the container runtime"]
-        raise InspectionError(f"{found.path} can't be started as a container: {reason[0]}")
+        # runtimes can start some other files, too
+        what = "can't be started as a container" if sif.is_sif(found.resolved) else "is not a SIF file"
+        raise InspectionError(f"{found.path} {what}: {reason[0]}")
     for name, value in lines:
         read_line(found, name, value)
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.requirements import requirement_text, stages_of
@@ -25,6 +25,7 @@ from ebsif.installed.places import Installation
 from ebsif.user import bases, environments, extending, requirements
 from ebsif.user.environments import Package
 from ebsif.user.formats import requirementstxt
+from ebsif.user.formats.wanted import Image
 
 BUILD_TOOLS = "build tools"
 
@@ -50,6 +51,8 @@ class Environment:
         The packages in user software by normalized name.
     image
         Versions of the packages in the image by normalized name.
+    python
+        Version of the image's Python, if it is known.
     changed_by_hand
         Whether packages were added, changed or removed by hand since the installation.
     needed_before
@@ -63,6 +66,7 @@ class Environment:
     inherited: int
     packages: dict[str, Package]
     image: dict[str, str]
+    python: Optional[str] = None
     changed_by_hand: bool = False
     needed_before: frozenset[str] = frozenset()
     said: list[str] = field(default_factory=list)
@@ -110,8 +114,14 @@ class Environment:
             done.add((name, extras))
             found[name] = self.packages[name]
             needs = filter(None, map(parsed, self.packages[name].requires))
-            left += [(normal_name(one.name), frozenset(one.extras)) for one in needs if is_for(one, extras)]
+            left += [(normal_name(one.name), frozenset(one.extras)) for one in needs if self.applies(one, extras)]
         return found
+
+    def applies(self, wanted: Any, extras: Iterable[str]) -> bool:
+        """Return whether a package with these extras has a requirement (packaging's Requirement) in the image."""
+        return not wanted.marker or any(
+            wanted.marker.evaluate({**values, "extra": extra})
+            for values in Image(self.python).marker_environments for extra in (*extras, ""))
 
     @property
     def unneeded(self) -> dict[str, Package]:
@@ -159,7 +169,8 @@ def environment_of(installation: Installation, container: Container, base: Optio
     image = {normal_name(name): version for name, version in lock.pins(record.get(lockfile.IMAGE_PACKAGES, [])).items()}
     stages = stages_of(as_parameter(container.requirements))
     inherited = shared_stages(stages, stages_of(as_parameter(base.requirements)) if base else [])
-    found = Environment(installation.module, stages, inherited, packages, image)
+    found = Environment(installation.module, stages, inherited, packages, image,
+                        record.get(lockfile.VERSIONS, {}).get("python"))
     before = {normal_name(name): version for name, version in recorded.items()}
     add_changes_by_hand(found, before)
     found.needed_before = frozenset(found.needed_by(found.lines))
@@ -253,11 +264,13 @@ def add_lines(environment: Environment, lines: list[str], name: str) -> None:
         places = [(stage, number) for stage in environment.own for number, one in enumerate(stage["requirements"])
                   if name_in(one) and name_in(one) == name_in(line)]
         for stage, number in places:
-            if "--hash" in stage["requirements"][number] and "--hash" not in line:
+            before = stage["requirements"][number]
+            now = with_extras(line, extras_in(before))
+            if "--hash" in before and "--hash" not in line:
                 stage["requirements"][number] = ""
-                unhashed.append(line)
+                unhashed.append(now)
             else:
-                stage["requirements"][number] = line
+                stage["requirements"][number] = now
         left += [] if places else [line]
     if unhashed:
         add_before_hashes(environment, list(dict.fromkeys(unhashed)), name)
@@ -391,7 +404,8 @@ def who_needs(environment, name):
     """Return the names of the packages that need a package, with a verb (str)."""
     needed = environment.needed_by(environment.lines)
     users = [package.name for one, package in sorted(needed.items()) if one != name and any(
-        normal_name(wanted.name) == name and is_for(wanted, ()) for wanted in map(parsed, package.requires) if wanted)]
+        normal_name(wanted.name) == name and environment.applies(wanted, ())
+        for wanted in map(parsed, package.requires) if wanted)]
     return f"{' and '.join(users) or 'another package'} need{'' if len(users) > 1 else 's'}"
 
 
@@ -439,8 +453,9 @@ def extras_in(line):
     return wanted.extras if wanted else set()
 
 
-def is_for(wanted, extras):
-    """Return whether a package with these extras may have a requirement; other markers are those of the image."""
-    if not (wanted.marker and "extra" in str(wanted.marker)):
-        return True
-    return any(wanted.marker.evaluate({"extra": extra}) for extra in extras)
+def with_extras(line, extras):
+    """Return a requirement line for another version of a package, with the extras that were asked for before."""
+    wanted = parsed(line)
+    if not extras or not wanted or wanted.extras:
+        return line
+    return f"{wanted.name}[{','.join(sorted(extras))}]{line.strip()[len(wanted.name):]}"

@@ -63,6 +63,7 @@ def write(options: Namespace, container: Container, stages: list, name: str) -> 
     if installing or options.check:
         # report mistakes in eb's options or configuration before anything is written
         eb.session(tuple(options.more))
+    require_place(options)
 
     def text_with(date):
         return easyconfig.render(extending.extend(container, stages, name, date), HEADER)
@@ -171,8 +172,12 @@ def install(path: Path, again: bool, more: list[str]) -> int:
         raise extending.ExtendingError(
             f"{place.module} is installed already, from a different version of {path}: use --rebuild to install it "
             "again, or choose another --name or --date")
-    start = time.monotonic()
-    done = ebsteps.install([path.resolve(), *(["--rebuild"] if again else []), *more])
+    start, begun = time.monotonic(), time.time()
+    try:
+        done = ebsteps.install([path.resolve(), *(["--rebuild"] if again else []), *more])
+    except KeyboardInterrupt:
+        print(f"ebsif: {outcome_of_interruption(place, begun)}; the easyconfig is {path}", file=sys.stderr)
+        raise
     if done.status:
         done.print_program()
         raise extending.ExtendingError(done.message)
@@ -181,6 +186,36 @@ def install(path: Path, again: bool, more: list[str]) -> int:
             output.note(f"installed {place.module} in {format_time(time.monotonic() - start)}")
         output.hint(f"load it with: {place.load}")
     return 0
+
+
+def outcome_of_interruption(place, begun):
+    """Return whether a module is installed (str) after an interruption of eb, which began at a time."""
+    if not place.file.exists():
+        return f"interrupted: {place.module} is not installed"
+    # eb writes the module file last
+    done = place.file.stat().st_mtime >= begun
+    return f"interrupted: {place.module} is {'installed' if done else 'as it was before'}"
+
+
+def require_place(options: Namespace) -> None:
+    """
+    Check that EasyBuild can install into its directories if it is going to, before anything is written.
+
+    Raises
+    ------
+    ExtendingError
+        If not; the message says how to choose another place.
+    """
+    if options.dry_run or not (options.install or options.rebuild):
+        return
+    eb.session(tuple(options.more))
+    for directory in eb.prefix():
+        there = next(one for one in (directory, *directory.parents) if one.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            raise extending.ExtendingError(
+                f"nothing can be installed in {directory}, EasyBuild's directory here, because you can't write to "
+                f"{there}: choose one of your own (export EASYBUILD_PREFIX=$HOME/.local/easybuild, or at the end of "
+                "the command: -- --prefix=DIRECTORY)")
 
 
 def is_installed(path, place):

@@ -9,8 +9,9 @@ from ebsif.user.formats.wanted import RequirementsError
 # A line that pip takes for a file or directory: because of its beginning, a slash, or its suffix.
 LOCAL = re.compile(
     r"(?P<path>\.[^\s;\[]*|[^/\s;\[@:]+/[^\s;\[@:]*|[^\s;\[@:/]+\.(?:whl|zip|tar\.\w+))(?P<rest>[\[;\s].*)?")
-# Options whose value may be a file or directory.
-WITH_PATH = re.compile(r"(?P<option>-c|--constraint|-f|--find-links)(?:\s*=\s*|\s+|(?<=-[cf]))(?P<path>[^/\s]\S*)")
+# Options with a file, a directory or a URL.
+WITH_PLACE = re.compile(r"(?P<option>-[rcfe]|--(?:requirement|constraint|find-links|editable))"
+                        r"(?:\s*=\s*|\s+|(?<=^-[rcfe]))(?P<place>.+)")
 
 
 def lines_of(path: Path, outer: tuple[Path, ...]) -> list[str]:
@@ -66,21 +67,32 @@ def lines_for(line, where, folder, outer):
     bare = re.sub(r"(^|\s)#.*", "", line).strip()
     if not bare:
         return []
-    included = re.match(r"(?:-r|--requirement)[ =]*(\S+)", bare)
-    if included:
-        return lines_of(resolve(folder / included.group(1), where), outer)
-    if re.match(r"(?:-e|--editable)[ =]+(?!\w+\+\w+://)", bare):
-        raise RequirementsError(f"{where}: '{bare}' would break the module as soon as the directory is removed: "
-                                "install a copy (without -e), or use make-venv during development")
-    option, local = WITH_PATH.fullmatch(bare), LOCAL.fullmatch(bare)
-    if option and "://" not in option.group("path"):
-        # pip splits options like a shell
-        return [f"{option.group('option')} {shlex.quote(str(resolve(folder / option.group('path'), where)))}"]
-    if local and not option and not bare.startswith("-"):
+    option, local = WITH_PLACE.fullmatch(bare), LOCAL.fullmatch(bare)
+    if option:
+        place = first_word(option.group("place"), where)
+        name = option.group("option").lstrip("-")[0]
+        if name == "r":
+            return lines_of(resolve(folder / place, where), outer)
+        if name == "e" and not re.match(r"\w+\+\w+://", place):
+            raise RequirementsError(f"{where}: '{bare}' would break the module as soon as the directory is removed: "
+                                    "install a copy (without -e), or use make-venv during development")
+        if "://" in place or place.startswith("/"):
+            return [bare]
+        return [f"{option.group('option')} {shlex.quote(str(resolve(folder / place, where)))}"]
+    if local and not bare.startswith("-"):
         path = resolve(folder / local.group("path"), where)
         # a path in a requirement can't contain a blank
         return [(path.as_uri() if " " in str(path) else str(path)) + (local.group("rest") or "")]
     return [bare]
+
+
+def first_word(text, where):
+    """Return the first word of what follows an option (str): pip splits options like a shell, which removes quotes."""
+    try:
+        return shlex.split(text)[0]
+    except (ValueError, IndexError):
+        raise RequirementsError(f"{where}: {text} can't be read: a quotation mark is missing, or between the quotation "
+                                "marks is nothing") from None
 
 
 def resolve(path, where):

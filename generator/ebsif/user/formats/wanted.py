@@ -50,6 +50,14 @@ class Image:
         return [f"{minor}.{patch}" for minor in ([self.python] if self.python else PYTHONS)
                 for patch in (0, LAST_PATCH)]
 
+    @property
+    def marker_environments(self) -> list[dict[str, str]]:
+        """The values of environment markers in the image, for each version that its Python may have."""
+        return [{"python_version": ".".join(version.split(".")[:2]), "python_full_version": version,
+                 "implementation_version": version, "implementation_name": "cpython",
+                 "platform_python_implementation": "CPython", "sys_platform": "linux", "platform_system": "Linux",
+                 "os_name": "posix"} for version in self.pythons]
+
     def has_python(self, versions: str) -> bool:
         """Return whether its Python may satisfy a version specification of pip; patch releases are compatible."""
         from packaging.specifiers import SpecifierSet
@@ -72,12 +80,8 @@ class Image:
         """
         if marker is None:
             return True
-        found = {marker.evaluate({
-            "python_version": ".".join(version.split(".")[:2]), "python_full_version": version,
-            "implementation_version": version, "implementation_name": "cpython",
-            "platform_python_implementation": "CPython", "sys_platform": "linux", "platform_system": "Linux",
-            "os_name": "posix", "extras": extras, "dependency_groups": groups}, context="lock_file")
-            for version in self.pythons}
+        found = {marker.evaluate({**values, "extras": extras, "dependency_groups": groups}, context="lock_file")
+                 for values in self.marker_environments}
         if len(found) > 1 and not self.python:
             raise RequirementsError(f"{path}: '{marker}' depends on the Python of the image, whose version is not "
                                     "known: extend a container of the catalogue, or use a requirements.txt")
