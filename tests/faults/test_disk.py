@@ -29,7 +29,7 @@ def noise(wheels, tmp_path):
 # The step that fails, the directory that is a small file system, and what fills it, in the order of an installation:
 # each attempt retries after the one before, and gets further.
 PLACES = [
-    ("pip", "build", "resize build 16m"),
+    ("pip", "build", "resize build 5m"),
     ("the copy of the image", "eb/software", "resize eb/software $(($(used eb/software) + 50000))k"),
     ("mksquashfs", "eb/software", "resize eb/software $(($(used eb/software) + 99192832 / 1024 + 3000))k"),
     ("the module file", "eb/modules", "resize eb/modules $(($(used eb/modules) + 4))k"),
