@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,9 @@ from ebsif.catalogue.settings import read_settings
 from ebsif.cli import main
 from ebsif.errors import UsageError
 from ebsif.installed import imagestate, inventory, overview, places, softwarestate, versus
+from ebsif.installed.health import files
+from ebsif.installed.health.machine import Machine
+from ebsif.installed.health.subject import Subject
 from ebsif.installed.places import Installation
 from ebsif.installed.softwarestate import SoftwareState
 from ebsif.render import easyconfig
@@ -313,7 +317,10 @@ def test_the_list_of_installations(eb_prefix, family, capsys):
 def test_what_is_wrong_with_installations(eb_prefix, family, capsys):
     """I-01, I-03: each problem is a finding of its module and makes the exit status 1; changed packages are none."""
     eb_prefix.add(family[MINE], "pillow", "10.2.0")
-    assert (installed(capsys)[0], "user software not packed, changed" in installed(capsys)[1]) == (0, True)
+    status, text = installed(capsys)
+    assert (status, "user software not packed, changed" in text) == (0, True)
+    assert ("note: its user software was changed after the installation: pillow 10.2.0 added" in
+            " ".join(text.split())) and ", 1 note" in text
     (family[BASE] / "a.sif").write_bytes(bytes(400))
     shutil.rmtree(family[MINE] / "user-software")
     (family[OTHER] / "share/ebsif/lock.json").write_text("{")
@@ -355,6 +362,32 @@ def test_who_has_a_package(eb_prefix, family, capsys):
     assert text.endswith("1 module with pillow<10.3, 1 warning\n")
 
 
+def test_whose_image_it_is(eb_prefix, family, capsys):
+    """I-01: a reference needs that of one module, also if others have links to it; removed modules have none."""
+    linked = eb_prefix.install(LATER)
+    (linked / "a.sif").unlink()
+    os.link(family[BASE] / "a.sif", linked / "a.sif")
+    record(linked, image=image(linked, kind="link", origin=BASE, resolved=str(family[BASE] / "a.sif")))
+    # hidden after its installation, or named otherwise by the naming scheme
+    (eb_prefix.modules / f"{BASE}.lua").rename(eb_prefix.modules / "base.lua")
+
+    def used():
+        everything = json.loads(installed(capsys, "--json")[1])["installations"]
+        return {one["module"]: (one["image"]["kind"], one["image"]["origin"], one["image"]["used_by"])
+                for one in everything}
+
+    assert used() == {"base": ("own", None, {MINE: False, LATER: False, OTHER: True}), MINE: ("link", BASE, {}),
+                      LATER: ("link", BASE, {}), OTHER: ("reference", BASE, {})}
+    shutil.rmtree(family[BASE])
+    shutil.rmtree(family[OTHER])
+    for name in ("base", OTHER):
+        (eb_prefix.modules / f"{name}.lua").unlink()
+    assert used() == {MINE: ("link", None, {}), LATER: ("link", None, {})}
+    shutil.rmtree(linked)
+    (eb_prefix.modules / f"{LATER}.lua").unlink()
+    assert used() == {MINE: ("own", None, {})}
+
+
 def test_unpacking_and_reading(eb_prefix, family, monkeypatch):
     """I-01: a SquashFS file with the recorded size and time isn't read, unless --verify is given."""
     root = family[MINE]
@@ -369,8 +402,28 @@ def test_unpacking_and_reading(eb_prefix, family, monkeypatch):
         assert softwarestate.packages(one, softwarestate.examine(one)) == {"einops": "0.8.1"}
         with pytest.raises(TypeError):
             softwarestate.examine(one, verify=True)
+    # I-03: nobody has packed another one
+    status = (root / "user-software.squashfs").stat()
+    (root / "user-software.squashfs").write_bytes(b"PACKED")
+    os.utime(root / "user-software.squashfs", ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert softwarestate.change(one, softwarestate.examine(one)) is None
+    damaged = softwarestate.change(one, softwarestate.examine(one, verify=True))
+    assert damaged.level == "error" and "user-software.squashfs is damaged" in damaged.text
+    subject = Subject(one, Machine(), verify=True)
+    assert [(found.level, found.text) for found in files.user_software(subject)] == [("error", damaged.text)]
     (root / "user-software.squashfs").write_bytes(b"changed")
     assert softwarestate.examine(one) == SoftwareState("packed", True)
+    unreadable = softwarestate.change(one, softwarestate.examine(one))
+    assert unreadable.level == "error" and "its user software can't be read" in unreadable.text
+    # another one, which can be read
+    eb_prefix.add(root, "einops", "0.8.2")
+    (root / "user-software.squashfs").unlink()
+    subprocess.run(["mksquashfs", root / "user-software", root / "user-software.squashfs", "-quiet", "-no-progress"],
+                   check=True, capture_output=True)
+    shutil.rmtree(root / "user-software")
+    for verify in (False, True):
+        repacked = softwarestate.change(one, softwarestate.examine(one, verify))
+        assert repacked.level == "note" and repacked.text.endswith("installation: einops 0.8.2 instead of 0.8.1")
     (root / "user-software").mkdir()
     assert softwarestate.examine(one).state == "packed and not packed"
     record(root, user_software=None)
@@ -394,13 +447,20 @@ def test_installations_and_catalogue(eb_prefix, capsys):
     assert "note: it is not in the catalogue of local" in words
     assert f"never installed: {second.module}" in words
     assert ", 1 warning, 1 note" in words
+    # a naming scheme may call the modules otherwise
+    hierarchy = eb_prefix.modules / "Core"
+    hierarchy.mkdir()
+    (eb_prefix.modules / first.name).rename(hierarchy / first.name.lower())
+    again = " ".join(installed(capsys, *arguments, str(eb_prefix.modules))[1].split())
+    assert f"Core/{first.name.lower()}/" in again
+    assert "base" not in again and f"never installed: {second.module}" in again and ", 1 warning, 1 note" in again
     (root / "easybuild" / f"{first.module.replace('/', '-')}.eb").write_text(text.replace("'init'", "'x'").replace(
         "moduleclass = '", "moduleclass = 'x"))
     words = " ".join(installed(capsys, *arguments)[1].split())
     assert ("warning: its easyconfig is stale, the catalogue has another moduleclass: run `ebsif render --site local`, "
             f"then `eb --rebuild {first.easyconfig_name}`") in words
     catalogue = versus.Catalogue("local", [second.replace(archived=True)])
-    one = next(one for one in inventory.installations()[0] if one.module.startswith(f"{second.module}-mine"))
+    one = next(one for one in inventory.installations()[0] if one.recorded_name.startswith(f"{second.module}-mine"))
     assert [one.text for one in catalogue.compare(one)] == [
         f"its base {second.module} is archived: {second.module} has been archived."]
     assert catalogue.never_installed([]) == []

@@ -62,6 +62,12 @@ def test_every_way_to_name_an_installed_module(prefix, monkeypatch):
     prefix.install(f"{LATER}-more-20261123")
     assert names().installation("Mine").root == later
     shutil.rmtree(prefix.software / f"{LATER}-more-20261123")
+    # a name of one letter, by which nothing else is found
+    short = prefix.install(f"{BASE}-v-20261122")
+    assert names().installation("v").root == names().installation("V", careful=True).root == short
+    with pytest.raises(NamingError, match="is installed here"):
+        names().installation("p")
+    shutil.rmtree(short)
     other = prefix.install(OTHER)
     (prefix.modules / f"{OTHER}.lua").unlink()
     assert names().installation(OTHER, careful=True).root == other
@@ -124,7 +130,7 @@ def test_the_modules_of_a_user(prefix, monkeypatch, capsys):
     rows = {row["module"]: row for row in json.loads(capsys.readouterr().out)}
     assert {name: (row["base"], row["state"]) for name, row in rows.items()} == {
         MINE: (BASE, ["loaded"]), OTHER: (BASE, ["no module file", "image gone"])}
-    assert rows[MINE]["size"] > 5000 > rows[OTHER]["size"] - 8 * 4096
+    assert rows[MINE]["size"] > 5000 + rows[OTHER]["size"]
     (other / "share/ebsif/lock.json").write_text("{")
     assert main(["list", "--mine", "other", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["state"] == ["no module file", "record damaged"]
@@ -132,6 +138,16 @@ def test_the_modules_of_a_user(prefix, monkeypatch, capsys):
     assert MINE not in capsys.readouterr().out
     assert main(["list", "--mine", "none"]) == 0
     assert capsys.readouterr().out == "you have installed no container module of that name\n"
+    # E-01: an image that several share counts once, for the oldest
+    base = prefix.install(BASE, image={"file": "a.sif", "sha256": "0"})
+    (base / "a.sif").unlink()
+    os.link(prefix.software / MINE / "a.sif", base / "a.sif")
+    os.utime(base / "share/ebsif/lock.json", (1, 1))
+    assert main(["list", "--mine", "--json"]) == 0
+    shared = {row["module"]: row["size"] for row in json.loads(capsys.readouterr().out)}
+    assert shared[BASE] > 8000 and shared[MINE] < rows[MINE]["size"] - 4000
+    shutil.rmtree(base)
+    (prefix.modules / f"{BASE}.lua").unlink()
     # E-10: at a terminal of 80 columns, names aren't broken; in a file, they are complete
     prefix.install(f"{MINE}-more-20261123")
     assert main(["list", "--mine"]) == 0

@@ -10,6 +10,7 @@ from typing import Any, Optional
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.sharedimage import (
     IMAGE_CENTRAL,
+    IMAGE_LINK,
     IMAGE_OWN,
     IMAGE_REFERENCE,
     image_places,
@@ -83,6 +84,9 @@ def examine(installation: Installation, verify: bool = False) -> ImageState:
     known = installation.record[lockfile.IMAGE]
     kind, origin = kind_of(installation), known.get("origin")
     path = path_of(installation)
+    if kind == IMAGE_LINK and path and not is_same(path, known.get("resolved")):
+        # the other module was removed, or has another image now
+        kind, origin = kind if path.stat().st_nlink > 1 else IMAGE_OWN, None
     if not path:
         closed = next(filter(is_closed, candidates(installation)), None)
         state, problem = (UNREADABLE, unreadable(closed)) if closed else (GONE, gone(installation, kind, origin))
@@ -98,6 +102,11 @@ def examine(installation: Installation, verify: bool = False) -> ImageState:
 def path_of(installation: Installation) -> Optional[Path]:
     """Return the image that the module uses on this machine; None if there is none."""
     return next(filter(is_there, candidates(installation)), None)
+
+
+def is_same(path: Path, other: Optional[str]) -> bool:
+    """Return whether two paths are the same file."""
+    return bool(other) and is_there(Path(other)) and path.samefile(other)
 
 
 def kind_of(installation: Installation) -> str:

@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 from easybuild.easyblocks.generic.container import lockfile
 
@@ -79,6 +79,14 @@ def wrong_keys(content: dict[str, Any]) -> Iterator[str]:
 def are_pins(lines):
     """Return whether a value is a list of lines like ``name==version``."""
     return isinstance(lines, list) and all(isinstance(line, str) and "==" in line for line in lines)
+
+
+def module_name(record: dict[str, Any]) -> Optional[str]:
+    """Return name, version and suffix of the module in a record; None if it has none."""
+    module = record.get(lockfile.MODULE) or {}
+    if not module.get("name"):
+        return None
+    return f"{module['name']}/{module.get('version', '')}{module.get('versionsuffix', '')}"
 
 
 def compare(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:

@@ -98,12 +98,13 @@ class Names:
         known = {} if only_installed else {one.module_or_version: one for one in self.containers}
         for one in self.installations:
             known.setdefault(shown(one), one)
-        fitting = selection.best_matches(known, text)
+        fitting = best_matches(known, text)
         if only_installed and (not fitting or careful):
             # asking EasyBuild takes longer
             known.update({shown(one): one for one in inventory.everything() if shown(one) not in known})
-            fitting = selection.best_matches(known, text)
-        fitting = extensions_of_name(text, one_per_image(known, fitting))
+            fitting = best_matches(known, text)
+        fitting = one_per_image(known, fitting)
+        fitting = extensions_of_name(text, fitting) or fitting
         if careful:
             fitting = [one for one in fitting if "/" not in text or one == text.replace("/.", "/")]
         else:
@@ -324,6 +325,12 @@ def shown(installation: Installation) -> str:
     return installation.module.replace("/.", "/")
 
 
+def catalogue_name(installation: Installation) -> str:
+    """Return how the catalogue calls a module, or the base of an extension; naming schemes may call it otherwise."""
+    name = installation.recorded_name or shown(installation)
+    return places.NAMED.sub("", name) if installation.extension else name
+
+
 def one_per_image(known, modules):
     """Return modules (list of str) without archived ones and those with a label, unless only such are left."""
     current = [module for module in modules if not getattr(known[module], "archived", None)] or modules
@@ -331,10 +338,15 @@ def one_per_image(known, modules):
     return sorted(plain or current, key=selection.natural_key)
 
 
-def extensions_of_name(text: str, modules: list[str]) -> list[str]:
-    """Return the extensions with a name, without those on top of them; all modules if there is none."""
+def best_matches(modules: Iterable[str], text: str) -> list[str]:
+    """Return the modules that a part of a name fits best; a single letter only fits as the name of an extension."""
+    return selection.best_matches(modules, text) or extensions_of_name(text, modules)
+
+
+def extensions_of_name(text: str, modules: Iterable[str]) -> list[str]:
+    """Return the extensions with a name, without those on top of them."""
     named = re.compile(rf"-{re.escape(text)}\Z", re.IGNORECASE)
-    return [one for one in modules if DATE.search(one) and named.search(DATE.sub("", one))] or modules
+    return [one for one in modules if DATE.search(one) and named.search(DATE.sub("", one))]
 
 
 def newest_of(text: str, modules: Iterable[str]) -> list[str]:

@@ -7,15 +7,19 @@ from typing import Optional
 
 from easybuild.easyblocks.generic.container import lockfile
 
-from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
-from ebsif.installed import imagestate, inventory, lock, places
-from ebsif.installed.names import shown
+from ebsif.installed import imagestate, inventory, lock, places, usage
+from ebsif.installed.names import best_matches, catalogue_name, shown
 
 
 @dataclass(frozen=True)
 class Row:
-    """An installed module: its name, the module it extends, size in bytes, date, state, directory."""
+    """
+    An installed module.
+
+    Its name, the module it extends, size in bytes (an image that several share counts for the oldest), date, state,
+    directory, and the command that loads it.
+    """
 
     module: str
     base: Optional[str]
@@ -28,10 +32,12 @@ class Row:
 
 def mine(containers: Sequence[Container], names: Sequence[str] = ()) -> list[Row]:
     """Return the container modules of this account, oldest first; if parts of names are given, only matching ones."""
-    found = [one for one in all_mine() if not names or any(selection.matches(one.module, name) for name in names)]
+    found = all_mine()
     catalogue = {one.module_or_version: one for one in containers}
-    return [Row(shown(one), one.base, places.size_of(one.root), one.date.isoformat(), state_of(one, catalogue),
-                str(one.root), one.load) for one in found]
+    sizes = usage.sizes_for(os.getuid(), [one.root for one in found])
+    return [Row(shown(one), one.base, size, one.date.isoformat(), state_of(one, catalogue), str(one.root), one.load)
+            for one, size in zip(found, sizes)
+            if not names or any(best_matches([one.module], name) for name in names)]
 
 
 def all_mine() -> list[places.Installation]:
@@ -67,7 +73,7 @@ def state_of(installation: places.Installation, catalogue: dict[str, Container])
             state.append("image gone")
     except lock.LockError:
         state.append("record damaged")
-    container = catalogue.get(installation.base or shown(installation))
+    container = catalogue.get(catalogue_name(installation))
     if container and container.archived:
         instead = getattr(container.archived, "replacement", None)
         what = "base archived" if installation.base else "archived"

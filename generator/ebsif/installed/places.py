@@ -72,6 +72,11 @@ class Installation:
         return None
 
     @property
+    def recorded_name(self) -> Optional[str]:
+        """Name, version and suffix in the record, whatever the naming scheme calls the module; None if unknown."""
+        return None if self.damage else lock.module_name(self.record)
+
+    @property
     def easyconfig(self) -> Optional[Path]:
         """EasyBuild's copy of the easyconfig in the installation."""
         return next(iter(sorted((self.root / "easybuild").glob("*.eb"))), None)
@@ -122,9 +127,7 @@ def of_directory(root: Path) -> Installation:
     LockError
         If there is none.
     """
-    module = lock.read(root).get(lockfile.MODULE, {})
-    name = f"{module.get('name', root.parent.name)}/{module.get('version', '')}{module.get('versionsuffix', '')}"
-    return Installation(root, name if module else f"{root.parent.name}/{root.name}")
+    return Installation(root, lock.module_name(lock.read(root)) or f"{root.parent.name}/{root.name}")
 
 
 def of_directory_or_path(root):

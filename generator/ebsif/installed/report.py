@@ -125,11 +125,14 @@ def examine(installation, verify):
     report.software = softwarestate.examine(installation, verify)
     state = report.software and report.software.state
     if state == softwarestate.GONE:
-        report.findings.append(Finding(WARNING, module, "its user software is gone: install the module again with `eb "
-                                       "--rebuild`, unless people use their own (EBSIF_USER_SOFTWARE)"))
+        report.findings.append(Finding(WARNING, module, "its user software is gone: install the module again with "
+                                       f"`{installation.rebuild}`, unless all its users have their own "
+                                       "(EBSIF_USER_SOFTWARE)"))
     elif state == softwarestate.BOTH:
         report.findings.append(Finding(NOTE, module, "it has both user-software.squashfs, which is used, and the "
                                        "directory user-software: pack that with make-squashfs, or remove it"))
+    change = softwarestate.change(installation, report.software)
+    report.findings += [change] if change else []
     return report
 
 
@@ -144,11 +147,14 @@ def add_users(made):
     for report in made:
         if not (report.image and report.image.path):
             continue
-        status = report.image.path.stat()
+        path, needs_file = report.image.path, report.image.kind == IMAGE_REFERENCE
+        status = path.stat()
         for owner in owners.get((status.st_dev, status.st_ino), []):
-            # of hard links, the first one is that of the module itself
-            if owner is not report and (report.image.kind == IMAGE_REFERENCE or report.image.origin == owner.module):
-                owner.users[report.module] = report.image.kind == IMAGE_REFERENCE
+            # of files with hard links, a reference needs one; a link was made for that of its origin
+            is_origin = path.parent.samefile(owner.installation.root) if needs_file else \
+                report.image.origin in (owner.module, owner.installation.recorded_name)
+            if owner is not report and is_origin:
+                owner.users[report.module] = needs_file
 
 
 def having(installations: Sequence[Installation], wanted: Sequence) -> tuple[list[Match], list[Finding]]:
@@ -185,7 +191,8 @@ def packages_of(one, findings):
     """Return the packages of an installation: name, place and version (list of tuple); add unknown ones to findings."""
     if not is_complete(one.record):
         findings.append(Finding(WARNING, one.module, "not all packages of its image are known, because an earlier "
-                                "version of ebsif installed it: install it again with `eb --rebuild`"))
+                                "version of ebsif installed it: install it again with "
+                                f"`{one.rebuild}`"))
     found = [(package.name, place_of(package), comparable(package)) for package in recorded_packages(one.record)
              if package.place != IN_USER_SOFTWARE]
     own = softwarestate.packages(one, softwarestate.examine(one))

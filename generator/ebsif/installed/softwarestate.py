@@ -6,6 +6,8 @@ from typing import Optional
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.texts import normal_name
 
+from ebsif.errors import EbsifError
+from ebsif.findings import ERROR, NOTE, Finding
 from ebsif.installed import lock
 from ebsif.installed.places import Installation
 from ebsif.user import environments
@@ -26,10 +28,14 @@ class SoftwareState:
     is_changed
         Whether somebody has changed it since the installation; None for an installation by an earlier version that
         didn't record what it was.
+    is_damaged
+        Whether the SquashFS file has another SHA256, but the size and time of the installation, so that nobody has
+        packed another one.
     """
 
     state: str
     is_changed: Optional[bool]
+    is_damaged: bool = False
 
 
 def examine(installation: Installation, verify: bool = False) -> Optional[SoftwareState]:
@@ -55,9 +61,43 @@ def examine(installation: Installation, verify: bool = False) -> Optional[Softwa
         return SoftwareState(state, True)
     if not files.installed:
         return SoftwareState(state, None)
-    if there == [SQUASHFS] and files.is_file_as_recorded and not verify:
+    is_same_file = SQUASHFS in there and files.is_file_as_recorded
+    if there == [SQUASHFS] and is_same_file and not verify:
         return SoftwareState(state, False)
-    return SoftwareState(state, bool(files.changed) or set(there) != set(files.installed))
+    changed = files.changed
+    is_changed = bool(changed) or set(there) != set(files.installed)
+    return SoftwareState(state, is_changed, is_same_file and SQUASHFS in changed)
+
+
+def change(installation: Installation, state: Optional[SoftwareState]) -> Optional[Finding]:
+    """Return a Finding on what has changed in user software since the installation, None if nothing has."""
+    if not state or not state.is_changed or state.state == GONE:
+        return None
+    if state.is_damaged:
+        return Finding(ERROR, installation.module, "its user-software.squashfs is damaged: it has the size and time of "
+                       f"the installation, but not its SHA256: install the module again with `{installation.rebuild}`")
+    try:
+        differences = lock.differences("package", recorded_packages(installation), packages(installation, state))
+    except EbsifError as error:
+        return Finding(ERROR, installation.module, f"its user software can't be read: {error}; install the module "
+                       f"again with `{installation.rebuild}`")
+    told = ", ".join(map(describe, differences)) or "with the same packages"
+    return Finding(NOTE, installation.module, f"its user software was changed after the installation: {told}")
+
+
+def describe(one: lock.Change) -> str:
+    """Return the difference of a package in words."""
+    if one.before is None:
+        return f"{one.name} {one.after} added"
+    if one.after is None:
+        return f"{one.name} {one.before} removed"
+    return f"{one.name} {one.after} instead of {one.before}"
+
+
+def recorded_packages(installation):
+    """Return the versions of the packages that were installed as user software, by normalized name (dict of str)."""
+    pins = lock.pins(installation.record.get(lockfile.VENV_PACKAGES, []))
+    return {normal_name(name): version for name, version in pins.items()}
 
 
 def packages(installation: Installation, state: Optional[SoftwareState]) -> dict[str, str]:
@@ -72,7 +112,6 @@ def packages(installation: Installation, state: Optional[SoftwareState]) -> dict
     if not state or state.state == GONE:
         return {}
     if state.is_changed is False:
-        recorded = lock.pins(installation.record.get(lockfile.VENV_PACKAGES, []))
-        return {normal_name(name): version for name, version in recorded.items()}
+        return recorded_packages(installation)
     name = "user-software" if state.state == UNPACKED else "user-software.squashfs"
     return {key: one.version for key, one in environments.packages(installation.root / name).items()}

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ebsif.catalogue.container import CatalogueError, Container
 from ebsif.check.easyconfigs import literals
 from ebsif.findings import NOTE, WARNING, Finding
-from ebsif.installed.names import shown
+from ebsif.installed.names import catalogue_name
 from ebsif.installed.places import Installation
 from ebsif.render import easyconfig
 from ebsif.render.rendering import RENDERED
@@ -30,8 +30,8 @@ class Catalogue:
 
     def compare(self, installation: Installation) -> Iterator[Finding]:
         """Yield findings on the place of an installation in the catalogue."""
-        base, module = installation.base, installation.module
-        name = base or shown(installation)
+        name, module = catalogue_name(installation), installation.module
+        base = name if installation.extension else None
         container, what = self.containers.get(name), f"its base {base}" if base else "it"
         if not container:
             gone = not base and rendered_for(installation) == self.site
@@ -61,7 +61,7 @@ class Catalogue:
 
     def never_installed(self, installations: Iterable[Installation]) -> list[str]:
         """Return the modules in the catalogue that are not installed, without archived ones."""
-        there = {shown(one) for one in installations}
+        there = {catalogue_name(one) for one in installations if not one.extension}
         return [module for module, one in self.containers.items() if module not in there and not one.archived]
 
 

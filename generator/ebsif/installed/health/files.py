@@ -60,6 +60,9 @@ def user_software(one: Subject) -> Iterator[Finding]:
     elif state.state == softwarestate.UNPACKED and packed:
         yield one.warning("its user software was packed in one file, and is a directory now, which is slow on a "
                           f"shared file system: pack it with {pack}")
+    change = softwarestate.change(one.installation, state)
+    if change:
+        yield one.finding(change.level, change.text)
 
 
 def binds(one: Subject) -> Iterator[Finding]:
