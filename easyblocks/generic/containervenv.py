@@ -219,6 +219,8 @@ class ContainerVenv(ContainerInstall):
             trace_msg("%d package%s added" % (len(added), '' if len(added) == 1 else 's'))
         for text in added.for_other_gpu(packages):
             self.warn("stage '%s' installed %s" % (stage.name, text))
+        for text in pip.for_other_torch(stage, packages):
+            self.warn("stage '%s': %s" % (stage.name, text))
         return packages
 
     @contextlib.contextmanager

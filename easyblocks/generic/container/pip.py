@@ -15,7 +15,7 @@ import shlex
 from easybuild.easyblocks.generic.container.diagnosis import NOTHING_FOUND, Diagnosis
 from easybuild.easyblocks.generic.container.framework import RunShellCmdError
 from easybuild.easyblocks.generic.container.lint import package_name
-from easybuild.easyblocks.generic.container.packages import constraint_lines, pip_version
+from easybuild.easyblocks.generic.container.packages import constraint_lines, for_other_torch, pip_version
 from easybuild.easyblocks.generic.container.runtime import escape_bind, inject_variables
 from easybuild.easyblocks.generic.container.scripts import sh_command
 from easybuild.easyblocks.generic.container.texts import normal_name
@@ -25,6 +25,9 @@ from easybuild.tools.utilities import trace_msg
 
 # Folder that collects a wheel of every installed package; set by `ebsif wheelhouse`.
 FILL_VARIABLE = 'EBSIF_FILL_WHEELHOUSE'
+
+# What pip installs, in the folder of a stage.
+REPORT = 'report.json'
 
 # Files from which pip reads credentials; they are bound, so that no other file needs to contain them.
 OWN_FILES = ('PIP_CONFIG_FILE', 'NETRC')
@@ -160,11 +163,10 @@ class Pip:
         # bytecode is compiled once, after all stages
         arguments = ['install', '--no-compile', '-r', os.path.join(folder, 'requirements.txt'),
                      '-c', self.write_constraints(stage)] + self.options(stage) + self.index_options(stage)
-        report = os.path.join(folder, 'report.json')
         if version_tuple(version) >= (22, 2):
-            arguments += ['--report', report]
+            arguments += ['--report', os.path.join(folder, REPORT)]
         self.run(stage, arguments, **where)
-        self.read_report(report)
+        self.record_artifacts(stage)
 
     def folder(self, stage):
         """Return the directory for the files that pip reads and writes in a stage."""
@@ -304,13 +306,24 @@ class Pip:
             apply_patch(patch, directory)
         return directory + (extras or '')
 
-    def read_report(self, path):
-        """Record the files that pip reports as installed, with their SHA256."""
+    def report(self, stage):
+        """Return what pip reports as installed in a stage, or planned (list of dict); none before pip 22.2."""
+        path = os.path.join(self.folder(stage), REPORT)
         if not os.path.exists(path):
-            return
-        with open(path) as report:
-            items = json.load(report)['install']
-        for item in items:
+            return []
+        with open(path) as text:
+            return json.load(text)['install']
+
+    def for_other_torch(self, stage, packages):
+        """Return which packages of a stage are compiled against another torch (list of str); see there."""
+        # wheels in a wheelhouse may have been built here, and are reported when it is filled
+        if self.wheelhouse or 'torch' not in packages:
+            return []
+        return for_other_torch(self.report(stage), packages['torch'][1])
+
+    def record_artifacts(self, stage):
+        """Record the files that pip reports as installed, with their SHA256."""
+        for item in self.report(stage):
             download = item['download_info']
             archive = download.get('archive_info', {})
             digest = archive.get('hashes', {}).get('sha256') or archive.get('hash', '').replace('sha256=', '')
