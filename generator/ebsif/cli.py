@@ -34,7 +34,7 @@ COMMANDS = {
     "command": "print the runtime's command line that is equivalent to a module",
     "wheelhouse": "collect the wheels for an installation without network access",
     "installed": "list the installed modules, and what is wrong with them",
-    "doctor": "check that this machine can install container modules",
+    "doctor": "check this machine, or whether installed modules still work",
     "inspect": "show what is in an image",
     "add": "add an image to the catalogue",
     "import": "import existing easyconfigs into the catalogue",

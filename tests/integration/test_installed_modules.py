@@ -114,7 +114,7 @@ def test_ten_modules(modules, tmp_path):
     status, found, everything = modules.doctor()
     assert (status, found) == (0, [])
     notes = {subject: text for level, subject, text in everything if level == "note"}
-    assert "checked" in notes["GPU"] + notes["network"] and "only this one" in notes["nodes"]
+    assert "checked" in notes["GPU"] + notes["network"] and "only this node" in notes["nodes"]
 
     (fabric / LIBRARY).rename(fabric / "libfast.so.2")
     modules.write_profile(driver_rocm=["6.3", "7.0"])

@@ -57,8 +57,8 @@ def test_without_network(prefix, database, capsys):
         "  einops 0.8.1 (user software): CVE-2024-1 (PYSEC-2024-1), fixed in 0.8.2",
         "    einops is bad",
         "2 modules with 5 packages: 2 findings in 1 module",
-        "Replace packages of user software with: ebsif extend MODULE --add 'PACKAGE>=VERSION'",
-        "Packages of an image are replaced with the image: see `ebsif list` and `ebsif upgrade`",
+        "To update packages in user software: ebsif extend MODULE --add 'PACKAGE>=VERSION'",
+        "Packages in an image need a newer image: see `ebsif list`, then `ebsif upgrade` for extensions",
     ]
     assert main(["audit", "--json", "--database", str(database), str(prefix.software.parent)]) == 1
     first, _ = json.loads(capsys.readouterr().out)

@@ -1,10 +1,10 @@
-"""List known vulnerabilities of installed modules: of the Python packages of image and user software, as they are now.
+"""List known vulnerabilities of Python packages in installed modules: in the image, and in user software as it is now.
 
-pip-audit, which must be installed beside ebsif, asks the Python package index. Without network, name a copy of an
-advisory database: the zip file with the advisories of one ecosystem that OSV publishes, or a clone of Python's advisory
-database. The exit status is 1 if something is found, or if a module could not be audited.
+pip-audit, which must be installed beside ebsif, asks the Python package index. Without network access, name a copy of
+an advisory database: the zip file that OSV publishes for the ecosystem PyPI, or a clone of Python's advisory database.
+The exit status is 1 if there are vulnerabilities, or if a module could not be audited.
 
-System and Conda packages are in the bill of materials (`ebsif lock MODULE --sbom`), for other scanners.
+For system and Conda packages, give the bill of materials (`ebsif lock MODULE --sbom`) to another scanner.
 """
 
 import json
@@ -18,10 +18,10 @@ from ebsif.installed import audit, current, inventory
 from ebsif.installed.names import Names, complete_installed, shown
 
 EXAMPLES = """\
-  ebsif audit                         # all modules of EasyBuild's prefix and on MODULEPATH
+  ebsif audit                         # all installed modules
   ebsif audit mine                    # one module
-  ebsif audit /appl/easybuild         # all modules below a prefix
-  ebsif audit --database all.zip      # without network
+  ebsif audit /appl/easybuild         # all modules in a prefix of EasyBuild
+  ebsif audit --database all.zip      # without network access
 """
 
 
@@ -99,6 +99,6 @@ def print_found(found, records, pins):
     print(f"{said}: {output.format_count(len(found), 'finding').replace('0 findings', 'no known vulnerabilities')}"
           + (f" in {output.format_count(affected, 'module')}" if found else ""))
     if any(one.place != "image" for one in found):
-        output.hint("Replace packages of user software with: ebsif extend MODULE --add 'PACKAGE>=VERSION'")
+        output.hint("To update packages in user software: ebsif extend MODULE --add 'PACKAGE>=VERSION'")
     if any(one.place == "image" for one in found):
-        output.hint("Packages of an image are replaced with the image: see `ebsif list` and `ebsif upgrade`")
+        output.hint("Packages in an image need a newer image: see `ebsif list`, then `ebsif upgrade` for extensions")

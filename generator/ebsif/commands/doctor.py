@@ -1,12 +1,12 @@
-"""Check that this machine has everything that is needed to install container modules.
+"""Check whether this machine has everything that is needed to install container modules.
 
-With an image, report what it can use of the site's high-speed network: MPI, libfabric, GPU plugin. This lists what is
-present; only a benchmark shows how fast it is. The exit status is 1 if something is missing.
+With IMAGE, show what the image can use of the site's high-speed network: MPI, libfabric, GPU plugin. Only a benchmark
+shows how fast that is. The exit status is 1 if something is missing.
 
-With --installed, check instead whether installed modules still work here: image, user software and binds are those that
-were installed, the module loads, its container starts, Python imports what the record names, and what it contains fits
-the driver, the network and the site. In a job on several nodes, each of them is checked, and whether they communicate.
-The exit status is 1 if there are errors or warnings. With --verbose, notes on modules are printed, too.
+With --installed, check whether installed modules still work on this machine: image, user software and binds are as they
+were at installation; the module loads, its container starts, and Python imports the recorded packages; driver, network
+and site fit what is in the container. In a Slurm job on several nodes, check all of them, and whether they can
+communicate. The exit status is 1 if there are errors or warnings. Notes on modules are only printed with --verbose.
 """
 
 import argparse
@@ -26,7 +26,7 @@ EXAMPLES = """\
   ebsif doctor --site lumi image.sif    # what an image can use of the network
   ebsif doctor --installed --site lumi  # do the installed modules still work?
   ebsif doctor --installed /appl/easybuild --verify
-  salloc --nodes=2 ebsif doctor --installed        # two nodes, and between them
+  salloc --nodes=2 ebsif doctor --installed    # on two nodes, and between them
 """
 
 
@@ -34,10 +34,10 @@ def configure(parser):
     """Add the arguments."""
     parser.add_argument("image", metavar="IMAGE", nargs="?", type=Path, help="a SIF file")
     parser.add_argument("--installed", metavar="PREFIX", nargs="*",
-                        help="check the modules below these prefixes, in directories of modules, or installations "
-                             "(default: EasyBuild's prefix and MODULEPATH)")
+                        help="check the modules in these prefixes of EasyBuild or directories of modules, or these "
+                             "installations (default: EasyBuild's prefix and MODULEPATH)")
     parser.add_argument("--verify", action="store_true",
-                        help="with --installed: also read images and user software, and compare their SHA256")
+                        help="with --installed: also compare the SHA256 of images and user software, which takes time")
     # how the nodes of a job are told to check themselves
     parser.add_argument("--this-node", action="store_true", help=argparse.SUPPRESS)
     add_settings_arguments(parser)

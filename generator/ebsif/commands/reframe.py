@@ -1,10 +1,11 @@
-"""Write checks for ReFrame: do the modules of the catalogue work on the nodes of the site?
+"""Write checks for ReFrame: do the modules in the catalogue work on the nodes of the site?
 
-For each container that isn't archived: Python imports its packages, which have the versions in the record of the
-installation; commands and wrappers run in the image; each rank of a node has its own GPU; two nodes do an all-reduce
-with the module's run script, and with GPUs its bandwidth is reported. The modules must be installed, and in MODULEPATH.
+For each container that isn't archived, they check four things: Python imports the packages, in the recorded versions;
+commands and wrappers run in the image; each rank on a node has a GPU of its own; ranks on two nodes do an all-reduce,
+started with the module's run script (with GPUs, the bandwidth is reported). The modules must be installed and on
+MODULEPATH.
 
-The directory can be written again after a change of the catalogue. ReFrame is not needed to write it.
+Run the command again when the catalogue has changed. It doesn't need ReFrame.
 """
 
 from pathlib import Path

@@ -44,11 +44,11 @@ def write(site: Site, containers: Sequence[Container], partitions: Sequence[str]
         If there is no partition of that name.
     """
     if site.scheduler.kind not in LAUNCHERS:
-        raise ReframeError(f"{site.name} uses {site.scheduler.kind}, and these checks support "
-                           f"{' and '.join(LAUNCHERS)} only")
+        raise ReframeError(f"{site.name} uses {site.scheduler.kind}, but the checks only support "
+                           f"{' and '.join(LAUNCHERS)}")
     modules = {one.module: module_data(one) for one in containers if not one.archived}
     if not modules:
-        raise ReframeError(f"no container to check in the catalogue of {site.name} (besides archived ones)")
+        raise ReframeError(f"no container to check in the catalogue of {site.name}: archived ones are left out")
     place.mkdir(parents=True, exist_ok=True)
     (place / "programs").mkdir(exist_ok=True)
     for path in sorted(FILES.rglob("*.py")):

@@ -169,13 +169,13 @@ def unseen(machine: Machine) -> Iterator[Finding]:
         driver = machine.cuda_driver if machine.gpu == "cuda" else machine.rocm_driver
         yield Finding(OK, "GPU", f"{machine.gpu}, driver {driver or 'of the kernel'}")
     else:
-        yield Finding(NOTE, "GPU", "none on this node, so neither the driver nor the use of GPUs was checked")
+        yield Finding(NOTE, "GPU", "this node has none, so drivers, and programs on GPUs, were not checked")
     if machine.fabric:
         yield Finding(OK, "network", "Slingshot")
     elif machine.has(INFINIBAND):
         yield Finding(OK, "network", "InfiniBand")
     else:
-        yield Finding(NOTE, "network", "no Slingshot or InfiniBand on this node, so libfabric's providers were not "
-                      "checked")
+        yield Finding(NOTE, "network", "this node has neither Slingshot nor InfiniBand, so libfabric's providers for "
+                      "them were not checked")
 
 

@@ -49,8 +49,8 @@ def allocated() -> list[str]:
 
 def unseen() -> Iterator[Finding]:
     """Yield a note that one node was checked only (I-12)."""
-    yield Finding(NOTE, "nodes", "only this one was checked; `salloc --nodes=2 ebsif doctor --installed` checks two "
-                  "nodes, and whether they can communicate")
+    yield Finding(NOTE, "nodes", "only this node was checked. To check two nodes, and whether they can communicate: "
+                  "`salloc --nodes=2 ebsif doctor --installed`")
 
 
 def report(findings: Sequence[Finding]) -> None:
