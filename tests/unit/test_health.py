@@ -273,6 +273,8 @@ def test_a_node_that_does_not_report(eb_prefix, monkeypatch):
         ("n2", "no report: No module named ebsif"), ("n3", "no report: srun doesn't answer within 1 seconds"),
         ("Example/1.0-hidden", "broken"), ("nodes", "communication was not checked: repair the nodes first")]
     assert [one.text for one in nodes.examine(["n1"], [hidden], options)] == ["broken"]
+    answers["n2"] = finished(1, "", "srun: launch\nsrun: error: Task launch failed\nsrun: error: Aborted\nsrun: end\n")
+    assert "no report: srun: error: Task launch failed." in nodes.examine(["n1", "n2"], [hidden], options)[0].text
     answers["n1"] = finished(0, nodes.REPORT + "[]")
     assert [one.text for one in nodes.examine(["n1"], [hidden], options)] == ["tested"]
 

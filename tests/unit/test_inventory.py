@@ -193,10 +193,17 @@ def test_images_of_others(eb_prefix, tmp_path):
     (root / "a.sif").rename(tmp_path / "a.sif")
     shared = {"kind": "reference", "origin": BASE, "resolved": str(tmp_path / "a.sif"), "size": 5000}
     assert state(root, **shared)[0].state == "as recorded"
+    copy = root / f"easybuild/{MINE.replace('/', '-')}.eb"
     assert state(root, size=6000)[0].problem.endswith(
-        f"install {BASE}, whose image it is, again with `eb --rebuild`, then this module")
+        f"install {BASE}, whose image it is, again, and then this module with `eb --rebuild {copy}`")
     (tmp_path / "a.sif").unlink()
-    assert f"which is that of {BASE}: install {BASE} again" in state(root)[0].problem
+    assert f"is gone: install {BASE}, whose image it is" in state(root)[0].problem
+    # where that module is still installed, one command does both
+    base = eb_prefix.install(BASE)
+    (base / "a.sif").unlink()
+    theirs = base / f"easybuild/{BASE.replace('/', '-')}.eb"
+    assert f"and this module again with `eb --rebuild {theirs} {copy}`" in state(
+        root, resolved=str(base / "a.sif"))[0].problem
     assert "is the file system mounted? If the image was removed, put the right image back" in \
         state(root, kind="central", origin=None)[0].problem
 

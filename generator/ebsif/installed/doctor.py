@@ -73,7 +73,7 @@ def find_program(part, names, remedy, version_option="--version", statuses=(0,))
             if said and answer.returncode in statuses:
                 return Finding(OK, part, f"{said[0].removeprefix('This is ').rstrip('.')}, {path}")
             told = "".join(f": {line}" for line in said)
-            return Finding(ERROR, part, f"{path} does not run (exit status {answer.returncode}){told}")
+            return Finding(ERROR, part, f"{path} doesn't run (exit status {answer.returncode}){told}")
     return Finding(ERROR, part, f"{' or '.join(names)} not on PATH: {remedy}")
 
 
@@ -86,12 +86,13 @@ def find_easyconfigs():
     part = "easyblocks, easyconfigs"
     answer = eb.run([EXAMPLE, "--dry-run"])
     if answer.returncode == 0:
-        return Finding(OK, part, f"found without an option: eb {EXAMPLE} --dry-run")
+        return Finding(OK, part, f"eb finds them without options: eb {EXAMPLE} --dry-run")
     said = [line for line in answer.stdout.splitlines() if line.startswith("ERROR")] or [answer.stdout.strip()]
     # EasyBuild refuses root before it searches
     remedy = ("Run this as the user who installs software" if "root privileges" in answer.stdout else
-              "Install ebsif with pip beside EasyBuild, so that both are on the path of one Python")
-    return Finding(ERROR, part, f"eb {EXAMPLE} --dry-run says: {' '.join(said)} {remedy}")
+              "Install ebsif and EasyBuild with pip in the same Python environment")
+    # some messages of EasyBuild end without a full stop
+    return Finding(ERROR, part, f"eb {EXAMPLE} --dry-run says: {' '.join(said).rstrip('.')}. {remedy}")
 
 
 def find_modules_tool():

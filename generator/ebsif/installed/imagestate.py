@@ -1,6 +1,7 @@
 """The image of an installation: where it is, whose it is, and whether it is the one that was installed."""
 
 import os
+import shlex
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -189,11 +190,10 @@ def gone(installation, kind, origin):
     if kind == IMAGE_OWN:
         return f"the image {places[0]} is gone: {remedy(installation, kind, origin)}"
     if kind == IMAGE_REFERENCE and origin:
-        return (f"the image {places[0]} is gone, which is that of {origin}: install {origin} again with `eb "
-                "--rebuild`, or this module")
+        return f"the image {places[0]} is gone: {remedy(installation, kind, origin)}"
     file = installation.record[lockfile.IMAGE]["file"]
-    return (f"the image {file} is in none of its places ({', '.join(places) or 'none is named'}): is the file system "
-            f"mounted? If the image was removed, {remedy(installation, kind, origin)}")
+    return (f"the image {file} isn't where the module looks for it ({', '.join(places) or 'no place is recorded'}): is "
+            f"the file system mounted? If the image was removed, {remedy(installation, kind, origin)}")
 
 
 def remedy(installation, kind, origin):
@@ -201,5 +201,10 @@ def remedy(installation, kind, origin):
     if kind == IMAGE_CENTRAL:
         return f"put the right image back, or install the module again with `{installation.rebuild}`"
     if origin:
-        return f"install {origin}, whose image it is, again with `eb --rebuild`, then this module"
+        source = installation.record[lockfile.IMAGE].get("resolved") or installation.root
+        theirs, own = Installation(Path(source).parent, origin), installation.easyconfig
+        if theirs.easyconfig and own:
+            return (f"install {origin}, whose image it is, and this module again with `{theirs.rebuild} "
+                    f"{shlex.quote(str(own))}`")
+        return f"install {origin}, whose image it is, again, and then this module with `{installation.rebuild}`"
     return f"install the module again with `{installation.rebuild}`"

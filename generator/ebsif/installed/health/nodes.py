@@ -124,9 +124,11 @@ def read(result):
         if line.startswith(REPORT):
             return [Finding(one["level"], one["container"], one["text"], one["path"], one["line"])
                     for one in json.loads(line[len(REPORT):])]
-    said = [line for line in result.stderr.splitlines() if not line.startswith("srun:")]
-    raise NodeError(f"{running.last_line(chr(10).join(said) or result.stderr)}. Is the node up, and is ebsif installed "
-                    "on a file system that it has?")
+    # the last words of the program, or the first of srun, which then only says that it ends
+    said = result.stderr.splitlines()
+    reasons = [line for line in said if not line.startswith("srun:")][-1:] or [
+        line for line in said if line.startswith("srun: error: ")] or [f"exit status {result.returncode}"]
+    raise NodeError(f"{reasons[0]}. Is the node up, and is ebsif installed on a file system that it has?")
 
 
 def srun(options, nodes, ranks, words, limit, variables=os.environ):
