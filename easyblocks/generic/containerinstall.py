@@ -132,6 +132,8 @@ class ContainerInstall(Reinstall, EasyBlock):
             'warnings': [[], "Texts to show at installation and in the help of the module", CUSTOM],
             'wrappers': [[], "Programs of the container and run scripts that become commands of the module (list of "
                              "names), '%s' for the programs of the venv" % WRAPPERS_ALL, CUSTOM],
+            'wrappers_load': [False, "Wrappers work without the loaded module (called by their path): they set up "
+                                     "its environment themselves", CUSTOM],
         })
         return extra_vars
 
@@ -438,11 +440,12 @@ class ContainerInstall(Reinstall, EasyBlock):
             if missing:
                 raise EasyBuildError("Easyconfig parameter 'wrappers': the container has no program named %s",
                                      ' or '.join("'%s'" % name for name in missing))
+        wrapper = 'loading-wrapper' if self.spec.wrappers_load else 'wrapper'
         for name in names:
             if name in self.spec.commands:
                 raise EasyBuildError("Easyconfig parameter 'wrappers': '%s' is a command of the module itself", name)
             target = os.path.join(self.installdir, 'bin', name)
-            copy_file(os.path.join(FILES, 'share', 'ebsif', 'wrapper'), target)
+            copy_file(os.path.join(FILES, 'share', 'ebsif', wrapper), target)
             adjust_permissions(target, 0o755, relative=False)
         self.record[lockfile.WRAPPERS] = names
 

@@ -31,6 +31,8 @@ COMMANDS = {
     "freeze": "write an easyconfig of a module as it is now, with exact versions",
     "remove": "remove a module that you have installed",
     "job": "write a batch script for a multi-node run or an installation",
+    "python": "give editors a Python interpreter that runs in a container",
+    "ood": "write an app for JupyterLab in Open OnDemand, or the files of a course",
     "command": "print the runtime's command line that is equivalent to a module",
     "wheelhouse": "collect the wheels for an installation without network access",
     "installed": "list the installed modules, and what is wrong with them",

@@ -9,13 +9,14 @@ if TYPE_CHECKING:
 
 
 @cache
-def environment(package: str) -> "Environment":
-    """Return the environment of the folder ``templates`` of a package such as ``ebsif.jobs``."""
+def environment(*packages: str) -> "Environment":
+    """Return the environment of the folders ``templates`` of packages such as ``ebsif.jobs``."""
     # not needed by commands that only print, nor when the Tab key is pressed, and slow to import
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     templates = Environment(
-        loader=PackageLoader(package), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        loader=ChoiceLoader([PackageLoader(one) for one in packages]), undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
         keep_trailing_newline=True, autoescape=False,  # noqa: S701 no HTML
     )
     templates.filters["sh"] = quote

@@ -67,7 +67,9 @@ class Several:
                 f"'{self.folder}/a b:/mnt']\n", name="Bound", version="2.0"),
             site.easyconfig(f"{PLAIN}{stay}conflicts = ['site-bindings']\n"),
             site.easyconfig(f"{PLAIN}{stay}container_env = {{'ONE': '1'}}\n", version="2.0"),
-            site.easyconfig(f"{PLAIN}{stay}definition_files = ['image.def']\n", name="Other"),
+            site.easyconfig(
+                f"{PLAIN}{stay}definition_files = ['image.def']\nwrappers = ['python']\nwrappers_load = True\n",
+                name="Other"),
             site.easyconfig("sources = ['example.sif']\ninit = 'none'\nwrappers = ['git']\n", name="None"),
             site.easyconfig(f"{PLAIN}image_dirs = ['{self.folder}/central']\n", name="Copied"),
         ]
@@ -466,6 +468,22 @@ def test_unloading_restores_the_environment(pair, data):
             elif theirs:
                 assert one == theirs[0]
         assert loaded["SIF"] == f"{pair.site.sources}/example.sif"
+
+
+def test_wrappers_that_load_what_they_need(several_once):
+    """J-04: with wrappers_load, a wrapper works by its path, without its module and beside another one."""
+    said = several_once.site.bash(f"""
+        show() {{ '{several_once.root("Other")}/bin/python' -c 'import os; print(os.environ["EBSIF_LOADED_MODULE"])'; }}
+        show
+        module load Example/2.0
+        show
+        echo $EBSIF_LOADED_MODULE
+        module unload Example
+        module load Other/1.0
+        show
+    """)
+    assert said.stdout.split() == ["Other/1.0", "Other/1.0", "Example/2.0", "Other/1.0"]
+    assert said.stderr == ""
 
 
 # Variables of the modules tools; what the shell sets.

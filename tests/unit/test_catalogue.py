@@ -338,6 +338,17 @@ def test_nothing_of_lumi_in_other_profiles():
                 assert not re.search("lumi|/appl/|/pfs|gpu = 'rocm'|NCCL_NET_GDR_LEVEL': '3'", easyconfig.render(one))
 
 
+def test_wrappers_load_is_data_of_the_site(read):
+    """J-04: with wrappers_load, the modules of a site with wrappers get it; without, no easyconfig mentions it."""
+    (one,) = read(HEAD + RECORD)
+    plain, wrapped = one.replace(wrappers=None), one.replace(wrappers=["python"])
+    assert "wrappers_load" not in easyconfig.render(wrapped)
+    for container in (plain, wrapped):
+        container.site = container.site.model_copy(update={"wrappers_load": True})
+    assert "wrappers_load = True" in easyconfig.render(wrapped)
+    assert "wrappers_load" not in easyconfig.render(plain)
+
+
 def test_the_gpu_option_is_data_of_site_and_family(read):
     """L-07: LUMI's images contain all GPU libraries, as in LUMI's recipes; a family may override its site."""
     for one in reading.read(site.read("lumi"), site.SITES / "lumi"):

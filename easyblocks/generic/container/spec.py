@@ -78,7 +78,8 @@ class ContainerSpec:
 
     SCRIPTS = ['bin/start-shell', 'bin/with-module', GPUS_FILE] + [
         'share/ebsif/%s.bash' % name for name in ('common', 'inside', 'load', 'ready', 'run', 'without-host-modules')]
-    PYTHON_SCRIPTS = ['bin/list-packages', 'bin/make-venv', 'bin/extend-venv-activate', 'share/ebsif/make-venv.py',
+    PYTHON_SCRIPTS = ['interpreter/python', 'bin/list-packages', 'bin/make-venv', 'bin/extend-venv-activate',
+                      'share/ebsif/make-venv.py',
                       'share/ebsif/image-pip.py', 'share/ebsif/pip', 'share/ebsif/image-programs.py',
                       'share/ebsif/venv-wrapper', 'share/ebsif/activate-before.sh', 'share/ebsif/activate-after.sh',
                       'runscripts/conda-python-simple', 'runscripts/init-conda-venv',

@@ -177,6 +177,8 @@ class Site(Model):
         "refuse", description="what to do when another container module is loaded already")
     listed_packages: Literal["all", "user_software", "none"] = Field(
         "all", description="Python packages that modules list as extensions (module spider, module avail)")
+    wrappers_load: bool = Field(
+        False, description="whether wrappers that are called by their path work without the loaded module")
     scheduler: Scheduler = Field(default_factory=Scheduler)
     moduleclass: SingleLine = Field("ai", description="EasyBuild's moduleclass of the modules")
     support: Optional[SingleLine] = Field(

@@ -110,7 +110,7 @@ def compare_with_site(values, found, source, site):
     """Leave parameters that differ from the site's profile to the user; remove the others."""
     theirs = {
         "gpu_mpi_library": site.gpu_mpi_library, "network_env": site.network_env,
-        "one_container": site.one_container,
+        "one_container": site.one_container, "wrappers_load": site.wrappers_load,
         "listed_packages": site.listed_packages, "scheduler": site.scheduler.kind,
         "image_root": site.images.root, "image_root_variable": site.images.root_variable,
         "library_binds": site.binds.libraries, "bind_file": site.binds.file}

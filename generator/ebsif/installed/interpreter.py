@@ -1,0 +1,82 @@
+"""The Python interpreter of an installation that needs no loaded module, and files that start it."""
+
+import os
+import shlex
+from pathlib import Path
+from typing import Optional
+
+from ebsif import files
+from ebsif.errors import EbsifError
+from ebsif.files import is_there
+from ebsif.installed.places import Installation
+
+INTERPRETER = Path("interpreter/python")
+# the last part of the first comment in a file that this writes
+WRITTEN = "written by `ebsif python`."
+
+
+class InterpreterError(EbsifError):
+    """There is no interpreter, or a file that starts it can't be written; the message says why and what to do."""
+
+
+def of(installation: Installation) -> Path:
+    """
+    Return the interpreter of an installation.
+
+    Raises
+    ------
+    InterpreterError
+        If it has none.
+    """
+    path = Path(os.path.abspath(installation.root / INTERPRETER))  # noqa: PTH100 links stay
+    if is_there(path):
+        return path
+    # all easyblocks with Python install make-venv
+    reason = "was installed by an older version of ebsif: install it again with `eb --rebuild`" if is_there(
+        installation.root / "bin/make-venv") else "was installed without Python (init = 'none')"
+    raise InterpreterError(f"{installation.module} has no interpreter: it {reason}")
+
+
+def environment_on(installation: Installation) -> Optional[str]:
+    """Return the active environment of `make-venv`, if the module is loaded; None if there is none."""
+    active = os.environ.get("VIRTUAL_ENV")
+    return active if active and installation.is_loaded and is_there(Path(active, "host-bin")) else None
+
+
+def write(installation: Installation, path: Path) -> None:
+    """
+    Write a file that is the interpreter, with the user software and the environment that are in use here.
+
+    Parameters
+    ----------
+    installation
+        The installation.
+    path
+        The file.
+
+    Raises
+    ------
+    InterpreterError
+        If there is no interpreter, or the file exists and is another one.
+    """
+    interpreter = of(installation)
+    if is_there(path) and (path.is_dir() or not is_ours(path)):
+        what = "is a directory: name a file in it, such as python" if path.is_dir() else \
+            "exists, and `ebsif python` has not written it: choose another name, or remove it"
+        raise InterpreterError(f"{path} {what}")
+    if path.is_symlink():
+        # otherwise its target would be replaced
+        path.unlink()
+    own = os.environ.get("EBSIF_USER_SOFTWARE")
+    variables = {"EBSIF_USER_SOFTWARE": own and os.path.abspath(own),  # noqa: PTH100 links stay
+                 "EBSIF_VENV": environment_on(installation)}
+    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in variables.items() if value]
+    files.replace(path, f"#!/bin/bash -p\n# Python of {installation.module}; {WRITTEN}\n{''.join(lines)}"
+                        f'exec {shlex.quote(str(interpreter))} "$@"\n')
+    path.chmod(path.stat().st_mode | 0o111)
+
+
+def is_ours(path: Path) -> bool:
+    """Return whether a file is one that `write` has written."""
+    with path.open("rb") as file:
+        return WRITTEN.encode() in file.read(4096)

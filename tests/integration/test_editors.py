@@ -1,0 +1,412 @@
+"""Editors and web portals, which use a module without loading it: interpreter, debugger, app for Open OnDemand."""
+
+import http.cookiejar
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import uuid
+from pathlib import Path
+
+import pytest
+import yaml
+from ebsif_command import run_ebsif
+from ondemand import render
+from support import CHECKOUT
+
+# The commands of the documentation, and the names in it.
+DOCUMENT = (CHECKOUT / "docs/editors.md").read_text()
+INTERPRETER, DEBUG, APP, COURSE = re.findall(r"^```bash\n(.*?)^```", DOCUMENT, re.MULTILINE | re.DOTALL)
+MODULE = "PyTorch/2.13.0-cpu-python-3.11-singularity-20261121"
+
+PROGRAM = """\
+import subprocess, sys
+def square(number):
+    result = number * number
+    return result
+if len(sys.argv) > 1:
+    square(3)
+else:
+    square(2)
+    subprocess.run([sys.executable, __file__, "child"])
+"""
+LINE = 3
+
+# What VS Code (python_files/interpreterInfo.py) and PyCharm ask an interpreter.
+QUESTION = """\
+import json, sys
+print(json.dumps({"version": list(sys.version_info[:3]), "prefix": sys.prefix, "executable": sys.executable,
+                  "path": sys.path, "isolated": sys.flags.isolated}))
+"""
+
+# What Open OnDemand's job script does around the scripts of an app, in its order.
+JOB = """\
+cd "$1"
+host=localhost
+export host
+find_port() { "$python" -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])'; }
+create_passwd() { tr -cd a-zA-Z0-9 </dev/urandom | head -c "$1"; }
+wait_until_port_used() {
+    for ((i = 0; i < $2 * 10; i++)); do
+        ! (: <"/dev/tcp/${1%:*}/${1#*:}") 2>/dev/null || return 0
+        kill -0 "$SCRIPT_PID" || return 1
+        sleep 0.1
+    done
+    return 1
+}
+clean_up() { exit "${1:-0}"; }
+source before.sh
+# tests may run as root
+echo 'c.ServerApp.allow_root = True' >>"$CONFIG_FILE"
+./script.sh &
+SCRIPT_PID=$!
+source after.sh
+(umask 077; printf 'host: %s\\nport: %s\\npassword: %s\\n' "$host" "$port" "$password" >connection.yml)
+wait "$SCRIPT_PID" || clean_up 1
+"""
+
+class Place:
+    """An installation with JupyterLab and debugpy in its user software, a directory; nothing has loaded its module."""
+
+    def __init__(self, installed, folder):
+        """Copy the installation and add the packages."""
+        self.site = installed.copy(folder, installed.WRITABLE)
+        self.module, self.root = installed.WRITABLE, self.site.prefix / "eb/software" / installed.WRITABLE
+        packages = next(self.root.glob("user-software/venv/*/lib/python3*/site-packages"))
+        subprocess.run([os.environ["EBSIF_TEST_UV"], "pip", "install", "-q", "--target", packages, "--python-version",
+                        packages.parent.name.removeprefix("python"), "jupyterlab", "debugpy"], check=True)
+        # where pip in the container puts what isn't a module
+        (packages / "share").rename(packages.parents[2] / "share")
+        self.python = self.root / "interpreter/python"
+        self.environment = {"HOME": str(self.site.home), "PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+
+    def run(self, *arguments, python=None, check=True, cwd=None, text=None, **environment):
+        """Run the interpreter as an editor does; return the CompletedProcess."""
+        return subprocess.run([python or self.python, *arguments], env={**self.environment, **environment}, text=True,
+                              cwd=cwd or self.site.work, input=text or "", capture_output=True, check=check)
+
+    def documented(self, script):
+        """Run commands of the documentation with this module; return what they print."""
+        script = script.replace(MODULE, self.module)
+        return self.site.bash(f"PATH={sys.prefix}/bin:$PATH\n{script}", EBSIF_SITE="local").stdout
+
+    def ebsif(self, *arguments, status=0, **environment):
+        """Run ebsif; return what it printed."""
+        result = run_ebsif(arguments, self.site.work, {
+            **self.environment, "MODULEPATH": self.site.modules, **environment})
+        assert result.returncode == status, result.stderr
+        return result.stdout + result.stderr
+
+
+@pytest.fixture(scope="module")
+def place(installations, tmp_path_factory):
+    """The installation."""
+    return Place(installations("Lmod-Lua"), tmp_path_factory.mktemp("editors"))
+
+
+def test_the_interpreter_is_called_by_its_path(place, tmp_path):
+    """J-04: a path is all that an editor needs; it is the module's Python, whatever the options and the directory."""
+    printed = place.documented(INTERPRETER)
+    assert printed.startswith(f"{place.python}\nwrote ")
+    assert "jupyterlab" in printed
+    link, helper = tmp_path / "python3", place.site.home / "helper.py"
+    link.symlink_to(place.python)
+    helper.write_text(QUESTION)
+    wanted = json.loads(place.run("-c", QUESTION).stdout)
+    assert wanted["prefix"] == "/user-software/venv/pytorch"
+    assert wanted["executable"].startswith(wanted["prefix"])
+    for python in (place.python, link):
+        for arguments in (("-",), ("-E", "-s", "-"), (helper,), ("-B", "-X", "dev", helper)):
+            text = QUESTION if arguments[-1] == "-" else ""
+            answer = json.loads(place.run(*arguments, python=python, text=text, cwd="/opt").stdout)
+            assert (answer["prefix"], answer["executable"]) == (wanted["prefix"], wanted["executable"])
+    assert json.loads(place.run("-I", helper).stdout)["isolated"]
+    version = "Python " + ".".join(map(str, wanted["version"]))
+    assert place.run("--version").stdout == place.run("-V").stdout == version + "\n"
+    # in the container, where editors' servers start it again
+    again = place.run("-c", f"import subprocess; subprocess.run([{str(place.python)!r}, '-c', {QUESTION!r}])")
+    assert json.loads(again.stdout)["prefix"] == wanted["prefix"]
+    assert place.run("-c", "raise SystemExit(7)", check=False).returncode == 7
+
+
+def test_in_a_job_the_interpreter_is_no_rank(place):
+    """J-04, J-10: in a job with several tasks Python is Python, and has the job's variables."""
+    printed = place.run("-c", "import os; print(os.environ.get('RANK'), os.environ['SLURM_NTASKS'])",
+                        EBSIF_PYTHON_RANKS="SLURM_NTASKS", SLURM_NTASKS="8", SLURM_PROCID="3").stdout
+    assert printed == "None 8\n"
+
+
+def test_what_the_interpreter_cannot_do(place, request):
+    """J-04: a script that the container doesn't see is named with the remedy, and so is an environment for it alone."""
+    folder = Path(f"/opt/ebsif-test-{uuid.uuid4().hex}")
+    folder.mkdir()
+    request.addfinalizer(lambda: ((folder / "helper.py").unlink(), folder.rmdir()))
+    (folder / "helper.py").write_text("print('helps')")
+    result = place.run("-u", folder / "helper.py", check=False)
+    assert result.returncode == 2
+    assert f"{folder}/helper.py is not visible in the container: add its directory to APPTAINER_BIND" in result.stderr
+    assert place.run(folder / "helper.py", APPTAINER_BIND=str(folder)).stdout == "helps\n"
+    assert "make-venv" in place.run("-m", "venv", "--help").stderr
+
+
+def test_a_file_that_is_the_interpreter(place, tmp_path):
+    """J-04, J-05: a file for an editor knows user software and environment; files of others are kept."""
+    place.ebsif("python", place.module, "--write", "bin/python")
+    written = place.site.work / "bin/python"
+    assert "/user-software/venv" in place.run("-c", QUESTION, python=written).stdout
+    place.ebsif("python", place.module, "--write", "bin/python")
+    (tmp_path / "python").write_text("mine")
+    for path, said in ((tmp_path, "is a directory"), (tmp_path / "python", "choose another name")):
+        assert said in place.ebsif("python", place.module, "--write", path, status=3)
+    assert (tmp_path / "python").read_text() == "mine"
+    # an environment on top of the module
+    made = place.site.bash(f"""
+        module load {place.module}
+        make-venv env && source env/bin/activate
+        "{place.python}" -c 'import sys; print(sys.prefix)'
+        "{sys.prefix}/bin/ebsif" python --write bin/python-env
+    """)
+    assert f"{place.site.work}/env\n" in made.stdout
+    answer = json.loads(place.run("-c", QUESTION, python=place.site.work / "bin/python-env").stdout)
+    assert answer["prefix"] == f"{place.site.work}/env"
+    # its own user software, without JupyterLab
+    own = tmp_path / "own"
+    (own / "user-software").mkdir(parents=True)
+    place.ebsif("python", place.module, "--write", "bin/python-own", EBSIF_USER_SOFTWARE=own)
+    result = place.run("-c", "import jupyterlab", python=place.site.work / "bin/python-own", check=False)
+    assert "No module named 'jupyterlab'" in result.stderr
+
+
+def test_an_installation_without_interpreter(place, tmp_path):
+    """J-04: an installation of an older version, and one without Python, are told apart."""
+    copied = tmp_path / "copied"
+    subprocess.run(["cp", "-al", place.root, copied], check=True)
+    (copied / "interpreter/python").unlink()
+    assert "install it again with `eb --rebuild`" in place.ebsif("python", copied, status=3)
+    (copied / "bin/make-venv").unlink()
+    assert "without Python" in place.ebsif("python", copied, status=3)
+
+
+class Debugger:
+    """A client of the Debug Adapter Protocol."""
+
+    def __init__(self, port, **attach):
+        """Connect as soon as somebody listens, attach, set a breakpoint and go on."""
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                self.socket = socket.create_connection(("127.0.0.1", port))
+                break
+            except ConnectionRefusedError:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+        self.socket.settimeout(60)
+        self.file, self.number, self.events = self.socket.makefile("rb"), 0, []
+        self.ask("initialize", adapterID="debugpy", pathFormat="path")
+        self.send("attach", **attach)
+        self.wait("initialized")
+
+    def break_at(self, path, line):
+        """Set a breakpoint, and let the program run into it."""
+        answer = self.ask("setBreakpoints", source={"path": str(path)}, breakpoints=[{"line": line}])
+        assert answer["breakpoints"][0]["verified"]
+        self.ask("configurationDone")
+        self.thread = self.wait("stopped")["threadId"]
+
+    def evaluate(self, expression):
+        """Return the value of an expression where the program has stopped."""
+        frame = self.ask("stackTrace", threadId=self.thread)["stackFrames"][0]
+        assert frame["line"] == LINE
+        return self.ask("evaluate", expression=expression, frameId=frame["id"])["result"]
+
+    def send(self, command, **arguments):
+        """Send a request; return its number."""
+        self.number += 1
+        text = json.dumps({"seq": self.number, "type": "request", "command": command, "arguments": arguments}).encode()
+        self.socket.sendall(b"Content-Length: %d\r\n\r\n%s" % (len(text), text))
+        return self.number
+
+    def read(self):
+        """Return the next message."""
+        length = 0
+        while (line := self.file.readline()) != b"\r\n":
+            assert line, "the other end has closed the connection"
+            if line.startswith(b"Content-Length:"):
+                length = int(line.split(b":")[1])
+        return json.loads(self.file.read(length))
+
+    def ask(self, command, **arguments):
+        """Send a request; return the body of the answer."""
+        number = self.send(command, **arguments)
+        while True:
+            message = self.read()
+            if message["type"] == "event":
+                self.events.append(message)
+            elif message.get("request_seq") == number:
+                assert message["success"], message
+                return message.get("body", {})
+
+    def wait(self, event):
+        """Return the body of the next event of this kind."""
+        while True:
+            found = next((one for one in self.events if one["event"] == event), None)
+            if found:
+                self.events.remove(found)
+                return found.get("body", {})
+            message = self.read()
+            if message["type"] == "event":
+                self.events.append(message)
+
+
+def free_port():
+    """Return a port that nobody uses."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def test_debugging(place):
+    """J-09: breakpoints hold in the program, and in another one that it starts."""
+    program, port = place.site.work / "program.py", free_port()
+    program.write_text(PROGRAM)
+    place.ebsif("python", place.module, "--write", place.site.home / "python")
+    names = {"5678": str(port), "train.py": str(program), "~/.local/bin/python-torch": f"{place.site.home}/python"}
+    process = subprocess.Popen(
+        [re.sub("|".join(names), lambda found: names[found[0]], word) for word in DEBUG.split()],
+        env=place.environment, cwd=place.site.work, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        parent = Debugger(port, justMyCode=True, subProcess=True)
+        parent.break_at(program, LINE)
+        assert parent.evaluate("number + 1") == "3"
+        parent.ask("continue", threadId=parent.thread)
+        attach = parent.wait("debugpyAttach")
+        child = Debugger(attach["connect"]["port"], **attach)
+        child.break_at(program, LINE)
+        assert child.evaluate("number") == "3"
+        child.ask("continue", threadId=child.thread)
+        child.socket.close()
+        parent.socket.close()
+        assert process.wait(timeout=60) == 0
+    finally:
+        end(process)
+
+
+def end(process):
+    """End what a test has started, if it is still there, and check that nothing was left."""
+    deadline = time.monotonic() + 20
+    while True:
+        left = subprocess.run(["ps", "-o", "pid=,args=", "-s", str(process.pid)], capture_output=True, text=True,
+                              check=False).stdout
+        if process.poll() is None or not left or time.monotonic() > deadline:
+            break
+        time.sleep(0.1)
+    for line in left.splitlines():
+        os.kill(int(line.split()[0]), signal.SIGKILL)
+    process.wait(timeout=60)
+    assert not left.strip()
+
+
+class Browser:
+    """A person's browser, behind Open OnDemand's proxy."""
+
+    def __init__(self, connection):
+        """Prepare for a server."""
+        self.connection = connection
+        self.base = f"http://{connection['host']}:{connection['port']}/node/{connection['host']}/{connection['port']}"
+        self.cookies = http.cookiejar.CookieJar()
+        self.opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(self.cookies))
+
+    def open(self, path, **data):
+        """Request a page, with a form if there are data; return its text."""
+        form = urllib.parse.urlencode(data).encode() if data else None
+        with self.opener.open(self.base + path, form, timeout=60) as answer:
+            return answer.read().decode()
+
+    def post(self, path):
+        """Call the server's API; return the answer."""
+        request = urllib.request.Request(self.base + path, b"", method="POST")
+        with self.opener.open(request, timeout=60) as answer:
+            return answer.read().decode()
+
+    def run_cell(self, code):
+        """Run a cell in a new kernel; return what it printed."""
+        import websocket
+
+        kernel = json.loads(self.post("/api/kernels"))["id"]
+        connection = websocket.create_connection(
+            f"{self.base.replace('http', 'ws')}/api/kernels/{kernel}/channels", timeout=60,
+            cookie="; ".join(f"{one.name}={one.value}" for one in self.cookies))
+        header = {"msg_id": uuid.uuid4().hex, "msg_type": "execute_request", "username": "", "session": "s",
+                  "date": "", "version": "5.3"}
+        connection.send(json.dumps({
+            "header": header, "parent_header": {}, "metadata": {}, "channel": "shell",
+            "content": {"code": code, "silent": False, "store_history": True, "user_expressions": {},
+                        "allow_stdin": False}}))
+        printed = ""
+        while True:
+            message = json.loads(connection.recv())
+            if message["parent_header"].get("msg_id") == header["msg_id"]:
+                if message["msg_type"] == "stream":
+                    printed += message["content"]["text"]
+                elif message["msg_type"] == "execute_reply":
+                    assert message["content"]["status"] == "ok", message["content"]
+                elif message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+                    connection.close()
+                    return printed
+
+
+def test_a_session_of_open_ondemand(place):
+    """J-07: the scripts of the app start a server; a person logs in, runs a cell, and ends it. Nothing is left."""
+    assert "wrote www_lumi_modules/deep-learning.lua\n" in place.documented(COURSE)
+    assert "wrote the app to" in place.documented(APP)
+    app = place.site.home / "ondemand/dev/jupyter-pytorch"
+    # there is no module LUMI here
+    place.ebsif("ood", place.module, "--site", "local", "-o", app)
+    folder, session = app / "template", place.site.home / "session"
+    session.mkdir()
+    notebooks = place.site.home / "my notebooks"
+    notebooks.mkdir()
+    for path in folder.iterdir():
+        target = session / path.name.removesuffix(".erb")
+        target.write_text(render(path, directory=str(notebooks), user_software="")
+                          if path.suffix == ".erb" else path.read_text())
+        target.chmod(path.stat().st_mode)
+    # the runtime takes the home directory from the account
+    own = {f"JUPYTER_{name}_DIR": str(session / name) for name in ("CONFIG", "DATA", "RUNTIME")}
+    log = session / "output.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(["bash", "-c", JOB, "job", session], stdin=subprocess.DEVNULL, stdout=output,
+                                   stderr=output, start_new_session=True, umask=0o002,
+                                   env={**place.environment, **own, "python": sys.executable})
+    try:
+        deadline = time.monotonic() + 120
+        while not (session / "connection.yml").exists() or not (session / "connection.yml").read_text():
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.1)
+        connection = yaml.safe_load((session / "connection.yml").read_text())
+        stranger, person = Browser(connection), Browser(connection)
+        for wrong in (lambda: stranger.open("/login", password="guess"), lambda: stranger.post("/api/kernels")):
+            with pytest.raises(urllib.error.HTTPError) as error:
+                wrong()
+            assert error.value.code in (401, 403)
+        # what the button does
+        view = render(app / "view.html.erb", **connection)
+        action, password = re.search(r'action="([^"]*)"', view)[1], re.search(r'value="([^"]*)"', view)[1]
+        page = person.open(action.removeprefix(person.base[person.base.index("/node/") :]), password=password)
+        assert "jupyter-config-data" in page
+        printed = person.run_cell("import os, sys; print(sys.prefix, os.getcwd())")
+        assert printed == f"/user-software/venv/pytorch {notebooks}\n"
+        person.post("/api/shutdown")
+        assert process.wait(timeout=60) == 0
+    finally:
+        end(process)
+    assert (session / "config.py").stat().st_mode & 0o777 == 0o600
+    assert connection["password"] not in (session / "config.py").read_text() + log.read_text()
