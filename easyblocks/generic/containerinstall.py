@@ -27,6 +27,8 @@ from easybuild.easyblocks.generic.container.distributed import GPU_VISIBILITY, S
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.hostlibraries import is_library_wanted
+from easybuild.easyblocks.generic.container.kernel import JUPYTER, LOGOS, START_KERNEL, kernel_name, kernel_spec
+from easybuild.easyblocks.generic.container.kernel import kernel_title
 from easybuild.easyblocks.generic.container.masks import MASKS
 from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, SYNTAXES, ModuleFile
 from easybuild.easyblocks.generic.container.modulerc import add_symbolic_versions, update_earlier_spelling
@@ -153,6 +155,8 @@ class ContainerInstall(Reinstall, EasyBlock):
             if variable != 'PATH':
                 self.module_load_environment.remove(variable)
         self.module_load_environment.PATH = ['bin']
+        # only if it exists: images without Python have no kernel
+        self.module_load_environment.JUPYTER_PATH = [JUPYTER]
 
     def check_parameters(self):
         """Validate the parameters. Values may still contain unresolved templates."""
@@ -401,11 +405,24 @@ class ContainerInstall(Reinstall, EasyBlock):
             copy_file(os.path.join(FILES, script), target)
             if not self.dry_run:
                 adjust_permissions(target, 0o755, relative=False)
+        if self.spec.init != INIT_NONE and not self.dry_run:
+            self.install_kernel()
         if self.spec.init != INIT_NONE or self.spec.unset_variables:
             target = os.path.join(self.installdir, SETTINGS_FILE)
             write_file(target, self.spec.distributed.settings_text)
             if not self.dry_run:
                 adjust_permissions(target, 0o644, relative=False)
+
+    def install_kernel(self):
+        """Install the Jupyter kernel (J-01)."""
+        module = self.short_mod_name
+        folder = os.path.join(self.installdir, JUPYTER, 'kernels', kernel_name(module))
+        program = os.path.relpath(os.path.join(self.installdir, START_KERNEL), folder)
+        write_file(os.path.join(folder, 'kernel.json'), kernel_spec(
+            os.path.join('{resource_dir}', program), kernel_title(module), module))
+        for logo in LOGOS:
+            copy_file(logo, os.path.join(folder, os.path.basename(logo)))
+        adjust_permissions(folder, 0o644, recursive=True, onlyfiles=True, relative=False)
 
     def install_additions(self):
         """Install everything besides image and scripts. Derived easyblocks extend this."""

@@ -31,6 +31,7 @@ COMMANDS = {
     "freeze": "write an easyconfig of a module as it is now, with exact versions",
     "remove": "remove a module that you have installed",
     "job": "write a batch script for a multi-node run or an installation",
+    "kernel": "add a module to the kernels of Jupyter",
     "python": "give editors a Python interpreter that runs in a container",
     "ood": "write an app for JupyterLab in Open OnDemand, or the files of a course",
     "command": "print the runtime's command line that is equivalent to a module",

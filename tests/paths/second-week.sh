@@ -16,5 +16,10 @@ source ~/dev/bin/activate
 pip install -q lightly
 python -c 'import subprocess; subprocess.run(["python", "-c", "import lightly; print(\"with\", lightly.__file__)"])'
 pip install -q 'numpy<2' || echo "numpy stays"
+pip install -q ipykernel
 deactivate
+ebsif kernel install mine || echo "needs ipykernel"
+ebsif kernel install ~/dev
+ebsif kernel list
+ebsif kernel remove "$(ebsif kernel list | sed -n '1s/ .*//p')"
 ebsif extend mine --remove greeting --install

@@ -93,6 +93,10 @@ def check_the_first_week(said, mine):
     assert re.search(rf"^ +Example/byhand.*\n?|{mine}.2", said.split("module spider")[-1], re.MULTILINE)
     assert "/dev/lib/python3.11/site-packages/lightly.py" in said
     assert "\nnumpy stays\n" in said
+    # J-02, J-08
+    assert re.search(r"To add it: ebsif extend \S+ --add ipykernel --install\n(.*\n)*needs ipykernel\n", said)
+    assert re.search(r"as the kernel (\S+-dev), in \S+\n\1  Example/\S+\n\s+with\s+\S+\n"
+                     r"removed the kernel \1 of Example/", said)
     # what stays isn't installed again; that the files are those of an installation from scratch, the third month shows
     assert re.search(r"virtual environment .*, 1 taken over\n  pip: requirements  .*(?<!added)\n",
                      said.split("\nnumpy stays\n")[1])
@@ -134,6 +138,7 @@ def test_a_researcher(installed_once, tmp_path):
     """S001-05: first day, second week, third month: requirements.txt to loaded module in two commands, and its life."""
     wheels = shutil.copytree(installed_once.wheels, tmp_path / "wheels")
     make_wheel(wheels, "lightly")
+    make_wheel(wheels, "ipykernel")
     person = Person(installed_once.copy(tmp_path, Installed.WRITABLE), wheels)
     site = person.site
     (site.prefix / "sites/local/containers").mkdir(parents=True)

@@ -81,7 +81,8 @@ class ContainerSpec:
     PYTHON_SCRIPTS = ['interpreter/python', 'bin/list-packages', 'bin/make-venv', 'bin/extend-venv-activate',
                       'share/ebsif/make-venv.py',
                       'share/ebsif/image-pip.py', 'share/ebsif/pip', 'share/ebsif/image-programs.py',
-                      'share/ebsif/venv-wrapper', 'share/ebsif/activate-before.sh', 'share/ebsif/activate-after.sh',
+                      'share/ebsif/kernel', 'runscripts/start-kernel.py', 'share/ebsif/venv-wrapper',
+                      'share/ebsif/activate-before.sh', 'share/ebsif/activate-after.sh',
                       'runscripts/conda-python-simple', 'runscripts/init-conda-venv',
                       'runscripts/conda-python-distributed', 'runscripts/get-master',
                       'runscripts/list-packages', 'runscripts/list-packages.py'] + \

@@ -18,6 +18,7 @@ from ebsif.errors import EbsifError
 from ebsif.installed import inventory, sharing
 from ebsif.installed.names import shown
 from ebsif.installed.places import BESIDE, WRITTEN, Installation
+from ebsif.user import kernels
 
 
 class RemovalError(EbsifError):
@@ -75,6 +76,9 @@ def plan(installation: Installation, directories: Sequence[str] = ()) -> Removal
     add_lock(removal, root)
     add_symbolic_versions(removal)
     add_easyconfig(removal)
+    # those of Jupyter that start in it
+    removal.paths += [kernel.folder for kernel in kernels.installed(kernels.user_folder())
+                      if Path(os.path.realpath(kernel.program)).is_relative_to(root)]
     for path in removal.paths:
         check_removable(path)
     for path in removal.lines:

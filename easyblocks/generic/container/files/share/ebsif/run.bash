@@ -33,6 +33,6 @@ if [[ "${SINGULARITYENV_PREPEND_PATH:-}" != "${APPTAINERENV_PREPEND_PATH:-}" ]];
     export APPTAINERENV_PREPEND_PATH SINGULARITYENV_PREPEND_PATH=$APPTAINERENV_PREPEND_PATH
 fi
 # These are for the host's Python, loader and shell, but would affect the container's; APPTAINERENV_... passes one.
-unset PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONSTARTUP LD_PRELOAD LD_AUDIT BASH_ENV ENV
+unset VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONSTARTUP LD_PRELOAD LD_AUDIT BASH_ENV ENV
 # exec, so that the runtime receives the signals for this process
 exec "${runtime:?}" exec "$@"

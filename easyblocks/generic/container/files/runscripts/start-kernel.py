@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""
+Start ipykernel in the container, so that Jupyter can treat it as a kernel that it has started itself.
+
+Usage: start-kernel.py ARGUMENT OF ipykernel...
+
+Between Jupyter and the kernel is the container runtime. It passes signals on, so a kernel in the same process group
+would get each interrupt twice, and the second one hits ipykernel itself. ipykernel only notices the end of its parent,
+which is the runtime. And a runtime that is killed leaves the processes behind that mount the image.
+"""
+import contextlib
+import ctypes
+import importlib.util
+import os
+import runpy
+import select
+import signal
+import sys
+import time
+
+PR_SET_PDEATHSIG = 1
+# seconds between looks at the other processes, and before a kernel is killed that doesn't end
+INTERVAL, PATIENCE = 0.5, 5
+
+
+def process(pid):
+    """Return parent (int) and start time (str) of a process; (0, None) if it has ended."""
+    try:
+        with open('/proc/%d/stat' % pid) as status:
+            # the name before it may contain anything
+            fields = status.read().rpartition(')')[2].split()
+    except (OSError, ValueError):
+        return 0, None
+    return (0, None) if fields[0] in 'ZX' else (int(fields[1]), fields[19])
+
+
+def is_ancestor(pid):
+    """Return whether a process is an ancestor of this one."""
+    current = os.getppid()
+    while current > 1 and current != pid:
+        current = process(current)[0]
+    return current == pid > 1
+
+
+def send(number, pid):
+    """Send a signal to a process, if it still exists."""
+    with contextlib.suppress(OSError):
+        os.kill(pid, number)
+
+
+class Guard:
+    """
+    A second process, which ends the kernel with Jupyter or the runtime, even if a cell never returns to Python.
+
+    Parameters
+    ----------
+    jupyter : int
+        Number of Jupyter's process; 0 if it isn't known.
+    """
+
+    def __init__(self, jupyter):
+        """Start the process."""
+        self.kernel, self.runtime, self.jupyter = os.getpid(), os.getppid(), jupyter
+        self.started = {pid: process(pid)[1] for pid in (self.kernel, self.runtime, self.jupyter) if pid}
+        # closes when the kernel ends
+        ends, kept = os.pipe()
+        if os.fork():
+            os.close(ends)
+            return
+        try:
+            os.close(kept)
+            os.setsid()
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for number in range(3):
+                os.dup2(nothing, number)
+            self.watch(ends)
+        finally:
+            os._exit(0)
+
+    def has_ended(self, pid):
+        """Return whether one of the processes has ended."""
+        return pid in self.started and process(pid)[1] != self.started[pid]
+
+    def watch(self, ends):
+        """Wait until one of them ends, then end what must not stay."""
+        helpers = [int(name) for name in os.listdir('/proc') if name.isdigit() and int(name) != self.kernel and
+                   process(int(name))[0] == self.runtime]
+        while not any(map(self.has_ended, self.started)):
+            select.select([ends], [], [], INTERVAL)
+        if self.has_ended(self.jupyter):
+            # the runtime cleans up
+            send(signal.SIGTERM, self.kernel)
+            until = time.time() + PATIENCE
+            while time.time() < until and not self.has_ended(self.kernel):
+                select.select([ends], [], [], INTERVAL)
+        if not self.has_ended(self.kernel):
+            send(signal.SIGKILL, self.kernel)
+        if self.has_ended(self.runtime):
+            for helper in helpers:
+                send(signal.SIGTERM, helper)
+
+
+def end_with_runtime():
+    """End this process at once if the runtime is killed: Jupyter starts the next kernel on the same ports."""
+    runtime = os.getppid()
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != runtime:
+        sys.exit(1)
+
+
+def main():
+    """Start the kernel."""
+    # the directory of this file; ipykernel removes the working directory, too
+    sys.path.pop(0)
+    jupyter = int(os.environ.get('JPY_PARENT_PID') or 0)
+    if os.getppid() == 1:
+        # of another process namespace; ipykernel would take it for the end of its parent
+        os.environ.pop('JPY_PARENT_PID', None)
+    elif os.getppid() != jupyter:
+        os.setpgid(0, 0)
+        end_with_runtime()
+        Guard(jupyter if is_ancestor(jupyter) else 0)
+    if not importlib.util.find_spec('ipykernel'):
+        sys.exit("%s: this container has no ipykernel. To add it: ebsif extend %s --add ipykernel --install" % (
+            os.path.basename(sys.argv[0]), os.environ.get('EBSIF_LOADED_MODULE', 'MODULE')))
+    runpy.run_module('ipykernel_launcher', run_name='__main__', alter_sys=True)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,57 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+The Jupyter kernel of a module: share/jupyter/kernels/NAME in the installation, for those who know that directory.
+"""
+import json
+import os
+import re
+
+from easybuild.easyblocks.generic.container.scripts import FILES
+
+# What the module adds to JUPYTER_PATH, relative to the installation.
+JUPYTER = os.path.join('share', 'jupyter')
+# The program that starts a kernel.
+START_KERNEL = os.path.join('share', 'ebsif', 'kernel')
+LOGOS = [os.path.join(FILES, JUPYTER, name) for name in ('logo-64x64.png', 'logo-svg.svg')]
+
+
+def kernel_name(module):
+    """Return the name of the kernel of a module (str); Jupyter allows no slash, and finds only lower case."""
+    return re.sub(r'[^a-z0-9._-]+', '-', module.replace('/.', '/').lower()).strip('-.')
+
+
+def kernel_title(module):
+    """Return the name of the kernel in Jupyter's menus (str)."""
+    name, _, version = module.replace('/.', '/').rpartition('/')
+    number, _, suffix = version.partition('-')
+    return '%s %s%s' % (name, number, ' (%s)' % suffix if suffix else '')
+
+
+def kernel_spec(program, title, module, arguments=(), environment=None):
+    """
+    Return the text of kernel.json.
+
+    Parameters
+    ----------
+    program, arguments : str, list of str
+        What starts the kernel. In the directory of an installation '{resource_dir}', which stands for the directory of
+        kernel.json, makes the program independent of the path. Jupyter knows it since jupyter_client 5.2 (2018), VS
+        Code since 2025.2.
+    title : str
+        The name in menus.
+    module : str
+        The name of the module, by which `ebsif kernel` knows its kernels.
+    environment : dict, optional
+        Variables to set.
+    """
+    spec = {'argv': [program] + list(arguments) + ['-f', '{connection_file}'], 'display_name': title,
+            'language': 'python', 'interrupt_mode': 'signal',
+            'metadata': {'debugger': True, 'ebsif': {'module': module}}}
+    if environment:
+        spec['env'] = environment
+    return json.dumps(spec, indent=2) + '\n'

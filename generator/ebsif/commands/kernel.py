@@ -1,0 +1,76 @@
+"""Add a module to the kernels that Jupyter offers, list such kernels, or remove one.
+
+A kernel runs in the container of its module, which needn't be loaded. `install` takes a module, or the directory of an
+environment created by make-venv; with EBSIF_USER_SOFTWARE set, the kernel has that user software.
+"""
+
+from pathlib import Path
+
+from ebsif import output
+from ebsif.errors import UsageError
+from ebsif.installed.names import Names, complete_installed
+from ebsif.user import kernels
+
+EXAMPLES = """\
+  ebsif kernel install                     # the loaded module
+  ebsif kernel install mine --name torch
+  ebsif kernel install ~/mine              # an environment of make-venv
+  ebsif kernel list
+  ebsif kernel remove torch
+"""
+ACTIONS = ("install", "list", "remove")
+
+
+def configure(parser):
+    """Add the arguments."""
+    parser.add_argument("action", choices=ACTIONS, help="what to do")
+    parser.add_argument("what", metavar="MODULE|NAME", nargs="?",
+                        help="install: an installed module, an installation directory, a part of a name, or an "
+                             "environment of make-venv (default: the loaded module); remove: the kernel"
+                        ).completer = complete
+    parser.add_argument("--name", help="install: name of the kernel (default: it follows from that of the module)")
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--user", action="store_true", help="kernels of this account (default)")
+    place.add_argument("--prefix", metavar="DIRECTORY", type=Path,
+                       help="kernels in share/jupyter below a directory, such as the environment that has JupyterLab")
+
+
+def complete(prefix, parsed_args, **_):
+    """Return the names of modules or kernels that begin with a text, for Tab completion."""
+    if parsed_args.action == "remove":
+        known = kernels.installed(kernels.folder_of(parsed_args.prefix))
+        return [one.folder.name for one in known if one.folder.name.startswith(prefix)]
+    return complete_installed(prefix)
+
+
+def run(options):
+    """Install, list or remove kernels; return 0, or 1 if a listed one can't start."""
+    if options.name and options.action != "install":
+        raise UsageError(f"--name is for install, not for {options.action}")
+    folder = kernels.folder_of(options.prefix)
+    if options.action == "install":
+        kernel = kernels.install(Names(options), options.what, folder, options.name)
+        output.hint(f"Jupyter offers {kernel.module} as the kernel {kernel.folder.name}, in {kernel.folder}")
+        return 0
+    if options.action == "remove":
+        if not options.what:
+            raise UsageError("remove needs the name of a kernel")
+        output.hint(f"removed the kernel {options.what} of {kernels.remove(folder, options.what).module}")
+        return 0
+    if options.what:
+        raise UsageError("list takes no name")
+    return show(list(kernels.installed(folder)), folder)
+
+
+def show(found, folder):
+    """Print the kernels in a directory; return 1 if one can't start, else 0."""
+    if not found:
+        output.hint(f"no kernel of a module in {folder}: `ebsif kernel install MODULE` adds one")
+    for kernel in found:
+        print(f"{kernel.folder.name}  {kernel.module}")
+        if kernel.missing:
+            output.print_wrapped(f"can't start: {kernel.missing} doesn't exist any more; `ebsif kernel remove "
+                                 f"{kernel.folder.name}` removes it", indent="    ")
+        for path in filter(None, (kernel.venv, kernel.own)):
+            output.print_wrapped(f"with {path}", indent="    ")
+    return int(any(kernel.missing for kernel in found))

@@ -1,0 +1,191 @@
+"""Jupyter kernels that start in the container of a module, in a person's own list or below a prefix."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.kernel import LOGOS, START_KERNEL, kernel_name, kernel_spec, kernel_title
+from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, USER_SOFTWARE_VARIABLE
+
+from ebsif import files
+from ebsif.errors import EbsifError
+from ebsif.installed import current
+from ebsif.installed.names import Names
+from ebsif.installed.places import Installation
+from ebsif.user import environments
+
+PACKAGE = "ipykernel"
+# what Jupyter accepts as the name of a kernel
+NAME = re.compile(r"[a-z0-9._-]+", re.IGNORECASE)
+# the line that extend-venv-activate writes
+MODULE = re.compile(r"^ *(_EBSIF_MODULE=.*)$", re.MULTILINE)
+
+
+class KernelError(EbsifError):
+    """A kernel can't be installed or removed; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """
+    A kernel in a list of Jupyter.
+
+    Attributes
+    ----------
+    folder
+        Its directory, which has its name.
+    module
+        The module; None for kernels of others.
+    program
+        What starts it.
+    venv, own
+        Its environment (make-venv) and user software (EBSIF_USER_SOFTWARE), if it has one.
+    """
+
+    folder: Path
+    module: Optional[str]
+    program: Path
+    venv: Optional[Path] = None
+    own: Optional[Path] = None
+
+    @property
+    def missing(self) -> Optional[Path]:
+        """The first path that it needs and that doesn't exist."""
+        needed = (self.program, self.venv, self.own)
+        return next((path for path in needed if path and not files.is_there(path)), None)
+
+
+def user_folder() -> Path:
+    """Return the directory with the kernels of this account, as Jupyter finds it."""
+    data = os.environ.get("XDG_DATA_HOME") or files.home() / ".local/share"
+    return Path(os.environ.get("JUPYTER_DATA_DIR") or Path(data, "jupyter"), "kernels")
+
+
+def folder_of(prefix: Optional[Path]) -> Path:
+    """Return the directory with the kernels below a prefix, or those of this account."""
+    return prefix.absolute() / "share/jupyter/kernels" if prefix else user_folder()
+
+
+def read(folder: Path) -> Optional[Kernel]:
+    """Return the kernel in a directory; None if there is none that can be read."""
+    try:
+        spec = json.loads((folder / "kernel.json").read_text(encoding="utf-8"))
+        module = spec.get("metadata", {}).get("ebsif", {}).get("module")
+        program, *arguments = spec["argv"]
+        venv = arguments[1] if arguments[:1] == ["--venv"] else None
+        own = spec.get("env", {}).get(USER_SOFTWARE_VARIABLE)
+        return Kernel(folder, module, Path(program), venv and Path(venv), own and Path(own))
+    except (OSError, ValueError, AttributeError, KeyError, TypeError):
+        return None
+
+
+def installed(folder: Path) -> Iterator[Kernel]:
+    """Yield the kernels of modules in a directory, by name."""
+    for path in sorted(folder.glob("*/kernel.json")):
+        kernel = read(path.parent)
+        if kernel and kernel.module:
+            yield kernel
+
+
+def subject(names: Names, text: Optional[str]) -> tuple[Installation, Optional[Path]]:
+    """Return the installation with a name, or that of an environment which make-venv has created, and that one."""
+    venv = Path(text).expanduser().absolute() if text else None
+    if not venv or not files.is_there(venv / "host-bin"):
+        return names.installation(text), None
+    found = MODULE.search((venv / "bin/activate").read_text(encoding="utf-8", errors="replace"))
+    if not found:
+        raise KernelError(f"{venv}/bin/activate names no module; to add one: extend-venv-activate "
+                          f"{shlex.quote(str(venv))} MODULE")
+    return names.installation(shlex.split(found.group(1))[0].partition("=")[2]), venv
+
+
+def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]) -> Kernel:
+    """
+    Install a kernel.
+
+    Parameters
+    ----------
+    names
+        Resolves the name.
+    text
+        The module or the environment; None for the loaded module.
+    folder
+        The directory with kernels.
+    name
+        The name of the kernel (default: one that follows from module, environment or user software).
+
+    Raises
+    ------
+    KernelError
+        If the module can't run kernels, has no ipykernel, or the name belongs to another kernel.
+    """
+    found, venv = subject(names, text)
+    own = os.environ.get(USER_SOFTWARE_VARIABLE)
+    own = Path(own).absolute() if own else None
+    module = found.module.replace("/.", "/")
+    label = venv.name if venv else own.name if own else None
+    name = name or (kernel_name(f"{module}-{label}") if label else kernel_name(module))
+    if not NAME.fullmatch(name):
+        raise KernelError(f"'{name}' can't be the name of a kernel: letters, digits and _ . - only")
+    program = Path(os.path.abspath(found.root)) / START_KERNEL  # noqa: PTH100 links stay: they may change
+    if not files.is_there(program):
+        raise KernelError(f"{module} can't run kernels: its image has no Python, or it was installed by an earlier "
+                          "version of ebsif (install it again with eb --rebuild)")
+    check_package(found, module, venv, own)
+    kernel = Kernel(folder / name, module, program, venv, own)
+    earlier = read(kernel.folder)
+    if files.is_there(kernel.folder) and not (earlier and earlier.module):
+        raise KernelError(f"{kernel.folder} is a kernel of another program: choose another name with --name")
+    title = kernel_title(module) + (f", {label}" if label else "")
+    arguments = ["--venv", str(venv)] if venv else []
+    kernel.folder.mkdir(parents=True, exist_ok=True)
+    for logo in LOGOS:
+        shutil.copyfile(logo, kernel.folder / Path(logo).name)
+    files.replace(kernel.folder / "kernel.json", kernel_spec(
+        str(program), title, module, arguments, {USER_SOFTWARE_VARIABLE: str(own)} if own else None))
+    return kernel
+
+
+def check_package(found, module, venv, own):
+    """Raise KernelError with the command that adds ipykernel, unless image, user software or environment have it."""
+    record = found.record
+    names = {normal_name(line.split("==", 1)[0]) for line in record.get(lockfile.IMAGE_PACKAGES, [])}
+    if own:
+        place = next((own / one for one in (SQUASHFS, DIRECTORY) if files.is_there(own / one)), None)
+        names |= set(environments.packages(place) if place else ())
+    else:
+        names |= set(current.packages_of(found) or ())
+    if PACKAGE in names or venv and any(venv.glob(f"lib/python3*/site-packages/{PACKAGE}-*.dist-info")):
+        return
+    remedy = f"ebsif extend {module} --add {PACKAGE} --install"
+    where = module
+    if venv:
+        where, remedy = venv, f"source {shlex.quote(str(venv / 'bin/activate'))}; pip install {PACKAGE}"
+    elif own:
+        where, remedy = own, f"module load {module}; unmake-squashfs; start-shell -c 'pip install {PACKAGE}'"
+    raise KernelError(f"{where} has no {PACKAGE}, which kernels need. To add it: {remedy}")
+
+
+def remove(folder: Path, name: str) -> Kernel:
+    """
+    Remove a kernel of a module.
+
+    Raises
+    ------
+    KernelError
+        If there is none with this name.
+    """
+    kernel = read(folder / name) if NAME.fullmatch(name) else None
+    if not kernel or not kernel.module:
+        known = ", ".join(one.folder.name for one in installed(folder)) or "none"
+        raise KernelError(f"{folder} has no kernel '{name}' of a module (there: {known})")
+    shutil.rmtree(kernel.folder)
+    return kernel

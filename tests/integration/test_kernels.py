@@ -1,0 +1,182 @@
+"""Jupyter kernels of modules: on the host, without the module loaded, and in the container."""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support import CHECKOUT
+
+SESSION = CHECKOUT / "tests/kernel_session.py"
+MODULE = "Example/1.0-squashed"
+
+
+@pytest.fixture(scope="session")
+def own_software(installations, base_image):
+    """A directory for EBSIF_USER_SOFTWARE with ipykernel, which pip installs once and the user's cache keeps."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "ebsif/kernels")
+    cache.mkdir(parents=True, exist_ok=True)
+    folder = cache / base_image.parent.name
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            binds = subprocess.run([CHECKOUT / "scripts/install-binds"], capture_output=True, text=True, check=True)
+            new = cache / "new"
+            shutil.rmtree(new, ignore_errors=True)
+            new.mkdir()
+            installed = installations("Lmod-Lua")
+            installed.load(installed.SQUASHED, """
+                set -e
+                unmake-squashfs
+                module unload Example; module load Example/1.0-squashed
+                start-shell -c 'pip install --quiet ipykernel'
+                make-squashfs
+                rm -r "$EBSIF_USER_SOFTWARE/user-software"
+            """, EBSIF_USER_SOFTWARE=new, APPTAINER_BIND=binds.stdout.strip())
+            new.rename(folder)
+    return folder
+
+
+@pytest.fixture
+def jupyter(installed_once, tmp_path):
+    """A function that runs ebsif or the session with a list of kernels of its own, without a modules tool."""
+    site = installed_once.site
+
+    def run(*arguments, check=True, cwd=None, **environment):
+        known = {name: value for name, value in site.environment.items() if name in ("PATH", "HOME", "LC_ALL")}
+        own = {"MODULEPATH": site.modules, "JUPYTER_DATA_DIR": tmp_path / "jupyter", "TMPDIR": tmp_path}
+        result = subprocess.run([str(one) for one in arguments], capture_output=True, text=True, check=False,
+                                cwd=cwd or tmp_path, env={**known, **{name: str(value) for name, value in {
+                                    **own, **environment}.items()}})
+        assert not check or result.returncode == 0, result.stdout + result.stderr
+        return result
+
+    return run
+
+
+def outputs(result):
+    """Return the texts and the types of messages that a session printed."""
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def session(jupyter, name, *steps, **more):
+    """Run steps in a kernel."""
+    return jupyter(sys.executable, SESSION, name, *steps, **more)
+
+
+def test_life_of_a_kernel(installed_once, own_software, jupyter, tmp_path):
+    """
+    J-01, J-02, J-03, J-05, J-10: with the user's software, in the notebook's directory, with the job's variables and
+    without those of another module; interrupted, restarted, killed and orphaned.
+    """
+    own = {"EBSIF_USER_SOFTWARE": own_software}
+    said = jupyter("ebsif", "kernel", "install", MODULE, "--name", "mine", **own).stdout
+    assert said == f"Jupyter offers {MODULE} as the kernel mine, in {tmp_path}/jupyter/kernels/mine\n"
+    assert f"mine  {MODULE}\n    with {own_software}\n" == jupyter("ebsif", "kernel", "list").stdout
+
+    notebooks = tmp_path / "note books"
+    notebooks.mkdir()
+    # what another container module leaves in the environment of a hub
+    loaded = installed_once.load(installed_once.WRITABLE, "env -0").stdout
+    hub = {name: value for name, _, value in (one.partition("=") for one in loaded.split("\0")) if name.startswith((
+        "SIF", "CONTAINER", "APPTAINER", "SINGULARITY", "RUNSCRIPTS", "EBSIF", "__EBSIF", "LOADEDMODULES"))}
+    about = ("import os, greeting, sys; print(os.getcwd(), os.environ['SLURM_JOB_ID'], os.environ['CONTAINERROOT'], "
+             "os.environ['EBSIF_MOUNTED_USER_SOFTWARE'], sys.prefix, os.getpid(), os.getppid(), sep='\\n')")
+    sleep = "import time\ntry:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('interrupted')"
+    comm = "import comm; comm.create_comm(target_name='test').send({'a': 1}); print('x' * 3_000_000)"
+    result = session(
+        jupyter, "mine", about, "interrupt", sleep, "interrupt", sleep, comm, "restart", "greeting", about,
+        "restart-now", about, "die", check=False, cwd=notebooks, SLURM_JOB_ID="42", VIRTUAL_ENV="/of/the/host", **hub)
+    (first, _), *interrupted, (large, kinds), (gone, _), (second, _), (third, _) = outputs(result)
+    known, pids = [], []
+    for text in (first, second, third):
+        *lines, pid, parent = text.splitlines()
+        known.append(lines)
+        pids += [int(pid), int(parent)]
+    assert known == 3 * [[str(notebooks), "42", str(installed_once.root(MODULE)),
+                          f"{own_software}/user-software.squashfs", "/user-software/venv/pytorch"]]
+    assert [text for text, _ in interrupted] == 2 * ["interrupted"]
+    assert len(large) == 3_000_000
+    assert {"comm_open", "comm_msg"} <= set(kinds)
+    assert gone == "NameError"
+    # neither the kernel nor the runtime, which unmounts the image at its end, survives Jupyter
+    until = time.time() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.time() < until:
+        time.sleep(0.1)
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()], result.stderr
+    assert str(own_software) not in Path("/proc/mounts").read_text()
+
+    assert jupyter("ebsif", "kernel", "remove", "mine").stdout == f"removed the kernel mine of {MODULE}\n"
+    assert not (tmp_path / "jupyter/kernels/mine").exists()
+
+
+def test_a_kernel_in_jupyter_of_the_container(installed_once, own_software, jupyter):
+    """J-06: Jupyter in the container offers the same kernel, which the module adds to JUPYTER_PATH."""
+    code = "import greeting, numpy, sys; print(sys.prefix, greeting.__file__, numpy.__file__)"
+    root = installed_once.root(MODULE)
+    name = "example-1.0-squashed"
+    outside = session(jupyter, name, code, JUPYTER_PATH=root / "share/jupyter", EBSIF_USER_SOFTWARE=own_software)
+    command = f"start-shell -c \"python '{SESSION}' {name} '{code}'\""
+    inside = installed_once.load(MODULE, command, EBSIF_USER_SOFTWARE=own_software,
+                                 APPTAINER_BIND=f"{SESSION.parent},{own_software}")
+    assert outputs(inside) == outputs(outside)
+    assert outputs(inside)[0][0].startswith("/user-software/venv/pytorch /user-software/")
+
+
+def test_a_kernel_of_an_environment(installed_once, own_software, jupyter, tmp_path):
+    """J-05: a kernel of an environment of make-venv has its packages beside those of the module."""
+    own, venv, wheels = {"EBSIF_USER_SOFTWARE": own_software}, tmp_path / "my venv", installed_once.wheels
+    installed_once.load(MODULE, f"""
+        set -e
+        make-venv '{venv}'
+        source '{venv}/bin/activate'
+        pip install --quiet --no-index --find-links '{wheels}' byhand
+    """, APPTAINER_BIND=wheels, **own)
+    said = jupyter("ebsif", "kernel", "install", venv, **own).stdout
+    assert "as the kernel example-1.0-squashed-my-venv, in" in said
+    # the commands of the documentation; there, `mine` is a module, and an environment
+    _, commands, start = re.findall(r"^```bash\n(.*?)^```", (CHECKOUT / "docs/jupyter.md").read_text(), re.M | re.S)
+    (tmp_path / "mine").symlink_to(venv)
+    commands = commands.replace("install mine", f"install {MODULE}") + start.replace(
+        "INSTALLATION", str(installed_once.root(MODULE)))
+    said = jupyter("bash", "-ec", commands, HOME=tmp_path, **own).stdout
+    assert f"removed the kernel torch of {MODULE}\n" in said
+    assert re.search(r"\n\d+\.\d+\.\d+\n", said)
+    assert len(list((tmp_path / "lab/share/jupyter/kernels").glob("*/logo-64x64.png"))) == 1
+    code = "import byhand, greeting, sys; print(sys.prefix, greeting.__file__)"
+    ((text, _),) = outputs(session(jupyter, "example-1.0-squashed-my-venv", code))
+    assert text == f"{venv} /user-software/venv/pytorch/lib/python3.11/site-packages/greeting.py"
+    shutil.rmtree(venv)
+    result = jupyter("ebsif", "kernel", "list", check=False)
+    assert result.returncode == 1
+    assert "can't start" in result.stdout
+    spec = json.loads((tmp_path / "jupyter/kernels/example-1.0-squashed-my-venv/kernel.json").read_text())
+    result = jupyter(*spec["argv"], check=False)
+    assert result.returncode == 1
+    assert "doesn't exist any more" in result.stderr
+
+
+def test_without_ipykernel(installed_once, jupyter, tmp_path):
+    """J-08: installing a kernel and starting one say which command adds ipykernel; mistakes have messages."""
+    command = f"ebsif extend {MODULE} --add ipykernel --install"
+    result = jupyter("ebsif", "kernel", "install", MODULE, check=False)
+    assert (result.returncode, command in result.stderr) == (3, True), result.stderr
+    root = installed_once.root(MODULE)
+    result = jupyter(root / "share/ebsif/kernel", "-f", tmp_path / "x.json", check=False)
+    assert (result.returncode, command in result.stderr) == (1, True), result.stderr
+    folder = tmp_path / "lab"
+    (folder / "share/jupyter/kernels/other").mkdir(parents=True)
+    for arguments, status, said in (
+            (("remove", "nothing"), 3, "has no kernel 'nothing' of a module (there: none)"),
+            (("remove", "../x"), 3, "has no kernel"), (("remove",), 2, "needs the name of a kernel"),
+            (("install", MODULE, "--name", "a b"), 3, "can't be the name of a kernel"),
+            (("list", "--name", "x"), 2, "--name is for install")):
+        result = jupyter("ebsif", "kernel", *arguments, check=False)
+        assert (result.returncode, said in result.stderr) == (status, True), result.stderr
+    assert "no kernel of a module" in jupyter("ebsif", "kernel", "list", "--prefix", folder).stdout
