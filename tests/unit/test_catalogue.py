@@ -162,7 +162,7 @@ def test_the_names_of_the_ai_factorys_images():
     (HEAD + RECORD + "    hsh: a\n", ":20: containers.0.hsh: unknown key, did you mean 'hash'?"),
     (HEAD + RECORD + "    extends: base\n", ":20: containers.0.extends: unknown key"),
     (HEAD + RECORD + "    images: {directories: [{path: a}]}\n", "'a' is not a full path, and there is no root"),
-    (HEAD + RECORD + "    sha256: abc\n", ":20: containers.0.sha256: string should match pattern"),
+    (HEAD + RECORD + "    sha256: abc\n", ":20: containers.0.sha256: should be 64 hexadecimal digits"),
     (HEAD + RECORD + "    version: 2\n", ":20: duplicate key 'version'"),
     (HEAD.replace("name: PyTorch", "name: Pytorch") + RECORD, "'Pytorch' should be the name of the file, PyTorch"),
     (HEAD + RECORD + "    requirements: [{reqirements: a}]\n", "did you mean 'requirements'?"),
@@ -580,6 +580,10 @@ def test_editors_find_nothing_wrong(path):
     content = yaml.safe_load(path.read_text())
     errors = list(jsonschema.Draft202012Validator(json.loads(schema.texts()[name])).iter_errors(content))
     assert not errors, errors[0].message
+    if name == "site":
+        # I-11: by which a profile takes away what it inherits, at any depth
+        content.update(extends="lumi", binds=None, conflicts=None, scheduler={"partitions": {"small": None}})
+        assert not list(jsonschema.Draft202012Validator(json.loads(schema.texts()[name])).iter_errors(content))
     content["nonsense"] = 1
     assert list(jsonschema.Draft202012Validator(json.loads(schema.texts()[name])).iter_errors(content))
 

@@ -87,7 +87,8 @@ MISTAKES = [
     ("container_env: {A B: x}", 12, "container_env.A B: can't be the name of an environment variable"),
     ("components: [rocm]", 12, "components: should be a table, found a list"),
     ("gpu: amd", 12, "gpu: 'amd' is not known (known: none, rocm or cuda)"),
-    ("sha256: ABC", 12, "sha256: string should match pattern"),
+    ("sha256: ABC", 12, "sha256: should be 64 hexadecimal digits, as `sha256sum` prints them, found 'ABC'"),
+    ("archived: {since: '23.1.2026', reason: x}", 12, "archived.since: should be a date, such as 2026-01-23"),
     ("wrapers: [python]", 12, "wrapers: unknown key, did you mean 'wrappers'?"),
     ("homepage: ''", 12, "homepage: should be one line"),
     ("xyz: 1", 12, "xyz: unknown key (known: "),
@@ -103,7 +104,9 @@ MISTAKES_OF_FILES = [
     ("    homepage: https://example.org/\n", "", 8, "neither the record nor its family has a homepage"),
     ("  - family: tool\n    version: 1.0", "  - family: tool", 9, "containers.0.version: is missing"),
     ("name: Tool", "name: Toll", 1, "name: 'Toll' should be the name of the file, Tool"),
-    ("families:", "extends: true\nfamilies:", 1, "extends: no other catalogue has a file Tool.yaml for this site"),
+    ("families:", "extends: true\nfamilies:", 2, "extends: no other catalogue has a file Tool.yaml for this site"),
+    ("families:", "extends: yes\nfamilies:", 2, "extends: should be true or false, found 'yes'"),
+    ("families:\n  tool:", "families:\n  tol:", 9, "unknown family 'tool' (known: tol)"),
     ("    date: 20250101", "    date: &x 20250101", 11, "anchors and aliases"),
     ("    date: 20250101", "\tdate: 20250101", 11, "there is a tab: indent with spaces"),
 ]
@@ -117,13 +120,20 @@ MISTAKES_OF_PROFILES = [
     ("images:\n  directories:\n    - {path: /a}\n    - {path: b}", 6,
      "'b' is not a full path, and there is no root"),
     ("scheduler: {kind: slrm}", 3, "scheduler.kind: 'slrm' is not known (known: slurm, pbs or flux)"),
+    ("not_inherited: [binds]", 3, "nothing is inherited without 'extends': remove it"),
+    ("extends: nowhere", 3, "extends: there is no site 'nowhere' (known: archer2"),
+    ("extends: mine", 3, "extends: no other catalogue has a site 'mine'"),
+    ("extends: lumi\nscheduler:\n  partitions: {small-g: nul}", 5, "partitions.small-g: should be a table"),
+    ("extends: lumi\nscheduler:\n  partitions: {standard-g: null}", 4,
+     "there is no partition 'standard-g' (known: "),
 ]
 
 
-def one_error(found, expected):
-    """Return the line of the only error, after checking its text."""
+def one_error(found, expected, file="containers/Tool.yaml"):
+    """Return the line of the only error, after checking its file and text."""
     errors = [one for one in found if one.level == ERROR]
     assert len(errors) == 1, found
+    assert errors[0].path.endswith(f"sites/mine/{file}")
     assert expected in errors[0].text
     assert not any(word in str(errors[0]) for word in ("function-", "list[", "literal[", "pyheader"))
     return errors[0].line
@@ -133,7 +143,6 @@ def one_error(found, expected):
 def test_mistakes_in_a_record(place, lines, line, expected):
     """Admin 4: reported once, with the line of the field if there is one, in readable words."""
     found = findings(place(f"{HEAD}    {lines}\n"))
-    assert found and found[0].path.endswith("sites/mine/containers/Tool.yaml")
     # missing values for placeholders, and what needs a venv, concern the record as a whole
     whole = expected.startswith(("there is no value for", "requirements need"))
     assert one_error(found, expected) == (9 if whole else line)
@@ -147,8 +156,8 @@ def test_mistakes_in_a_file(place, before, after, line, expected):
 
 @pytest.mark.parametrize(("lines", "line", "expected"), MISTAKES_OF_PROFILES)
 def test_mistakes_in_a_profile(place, lines, line, expected):
-    """Admin 4: mistakes in a scheduler's settings are reported with their own line."""
-    assert one_error(findings(place(profile=f"{SITE}{lines}\n")), expected) == line
+    """Admin 4, I-11: mistakes in a scheduler's settings are reported with their own line; so is a wrong `extends`."""
+    assert one_error(findings(place(profile=f"{SITE}{lines}\n")), expected, "site.yaml") == line
 
 
 def test_valid_binds_have_no_findings(place):
@@ -489,8 +498,16 @@ def test_a_file_that_adds_to_the_projects(tmp_path):
     own.write_text(own.read_text().replace("family: more", "family: nothing"))
     with pytest.raises(DocumentError, match=r"Tool.yaml:7: containers.1.family: unknown family 'nothing'"):
         read()
+    # I-11: only the mistake in the extended file, without which the other one can't be judged
+    project.write_text(HEAD.replace("init: image", "init: imag"))
+    problems = []
+    reading.read(site.read("local"), *directories, problems=problems)
+    assert [(one.path, one.line) for one in problems] == [(project, 7)]
     own.write_text("name: Tool\nfamilies: {a: {}}\ncontainers: []\n")
     assert read() == []
+    own.write_text("name: Tool\ncontainers:\n  - {family: tool, version: 2.0}\n")
+    with pytest.raises(DocumentError, match=r"Tool.yaml:3: .*'tool' \(known: none; 'extends: true' adds to the file"):
+        read()
 
 
 def test_doctor_reads_the_site(place, tmp_path, monkeypatch, capsys):

@@ -40,7 +40,7 @@ def test_errors_have_file_and_line(tmp_path):
         ":5: binds.required: should be a list, found '/x'",
         ":6: binds.optionl: unknown key, did you mean 'optional'?",
         ":10: scheduler.partitions.a.tasks: should be an integer",
-        ":10: scheduler.partitions.a.cpu_masks.0: string should match pattern '^0x[0-9a-f]+$', found '0xg'",
+        ":10: scheduler.partitions.a.cpu_masks.0: should be a mask in hexadecimal digits, such as 0xff, found '0xg'",
         ":11: network_env.A-B: can't be the name of an environment variable",
         ":11: network_env.C: should be one line, without leading or trailing blanks",
     ):
@@ -191,6 +191,14 @@ def test_a_site_that_extends_another(sites):
     found = site.read("test", directories)
     assert (found.binds.required, found.binds.optional, found.conflicts) == ([], ["/opt/b"], ["two"])
     assert found.images == site.Images()
+    # by null, too, at any depth
+    for lines, expected in (
+            ("conflicts: null", (["/scratch"], ["/opt/a"], [])),
+            ("binds: null", ([], [], ["one"])), ("binds:", ([], [], ["one"])),
+            ("binds: {required: null, optional: [/b]}", ([], ["/opt/a", "/b"], ["one"]))):
+        sites(first_test=f"name: test\ndescription: x\nextends: base\n{lines}\n")
+        found = site.read("test", directories)
+        assert (found.binds.required, found.binds.optional, found.conflicts) == expected, lines
 
 
 def test_a_site_of_the_same_name(sites):
@@ -219,11 +227,11 @@ def test_containers_of_an_extended_site(sites):
 
 
 @pytest.mark.parametrize(("profiles", "expected"), [
-    ({"first_test": OWN}, r"first/test/site.yaml:3: extends: there is no other site 'base' \(known: test\)"),
+    ({"first_test": OWN}, r"first/test/site.yaml:3: extends: there is no site 'base' \(known: none\)"),
     ({"first_test": OWN, "second_base": BASE + "extends: test\n"},
      "second/base/site.yaml:12: extends: the site extends itself"),
     ({"first_base": OWN.replace("test\n", "base\n", 1)},
-     "first/base/site.yaml:3: extends: there is no other site 'base'"),
+     "first/base/site.yaml:3: extends: no other catalogue has a site 'base'"),
     ({"first_test": OWN.replace("/opt/b", "opt/b"), "second_base": BASE},
      r"first/test/site.yaml:5: binds.optional.0: should be source"),
     ({"first_test": OWN, "second_base": BASE.replace("rocm", "rocmm")}, "second/base/site.yaml:3: gpu: 'rocmm' is not"),

@@ -16,7 +16,7 @@ from ebsif.catalogue.families import explicit_fields, family_values, join_fields
 from ebsif.catalogue.records import CatalogueFile, Family
 from ebsif.catalogue.site import Site
 from ebsif.catalogue.yamlerrors import DocumentError, Problem
-from ebsif.catalogue.yamlfile import document_error, load
+from ebsif.catalogue.yamlfile import document_error, line_of, load
 
 # The line in a file that extends the file of the same name in the next catalogue.
 EXTENDS = re.compile(r"^extends:[ \t]*true[ \t]*(?:#.*)?$", re.MULTILINE)
@@ -90,7 +90,8 @@ def read_file(path: Path, site: Optional[Site], *extended: Path,
             problems += error.problems
             document, records = valid_part(place, families)
             if not records:
-                continue
+                # without it, the files that extend it can't be judged
+                break
         families = document.families
         values = {name: family_values(document, name) for name in families}
         containers += [
@@ -129,8 +130,8 @@ def document_of(path: Path, families: Optional[dict[str, Family]] = None) -> Cat
         raise DocumentError(Problem(path, 1, f"name: '{document.name}' should be the name of the file, {path.stem}"))
     if document.extends and families is None:
         raise DocumentError(Problem(
-            path, 1, f"extends: no other catalogue has a file {path.name} for this site ('extends: true' has to be on "
-            "a line of its own, in your own catalogue)"))
+            path, line_of(path, "extends"), f"extends: no other catalogue has a file {path.name} for this site "
+            "('extends: true' has to be on a line of its own, in your own catalogue)"))
     return document
 
 

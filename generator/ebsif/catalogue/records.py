@@ -4,7 +4,7 @@ import re
 from typing import Annotated, Any, Literal, Optional, Union
 
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_KINDS
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, StrictBool, ValidationError, model_validator
 
 from ebsif.catalogue.fieldtypes import Count, EnvName, EnvText, SingleLine, Suffix, Text, VersionPart
 from ebsif.catalogue.site import Binds, GpuKind, GpuVisibility, Images
@@ -169,8 +169,9 @@ class CatalogueFile(Model):
     """A file in the catalogue."""
 
     name: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
-    extends: bool = Field(False, description="whether the file adds to the one of the same name in the next catalogue, "
-                                             "instead of replacing it")
+    extends: StrictBool = Field(
+        False, description="whether the file adds to the one of the same name in the next catalogue, instead of "
+                           "replacing it")
     families: dict[SingleLine, Family] = {}
     containers: list[Record]
 
@@ -184,7 +185,10 @@ class CatalogueFile(Model):
         checked.
         """
         families = (context.context or {}).get("families")
-        problems = [] if families is None and is_extension(content) else list(wrong_families(content, families or {}))
+        # a wrong value of 'extends' is reported with the fields
+        is_unknown = not isinstance(as_dict(content).get("extends", False), bool)
+        is_alone = families is None and is_extension(content)
+        problems = [] if is_unknown or is_alone else list(wrong_families(content, families or {}))
         try:
             document = check_fields(content)
         except ValidationError as error:
@@ -218,7 +222,8 @@ def wrong_families(content, extended):
     own = as_dict(as_dict(content).get("families"))
     bases = {name: family.extends for name, family in extended.items()} if is_extension(content) else {}
     bases.update((name, as_dict(family).get("extends")) for name, family in own.items())
-    known = f"(known: {', '.join(bases) or 'none'})"
+    others = "" if is_extension(content) else "; 'extends: true' adds to the file of the same name"
+    known = f"(known: {', '.join(bases) or f'none{others}'})"
     for name in own:
         seen = [name]
         while isinstance(bases[seen[-1]], str):

@@ -27,7 +27,32 @@ def schema(model: type[Model]) -> dict[str, Any]:
     """
     content = model.model_json_schema()
     content["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    return allow_numbers(content)
+    return allow_numbers(allow_null(content) if model is Site else content)
+
+
+def allow_null(part):
+    """Return a part of a schema that allows null, by which a profile takes away what it inherits."""
+    if isinstance(part, list):
+        return [allow_null(item) for item in part]
+    if not isinstance(part, dict):
+        return part
+    changed = {key: allow_null(value) for key, value in part.items()}
+    required = part.get("required", [])
+    for name, value in changed.get("properties", {}).items() if "properties" in part else ():
+        if name not in required:
+            changed["properties"][name] = or_null(value)
+    if isinstance(changed.get("additionalProperties"), dict):
+        changed["additionalProperties"] = or_null(changed["additionalProperties"])
+    return changed
+
+
+def or_null(part):
+    """Return a part of a schema with null as an alternative; what editors show of it stays in front."""
+    if {"type": "null"} in part.get("anyOf", []):
+        return part
+    shown = {key: part[key] for key in ("title", "description", "default") if key in part}
+    rest = {key: value for key, value in part.items() if key not in shown}
+    return {"anyOf": [*rest.pop("anyOf", []), *([rest] if rest else []), {"type": "null"}], **shown}
 
 
 def allow_numbers(part):

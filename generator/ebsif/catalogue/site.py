@@ -122,7 +122,8 @@ class Scheduler(Model):
         """Check that the named partitions exist."""
         known = ", ".join(self.partitions) or "none"
         named = {("default_partition",): self.default_partition, ("install", "partition"): self.install.partition}
-        wrong = [(keys, f"there is no partition '{name}' (known: {known})") for keys, name in named.items()
+        wrong = [(keys, f"there is no partition '{name}' (known: {known}), but {'.'.join(keys)} names it")
+                 for keys, name in named.items()
                  if name is not None and name not in self.partitions]
         if wrong:
             raise invalid(*wrong)
@@ -189,6 +190,13 @@ class Site(Model):
         None, min_length=2, max_length=2, description="oldest and newest version of ROCm that the driver supports")
 
     @model_validator(mode="after")
+    def check_inheritance(self):
+        """Check that something is inherited where something is left out."""
+        if self.not_inherited and not self.extends:
+            raise invalid((("not_inherited",), "nothing is inherited without 'extends': remove it"))
+        return self
+
+    @model_validator(mode="after")
     def check_gpu(self):
         """Check that a site without GPUs has no settings for GPUs (S003-01)."""
         given = [key for key in ("gpu_visibility", "gpu_mpi_library") if getattr(self, key)]
@@ -249,7 +257,7 @@ def read(name: Optional[str] = None, directories: Sequence[Path] = (SITES,)) -> 
         if site.name != step.name:
             raise DocumentError(Problem(
                 step.path, 1, f"name: '{site.name}' should be the name of its directory, {step.name}"))
-        site = joined(base, site)
+        site = joined(base, site, step.content)
     return site
 
 
@@ -288,8 +296,10 @@ def chain(name: str, directories: Sequence[Path], strict: bool = False) -> list[
         if not path or path in (step.path for step in steps):
             if strict:
                 last = steps[-1].path
+                known = ", ".join(one for one in names(everything) if one != steps[-1].name) or "none"
                 reason = "the site extends itself" if path else \
-                    f"there is no other site '{name}' (known: {', '.join(names(everything))})"
+                    f"no other catalogue has a site '{name}'" if name == steps[-1].name else \
+                    f"there is no site '{name}' (known: {known})"
                 raise DocumentError(Problem(last, line_of(last, "extends"), f"extends: {reason}"))
             break
         try:
@@ -335,17 +345,28 @@ def merged(base, own, is_environment=False):
     return result
 
 
-def joined(base: Optional[Site], site: Site) -> Site:
-    """Return the profile of a site with the binds and conflicts of the site that it extends before its own."""
+def joined(base: Optional[Site], site: Site, own: Any) -> Site:
+    """Return the profile of a site, whose file has this content, with binds and conflicts of the extended one first."""
     if not base:
         return site
     binds, before = site.binds, base.binds
-    if "binds" in site.not_inherited:
-        before = Binds()
-    binds = Binds(libraries=binds.libraries, file=binds.file, required=unique(before.required, binds.required),
-                  optional=unique(before.optional, binds.optional))
-    conflicts = unique([] if "conflicts" in site.not_inherited else base.conflicts, site.conflicts)
-    return site.model_copy(update={"binds": binds, "conflicts": conflicts})
+    lists = {key: unique([] if is_taken_away(own, "binds", key) else getattr(before, key), getattr(binds, key))
+             for key in ("required", "optional")}
+    conflicts = unique([] if is_taken_away(own, "conflicts") else base.conflicts, site.conflicts)
+    return site.model_copy(update={"binds": binds.model_copy(update=lists), "conflicts": conflicts})
+
+
+def is_taken_away(own: Any, *keys: str) -> bool:
+    """Return whether a profile takes nothing from the extended one here: by not_inherited, or null here or above."""
+    if keys[0] in left_out(own):
+        return True
+    for key in keys:
+        if not isinstance(own, dict) or key not in own:
+            return False
+        own = own[key]
+        if own is None:
+            return True
+    return False
 
 
 def unique(*lists):

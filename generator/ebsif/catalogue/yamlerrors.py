@@ -14,6 +14,15 @@ from ebsif.errors import EbsifError
 # Names for the types of values in a file.
 KINDS = {dict: "a table", list: "a list", type(None): "nothing"}
 
+# What fields with a pattern should be.
+PATTERNS = {
+    "^[0-9a-f]{64}$": "64 hexadecimal digits, as `sha256sum` prints them",
+    r"^\d{4}(-\d{2}(-\d{2})?)?$": "a date, such as 2026-01-23",
+    "^0x[0-9a-f]+$": "a mask in hexadecimal digits, such as 0xff",
+    "^[A-Za-z0-9][A-Za-z0-9_.+-]*$": "letters, digits and _ . + -, beginning with a letter or digit",
+    "^[a-z0-9][a-z0-9_-]*$": "lower-case letters, digits, _ and -, beginning with a letter or digit",
+}
+
 # Report at most this many errors per file.
 ERRORS = 50
 
@@ -133,8 +142,11 @@ def explain(model, error):
     shown = repr(value) if isinstance(value, (str, bool)) else KINDS.get(type(value), type(value).__name__)
     if kind == "literal_error":
         return f"{shown} is not known (known: {context['expected'].replace(chr(39), '')})"
+    if kind == "string_pattern_mismatch":
+        return f"should be {PATTERNS.get(context['pattern'], context['pattern'])}, found {shown}"
     message = error["msg"].removeprefix("Value error, ").replace("Input should be a valid", "should be a")
     message = re.sub(r"a dictionary( or instance of \w+)?", "a table", message).replace("a integer", "an integer")
+    message = re.sub(r"a boolean(, unable to interpret input)?", "true or false", message)
     return f"{message[0].lower()}{message[1:]}" + ("" if kind == "value_error" else f", found {shown}")
 
 
