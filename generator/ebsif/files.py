@@ -69,6 +69,12 @@ def replace(path: Path, text: str) -> None:
             new.unlink()
 
 
+def make_executable(path: Path) -> None:
+    """Let everybody who can read a file execute it."""
+    mode = path.stat().st_mode
+    path.chmod(mode | (mode & 0o444) >> 2)
+
+
 def owner(number: int) -> str:
     """Return the name of an account, or its number if it has none."""
     try:

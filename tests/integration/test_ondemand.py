@@ -139,7 +139,7 @@ setenv("_COURSE_NOTEBOOK", "intro-to-dl/day1/01-start.ipynb")
 """
 
 
-def test_a_course(module, eb_prefix, tmp_path):
+def test_a_course(module, eb_prefix, tmp_path, capsys):
     """J-07: the two files that LUMI's app for courses reads (lumi-userguide, runjobs/webui/jupyter-for-courses.md)."""
     arguments = ["ood", module, "--site", "lumi", "--course", "deep-learning", "-o", "www_lumi_modules"]
     url = "https://example.org/courses/intro-to-dl.git"
@@ -150,6 +150,9 @@ def test_a_course(module, eb_prefix, tmp_path):
     assert yaml.safe_load((folder / "deep-learning-resources.yml").read_text()) == {
         "cores": 7, "time": "01:00:00", "partition": "small-g", "mem": "60GB", "gpus": 1}
     assert cli.main([*arguments[:-1], "no-repository"]) == 0
+    (eb_prefix.modules / f"{module}.lua").unlink()
+    assert cli.main(["ood", str(eb_prefix.software / module), *arguments[2:]]) == 3
+    assert "add its directory with `module use`" in capsys.readouterr().err
     assert "_GIT_" not in (tmp_path / "no-repository/deep-learning.lua").read_text()
 
 

@@ -31,7 +31,7 @@ def run(options):
     found = Names(options).installation(options.module)
     if options.write:
         interpreter.write(found, options.write)
-        output.hint(f"wrote {options.write}: choose it as interpreter (VS Code: Python: Select Interpreter)")
+        output.hint(f"wrote {options.write.absolute()}: choose it as interpreter")
     else:
         print(interpreter.of(found))
     return 0

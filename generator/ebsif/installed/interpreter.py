@@ -73,7 +73,7 @@ def write(installation: Installation, path: Path) -> None:
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in variables.items() if value]
     files.replace(path, f"#!/bin/bash -p\n# Python of {installation.module}; {WRITTEN}\n{''.join(lines)}"
                         f'exec {shlex.quote(str(interpreter))} "$@"\n')
-    path.chmod(path.stat().st_mode | 0o111)
+    files.make_executable(path)
 
 
 def is_ours(path: Path) -> bool:

@@ -95,8 +95,9 @@ def write_app(installation: Installation, site: Site, cluster: Optional[str], pl
     for name, text in texts.items():
         path = place / name.removeprefix("app/").removesuffix(".j2")
         files.replace(path, text)
-        # Open OnDemand keeps the mode of the script that it starts
-        path.chmod(path.stat().st_mode | (0o111 if path.name.startswith("script.sh") else 0))
+        if path.name.startswith("script.sh"):
+            # Open OnDemand keeps the mode of the script that it starts
+            files.make_executable(path)
 
 
 def form_values(site: Site) -> dict[str, Any]:
@@ -167,9 +168,12 @@ def write_course(installation: Installation, site: Site, course: Course, place: 
     Raises
     ------
     OnDemandError
-        If the module has no JupyterLab.
+        If the module has no JupyterLab, or there is no module file.
     """
     check_jupyterlab(installation)
+    if not installation.use:
+        raise OnDemandError(f"the module file of {installation.module} is neither on MODULEPATH nor below EasyBuild's "
+                            "prefix, so that the course can't load it: add its directory with `module use`")
     name, partition = default_partition(site)
     node = node_data(partition)
     memory = node["memory"] and node["memory"] * partition.cpus_per_task // node["cpus"] // 1024
@@ -178,7 +182,7 @@ def write_course(installation: Installation, site: Site, course: Course, place: 
     templates = our_templates()
     module = place / f"{course.name}.lua"
     files.replace(module, templates.get_template("course/course.lua.j2").render(
-        module=installation.module, course=course.name, use=installation.use and str(installation.use),
+        module=installation.module, course=course.name, use=str(installation.use),
         interpreter=str(interpreter.of(installation).parent), variables=course.variables))
     table = place / f"{course.name}-resources.yml"
     files.replace(table, "".join(f"{key}: {json.dumps(value)}\n" for key, value in resources.items() if value))
