@@ -161,7 +161,7 @@ def test_the_names_of_the_ai_factorys_images():
     (HEAD.replace("extends: base", "extends: none") + RECORD, "extends the unknown family 'none'"),
     (HEAD + RECORD + "    hsh: a\n", ":20: containers.0.hsh: unknown key, did you mean 'hash'?"),
     (HEAD + RECORD + "    extends: base\n", ":20: containers.0.extends: unknown key"),
-    (HEAD + RECORD + "    images: {directories: [{path: a}]}\n", "'a' is not a full path, and there is no root"),
+    (HEAD + RECORD + "    images: {directories: [{path: a}]}\n", "'a' is not a full path: write that, or add a root"),
     (HEAD + RECORD + "    sha256: abc\n", ":20: containers.0.sha256: should be 64 hexadecimal digits"),
     (HEAD + RECORD + "    version: 2\n", ":20: duplicate key 'version'"),
     (HEAD.replace("name: PyTorch", "name: Pytorch") + RECORD, "'Pytorch' should be the name of the file, PyTorch"),

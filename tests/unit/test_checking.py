@@ -1,6 +1,7 @@
 """`ebsif check` reports mistakes with file and line, in every format."""
 
 import json
+import re
 import sys
 
 import pytest
@@ -79,7 +80,7 @@ MISTAKES = [
     ("wrappers: ['a b']", 12, "'wrappers' should be 'all' or a list of program names"),
     ("script_names: {bin/x: bin/y}", 12, "'bin/x' can't be another name of 'bin/y'"),
     ("image: central", 12, "'image' is 'central', so 'image_dirs' must say where the image is"),
-    ("images: {directories: [{path: a}]}", 12, "'a' is not a full path, and there is no root"),
+    ("images: {directories: [{path: a}]}", 12, "'a' is not a full path: write that, or add a root"),
     ("entry_point: opt/x", 12, "'entry_point' should be the full path of a program of the image"),
     ("masked_paths: [a]", 12, "'a' can't be used: it should be a full path"),
     ("moduleclass: nonsense", 9, "moduleclass provided 'nonsense' is not valid"),
@@ -95,7 +96,7 @@ MISTAKES = [
     ("suffix: -{dat}", 12, "there is no value for {dat} in '-{dat}'"),
     ("file: tool-{rocm}.sif", 12, "there is no value for {rocm} in 'tool-{rocm}.sif'"),
     ("variant: a/b", 12, "variant: should contain letters, digits and _ . + - only"),
-    ("date: 20250102", 12, "duplicate key 'date'"),
+    ("date: 20250102", 12, "duplicate key 'date': remove one of them"),
     ("venv_name: a.\n    venv: true", 12, "'a.' can't be the name of a venv"),
 ]
 MISTAKES_OF_FILES = [
@@ -118,7 +119,7 @@ MISTAKES_OF_PROFILES = [
     ("scheduler:\n  partitions:\n    a:\n      tasks: 2\n      cpu_masks: ['0xf']", 7, "exclusive should be true"),
     ("gpu: none\ngpu_visibility: all", 4, "gpu is none, so there should be no gpu_visibility"),
     ("images:\n  directories:\n    - {path: /a}\n    - {path: b}", 6,
-     "'b' is not a full path, and there is no root"),
+     "'b' is not a full path: write that, or add a root"),
     ("scheduler: {kind: slrm}", 3, "scheduler.kind: 'slrm' is not known (known: slurm, pbs or flux)"),
     ("not_inherited: [binds]", 3, "nothing is inherited without 'extends': remove it"),
     ("extends: nowhere", 3, "extends: there is no site 'nowhere' (known: archer2"),
@@ -129,11 +130,17 @@ MISTAKES_OF_PROFILES = [
 ]
 
 
+# what is right, or what to do
+REMEDY = re.compile(r"should|known|did you mean|write|[aA]dd |[uU]se |remove|[lL]eave|letters|needs? |must|indent|"
+                    r"repeat|valid: \[|has to be|is missing$")
+
+
 def one_error(found, expected, file="containers/Tool.yaml"):
     """Return the line of the only error, after checking its file and text."""
     errors = [one for one in found if one.level == ERROR]
     assert len(errors) == 1, found
     assert errors[0].path.endswith(f"sites/mine/{file}")
+    assert REMEDY.search(errors[0].text), errors[0].text
     assert expected in errors[0].text
     assert not any(word in str(errors[0]) for word in ("function-", "list[", "literal[", "pyheader"))
     return errors[0].line
@@ -141,7 +148,7 @@ def one_error(found, expected, file="containers/Tool.yaml"):
 
 @pytest.mark.parametrize(("lines", "line", "expected"), MISTAKES, ids=[lines for lines, _, _ in MISTAKES])
 def test_mistakes_in_a_record(place, lines, line, expected):
-    """Admin 4: reported once, with the line of the field if there is one, in readable words."""
+    """Admin 4, I-10: reported once, with file, the line of the field if there is one, and what is right or to do."""
     found = findings(place(f"{HEAD}    {lines}\n"))
     # missing values for placeholders, and what needs a venv, concern the record as a whole
     whole = expected.startswith(("there is no value for", "requirements need"))

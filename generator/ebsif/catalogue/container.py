@@ -115,7 +115,7 @@ class Container:
     def file_name(self) -> str:
         """File name of the image."""
         if not self.file:
-            raise RecordError(self, "neither the record nor its family has a file")
+            raise RecordError(self, "neither the record nor its family has a file: add the name of the image")
         return self.fill(self.file)
 
     @property

@@ -47,7 +47,7 @@ class Images(Model):
         relative = [number for number, one in enumerate(self.directories) if not one.path.startswith("/")]
         if relative and not self.root:
             raise invalid(*((("directories", number, "path"), f"'{self.directories[number].path}' is not a full "
-                             "path, and there is no root") for number in relative))
+                             "path: write that, or add a root") for number in relative))
         return self
 
 
@@ -298,7 +298,7 @@ def chain(name: str, directories: Sequence[Path], strict: bool = False) -> list[
                 last = steps[-1].path
                 known = ", ".join(one for one in names(everything) if one != steps[-1].name) or "none"
                 reason = "the site extends itself" if path else \
-                    f"no other catalogue has a site '{name}'" if name == steps[-1].name else \
+                    f"no other catalogue has a site '{name}' (known: {known})" if name == steps[-1].name else \
                     f"there is no site '{name}' (known: {known})"
                 raise DocumentError(Problem(last, line_of(last, "extends"), f"extends: {reason}"))
             break

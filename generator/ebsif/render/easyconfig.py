@@ -223,7 +223,8 @@ def render(container: Container, header: Optional[str] = None) -> str:
 
     groups = parameter_groups(container)
     if not container.homepage:
-        raise RecordError(container, "neither the record nor its family has a homepage, which EasyBuild requires")
+        raise RecordError(container, "neither the record nor its family has a homepage: add one, EasyBuild "
+                                     "requires it")
     secrets = [text for group in groups for text in Credentials.find(group)]
     if secrets:
         raise CatalogueError(f"{container.module}: a credential is written out ({', '.join(secrets)}). {REMEDY}")
