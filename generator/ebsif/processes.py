@@ -76,8 +76,10 @@ def ended_on_error() -> Iterator[None]:
     They then start no others. Programs in sessions of their own get no signals from the terminal.
     """
     global _ending  # noqa: PLW0603 one process, one command
-    earlier = {number: signal.signal(number, interrupt) for number in ENDING} \
-        if threading.current_thread() is threading.main_thread() else {}
+    in_main = threading.current_thread() is threading.main_thread()
+    # nohup ignores SIGHUP
+    earlier = {number: signal.signal(number, interrupt) for number in ENDING
+               if in_main and signal.getsignal(number) == signal.SIG_DFL}
     _ending = False
     try:
         yield

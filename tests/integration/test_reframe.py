@@ -41,7 +41,7 @@ def test_reframe(installed_once, cluster, catalogue, tmp_path):
         """Run checks; return the reason of each that failed, None for the others, and ReFrame's output."""
         command = ["reframe", "-C", tmp_path / "checks/settings.py", "-c", tmp_path / "checks/checks.py", "-r",
                    "--prefix", tmp_path / "runs", "--report-file", tmp_path / "report.json", *options]
-        said = site.run(command, check=False, MODULEPATH=site.modules, **cluster.environment, **environment)
+        said = site.run(command, check=False, **{"MODULEPATH": site.modules, **cluster.environment, **environment})
         (run,) = json.loads((tmp_path / "report.json").read_text())["runs"]
         found = {case["name"].split()[0]: None if case["result"] == "pass" else case["fail_reason"]
                  for case in run["testcases"]}
@@ -68,6 +68,8 @@ def test_reframe(installed_once, cluster, catalogue, tmp_path):
     program.write_text(text.replace("export RANK=$rank", "export RANK=0"))
     found, said = reasons("-n", "Ranks")
     assert "the ranks are [0, 0], not 0 to 1" in found["Ranks"], said
+    found, said = reasons("-n", "Commands", MODULEPATH="/nowhere")
+    assert f"{installed_once.WRITABLE} can't be loaded" in found["Commands"], said
 
 
 def test_packages_of_an_old_python(tmp_path):

@@ -64,3 +64,15 @@ def test_an_interruption(tmp_path, number):
     assert process.returncode == (-number if number == signal.SIGINT else 128 + number)
     assert all(is_gone(one) for one in found)
     assert numbers(tmp_path / "numbers", 4) == found
+
+
+def test_signals_that_are_ignored():
+    """I-04: what nohup has started goes on when the terminal is closed; the handlers are those of before at the end."""
+    handlers = [signal.signal(signal.SIGHUP, signal.SIG_IGN), signal.getsignal(signal.SIGTERM)]
+    try:
+        with processes.ended_on_error():
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+            assert signal.getsignal(signal.SIGTERM) == processes.interrupt
+        assert signal.getsignal(signal.SIGTERM) == handlers[1]
+    finally:
+        signal.signal(signal.SIGHUP, handlers[0])

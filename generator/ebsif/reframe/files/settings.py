@@ -14,7 +14,8 @@ def scheduler():
     sacct = shutil.which("sacct")
     if SITE["scheduler"] != "slurm":
         return SITE["scheduler"]
-    asked = sacct and subprocess.run([sacct, "-n", "-X", "-j", "1"], capture_output=True, check=False)
+    # which may wait for a database that is down
+    asked = sacct and subprocess.run(["timeout", "60", sacct, "-n", "-X", "-j", "1"], capture_output=True, check=False)
     return "slurm" if asked and asked.returncode == 0 else "squeue"
 
 
