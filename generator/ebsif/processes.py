@@ -101,17 +101,14 @@ def interrupt(number, _):
 
 def end(processes: Sequence[subprocess.Popen]) -> None:
     """End programs with everything in their process groups, those that don't end by themselves with SIGKILL."""
-    left = [process for process in processes if send(process, signal.SIGTERM)]
-    until = time.monotonic() + GRACE
-    while left and time.monotonic() < until:
-        time.sleep(0.02)
-        left = [process for process in left if send(process, 0)]
-    for process in left:
-        send(process, signal.SIGKILL)
-    for process in processes:
-        # one that waits for a file system can't end
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(GRACE)
+    left = list(processes)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        left = [process for process in left if send(process, number)]
+        # what waits for a file system can't end
+        until = time.monotonic() + GRACE
+        while left and time.monotonic() < until:
+            time.sleep(0.02)
+            left = [process for process in left if send(process, 0)]
 
 
 def send(process, number):

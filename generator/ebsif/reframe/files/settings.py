@@ -14,8 +14,11 @@ def scheduler():
     sacct = shutil.which("sacct")
     if SITE["scheduler"] != "slurm":
         return SITE["scheduler"]
-    # which may wait for a database that is down
-    asked = sacct and subprocess.run(["timeout", "60", sacct, "-n", "-X", "-j", "1"], capture_output=True, check=False)
+    try:
+        # it may wait for a database that is down
+        asked = sacct and subprocess.run([sacct, "-n", "-X", "-j", "1"], capture_output=True, check=False, timeout=60)
+    except subprocess.TimeoutExpired:
+        asked = None
     return "slurm" if asked and asked.returncode == 0 else "squeue"
 
 
