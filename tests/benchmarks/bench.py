@@ -20,6 +20,7 @@ import command_line  # noqa: E402 in the same directory
 import distributed  # noqa: E402
 import imports  # noqa: E402
 import installing  # noqa: E402
+import kernels  # noqa: E402
 import module_tools  # noqa: E402
 import packing  # noqa: E402
 import wrappers  # noqa: E402
@@ -28,6 +29,7 @@ BENCHMARKS = {
     "install": installing.example, "extension": installing.extension, "change": installing.change,
     "image": installing.images,
     "squashfs": packing.measure, "wrapper": wrappers.spawn, "python": wrappers.python,
+    "kernel": kernels.start,
     "modules": module_tools.measure, "start": command_line.start, "render": command_line.render,
     "import": imports.measure, "distributed": distributed.measure,
 }

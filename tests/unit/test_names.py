@@ -169,12 +169,19 @@ def test_hard_links_take_no_space(prefix, tmp_path):
     assert places.size_of(root) < before - 4000
 
 
-def test_remove_deletes_the_whole_module_and_nothing_else(prefix, tmp_path, capsys):
+def test_remove_deletes_the_whole_module_and_nothing_else(prefix, tmp_path, capsys, monkeypatch):
     """E-06: module file, links to it, installation, user software set aside, more names, easyconfig, stale locks."""
     easyconfig, lock = tmp_path / "mine.eb", tmp_path / "mine.lock.json"
     easyconfig.write_text(EASYCONFIG)
     lock.write_text("{}")
-    root, other = prefix.install(MINE, easyconfig=str(easyconfig)), prefix.install(f"{MINE}2")
+    # J-02: kernels go with their module
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(prefix.modules.parent / "jupyter"))
+    more = {"packages": ["ipykernel==7.0"]}
+    root, other = prefix.install(MINE, easyconfig=str(easyconfig), **more), prefix.install(f"{MINE}2", **more)
+    for module, folder in ((MINE, root), (f"{MINE}2", other)):
+        (folder / "share/ebsif/kernel").touch()
+        assert main(["kernel", "install", module]) == 0
+    kernel, other_kernel = sorted((prefix.modules.parent / "jupyter/kernels").iterdir())
     link = prefix.modules.parent / "ai" / f"{MINE}.lua"
     link.parent.mkdir(parents=True)
     link.symlink_to(prefix.modules / f"{MINE}.lua")
@@ -194,12 +201,12 @@ def test_remove_deletes_the_whole_module_and_nothing_else(prefix, tmp_path, caps
                           "remove it without a question, add --yes\n") and "usage" not in shown
     assert main(["remove", MINE, "-n"]) == 0
     shown = capsys.readouterr().out
-    assert all(str(path) in shown for path in (root, link, versions, easyconfig, *aside))
+    assert all(str(path) in shown for path in (root, link, versions, easyconfig, kernel, *aside))
     assert root.exists()
     assert main(["remove", MINE, "--yes"]) == 0
-    assert not [path for path in (root, easyconfig, lock, prefix.modules / f"{MINE}.lua", link, *aside)
+    assert not [path for path in (root, easyconfig, lock, prefix.modules / f"{MINE}.lua", link, kernel, *aside)
                 if os.path.lexists(path)]
-    assert other.exists() and all(path.exists() for path in kept)
+    assert other.exists() and other_kernel.exists() and all(path.exists() for path in kept)
     assert versions.read_text() == f'module_version("{MINE}2", "mine2")\n'
     assert sorted(path.name for path in root.parent.iterdir()) == sorted([other.name, *(path.name for path in kept)])
     assert main(["remove", f"{MINE}2", "--yes"]) == 0

@@ -156,13 +156,12 @@ def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]
 
 def check_package(found, module, venv, own):
     """Raise KernelError with the command that adds ipykernel, unless image, user software or environment have it."""
-    record = found.record
-    names = {normal_name(line.split("==", 1)[0]) for line in record.get(lockfile.IMAGE_PACKAGES, [])}
+    record = found.record if own else current.record_of(found)
+    keys = [lockfile.IMAGE_PACKAGES] if own else [lockfile.IMAGE_PACKAGES, lockfile.VENV_PACKAGES]
+    names = {normal_name(line.split("==", 1)[0]) for key in keys for line in record.get(key, [])}
     if own:
         place = next((own / one for one in (SQUASHFS, DIRECTORY) if files.is_there(own / one)), None)
         names |= set(environments.packages(place) if place else ())
-    else:
-        names |= set(current.packages_of(found) or ())
     if PACKAGE in names or venv and any(venv.glob(f"lib/python3*/site-packages/{PACKAGE}-*.dist-info")):
         return
     remedy = f"ebsif extend {module} --add {PACKAGE} --install"

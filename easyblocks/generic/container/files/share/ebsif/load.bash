@@ -1,5 +1,5 @@
 # Sourced by commands that need no loaded module: set the environment of the module of this installation (`root`), without
-# a modules tool. In the module's own container there is nothing to do.
+# a modules tool, and of the environment in EBSIF_VENV, if any. In the module's own container there is nothing to do.
 # shellcheck source=common.bash
 source "${root:?}/share/ebsif/common.bash"
 if in_container; then
@@ -9,4 +9,12 @@ else
         "$root/share/ebsif/environment.sh is missing: write the module again with eb --module-only --force, or load it"
     # shellcheck source=/dev/null
     source "$root/share/ebsif/environment.sh" load || exit 1
+    if [[ -n "${EBSIF_VENV:-}" ]]; then
+        [[ -r "$EBSIF_VENV/bin/activate" ]] || refuse 1 "the environment $EBSIF_VENV doesn't exist any more"
+        # its module is loaded, whatever the modules tool says
+        # shellcheck source=/dev/null
+        LOADEDMODULES=$EBSIF_LOADED_MODULE source "$EBSIF_VENV/bin/activate" || exit 1
+        # other modules may be used by what is started
+        unset EBSIF_VENV
+    fi
 fi
