@@ -431,7 +431,8 @@ CONTENTS = [
     ("python: 3.12\n    components: {torch: 2.7.0, rocm: 6.2}\n    python_packages: [torch]\n    wrappers: [tool]", []),
     ("python: 3.11", ["error: /tool-1.0.sif has Python 3.12.1, not 3.11"]),
     ("image_packages: {torch: 2.8.0, Numpy: 1.0}", [
-        "error: /tool-1.0.sif has torch 2.7.0+rocm6.2, not 2.8.0", "error: /tool-1.0.sif has no Numpy, not Numpy 1.0"]),
+        "error: /tool-1.0.sif has torch 2.7.0+rocm6.2, not 2.8.0",
+        "error: /tool-1.0.sif has no Numpy, but the record has Numpy 1.0"]),
     ("components: {rocm: 6.1.3}", ["warning: /tool-1.0.sif has rocm 6.2.4, not 6.1.3"]),
     ("wrappers: [tool, other]", ["error: /tool-1.0.sif has no program other, which 'wrappers' names"]),
     ("entry_point: /none", ["error: /tool-1.0.sif has no program /none, which is the 'entry_point'"]),
@@ -454,7 +455,8 @@ def test_the_content_of_images(place, tmp_path, monkeypatch, lines, expected):
     assert findings(settings, deep=False, contents=True) == []
     (tmp_path / "tool-1.0.sif").write_text("")
     said = [one for one in findings(settings, deep=False, contents=True) if "no sha256" not in one.text]
-    assert [f"{one.level}: {one.text.replace(str(tmp_path), '')}" for one in said] == expected
+    remedy = ": correct the record, or put the right image there"
+    assert [f"{one.level}: {one.text.replace(str(tmp_path), '')}" for one in said] == [one + remedy for one in expected]
 
 
 def test_an_image_that_can_not_be_inspected(place, tmp_path, monkeypatch, capsys):

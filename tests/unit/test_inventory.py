@@ -74,7 +74,7 @@ def test_what_can_not_be_examined(eb_prefix, monkeypatch):
                                      "eb --rebuild")
     assert texts[OTHER] == ("error", f"its installation {gone} is gone: remove the module file, or install it again "
                                      "with eb")
-    assert texts[BASE] == ("note", "not installed with ebsif, so nothing is known of it")
+    assert texts[BASE] == ("note", "not installed with ebsif, so nothing is known about it")
     # as root, no directory is unreadable
     listed = inventory.Path.iterdir
     monkeypatch.setattr(inventory.Path, "iterdir", lambda path: listed(path) if path.name != "PyTorch" else denied())
@@ -464,8 +464,8 @@ def test_installations_and_catalogue(eb_prefix, capsys):
     (root / "easybuild" / f"{first.module.replace('/', '-')}.eb").write_text(text.replace("'init'", "'x'").replace(
         "moduleclass = '", "moduleclass = 'x"))
     words = " ".join(installed(capsys, *arguments)[1].split())
-    assert ("warning: its easyconfig is stale, the catalogue has another moduleclass: run `ebsif render --site local`, "
-            f"then `eb --rebuild {first.easyconfig_name}`") in words
+    assert ("warning: its easyconfig is out of date: the catalogue has another moduleclass; run `ebsif render "
+            f"--site local`, then `eb --rebuild {first.easyconfig_name}`") in words
     catalogue = versus.Catalogue("local", [second.replace(archived=True)])
     one = next(one for one in inventory.installations()[0] if one.recorded_name.startswith(f"{second.module}-mine"))
     assert [one.text for one in catalogue.compare(one)] == [

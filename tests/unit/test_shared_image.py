@@ -162,8 +162,8 @@ def test_users_elsewhere(family, tmp_path, monkeypatch, capsys):
     (theirs / "closed").mkdir()
     (family / "closed").mkdir()
     monkeypatch.setattr(inventory, "is_closed", lambda path: path.name == "closed")
-    expected = f"{family}/closed, {theirs}/closed can't be read: if a module there uses the image, it will not work"
-    for directory, text in (("nothing", f"{tmp_path}/nothing has no modules of containers"), ("theirs", expected)):
+    expected = f"{family}/closed, {theirs}/closed can't be read: if a module there uses the image, it will stop working"
+    for directory, text in (("nothing", f"{tmp_path}/nothing has no container modules"), ("theirs", expected)):
         removal.possible_users([str(tmp_path / directory)])
         assert text in " ".join(capsys.readouterr().err.split())
 

@@ -50,10 +50,11 @@ def check_contents(container: Container, finding: Creator, inspector: Inspector)
         return
     try:
         found = inspector(path)
-        yield from (finding(ERROR, f"{path} {text}") for text in environment_problems(container, found))
-        yield from (finding(ERROR, f"{path} has {text}") for text in wrong_packages(container, found))
-        yield from (finding(WARNING, f"{path} has {text}") for text in wrong_components(container, found))
-        yield from (finding(ERROR, f"{path} {text}") for text in program_problems(container, found))
+        for level, problems in (
+                (ERROR, environment_problems), (ERROR, wrong_packages), (WARNING, wrong_components),
+                (ERROR, program_problems)):
+            yield from (finding(level, f"{path} has {text}: correct the record, or put the right image there")
+                        for text in problems(container, found))
     except InspectionError as error:
         yield finding(ERROR, str(error))
 
@@ -68,14 +69,14 @@ def environment_problems(container, found):
             # the one that the image says how to activate
             there[f"{found.conda_root}/envs/{found.conda_env}"] = found.python["version"]
         if prefix not in there:
-            yield f"has no Conda environment {prefix} (it has: {', '.join(sorted(there)) or 'none'})"
+            yield f"no Conda environment {prefix} (it has: {', '.join(sorted(there)) or 'none'})"
             return
         python = there[prefix]
     elif container.init != "none" and not found.python:
-        yield f"has no Python, but 'init' is '{container.init}'"
+        yield f"no Python, but 'init' is '{container.init}'"
         return
     if container.python and python and not is_version(python, container.python):
-        yield f"has Python {python}, not {container.python}"
+        yield f"Python {python}, not {container.python}"
 
 
 def wrong_packages(container, found):
@@ -84,7 +85,7 @@ def wrong_packages(container, found):
     for name, version in easyconfig.image_packages(container).items():
         inside = there.get(normal_name(name))
         if not inside:
-            yield f"no {name}, not {name} {version}"
+            yield f"no {name}, but the record has {name} {version}"
         elif not is_version(inside, version):
             yield f"{name} {inside}, not {version}"
 
@@ -101,6 +102,6 @@ def program_problems(container, found):
     """Yield which programs of the record an image lacks (str)."""
     missing = missing_programs(container, lambda names: inspection.programs(found, names))
     if missing:
-        yield f"has no program {', '.join(sorted(missing))}, which 'wrappers' names"
+        yield f"no program {', '.join(sorted(missing))}, which 'wrappers' names"
     if container.entry_point and not inspection.programs(found, [container.entry_point]):
-        yield f"has no program {container.entry_point}, which is the 'entry_point'"
+        yield f"no program {container.entry_point}, which is the 'entry_point'"

@@ -1,11 +1,12 @@
 """Check the catalogue of a site and its easyconfigs.
 
-Checks the YAML against its schemas, duplicate modules, easyconfigs that differ from the catalogue, parameters that
-EasyBuild or the easyblocks refuse, file names, images (where accessible), requirements, guesses that nobody has
-reviewed, and EasyBuild's code style. The exit status is 1 if there are errors (with --strict, also for warnings).
+It validates the YAML, and looks for duplicate modules, easyconfigs that differ from the catalogue, parameters that
+EasyBuild or the easyblocks refuse, images that are missing or replaced (where they can be reached), mistakes in
+requirements, guesses that nobody has reviewed, and violations of EasyBuild's code style. Each finding has its file and
+line, and says what to do. The exit status is 1 if there are errors (with --strict, also for warnings).
 
-Without --site, all sites of your own catalogue are checked: the one that --catalogue names, or that is in this
-directory. Without one, the site local of the project is checked.
+Without --site, it checks all sites of your own catalogue: the one that --catalogue names, or that is in this directory.
+Without a catalogue of your own, it checks the project's site local.
 """
 
 import dataclasses
@@ -42,7 +43,7 @@ def configure(parser):
                         help="verify the SHA256 of all accessible images, and report missing ones")
     parser.add_argument("--deep", action="store_true",
                         help="look into all accessible images, and compare them with their records: Python and its "
-                             "environment, versions, wrappers (a few seconds for each)")
+                             "environment, versions, wrappers (takes a few seconds per image)")
     add_json(parser)
     # json: its earlier name
     parser.add_argument("--format", choices=["text", "json", "github"], default="text", metavar="{text,github}",

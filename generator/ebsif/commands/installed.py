@@ -1,11 +1,10 @@
-"""List the installed container modules, and what is wrong with them.
+"""List installed container modules, and what is wrong with them.
 
-For each module: the space on disk, whose image it uses and whether that is the one that was installed (by its size and
-time; with --verify, by its SHA256), whether user software is packed and has been changed, who needs its image, and its
-place in the catalogue of the site, if one is chosen.
+Each module is listed with its size on disk; its image: whose it is, and whether it is still the one that was installed
+(judged by size and time; --verify compares its SHA256); its user software: packed or not, changed or not; the modules
+that use its image; and, if a site is chosen, how it differs from the catalogue of the site.
 
-Directories can be prefixes of EasyBuild, directories of modules or installations. By default EasyBuild's prefix and
-MODULEPATH are searched. The exit status is 1 if there are errors or warnings; notes don't count.
+The exit status is 1 if there are errors or warnings; notes don't count.
 """
 
 import json
@@ -36,12 +35,13 @@ CHANGED = {True: ", changed", False: "", None: " (whether it was changed is unkn
 def configure(parser):
     """Add the arguments."""
     parser.add_argument("directories", metavar="DIRECTORY", nargs="*",
-                        help="prefix of EasyBuild, MODULEPATH, or an installation directory")
+                        help="prefix of EasyBuild, directory of modules, or installation; or several, separated by "
+                             "colons as in MODULEPATH (default: EasyBuild's prefix and MODULEPATH)")
     add_settings_arguments(parser)
     parser.add_argument("--verify", action="store_true", help="read images and user software, and compare their SHA256")
     parser.add_argument("--has", metavar="PACKAGE", action="append", default=[],
-                        help="list only modules that have this package in the image or in user software as it is now, "
-                             "such as 'pillow<10.3' (repeatable: all of them)")
+                        help="list only modules that have this package, such as 'pillow<10.3', in the image or in user "
+                             "software as it is now (repeatable: all of them)")
     add_json(parser)
 
 

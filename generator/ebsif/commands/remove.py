@@ -2,8 +2,8 @@
 
 Before asking, the command lists everything that it will delete. This includes the easyconfig, if `ebsif` wrote it and
 it is unchanged; user software and scripts that reinstallations have set aside; additional names of the module; locks of
-killed attempts. It refuses to remove a loaded module, or one whose image other modules use. It knows those in
-EasyBuild's prefix, on MODULEPATH, and in the directories that --users names.
+killed attempts. A module that is loaded, or whose image other modules need, is not removed. Such modules are searched
+in EasyBuild's prefix, on MODULEPATH, and in the directories that --users names.
 """
 
 import sys
@@ -19,7 +19,7 @@ from ebsif.installed.names import Names, add_name_argument, shown
 EXAMPLES = """\
   ebsif remove mine --dry-run     # only list what would be removed
   ebsif remove PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-mine-20261121
-  ebsif remove PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-20250527 --users /projects/p1/EasyBuild
+  ebsif remove torch-2.7.0 --users /projects/p1/EasyBuild  # as an administrator
 """
 
 
@@ -28,9 +28,9 @@ def configure(parser):
     add_name_argument(parser, "container", "the module to remove", only_installed=True, required=True)
     add_dry_run(parser, "only show what would be removed")
     parser.add_argument("--users", metavar="DIRECTORY", action="append", default=[],
-                        help="also search extensions of the module in this prefix of EasyBuild or directory of modules "
-                             "(repeatable); for administrators, whose users install elsewhere")
-    parser.add_argument("--yes", action="store_true", help="don't ask")
+                        help="also search this prefix of EasyBuild or directory of modules for modules that use the "
+                             "image (repeatable); for administrators whose users install elsewhere")
+    parser.add_argument("--yes", action="store_true", help="don't ask for confirmation")
 
 
 def run(options):

@@ -187,9 +187,7 @@ def digest(path, status):
 def gone(installation, kind, origin):
     """Return what to say of an image that isn't there (str)."""
     places = [str(path) for path in candidates(installation)]
-    if kind == IMAGE_OWN:
-        return f"the image {places[0]} is gone: {remedy(installation, kind, origin)}"
-    if kind == IMAGE_REFERENCE and origin:
+    if kind == IMAGE_OWN or kind == IMAGE_REFERENCE and origin:
         return f"the image {places[0]} is gone: {remedy(installation, kind, origin)}"
     file = installation.record[lockfile.IMAGE]["file"]
     return (f"the image {file} isn't where the module looks for it ({', '.join(places) or 'no place is recorded'}): is "

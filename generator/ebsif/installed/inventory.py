@@ -191,4 +191,4 @@ def without_record(one):
     if is_there(one.root / Path(lockfile.RECORD).parent):
         text = f"its installation has no {one.root / lockfile.RECORD}: install it again with eb --rebuild"
         return Finding(ERROR, one.module, text, str(one.file))
-    return Finding(NOTE, one.module, "not installed with ebsif, so nothing is known of it", str(one.file))
+    return Finding(NOTE, one.module, "not installed with ebsif, so nothing is known about it", str(one.file))

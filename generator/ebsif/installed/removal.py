@@ -113,13 +113,13 @@ def possible_users(directories):
         found += more
         problems += gaps
         if not more:
-            output.note(f"{directory} has no modules of containers: is it a prefix of EasyBuild or a directory of "
+            output.note(f"{directory} has no container modules: is it a prefix of EasyBuild or a directory of "
                         "modules?")
     closed = list(dict.fromkeys(one.path for one in problems if inventory.is_gap(one)))
     if closed:
         others = f" and {len(closed) - 3} more directories" if len(closed) > 3 else ""
-        output.note(f"{', '.join(closed[:3])}{others} can't be read: if a module there uses the image, it will not "
-                    "work any more")
+        output.note(f"{', '.join(closed[:3])}{others} can't be read: if a module there uses the image, it will stop "
+                    "working")
     return {os.path.realpath(one.root): one for one in found}.values()
 
 

@@ -130,7 +130,8 @@ def examine(installation, verify):
                                        "(EBSIF_USER_SOFTWARE)"))
     elif state == softwarestate.BOTH:
         report.findings.append(Finding(NOTE, module, "it has both user-software.squashfs, which is used, and the "
-                                       "directory user-software: pack that with make-squashfs, or remove it"))
+                                       "directory user-software, which isn't: remove the directory, or remove the file "
+                                       "and pack the directory with make-squashfs"))
     change = softwarestate.change(installation, report.software)
     report.findings += [change] if change else []
     return report

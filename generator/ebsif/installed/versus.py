@@ -56,8 +56,8 @@ class Catalogue:
         differing = sorted(key for key in found.keys() | wanted.keys() if found.get(key) != wanted.get(key))
         if differing:
             yield Finding(WARNING, installation.module,
-                          f"its easyconfig is stale, the catalogue has another {', '.join(differing)}: run `ebsif "
-                          f"render --site {self.site}`, then `eb --rebuild {container.easyconfig_name}`")
+                          f"its easyconfig is out of date: the catalogue has another {', '.join(differing)}; run "
+                          f"`ebsif render --site {self.site}`, then `eb --rebuild {container.easyconfig_name}`")
 
     def never_installed(self, installations: Iterable[Installation]) -> list[str]:
         """Return the modules in the catalogue that are not installed, without archived ones."""
