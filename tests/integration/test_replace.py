@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from easybuild.easyblocks.generic.container.reinstall import InstallDirSwap
 from parts import Installed, example_site, wheel_settings
+from person import Person
 
 TEXT = Installed.TEXT
 SQUASHED = TEXT + "versionsuffix = '-squashed'\n"
@@ -356,6 +357,26 @@ setenv("SINGULARITYENV_PREPEND_PATH", "/runscripts:/user-software/venv/pytorch/b
 setenv("SINGULARITYENV_WITH_CONDA", "source /opt/miniconda3/bin/activate pytorch")
 prepend_path("PATH", root .. "/bin")
 """
+HAND_WRITTEN_EASYCONFIG = """\
+easyblock = 'MakeCp'
+name = 'Example'
+version = '1.0'
+versionsuffix = '-old'
+homepage, description, toolchain = 'https://example.org', 'An example', SYSTEM
+sources = [{'filename': 'example.sif', 'extract_cmd': '/bin/cp -L %s .'}]
+skipsteps, files_to_copy = ['build'], [(['example.sif'], '.')]
+postinstallcmds = ['make-coffee', 'singularity exec %(installdir)s/example.sif bash -c \
+"source /opt/miniconda3/bin/activate pytorch ; pip install byhand"']
+"""
+OLD_JOB = """\
+#!/bin/bash
+set -e
+module load Example/1.0-packed
+singularity exec $SIF bash -c '$WITH_CONDA && python -c "import byhand, numpy"'
+singularity exec $SIF conda-python-distributed -c 'import byhand, os; print("rank", os.environ["RANK"])'
+start-shell -c 'python -c "import byhand"'
+echo "the old job is done"
+"""
 CONDA = "/opt/miniconda3/envs/pytorch"
 # by version suffix: the venv's path, whether the user adds a package, and whether it's packed
 HAND_WRITTEN = {
@@ -397,13 +418,30 @@ def replaced(tmp_path_factory, base_image, wheels):
             shutil.rmtree(root / "user-software")
         paths.append(site.easyconfig(TEXT + f"binds = ['{site.sources}']\n", suffix=suffix))
     site.bash("module load Example/1.0-directory && env -0 >old")
-    output = site.eb(*paths, "--rebuild").stdout
-    said = {}
+    person = Person(site, wheels)
+    for path in paths:
+        shutil.copy(path, site.work)
+    (site.work / "old.eb").write_text(HAND_WRITTEN_EASYCONFIG)
+    (site.work / "old-job.sh").write_text(OLD_JOB)
+    (site.work / "old-job.sh").chmod(0o755)
+    output = person.types("recipe")
+    said = {"": output}
     for part in output.split("== processing EasyBuild easyconfig ")[1:]:
         path, text = part.split("\n", 1)
         said[Path(path).stem.removeprefix("Example-1.0")] = text
-    assert list(said) == list(HAND_WRITTEN)
+    assert sorted(said) == sorted(["", *HAND_WRITTEN])
     return site, said
+
+
+def test_somebody_with_a_recipe(replaced):
+    """S002-54, L-08: an easyconfig becomes records, and what can't is named; the old job runs unchanged."""
+    site, said = replaced
+    # standard output may come later
+    assert "ebsif: left to you: old.eb:8: postinstallcmds: make-coffee\n" in said[""]
+    assert "records.yaml\n" in said[""] and "\nsomething needs a look\n" in said[""]
+    records = (site.work / "records.yaml").read_text()
+    assert "requirements" in records and "byhand" in records
+    assert said[""].endswith("the old job is done\n")
 
 
 @pytest.mark.parametrize("suffix", ["-packed", "-directory"])

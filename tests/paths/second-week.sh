@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC1090,SC1091,SC2086
+# shellcheck shell=bash disable=SC1090,SC1091,SC2086,SC2103,SC2164
 # The same person, second week: packages of their own; one more, one less; an environment for development.
 ebsif extend Example/1.0 -r requirements.txt --name mine --check
 ebsif extend Example/1.0 -r requirements.txt --name mine --install | tee printed
@@ -13,10 +13,14 @@ module spider byhand
 eval "$(sed -n 's/^load it with: //p' printed)"
 make-venv ~/dev
 source ~/dev/bin/activate
-pip install -q lightly
+pip install -q lightly pytest ipykernel
 python -c 'import subprocess; subprocess.run(["python", "-c", "import lightly; print(\"with\", lightly.__file__)"])'
 pip install -q 'numpy<2' || echo "numpy stays"
-pip install -q ipykernel
+cd project
+pip install -e .
+pytest
+cd ..
+python -c 'import subprocess; subprocess.run(["python", "-c", "import myproject; print(\"with\", myproject.__file__)"])'
 deactivate
 ebsif kernel install mine || echo "needs ipykernel"
 ebsif kernel install ~/dev

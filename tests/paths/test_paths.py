@@ -8,9 +8,11 @@ import hashlib
 import json
 import re
 import shutil
-from pathlib import Path
+import zipfile
+from importlib.metadata import distribution
 
-from parts import Installed, wheel_settings
+from parts import Installed
+from person import Person
 from support import CHECKOUT, make_wheel
 
 CATALOGUE = """\
@@ -30,39 +32,21 @@ containers:
   - {family: example, version: 2.0}
 """
 
+BACKEND = """\
+import os
+import zipfile
 
-class Person:
-    """
-    Somebody with a site of their own, who types what is in scripts.
+NAME, INFO = "myproject-1.0-py3-none-any.whl", "myproject-1.0.dist-info"
 
-    Attributes
-    ----------
-    site
-        The site.
-    wheels
-        Folder of the packages that pip finds.
-    """
 
-    def __init__(self, site, wheels):
-        """Configure EasyBuild and ebsif as the person would, so that commands need no options for it."""
-        self.site, self.wheels = site, wheels
-        (site.home / ".config/ebsif").mkdir(parents=True)
-        (site.home / ".config/ebsif/config.yaml").write_text(f"catalogues: [{site.prefix}/sites]\n")
-        (site.prefix / "sites").mkdir()
-        words = [option[2:].partition("=") for option in site.eb_options]
-        self.environment = {f"EASYBUILD_{name.upper().replace('-', '_')}": value or "1" for name, _, value in words}
-
-    def types(self, name):
-        """Run a script; return what it prints on standard output and standard error, both in order."""
-        script = f"exec 2>&1\nset -eo pipefail\n{self.site.tool.init}\n. {Path(__file__).with_name(f'{name}.sh')}"
-        said = self.run("bash", "--noprofile", "--norc", "-c", script).stdout
-        assert "Traceback" not in said
-        return said
-
-    def run(self, *command, check=True):
-        """Run a command; return the CompletedProcess."""
-        return self.site.run(command, check, APPTAINER_BIND=self.wheels, **self.environment,
-                             **wheel_settings(self.wheels))
+def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+    with zipfile.ZipFile(os.path.join(wheel_directory, NAME), "w") as wheel:
+        wheel.writestr("myproject.pth", os.getcwd())
+        wheel.writestr(f"{INFO}/METADATA", "Metadata-Version: 2.1\\nName: myproject\\nVersion: 1.0\\n")
+        wheel.writestr(f"{INFO}/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr(f"{INFO}/RECORD", f"myproject.pth,,\\n{INFO}/METADATA,,\\n{INFO}/WHEEL,,\\n{INFO}/RECORD,,\\n")
+    return NAME
+"""
 
 
 def check_steps(said, module):
@@ -97,6 +81,8 @@ def check_the_first_week(said, mine):
     assert re.search(r"To add it: ebsif extend \S+ --add ipykernel --install\n(.*\n)*needs ipykernel\n", said)
     assert re.search(r"as the kernel (\S+-dev), in \S+\n\1  Example/\S+\n\s+with\s+\S+\n"
                      r"removed the kernel \1 of Example/", said)
+    assert " 1 passed in " in said
+    assert re.search(r"^with /\S+/project/myproject.py$", said, re.MULTILINE)
     # what stays isn't installed again; that the files are those of an installation from scratch, the third month shows
     assert re.search(r"virtual environment .*, 1 taken over\n  pip: requirements  .*(?<!added)\n",
                      said.split("\nnumpy stays\n")[1])
@@ -134,13 +120,35 @@ def check_the_third_month(person, said, mine):
         ("Example/1.0-writable", None, []), *((f"{mine}{end}", "Example/1.0-writable", []) for end in ("", ".2", ".3"))]
 
 
+def wheel_of_installed(name, folder):
+    """Write a wheel of a package of these tests to a folder."""
+    package = distribution(name)
+    with zipfile.ZipFile(folder / f"{name}-{package.version}-py3-none-any.whl", "w") as wheel:
+        for file in package.files:
+            if ".." not in file.parts and file.suffix != ".pyc" and file.name not in ("INSTALLER", "REQUESTED"):
+                wheel.write(file.locate(), str(file))
+
+
+def make_project(folder):
+    """Write a project with a test, and a backend of its own, which needs no other package."""
+    (folder / "tests").mkdir(parents=True)
+    (folder / "myproject.py").write_text("answer = 42\n")
+    (folder / "tests/test_it.py").write_text("import myproject\ndef test_it():\n    assert myproject.answer == 42\n")
+    (folder / "pyproject.toml").write_text(
+        "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n")
+    (folder / "backend.py").write_text(BACKEND)
+
+
 def test_a_researcher(installed_once, tmp_path):
     """S001-05: first day, second week, third month: requirements.txt to loaded module in two commands, and its life."""
     wheels = shutil.copytree(installed_once.wheels, tmp_path / "wheels")
     make_wheel(wheels, "lightly")
     make_wheel(wheels, "ipykernel")
+    for name in ("pytest", "iniconfig", "packaging", "pluggy", "pygments"):
+        wheel_of_installed(name, wheels)
     person = Person(installed_once.copy(tmp_path, Installed.WRITABLE), wheels)
     site = person.site
+    make_project(site.work / "project")
     (site.prefix / "sites/local/containers").mkdir(parents=True)
     (site.prefix / "sites/local/containers/Example.yaml").write_text(CATALOGUE)
     digests = {name: hashlib.sha256((wheels / f"{name}-1.0-py3-none-any.whl").read_bytes()).hexdigest()

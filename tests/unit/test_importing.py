@@ -597,6 +597,9 @@ def test_the_command(tmp_path):
     assert run("-q", "-o", "out", *everything, status=0).stderr == ""
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["mpi4py.yaml", "rocm.yaml"]
     assert "out/rocm.yaml exists, so nothing was written" in run("-o", "out", names["rocm"][0], status=3).stderr
+    assert "several names" in run("-o", "one.yaml", *everything, status=3).stderr
+    run("-o", "one.yaml", *names["rocm"], status=0)
+    assert (tmp_path / "one.yaml").read_text() == (tmp_path / "out/rocm.yaml").read_text()
     strange = written(tmp_path, "Strange-1.0-a.eb", STRANGE)
     result = run("-q", strange, status=1)
     assert f"ebsif: left to you: {strange}:11: variable local_answer = 42, which nothing uses" in result.stderr

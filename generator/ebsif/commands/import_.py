@@ -17,6 +17,7 @@ from ebsif.importing.easyconfigfile import ImportingError
 
 EXAMPLES = """\
   ebsif import --site lumi PyTorch-*.eb > PyTorch.yaml
+  ebsif import --site lumi PyTorch-*.eb -o PyTorch.yaml
   # a file for each software
   ebsif import --site lumi -o containers *.eb 2> report.txt
 """
@@ -25,8 +26,8 @@ EXAMPLES = """\
 def configure(parser):
     """Add the arguments."""
     add_settings_arguments(parser)
-    parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path,
-                        help="write DIRECTORY/<Name>.yaml for each software")
+    parser.add_argument("-o", "--output", metavar="PATH", type=Path,
+                        help="write this file (.yaml), or in this directory <Name>.yaml for each software")
     parser.add_argument("easyconfigs", metavar="FILE", nargs="+", type=Path, help="an easyconfig")
 
 
@@ -43,11 +44,12 @@ def run(options):
             trouble = True
     recipe.report_same_module(imported)
     made = [cataloguefile.File(*one, profile) for one in by_name(imported, settings, profile)]
-    if options.output:
-        write(made, options.output)
-    elif len(made) > 1:
+    to_file = options.output and options.output.suffix == ".yaml" and not options.output.is_dir()
+    if len(made) > 1 and (to_file or not options.output):
         raise ImportingError("these are easyconfigs of several names, and the catalogue has a file for each "
                                     f"({', '.join(one.name for one in made)}): name a directory, -o DIRECTORY")
+    if options.output:
+        write({options.output if to_file else options.output / f"{one.name}.yaml": one.text for one in made})
     for one in made:
         if not options.output:
             print(one.text, end="")
@@ -63,12 +65,11 @@ def by_name(imported, settings, profile):
         yield name, [one for one in imported if one.name == name], known.get(name)
 
 
-def write(made, directory):
-    """Write a file for each name, or none if one of the files exists with other content."""
-    paths = {directory / f"{one.name}.yaml": one.text for one in made}
+def write(paths):
+    """Write files (dict of texts), or none if one of them exists with other content."""
     there = [str(path) for path, text in paths.items() if path.exists() and path.read_text(encoding="utf-8") != text]
     if there:
-        raise ImportingError(f"{', '.join(there)} exists, so nothing was written: name another directory")
+        raise ImportingError(f"{', '.join(there)} exists, so nothing was written: choose another --output")
     for path, text in paths.items():
         files.replace(path, text)
         output.hint(f"{path}")
