@@ -54,14 +54,14 @@ VARIABLE = r"(?<![\w-])EBSIF_[A-Z]+(?:_[A-Z]+)*"
 
 def test_variables():
     """Each variable that a script reads is set by the module or documented as a setting for users."""
-    settings = {"EBSIF_GPU_VISIBILITY", "EBSIF_NODE_LOCAL", "EBSIF_PYTHON_RANKS", "EBSIF_REPORT"}
+    settings = {"EBSIF_GPU_VISIBILITY", "EBSIF_NODE_LOCAL", "EBSIF_PYTHON_RANKS", "EBSIF_REPORT", "EBSIF_VENV"}
     internal = {"EBSIF_ENTERED"}
     # set where the modules inside an image are initialised
     own_modules = {"EBSIF_BINDS", "EBSIF_MODULES_OF"}
     read = set()
     for path in CONTAINER_FILES.rglob("*"):
         if path.is_file() and "__pycache__" not in path.parts:
-            read |= set(re.findall(VARIABLE, path.read_text()))
+            read |= set(re.findall(VARIABLE, path.read_text(errors="replace")))
     known = set(re.findall(VARIABLE, PYTHON))
     assert read - known == settings | internal | own_modules
     assert {"EBSIF_GPU", "EBSIF_MOUNTED_USER_SOFTWARE", "EBSIF_LOADED_MODULE", "EBSIF_ENTRY_POINT"} <= read & known
@@ -71,7 +71,7 @@ def test_list_of_variables():
     """house 2.7: all variables shared by modules, scripts and commands are in one list and have our prefix."""
     used, ours = set(), tracked("easyblocks/generic/**", "generator/ebsif/**")
     for path in ours:
-        text = path.read_text()
+        text = path.read_text(errors="replace")
         used |= set(re.findall(VARIABLE, text))
         assert not re.search(r"\bCONTAINER_(GPU|MODULE|USER_SOFTWARE|ENTRY_POINT)\b", text), path
     assert ours
@@ -95,7 +95,7 @@ def test_kinds_of_gpu():
     assert set(typing.get_args(site.GpuVisibility)) == set(distributed.GPU_VISIBILITY)
     for path in tracked("easyblocks/generic", "generator/ebsif/*.py"):
         if path.name != "gpus.conf":
-            assert not re.search("/dev/kfd|/dev/nvidiactl", path.read_text()), path
+            assert not re.search("/dev/kfd|/dev/nvidiactl", path.read_text(errors="replace")), path
 
 
 # --- the easyblocks and the commands
