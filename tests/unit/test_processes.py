@@ -38,8 +38,9 @@ def is_gone(number):
         return True
 
 
-def test_a_limit(tmp_path):
+def test_a_limit(tmp_path, monkeypatch):
     """I-04: after its time limit, a program is ended with all that it has started, even if it ignores SIGTERM."""
+    monkeypatch.setattr(processes, "GRACE", 1)
     with pytest.raises(processes.NoAnswer, match=r"the program doesn't answer within 0.5 seconds"):
         processes.run(["sh", "-c", f"trap '' TERM; {HANGS}", tmp_path / "numbers"], 0.5, name="the program")
     assert all(is_gone(number) for number in numbers(tmp_path / "numbers", 2))
