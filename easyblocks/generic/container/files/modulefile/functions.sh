@@ -158,17 +158,17 @@ ebsif_setenv() {
 
 # ebsif_path prepend|append NAME ITEM SEPARATOR
 ebsif_path() {
-    local ebsif_list="$4${!2:-}$4"
-    ebsif_list=${ebsif_list//"$4$3$4"/"$4"}
+    local ebsif_list=$4${!2:-}$4
+    ebsif_list=${ebsif_list//"$4$3$4"/$4}
+    ebsif_list=${ebsif_list#"$4"}
+    ebsif_list=${ebsif_list%"$4"}
     if [[ -z "$ebsif_loading" ]]; then
         :
     elif [[ "$1" == prepend ]]; then
-        ebsif_list=$4$3$ebsif_list
+        ebsif_list=$3${ebsif_list:+$4$ebsif_list}
     else
-        ebsif_list+=$3$4
+        ebsif_list=${ebsif_list:+$ebsif_list$4}$3
     fi
-    ebsif_list=${ebsif_list#"$4"}
-    ebsif_list=${ebsif_list%"$4"}
     if [[ -n "$ebsif_list" ]]; then export "$2=$ebsif_list"; else unset "$2"; fi
 }
 
