@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +17,9 @@ from typing import Optional, Union
 
 from ebsif import modulestool, output
 from ebsif.errors import EbsifError
+
+# One thread at a time reads easyconfigs.
+READING = threading.Lock()
 
 
 class EasyBuildFailure(EbsifError):
@@ -210,11 +214,13 @@ def read(path):
     from easybuild.framework.easyconfig.easyconfig import EasyConfig
     from easybuild.tools.build_log import EasyBuildError
 
-    session()
-    try:
-        return EasyConfig(str(path))
-    except EasyBuildError as error:
-        raise EasyBuildFailure(f"{path}: {str(error).strip(chr(39))}") from None
+    # EasyBuild isn't made for threads, and configuring it changes the environment for a moment
+    with READING:
+        session()
+        try:
+            return EasyConfig(str(path))
+        except EasyBuildError as error:
+            raise EasyBuildFailure(f"{path}: {str(error).strip(chr(39))}") from None
 
 
 def check_parameters(easyconfig):

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 from easybuild.easyblocks.generic.container import usersoftware
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
+from easybuild.framework.easyconfig.easyconfig import EasyConfig
 from ebsif.catalogue.records import Archive
 from ebsif.catalogue.settings import read_settings
 from ebsif.cli import main
@@ -225,6 +226,19 @@ def test_where_the_module_looks(eb_prefix, tmp_path, monkeypatch):
     assert imagestate.path_of(one) == tmp_path / "old/a.sif"
     (tmp_path / "old/a.sif").unlink()
     assert imagestate.path_of(one) is None
+    # by several threads at once, as doctor does, although EasyBuild isn't made for that
+    parse, together = EasyConfig.parse, []
+
+    def parse_alone(easyconfig):
+        assert not together
+        together.append(easyconfig)
+        time.sleep(0.05)
+        together.clear()
+        return parse(easyconfig)
+
+    monkeypatch.setattr(EasyConfig, "parse", parse_alone)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(imagestate.path_of, [one] * 4)) == [None] * 4
     # an own copy may be replaced by the site's
     shutil.move(root / "a.sif", tmp_path / "new/a.sif")
     state(root, kind="own")

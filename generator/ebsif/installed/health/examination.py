@@ -1,5 +1,6 @@
 """Run the checks of this node once, and those of the modules in parallel, each stage only if the one before passed."""
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -7,7 +8,7 @@ from typing import Optional
 
 from easybuild.easyblocks.generic.container import lockfile
 
-from ebsif import output, processes
+from ebsif import eb, output, processes
 from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError
 from ebsif.findings import ERROR, NOTE, Finding
@@ -43,6 +44,9 @@ def examine(installations: Sequence[Installation], site: Optional[Site] = None, 
         This node.
     """
     node = node or Machine()
+    with contextlib.suppress(eb.EasyBuildFailure):
+        # before there are threads, which read easyconfigs of modules with central images
+        eb.session()
     found = list(machine.examine(node, recorded_runtimes(installations)))
     stages = ON_DISK
     if any(one.level == ERROR for one in found):
