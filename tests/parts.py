@@ -268,3 +268,23 @@ def cluster():
         yield started
     finally:
         started.stop()
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    """A browser that connects only to its driver."""
+    # slow to import
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = "/usr/bin/chromium"
+    for argument in ("headless", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
+                     "disable-component-update", "disable-sync", "window-size=1400,1000",
+                     f"user-data-dir={tmp_path_factory.mktemp('browser')}"):
+        options.add_argument(f"--{argument}")
+    if os.geteuid() == 0:
+        options.add_argument("--no-sandbox")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
+    yield driver
+    driver.quit()

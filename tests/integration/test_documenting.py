@@ -1,7 +1,6 @@
 """`ebsif docs`, tested with a real browser."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 from ebsif import cli
 from ebsif.catalogue import reading, selection, site
 from ebsif.pages import build
-from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
@@ -73,23 +71,6 @@ def pages(tmp_path_factory):
         patch.setenv("SBATCH_ACCOUNT", "whoever_makes_them")
         assert cli.main(["docs", str(folder / "public"), "--catalogue", str(folder / "sites")]) == 0
     return folder / "public"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    """A browser that connects only to its driver."""
-    options = webdriver.ChromeOptions()
-    options.binary_location = "/usr/bin/chromium"
-    for argument in ("headless", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
-                     "disable-component-update", "disable-sync", "window-size=1400,1000",
-                     f"user-data-dir={tmp_path_factory.mktemp('browser')}"):
-        options.add_argument(f"--{argument}")
-    if os.geteuid() == 0:
-        options.add_argument("--no-sandbox")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
-    yield driver
-    driver.quit()
 
 
 def shown(browser):

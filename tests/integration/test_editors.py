@@ -19,6 +19,9 @@ import pytest
 import yaml
 from ebsif_command import run_ebsif
 from ondemand import render
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
 from support import CHECKOUT
 
 # The commands of the documentation, and the names in it.
@@ -44,6 +47,24 @@ QUESTION = """\
 import json, sys
 print(json.dumps({"version": list(sys.version_info[:3]), "prefix": sys.prefix, "executable": sys.executable,
                   "path": sys.path, "isolated": sys.flags.isolated}))
+"""
+
+NOTEBOOK = {
+    "nbformat": 4, "nbformat_minor": 5, "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3"}},
+    "cells": [{"id": "plot", "cell_type": "code", "metadata": {}, "execution_count": None, "outputs": [],
+               "source": "import sys\nimport matplotlib.pyplot as plt\n\nplt.plot([n ** 2 for n in range(50)])\n"
+                         "plt.title(sys.prefix);"}]}
+
+# Runs a cell in a kernel, and ends it.
+CLIENT = """\
+import sys
+from jupyter_client import BlockingKernelClient
+client = BlockingKernelClient(connection_file=sys.argv[1])
+client.load_connection_file()
+client.start_channels()
+client.wait_for_ready(60)
+client.execute_interactive("import os, sys; print(sys.prefix, os.getcwd())", timeout=60)
+client.shutdown()
 """
 
 # What Open OnDemand's job script does around the scripts of an app, in its order.
@@ -81,7 +102,8 @@ class Place:
         self.module, self.root = installed.WRITABLE, self.site.prefix / "eb/software" / installed.WRITABLE
         packages = next(self.root.glob("user-software/venv/*/lib/python3*/site-packages"))
         subprocess.run([os.environ["EBSIF_TEST_UV"], "pip", "install", "-q", "--target", packages, "--python-version",
-                        packages.parent.name.removeprefix("python"), "jupyterlab", "debugpy"], check=True)
+                        packages.parent.name.removeprefix("python"), "jupyterlab", "debugpy", "matplotlib"],
+                       check=True)
         # where pip in the container puts what isn't a module, and its Python
         venv = packages.parents[2]
         (packages / "share").rename(venv / "share")
@@ -90,7 +112,16 @@ class Place:
             (venv / "bin" / script.name).write_text(f"#!/user-software/venv/{venv.name}/bin/python\n{program}")
             (venv / "bin" / script.name).chmod(0o755)
         self.python = self.root / "interpreter/python"
-        self.environment = {"HOME": str(self.site.home), "PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+        self.environment = {
+            "HOME": str(self.site.home), "PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8",
+            # the runtime takes the home directory from the account
+            **{name: str(self.site.home / name) for name in (
+                "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "MPLCONFIGDIR")}}
+
+        settings = venv / "share/jupyter/lab/settings"
+        settings.mkdir()
+        (settings / "overrides.json").write_text(json.dumps({
+            "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}))
 
     def run(self, *arguments, python=None, check=True, cwd=None, text=None, **environment):
         """Run the interpreter as an editor does; return the CompletedProcess."""
@@ -196,6 +227,13 @@ def test_a_file_that_is_the_interpreter(place, tmp_path):
     assert "No module named 'jupyterlab'" in result.stderr
 
 
+def test_an_environment_that_is_gone(place):
+    """J-05: the interpreter of a removed environment says so."""
+    result = place.run("--version", EBSIF_VENV="/nowhere", check=False)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "the environment /nowhere doesn't exist any more" in result.stderr
+
+
 def test_an_installation_without_interpreter(place, tmp_path):
     """J-04: an installation of an older version, and one without Python, are told apart."""
     copied = tmp_path / "copied"
@@ -277,6 +315,23 @@ class Debugger:
                 self.events.append(message)
 
 
+def test_a_kernel_of_an_editor(place):
+    """J-04: VS Code starts kernels with the interpreter, and passes a file in the home directory."""
+    connection = place.site.home / "connection.json"
+    ports = {f"{name}_port": free_port() for name in ("shell", "iopub", "stdin", "control", "hb")}
+    connection.write_text(json.dumps({**ports, "transport": "tcp", "ip": "127.0.0.1", "key": uuid.uuid4().hex,
+                                      "signature_scheme": "hmac-sha256"}))
+    process = subprocess.Popen([place.python, "-m", "ipykernel_launcher", "-f", connection], start_new_session=True,
+                               env=place.environment, cwd=place.site.work, stdin=subprocess.DEVNULL)
+    try:
+        printed = place.run("-c", CLIENT, connection).stdout
+        assert printed == f"/user-software/venv/pytorch {place.site.work}\n"
+        assert process.wait(timeout=60) == 0
+    finally:
+        left = end(process)
+    assert not left
+
+
 def free_port():
     """Return a port that nobody uses."""
     with socket.socket() as one:
@@ -307,11 +362,12 @@ def test_debugging(place):
         parent.socket.close()
         assert process.wait(timeout=60) == 0
     finally:
-        end(process)
+        left = end(process)
+    assert not left
 
 
 def end(process):
-    """End what a test has started, if it is still there, and check that nothing was left."""
+    """End what a test has started; return what was left of it after its end, which takes some time (str)."""
     deadline = time.monotonic() + 20
     while True:
         left = subprocess.run(["ps", "-o", "pid=,args=", "-s", str(process.pid)], capture_output=True, text=True,
@@ -322,7 +378,7 @@ def end(process):
     for line in left.splitlines():
         os.kill(int(line.split()[0]), signal.SIGKILL)
     process.wait(timeout=60)
-    assert not left.strip()
+    return left
 
 
 class Browser:
@@ -386,8 +442,36 @@ def test_a_course(place):
     assert printed[-2:] == ["/user-software/venv/pytorch", "intro-to-dl/day1/01-pytorch-test-setup.ipynb"]
 
 
-def test_a_session_of_open_ondemand(place):
-    """J-07: the scripts of the app start a server; a person logs in, runs a cell, and ends it. Nothing is left."""
+def plot_in_a_browser(browser, view, connection, picture):
+    """Press the button in Open OnDemand's page, open the notebook and run its cell; save a picture of the result."""
+    # Open OnDemand is on another host; here it is on none
+    view.write_text(view.read_text().replace('action="/', f'action="http://localhost:{connection["port"]}/'))
+    browser.get(view.as_uri())
+    windows = set(browser.window_handles)
+    browser.find_element("css selector", "button").click()
+    wait = WebDriverWait(browser, 60)
+    wait.until(lambda _: len(browser.window_handles) > len(windows))
+    (new,) = set(browser.window_handles) - windows
+    browser.switch_to.window(new)
+    wait.until(lambda _: "/lab" in browser.current_url and browser.find_elements("css selector", "#jp-main-dock-panel"))
+    browser.get(f"{browser.current_url.split('/lab')[0]}/lab/tree/plot.ipynb")
+    # the kernel is ready, and the cell can be edited
+    wait.until(lambda _: browser.find_elements("css selector", "[data-status='idle']"))
+    wait.until(lambda _: [one for one in browser.find_elements("css selector", ".jp-Notebook .cm-content")
+                          if one.is_displayed()])[0].click()
+    ActionChains(browser).key_down(Keys.SHIFT).send_keys(Keys.ENTER).key_up(Keys.SHIFT).perform()
+    wait.until(lambda _: browser.find_elements("css selector", ".jp-OutputArea-output img"))
+    browser.save_screenshot(str(picture))
+    browser.close()
+    browser.switch_to.window(windows.pop())
+
+
+def test_a_session_of_open_ondemand(place, browser):
+    """
+    J-07: the scripts of the app start a server; a person logs in, runs a cell, and ends it. Nothing is left.
+
+    EBSIF_TEST_PICTURES names a directory for the picture in the documentation.
+    """
     assert "wrote the app to" in place.documented(APP)
     app = place.site.home / "ondemand/dev/jupyter-pytorch"
     # there is no module LUMI here
@@ -401,13 +485,11 @@ def test_a_session_of_open_ondemand(place):
         target.write_text(render(path, directory=str(notebooks), user_software="")
                           if path.suffix == ".erb" else path.read_text())
         target.chmod(path.stat().st_mode)
-    # the runtime takes the home directory from the account
-    own = {f"JUPYTER_{name}_DIR": str(session / name) for name in ("CONFIG", "DATA", "RUNTIME")}
     log = session / "output.log"
     with log.open("w") as output:
         process = subprocess.Popen(["bash", "-c", JOB, "job", session], stdin=subprocess.DEVNULL, stdout=output,
                                    stderr=output, start_new_session=True, umask=0o002,
-                                   env={**place.environment, **own, "python": sys.executable})
+                                   env={**place.environment, "python": sys.executable})
     try:
         deadline = time.monotonic() + 120
         while not (session / "connection.yml").exists() or not (session / "connection.yml").read_text():
@@ -427,9 +509,15 @@ def test_a_session_of_open_ondemand(place):
         assert "jupyter-config-data" in page
         printed = person.run_cell("import os, sys; print(sys.prefix, os.getcwd())")
         assert printed == f"/user-software/venv/pytorch {notebooks}\n"
+        (notebooks / "plot.ipynb").write_text(json.dumps(NOTEBOOK))
+        (session / "view.html").write_text(view)
+        picture = Path(os.environ.get("EBSIF_TEST_PICTURES", session), "jupyterlab.png")
+        plot_in_a_browser(browser, session / "view.html", connection, picture)
+        assert picture.stat().st_size > 10000
         person.post("/api/shutdown")
         assert process.wait(timeout=60) == 0
     finally:
-        end(process)
+        left = end(process)
+    assert not left
     assert (session / "config.py").stat().st_mode & 0o777 == 0o600
     assert connection["password"] not in (session / "config.py").read_text() + log.read_text()
