@@ -449,18 +449,22 @@ def plot_in_a_browser(browser, view, connection, picture):
     browser.get(view.as_uri())
     windows = set(browser.window_handles)
     browser.find_element("css selector", "button").click()
-    wait = WebDriverWait(browser, 60)
+    wait = WebDriverWait(browser, 180)
     wait.until(lambda _: len(browser.window_handles) > len(windows))
     (new,) = set(browser.window_handles) - windows
     browser.switch_to.window(new)
     wait.until(lambda _: "/lab" in browser.current_url and browser.find_elements("css selector", "#jp-main-dock-panel"))
     browser.get(f"{browser.current_url.split('/lab')[0]}/lab/tree/plot.ipynb")
-    # the kernel is ready, and the cell can be edited
-    wait.until(lambda _: browser.find_elements("css selector", "[data-status='idle']"))
-    wait.until(lambda _: [one for one in browser.find_elements("css selector", ".jp-Notebook .cm-content")
-                          if one.is_displayed()])[0].click()
-    ActionChains(browser).key_down(Keys.SHIFT).send_keys(Keys.ENTER).key_up(Keys.SHIFT).perform()
-    wait.until(lambda _: browser.find_elements("css selector", ".jp-OutputArea-output img"))
+
+    def is_plotted(_):
+        """Run the cell if it hasn't run, because JupyterLab ignores that until the kernel is ready."""
+        cells = [one for one in browser.find_elements("css selector", ".jp-Notebook .cm-content") if one.is_displayed()]
+        if cells and browser.find_element("css selector", ".jp-Notebook .jp-InputPrompt").text == "[ ]:":
+            cells[0].click()
+            ActionChains(browser).key_down(Keys.CONTROL).send_keys(Keys.ENTER).key_up(Keys.CONTROL).perform()
+        return browser.find_elements("css selector", ".jp-OutputArea-output img")
+
+    wait.until(is_plotted)
     browser.save_screenshot(str(picture))
     browser.close()
     browser.switch_to.window(windows.pop())
