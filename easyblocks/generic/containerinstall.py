@@ -601,6 +601,9 @@ class ContainerInstall(Reinstall, EasyBlock):
     def write_environment(self):
         """Write the statements of the module for programs that start without a modules tool (J-01)."""
         path = os.path.join(self.installdir, ENVIRONMENT)
+        if not os.path.isdir(self.installdir):
+            # --module-only
+            return
         text = ShellModule(self.installdir).whole(self.shell_statements())
         try:
             write_whole(path, text)

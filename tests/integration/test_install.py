@@ -269,7 +269,7 @@ def test_checksums_of_an_image_without_a_venv(site, base_image):
     site.eb(easyconfig, "--inject-checksums")
     assert sha256(base_image) in easyconfig.read_text()
     site.eb(easyconfig)
-    names = {"start-shell", "list-packages", "make-venv", "extend-venv-activate"}
+    names = {"start-shell", "with-module", "list-packages", "make-venv", "extend-venv-activate"}
     assert {path.name for path in (root / "bin").iterdir()} == names
     output = site.bash("module load Example/1.0 && start-shell -c 'echo $APPTAINER_NAME; type -P python3'").stdout
     assert output.split() == ["example.sif", "/usr/bin/python3"]

@@ -43,7 +43,7 @@ def test_an_image_without_bash_and_python(place, tmp_path):
     text = f"init = 'none'\nwrappers = ['tac', 'sort']\nbinds = ['{tmp_path}/data:/mnt']\n"
     site.eb(easyconfig(site, text))
     root = site.prefix / "eb/software/Example/1.0"
-    assert {path.name for path in (root / "bin").iterdir()} == {"start-shell", "sort", "tac"}
+    assert {path.name for path in (root / "bin").iterdir()} == {"start-shell", "with-module", "sort", "tac"}
     # wrappers read the kinds of GPU there
     assert [path.name for path in (root / "runscripts").iterdir()] == ["gpus.conf"]
     (tmp_path / "data" / "script").write_text('printf "<%s>" "$0" "$@"\n')

@@ -361,7 +361,8 @@ def test_wrong_use_is_refused(installation, arguments):
 @pytest.mark.parametrize("option", ["-h", "--help"])
 def test_help_is_the_description_of_the_command(option):
     """Issue 20 point 7: all commands print the comment at the top of the script, on the host too, and do nothing."""
-    bin_commands = {MAKE, UNMAKE, "make-venv", "extend-venv-activate", "start-shell", "list-packages"}
+    bin_commands = {MAKE, UNMAKE, "make-venv", "extend-venv-activate", "start-shell", "list-packages",
+                    "with-module"}
     assert bin_commands == {path.name for path in (CONTAINER_FILES / "bin").iterdir()} - {
         f"container-{name}" for name in ("exec", "run", "runtime")}
     run_scripts = ("conda-python-simple", "conda-python-distributed", "get-master", "list-packages")

@@ -23,7 +23,7 @@ ACTIONS = ("install", "list", "remove")
 
 def configure(parser):
     """Add the arguments."""
-    parser.add_argument("action", choices=ACTIONS, help="what to do")
+    parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help=", ".join(ACTIONS))
     parser.add_argument("what", metavar="MODULE|NAME", nargs="?",
                         help="install: an installed module, an installation directory, a part of a name, or an "
                              "environment of make-venv (default: the loaded module); remove: the kernel"
