@@ -6,14 +6,17 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Optional, Union
+from typing import Optional, TypeVar, Union
 
 from ebsif.errors import EbsifError
 
 GRACE = 3  # seconds to end in an orderly way: srun ends its ranks, runtimes unmount images
 ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+Item, Result = TypeVar("Item"), TypeVar("Result")
 
 _running: set[subprocess.Popen[bytes]] = set()
 _change = threading.Lock()
@@ -48,8 +51,7 @@ def run(words: Sequence[Union[str, Path]], limit: float, text: Optional[str] = N
         If it took longer.
     """
     with _change:
-        if _ending:
-            raise KeyboardInterrupt
+        stop_if_ending()
         process = subprocess.Popen(  # noqa: S603
             words, stdin=subprocess.DEVNULL if text is None else subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, env=environment, cwd=cwd, start_new_session=True)
@@ -63,32 +65,60 @@ def run(words: Sequence[Union[str, Path]], limit: float, text: Optional[str] = N
             end([process])
         with _change:
             _running.discard(process)
-    if _ending:
-        raise KeyboardInterrupt
+    stop_if_ending()
     return subprocess.CompletedProcess(words, process.returncode, *map(os.fsdecode, said))
 
 
-@contextlib.contextmanager
-def ended_on_error() -> Iterator[None]:
-    """
-    If the block ends with an exception (Ctrl-C, SIGTERM, SIGHUP), end all programs that its threads have started.
+def stop_if_ending() -> None:
+    """Raise KeyboardInterrupt if this process is about to end: for threads, which get no signals."""
+    if _ending:
+        raise KeyboardInterrupt
 
-    They then start no others. Programs in sessions of their own get no signals from the terminal.
+
+def in_threads(function: Callable[[Item], Result], items: Iterable[Item], number: int) -> list[Result]:
+    """
+    Call a function, which may run programs, with each item, in a number of threads; return the results in order.
+
+    If there is an exception, or this process is interrupted (Ctrl-C, SIGTERM, SIGHUP), the programs that are running
+    are ended, and no others are started: in sessions of their own, they get no signals from the terminal.
     """
     global _ending  # noqa: PLW0603 one process, one command
+    try:
+        with interruptible(), ThreadPoolExecutor(number) as pool:
+            futures = [pool.submit(function, item) for item in items]
+            try:
+                return results(futures)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                with _change:
+                    _ending = True
+                    running = list(_running)
+                end(running)
+                raise
+    finally:
+        _ending = False
+
+
+def results(futures):
+    """Return the results of calls in threads (list); raise the exception of one that fails."""
+    while True:
+        # with a limit: a signal that arrives just before Python begins to wait would not end the waiting
+        done, left = wait(futures, timeout=0.5, return_when=FIRST_EXCEPTION)
+        for future in done:
+            future.result()
+        if not left:
+            return [future.result() for future in futures]
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end this process with an exception, as Ctrl-C does."""
     in_main = threading.current_thread() is threading.main_thread()
     # nohup ignores SIGHUP
     earlier = {number: signal.signal(number, interrupt) for number in ENDING
                if in_main and signal.getsignal(number) == signal.SIG_DFL}
-    _ending = False
     try:
         yield
-    except BaseException:
-        with _change:
-            _ending = True
-            running = list(_running)
-        end(running)
-        raise
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)

@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 from ebsif import processes
+from ebsif.image import checksum
 
 # the program and what it starts write their numbers to a file
 HANGS = 'echo $$ >>"$0"; sh -c \'echo $$ >>"$0"; exec sleep 300\' "$0" & wait; sleep 300'
 INTERRUPTED = """\
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from ebsif import processes
-with ThreadPoolExecutor(2) as pool, processes.ended_on_error():
-    list(pool.map(lambda _: processes.run(["sh", "-c", *sys.argv[1:]], 300), range(4)))
+processes.in_threads(lambda _: processes.run(["sh", "-c", *sys.argv[1:]], 300), range(4), 2)
 """
 
 
@@ -67,13 +66,29 @@ def test_an_interruption(tmp_path, number):
     assert numbers(tmp_path / "numbers", 4) == found
 
 
+def test_threads():
+    """I-04: results have the order of the items; an exception in a thread ends all, and programs can be run again."""
+    assert processes.in_threads(lambda item: item * 2, [1, 2, 3], 2) == [2, 4, 6]
+    with pytest.raises(ZeroDivisionError):
+        processes.in_threads(lambda item: 1 / item, [1, 0], 2)
+    assert processes.run(["echo", "again"], 60).stdout == "again\n"
+
+
+def test_reading_an_image_ends(tmp_path, monkeypatch):
+    """I-04: Ctrl-C ends the reading of images, too, which takes long."""
+    (tmp_path / "image").write_bytes(b"x")
+    assert len(checksum.sha256(tmp_path / "image")) == 64
+    monkeypatch.setattr(processes, "_ending", True)
+    with pytest.raises(KeyboardInterrupt):
+        checksum.sha256(tmp_path / "image")
+
+
 def test_signals_that_are_ignored():
     """I-04: what nohup has started goes on when the terminal is closed; the handlers are those of before at the end."""
     handlers = [signal.signal(signal.SIGHUP, signal.SIG_IGN), signal.getsignal(signal.SIGTERM)]
     try:
-        with processes.ended_on_error():
-            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-            assert signal.getsignal(signal.SIGTERM) == processes.interrupt
+        assert processes.in_threads(signal.getsignal, [signal.SIGHUP, signal.SIGTERM], 1) == [
+            signal.SIG_IGN, processes.interrupt]
         assert signal.getsignal(signal.SIGTERM) == handlers[1]
     finally:
         signal.signal(signal.SIGHUP, handlers[0])

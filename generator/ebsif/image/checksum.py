@@ -3,6 +3,7 @@
 import hashlib
 from pathlib import Path
 
+from ebsif import processes
 from ebsif.steps import Now, Steps
 
 BLOCK = 4 * 1024 * 1024  # bytes
@@ -19,6 +20,7 @@ def sha256(path: Path) -> str:
     with path.open("rb") as image, Steps(size > LONG) as steps:
         steps.begin("SHA256 of the image", important=False, watch=progress)
         for block in iter(lambda: image.read(BLOCK), b""):
+            processes.stop_if_ending()
             digest.update(block)
             done += len(block)
     return digest.hexdigest()

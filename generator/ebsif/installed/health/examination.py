@@ -3,7 +3,6 @@
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Optional
 
 from easybuild.easyblocks.generic.container import lockfile
@@ -61,11 +60,10 @@ def examine(installations: Sequence[Installation], site: Optional[Site] = None, 
         done.append(one)
         return findings
 
-    with Steps() as steps, ThreadPoolExecutor(min(WORKERS, len(os.sched_getaffinity(0)))) as pool, \
-            processes.ended_on_error():
+    with Steps() as steps:
         steps.begin("checking modules", important=False,
                     watch=lambda: Now(f"{len(done)} of {len(subjects)}", len(done), len(subjects)))
-        for findings in pool.map(check, subjects):
+        for findings in processes.in_threads(check, subjects, min(WORKERS, len(os.sched_getaffinity(0)))):
             found += findings
     return found
 

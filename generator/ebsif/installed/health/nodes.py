@@ -6,7 +6,6 @@ import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from ebsif import output, processes
@@ -113,8 +112,7 @@ def ask(hosts, installations, options, steps):
         return Now(f"{done} of {len(hosts)}", done, len(hosts))
 
     steps.begin("checking nodes", important=False, watch=now)
-    with ThreadPoolExecutor(min(len(hosts), AT_A_TIME)) as pool, processes.ended_on_error():
-        list(pool.map(check, hosts))
+    processes.in_threads(check, hosts, min(len(hosts), AT_A_TIME))
     return {host: found[host] for host in hosts if host in found}, [silent[host] for host in hosts if host in silent]
 
 
