@@ -38,6 +38,7 @@ COMMANDS = {
     "wheelhouse": "collect the wheels for an installation without network access",
     "installed": "list the installed modules, and what is wrong with them",
     "doctor": "check this machine, or whether installed modules still work",
+    "site": "start the profile of your own site",
     "inspect": "show what is in an image",
     "add": "add an image to the catalogue",
     "import": "import existing easyconfigs into the catalogue",

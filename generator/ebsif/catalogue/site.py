@@ -21,6 +21,9 @@ SITES = Path(__file__).parent / "sites"
 SITE_VARIABLE = "EBSIF_SITE"
 DEFAULT_SITE = "local"
 
+# What a name of a site looks like; it is also the name of a directory.
+NAME = "^[a-z0-9][a-z0-9_-]*$"
+
 GpuKind = Literal[("none", *GPU_KINDS)]
 GpuVisibility = Literal["local_rank", "all"]
 
@@ -149,7 +152,7 @@ class Scheduler(Model):
 class Site(Model):
     """The profile of a site."""
 
-    name: Annotated[str, Field(pattern="^[a-z0-9][a-z0-9_-]*$")]
+    name: Annotated[str, Field(pattern=NAME)]
     description: SingleLine
     extends: Optional[SingleLine] = Field(
         None, description="name of the site from which this one takes everything that it doesn't set itself, "

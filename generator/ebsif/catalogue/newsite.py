@@ -1,0 +1,106 @@
+"""Start the profile of a site: a short file with a comment on each line, filled in from what this machine shows."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple, Optional
+
+from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
+from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
+
+from ebsif.catalogue import site
+from ebsif.catalogue.yamlfile import load, validate
+from ebsif.errors import EbsifError
+from ebsif.files import is_there, replace
+from ebsif.templating import environment
+
+# Where supercomputers mount file systems, besides home directories.
+FILE_SYSTEMS = ("/scratch", "/work", "/project", "/projects", "/projappl", "/flash", "/data", "/gpfs", "/lustre")
+
+# A partition of Slurm, CPUs of a node, generic resources of a node; the default partition has an asterisk.
+PARTITIONS = ("sinfo", "--noheader", "--format=%P|%c|%G")
+GPUS = re.compile(r"(?:^|,)gpu(?::[^,:(]+)?:(\d+)")
+
+# Seconds that the scheduler may take to answer.
+PATIENCE = 10
+
+
+class NodeKind(NamedTuple):
+    """A partition: its name, and ranks, CPUs per rank and GPUs of each node."""
+
+    name: str
+    tasks: int
+    cpus_per_task: int
+    gpus: int
+
+
+class SiteInitError(EbsifError):
+    """A profile can't be started; the message says why."""
+
+
+def write(name: str, catalogue: Path) -> Path:
+    """
+    Write the profile of a new site.
+
+    Parameters
+    ----------
+    name
+        Name of the site: lower-case letters, digits, hyphens, underscores.
+    catalogue
+        Directory of sites, which is created if necessary.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    SiteInitError
+        If there is a profile already, or the name isn't one.
+    """
+    if not re.fullmatch(site.NAME, name):
+        raise SiteInitError(f"'{name}' can't be the name of a site: use lower-case letters, digits, - and _")
+    path = catalogue / name / "site.yaml"
+    if is_there(path):
+        raise SiteInitError(f"{path} is there already: edit it, or choose another name")
+    replace(path, text(name))
+    validate(site.Site, load(path), path)
+    return path
+
+
+def text(name: str) -> str:
+    """Return the profile of a new site as YAML."""
+    kind, reason = scheduler()
+    gpu = next((one for one, row in GPU_KINDS.items() if is_there(Path(row.device))), None)
+    return environment("ebsif.catalogue").get_template("site.yaml.j2").render(
+        name=name, binds=[one for one in FILE_SYSTEMS if Path(one).is_dir()] or ["/scratch"],
+        gpu=gpu or "none", gpu_kinds=["none", *GPU_KINDS],
+        gpu_reason=f"{GPU_KINDS[gpu].device} is here" if gpu else "this machine has none, compute nodes may have some",
+        scheduler=kind or "slurm", schedulers=SCHEDULERS, scheduler_reason=reason,
+        partitions=(partitions() if kind == "slurm" else []) or [NodeKind("standard", 1, 4, 0)])
+
+
+def scheduler() -> tuple[Optional[str], str]:
+    """Return the kind of scheduler whose command is on PATH, or None, and the reason for this answer."""
+    for kind, one in SCHEDULERS.items():
+        if shutil.which(one.submit[0]):
+            return kind, f"{one.submit[0]} is here"
+    return None, "no scheduler was found here"
+
+
+def partitions() -> list[NodeKind]:
+    """Return the partitions that Slurm shows, the default one first; none if it doesn't answer."""
+    try:
+        said = subprocess.run(PARTITIONS, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    found = {}
+    for line in said.splitlines():
+        partition, cpus, resources = line.split("|", 2)
+        gpus = sum(map(int, GPUS.findall(resources)))
+        # a partition with several kinds of nodes has several lines; a plus means that CPUs differ
+        one = NodeKind(partition.rstrip("*"), gpus or 1, max(int(cpus.rstrip("+")) // (gpus or 1), 1), gpus)
+        found.setdefault(one.name, (not partition.endswith("*"), one))
+    return [one for _, one in sorted(found.values(), key=lambda pair: pair[0])]

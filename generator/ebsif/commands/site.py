@@ -1,0 +1,39 @@
+"""Start the profile of your own site.
+
+`init` writes NAME/site.yaml: about fifteen lines, each with a comment, filled in with what this machine shows: scheduler and
+partitions, GPUs, file systems. Guesses are marked with 'review'; `ebsif check` lists them. An existing profile is not
+changed.
+"""
+
+import shlex
+from argparse import Namespace
+from pathlib import Path
+
+from ebsif import output
+from ebsif.catalogue import newsite
+from ebsif.catalogue.settings import read_settings
+
+EXAMPLES = """\
+  ebsif site init mysite                           # mysite/site.yaml in this directory
+  ebsif site init mysite --catalogue ~/our-containers
+"""
+
+
+def configure(parser):
+    """Add the arguments."""
+    parser.add_argument("action", metavar="ACTION", choices=["init"], help="init")
+    parser.add_argument("name", metavar="NAME", help="name of the site: lower-case letters, digits, - and _")
+    parser.add_argument("--catalogue", metavar="DIRECTORY", type=Path,
+                        help="directory of your sites (default: as configured, else the current directory)")
+
+
+def run(options):
+    """Write the profile, and say what to do with it; return 0."""
+    own = read_settings(Namespace(site=None, catalogue=[])).own_directories
+    catalogue = options.catalogue or next(iter(own), Path())
+    path = newsite.write(options.name, catalogue)
+    choice = shlex.join(["--site", options.name, *([] if catalogue in own else ["--catalogue", str(catalogue)])])
+    output.hint(f"wrote {path}; its lines with 'review' are guesses: correct them, and remove the mark")
+    output.hint(f"see what is missing: ebsif check {choice}")
+    output.hint(f"then add your first image: ebsif add IMAGE.sif {choice}")
+    return 0

@@ -1,0 +1,91 @@
+"""The profile that `ebsif site init` starts."""
+
+import os
+
+import pytest
+import yaml
+from ebsif.catalogue import newsite, site
+
+# What sinfo prints: nodes of two kinds in a partition, GPUs with and without a type, other resources, the default last.
+SINFO = """\
+gpu|128|gpu:mi250:8(S:0-3),nvme:1
+gpu|64+|gpu:mi250:4
+mixed|64|gpu:a100:2,gpu:h100:2
+small*|256|(null)
+"""
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    """A directory that is all of PATH."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+def program(folder, name, text):
+    """Write a program that prints a text."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\necho '{text}'\n")
+    path.chmod(0o755)
+
+
+def test_the_partitions_of_this_machine(programs, tmp_path):
+    """S003-01: scheduler and partitions are those of the machine; one rank for each GPU, else one for each node."""
+    program(programs, "sbatch", "")
+    program(programs, "sinfo", SINFO.rstrip())
+    newsite.write("mine", tmp_path)
+    scheduler = site.read("mine", [tmp_path]).scheduler
+    assert (scheduler.kind, scheduler.default_partition) == ("slurm", "small")
+    assert {name: (one.tasks, one.cpus_per_task, one.gpus) for name, one in scheduler.partitions.items()} == {
+        "small": (1, 256, 0), "gpu": (8, 16, 8), "mixed": (4, 16, 4)}
+
+
+@pytest.mark.parametrize(("name", "kind"), [("qsub", "pbs"), ("flux", "flux"), ("other", "slurm")])
+def test_other_schedulers(programs, name, kind, tmp_path):
+    """S003-01: the scheduler whose command is here; without one, a partition to be changed."""
+    program(programs, name, "")
+    path = newsite.write("mine", tmp_path)
+    profile = site.read("mine", [tmp_path])
+    assert profile.scheduler.kind == kind
+    assert [*profile.scheduler.partitions] == [profile.scheduler.default_partition]
+    assert ("no scheduler was found here" in path.read_text()) == (name == "other")
+
+
+def test_a_scheduler_that_does_not_answer(programs, tmp_path, monkeypatch):
+    """A scheduler that fails, or that doesn't answer, is no reason to fail."""
+    program(programs, "sbatch", "")
+    (programs / "sinfo").symlink_to("/bin/sleep")
+    monkeypatch.setattr(newsite, "PATIENCE", 0.1)
+    monkeypatch.setattr(newsite, "PARTITIONS", ("sinfo", "5"))
+    newsite.write("mine", tmp_path)
+    assert [*site.read("mine", [tmp_path]).scheduler.partitions] == ["standard"]
+
+
+def test_each_line_is_explained(programs, tmp_path):
+    """The way of an EasyBuild person: about fifteen settings, each with a comment."""
+    lines = newsite.write("mine", tmp_path).read_text().splitlines()
+    settings = [line for line in lines if not line.startswith("#")]
+    assert 12 <= len([line for line in settings if not line.rstrip().endswith(":")]) <= 18
+    unexplained = [line for line in settings if "  # " not in line]
+    # what a comment on the line above is about
+    assert [line.split(":")[0].strip() for line in unexplained] == ["images", "binds", "scheduler", "standard"]
+    assert yaml.safe_load("\n".join(lines))["name"] == "mine"
+
+
+@pytest.mark.parametrize("name", ["../up", "Mine", "", "a b"])
+def test_impossible_names(name, tmp_path):
+    """The name is that of a directory in the catalogue."""
+    with pytest.raises(newsite.SiteInitError, match="can't be the name of a site"):
+        newsite.write(name, tmp_path / "sites")
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_existing_profile_stays(programs, tmp_path):
+    """Nothing is lost: a second time is an error."""
+    path = newsite.write("mine", tmp_path)
+    path.write_text("name: mine\ndescription: reviewed\n")
+    with pytest.raises(newsite.SiteInitError, match="is there already"):
+        newsite.write("mine", tmp_path)
+    assert "reviewed" in path.read_text()
