@@ -37,10 +37,14 @@ def run_ebsif(arguments, cwd=None, env=None, limits=None):
         With standard output and standard error as text.
     """
     command = ["ebsif", *map(str, arguments)]
+    # there is no way to read it without setting it
+    umask = os.umask(0o077)
+    os.umask(umask)
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder, name) for name in ("output", "errors")]
         environment = {str(name): str(value) for name, value in (os.environ if env is None else env).items()}
-        process = FORKS.Process(target=in_fork, args=(command, str(cwd or Path.cwd()), environment, paths, limits))
+        arguments = (command, str(cwd or Path.cwd()), environment, paths, limits, umask)
+        process = FORKS.Process(target=in_fork, args=arguments)
         process.start()
         try:
             process.join()
@@ -50,13 +54,14 @@ def run_ebsif(arguments, cwd=None, env=None, limits=None):
     return subprocess.CompletedProcess(command, process.exitcode, output, errors)
 
 
-def in_fork(command, cwd, environment, paths, limits):
+def in_fork(command, cwd, environment, paths, limits, umask):
     """Turn the forked process into the command and run it; the process ends with it."""
     # already imported before the fork; the tests themselves don't need it
     from ebsif.cli import main
 
     for limit, value in (limits or {}).items():
         resource.setrlimit(limit, (value, value))
+    os.umask(umask)
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)

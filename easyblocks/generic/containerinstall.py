@@ -418,11 +418,13 @@ class ContainerInstall(Reinstall, EasyBlock):
         module = self.short_mod_name
         folder = os.path.join(self.installdir, JUPYTER, 'kernels', kernel_name(module))
         program = os.path.relpath(os.path.join(self.installdir, START_KERNEL), folder)
-        write_file(os.path.join(folder, 'kernel.json'), kernel_spec(
+        description, *logos = (os.path.join(folder, os.path.basename(one)) for one in ('kernel.json', *LOGOS))
+        write_file(description, kernel_spec(
             os.path.join('{resource_dir}', program), kernel_title(module), module))
-        for logo in LOGOS:
-            copy_file(logo, os.path.join(folder, os.path.basename(logo)))
-        adjust_permissions(folder, 0o644, recursive=True, onlyfiles=True, relative=False)
+        for source, target in zip(LOGOS, logos):
+            copy_file(source, target)
+        for path in (description, *logos):
+            adjust_permissions(path, 0o644, relative=False)
 
     def install_additions(self):
         """Install everything besides image and scripts. Derived easyblocks extend this."""

@@ -80,10 +80,11 @@ def test_the_commands_for_extending_by_hand(clone):
 
 
 def test_the_commands_of_the_catalogue(clone):
-    """S003-24: list, show, render, check, schema as documented; the documented record is valid."""
-    (script,) = blocks("docs/catalogue.md")
+    """S003-24: list, show, render, check, schema, site init as documented; the documented record is valid."""
+    script = "".join(blocks("docs/catalogue.md"))
     output = run(f"source .demo/env.sh\n{script}", clone)
     assert "PyTorch/2.7.0-rocm-6.2.4" in output
+    assert "the site has no containers yet" in output
     document = (CHECKOUT / "docs/catalogue.md").read_text()
     text = re.search(r"^```yaml\n(name: PyTorch\n.*?)^```", document, re.MULTILINE | re.DOTALL)
     (clone / "sites/lumi/containers").mkdir(parents=True)

@@ -10,4 +10,4 @@ module load PyTorch/2.13.0-cpu-python-3.11-singularity-20261121
 singularity exec $SIF python -c 'import numpy; print("with", numpy.__file__)'
 # the profile of a site of their own
 ebsif site init mysite
-ebsif check --site mysite --catalogue .
+ebsif check --site mysite

@@ -1,7 +1,5 @@
 """The profile that `ebsif site init` starts."""
 
-import os
-
 import pytest
 import yaml
 from ebsif.catalogue import newsite, site
@@ -79,7 +77,7 @@ def test_impossible_names(name, tmp_path):
     """The name is that of a directory in the catalogue."""
     with pytest.raises(newsite.SiteInitError, match="can't be the name of a site"):
         newsite.write(name, tmp_path / "sites")
-    assert os.listdir(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_existing_profile_stays(programs, tmp_path):

@@ -130,9 +130,9 @@ def test_no_none_in_the_module_without_sources(easyblock, cls):
     assert "None" not in block.make_module_description() + block.make_module_extra()
 
 
-def test_only_path_is_extended_outside_the_container(easyblock):
-    """The module extends only PATH: nothing outside is compiled or linked with the installation."""
-    assert list(easyblock("").module_load_environment.as_dict) == ["PATH"]
+def test_only_search_paths_of_programs_are_extended_outside_the_container(easyblock):
+    """The module extends only PATH, and Jupyter's: nothing outside is compiled or linked with the installation."""
+    assert list(easyblock("").module_load_environment.as_dict) == ["PATH", "JUPYTER_PATH"]
 
 
 def test_the_environment_for_each_kind_of_image(easyblock):
