@@ -11,6 +11,7 @@ from easybuild.easyblocks.generic.container.modulefile import SYNTAXES, ModuleFi
 from easybuild.easyblocks.generic.container.modulerc import HIDE, add_symbolic_versions, update_earlier_spelling
 from easybuild.easyblocks.generic.container.packages import Packages
 from easybuild.easyblocks.generic.container.pip import Pip
+from easybuild.easyblocks.generic.container.record import InstallRecord
 from easybuild.easyblocks.generic.container.runtime import Container
 from easybuild.easyblocks.generic.container.scripts import read_program
 from easybuild.easyblocks.generic.container.spec import ContainerSpec, VenvSpec
@@ -171,6 +172,20 @@ def test_pip_keeps_the_packages_of_the_image(container, venv, tmp_path):
     container.seen = [[PIP, ("numpy", "2.0", PURELIB)]]
     with pytest.raises(EasyBuildError, match=r"installed numpy==2.0, which hides the one of the image \(2.0\)"):
         installer.install(stage, before)
+
+
+def test_pip_of_a_repeated_installation(container, venv, tmp_path):
+    """Issue 20: `upgrade_pip` installs the recorded pip, also if that was the image's, not the newest one."""
+    record = InstallRecord(venv_packages=["hello==1.0"], versions={"pip": "26.0", "ebsif": "1"})
+    assert InstallRecord(record, venv_packages=["pip==25.1"]).pins == {"pip": "25.1"}
+    assert InstallRecord(venv_packages=[]).pins == {}
+    installer = Pip(venv, str(tmp_path), packages(), record.pins, None)
+    container.seen = [[PIP]]
+    installer.install(*Stage.from_parameter([{"name": "own", "upgrade_pip": True}]), packages(PIP))
+    command, _, _ = container.commands[0]
+    constraints = tmp_path / "stages/own/constraints.txt"
+    assert command[command.index("install"):] == ["install", "--upgrade", "pip", "-c", str(constraints)]
+    assert constraints.read_text() == "hello==1.0\npip==26.0\n"
 
 
 def test_easybuild_documents_the_two_easyblocks():

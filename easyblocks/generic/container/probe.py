@@ -142,7 +142,7 @@ class ImageProbe:
     @property
     def no_pip(self):
         """Explanation why a venv can't get a pip (str)."""
-        return ("its Python has no pip that can be copied and no ensurepip (Debian has it in the package "
+        return ("its Python has no pip that a venv can use, and no ensurepip (Debian has it in the package "
                 "python3-venv), and there is no wheel of pip for Python %s on this machine (in ensurepip of "
                 "EasyBuild's Python, or in %s)" % (self.python['version'], WHEEL_FOLDER))
 

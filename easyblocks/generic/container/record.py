@@ -70,8 +70,14 @@ class InstallRecord(dict):
 
     @property
     def pins(self):
-        """The versions of the packages in user software, by recorded name (dict)."""
-        return dict(line.split('==', 1) for line in self[lockfile.VENV_PACKAGES])
+        """
+        The versions of the packages in user software, by recorded name (dict).
+
+        Also that of pip, which may be the image's: a stage with 'upgrade_pip' would install a newer one.
+        """
+        versions = {name: version for name, version in self.get(lockfile.VERSIONS, {}).items() if name == 'pip'}
+        versions.update(line.split('==', 1) for line in self[lockfile.VENV_PACKAGES])
+        return versions
 
     def check_repeatable(self, image_packages):
         """
