@@ -2,13 +2,14 @@
 
 import http.server
 import json
+import shutil
 import sys
 import threading
 import zipfile
 
 import pytest
 from ebsif.cli import main
-from ebsif.installed import audit
+from ebsif.installed import audit, inventory
 from prefixes import BASE, MINE
 
 
@@ -89,8 +90,26 @@ def test_ranges(events, inside):
     assert not audit.is_affected("1.0", {"versions": ["9", "no version"]})
 
 
-def test_what_is_not_audited(prefix, database, capsys):
-    """I-08: a module with a damaged record is named, and the status is 1, although nothing else is found."""
+def test_what_is_not_audited(prefix, database, monkeypatch, capsys):
+    """
+    I-08: a module with a damaged record is named, and the status is 1, although nothing else is found.
+
+    A directory that others don't let us read is named, too, but nothing is wrong with it.
+    """
+    closed = prefix.software / "Other/1.0"
+    closed.mkdir(parents=True)
+    monkeypatch.setattr(inventory, "is_closed", lambda path: path == closed)
+    monkeypatch.setattr(inventory, "is_of_others", lambda path: path == closed)
+    # a module that is named twice is audited once
+    assert main(["audit", "--database", str(database), BASE, str(prefix.software / BASE), str(prefix.software)]) == 1
+    said = capsys.readouterr()
+    assert said.err == f"ebsif: not audited: {closed}: can't be read, so what is installed there is unknown: " \
+        "Permission denied\n"
+    assert "2 modules with" in said.out and " in /" not in said.out
+    shutil.rmtree(prefix.software / MINE)
+    (prefix.modules / f"{MINE}.lua").unlink()
+    assert main(["audit", "--database", str(database)]) == 0
+    prefix.install(MINE)
     (prefix.software / MINE / "share/ebsif/lock.json").write_text("{")
     assert main(["audit", "--database", str(database)]) == 1
     said = capsys.readouterr()

@@ -8,6 +8,7 @@ For system and Conda packages, give the bill of materials (`ebsif lock MODULE --
 """
 
 import json
+import os
 from pathlib import Path
 
 from ebsif import output
@@ -43,8 +44,12 @@ def run(options):
         raise UsageError("--database asks no service, so --osv-url has no effect: leave out one of them")
     records = {}
     installations, problems = chosen(options)
-    skipped = [str(one) for one in problems if one.level != NOTE] + [one.damage for one in installations if one.damage]
-    for text in skipped:
+    for one in problems:
+        # what others don't let us read is nothing wrong, but may have modules
+        if one.level != NOTE or inventory.is_gap(one):
+            output.note(f"not audited: {one.path}: {one.message}")
+    damages = [one.damage for one in installations if one.damage]
+    for text in damages:
         output.note(f"not audited: {text}")
     for one in installations:
         if not one.damage:
@@ -69,7 +74,7 @@ def run(options):
         print(json.dumps([one.data for one in found], indent=2))
     else:
         print_found(found, records, pins)
-    return FOUND if found or skipped else 0
+    return FOUND if found or damages or any(one.level != NOTE for one in problems) else 0
 
 
 def chosen(options):
@@ -80,7 +85,7 @@ def chosen(options):
     names = Names(options)
     named = [names.installation(text) for text in options.modules if text not in directories]
     found, problems = inventory.installations(directories) if directories else ([], [])
-    return named + found, problems
+    return list({os.path.realpath(one.root): one for one in (*named, *found)}.values()), problems
 
 
 def print_found(found, records, pins):
