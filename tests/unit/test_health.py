@@ -96,9 +96,15 @@ def test_how_to_remove_packages(subject, monkeypatch):
     one.__dict__["software"] = SoftwareState("not packed", True)
     assert f"start-shell -c 'pip uninstall -y {both}'`" in problems(files.wheels, one)[0][1]
     one.__dict__["software"] = SoftwareState("packed", False)
-    assert f"and run `eb --rebuild {one.installation.root}/easybuild/" in problems(files.wheels, one)[0][1]
+    # not the copy in the installation
+    assert f"in {one.easyconfig}, and run `eb --rebuild {one.easyconfig}`" in problems(files.wheels, one)[0][1]
     monkeypatch.setattr(places.Installation, "extension", ("mine", "20261122"))
-    assert f"`ebsif extend {one.module} --remove {both} --rebuild`" in problems(files.wheels, one)[0][1]
+    # what others need can't be removed alone
+    for asked, advice in (("nvidia_nccl_cu12>1\njax-cuda12-pjrt==1\n", f"remove them with `{{}} {both} "),
+                          ("nvidia-nccl-cu12\njax\n", "remove them with `{} nvidia-nccl-cu12 "),
+                          ("jax\n", "remove the packages that need them with `{} PACKAGE ")):
+        one.record["stages"] = [{"name": "mine", "requirements": asked}]
+        assert f"{advice.format(f'ebsif extend {one.module} --remove')}--rebuild`" in problems(files.wheels, one)[0][1]
 
 
 PLUGIN = {"network-plugin": ["/opt/lib/librccl-net.so"]}

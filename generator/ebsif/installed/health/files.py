@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.lint import package_name
 from easybuild.easyblocks.generic.container.packages import built_for
+from easybuild.easyblocks.generic.container.requirements import lines_of
 
 from ebsif.files import is_there
 from ebsif.findings import Finding
@@ -109,7 +111,12 @@ def without(one, names, kind):
     """Return how to remove packages from user software (str)."""
     again = f"If you need them, install builds for {kind}"
     if one.installation.extension:
-        return f"remove them with `ebsif extend {one.module} --remove {' '.join(names)} --rebuild`. {again}"
+        asked = set(map(package_name, lines_of(one.record.get(lockfile.STAGES))))
+        # the others are what these need
+        mine, what = [name for name in names if name in asked], "them"
+        if not mine:
+            mine, what = ["PACKAGE"], "the packages that need them"
+        return f"remove {what} with `ebsif extend {one.module} --remove {' '.join(mine)} --rebuild`. {again}"
     if one.software and one.software.state == softwarestate.UNPACKED:
         return f"remove them with `{one.load} && start-shell -c 'pip uninstall -y {' '.join(names)}'`. {again}"
-    return f"remove them from the requirements in {one.easyconfig}, and run `{one.rebuild}`. {again}"
+    return f"remove them from the requirements in {one.easyconfig}, and run `eb --rebuild {one.easyconfig}`. {again}"
