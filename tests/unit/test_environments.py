@@ -1,6 +1,7 @@
 """Requirements read from virtual environments made by hand."""
 
 import json
+import os
 
 import pytest
 from ebsif.user import environments, requirements
@@ -64,6 +65,18 @@ def test_packages_of_an_environment(environment):
     assert mine.startswith("mine 1.0: installed in development mode (pip install -e) from file:///home/me/mine")
     assert others == ("not part of a package, not taken over: bin/myscript, data, "
                       "lib/python3.12/site-packages/byhand.py")
+
+
+def test_a_wheel_in_a_closed_directory(monkeypatch):
+    """E-08: of an administrator, for example: that its users can't look for it is no error."""
+    def denied(path, **_):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    origin = json.dumps({"url": "file:///root/a-1.0.whl", "archive_info": {}})
+    with monkeypatch.context() as closed:
+        closed.setattr(os, "stat", denied)
+        line, said = environments.requirement("a", "1.0", origin)
+    assert line == "a==1.0" and said.startswith("/root/a-1.0.whl, which it was installed from, no longer exists")
 
 
 def test_an_environment_in_user_software(environment, tmp_path):

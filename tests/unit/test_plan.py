@@ -5,12 +5,13 @@ import os
 import socket
 import threading
 import time
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 from ebsif import eb, ebsteps
 from ebsif.cli import main
-from ebsif.user import outcome, plan
+from ebsif.user import extending, outcome, plan
 
 LUMI = "PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-20250527"
 
@@ -53,6 +54,25 @@ def test_a_prefix_of_somebody_else(tmp_path, monkeypatch, capsys):
         assert (f"nothing can be installed in {tmp_path}/file/modules, EasyBuild's directory here, because you can't "
                 f"write to {tmp_path}/file: choose one of your own (export EASYBUILD_PREFIX=") in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "lock.json"]
+
+
+def test_a_prefix_in_a_closed_directory(tmp_path, monkeypatch):
+    """Issue 20: the same for a prefix below a directory that this account can't search, such as /root."""
+    closed, stat = tmp_path / "closed", os.stat
+    closed.mkdir()
+
+    def denied(path, *arguments, **options):
+        if str(path).startswith(f"{closed}/"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, *arguments, **options)
+
+    monkeypatch.setattr("ebsif.eb.prefix", lambda: (closed / "eb/software", closed / "eb/modules"))
+    monkeypatch.setattr(os, "stat", denied)
+    # of root as well
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != closed)
+    options = Namespace(dry_run=False, install=True, rebuild=False, more=[])
+    with pytest.raises(extending.ExtendingError, match=f"because you can't write to {closed}: choose one of your own"):
+        outcome.require_place(options)
 
 
 @pytest.mark.parametrize(("earlier", "expected"), [

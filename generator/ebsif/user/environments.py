@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from easybuild.easyblocks.generic.container.texts import normal_name
 
+from ebsif import files
 from ebsif.user.requirements import RequirementsError, Wanted
 
 # every new venv has these ...
@@ -240,7 +241,7 @@ def requirement(name, version, direct_url):
     if not url.startswith("file:"):
         return f"{name} @ {url}{part}", None
     path = Path(unquote(urlsplit(url).path))
-    if path.exists():
+    if files.is_there(path):
         return (path.as_uri() if " " in str(path) else str(path)), None
     return exact, f"{path}, which it was installed from, no longer exists: this version comes from the package index"
 

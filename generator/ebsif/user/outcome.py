@@ -210,7 +210,7 @@ def require_place(options: Namespace) -> None:
         return
     eb.session(tuple(options.more))
     for directory in eb.prefix():
-        there = next(one for one in (directory, *directory.parents) if one.exists())
+        there = next(one for one in (directory, *directory.parents) if files.is_there(one))
         if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
             raise extending.ExtendingError(
                 f"nothing can be installed in {directory}, EasyBuild's directory here, because you can't write to "
