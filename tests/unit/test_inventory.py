@@ -412,6 +412,8 @@ def test_whose_image_it_is(eb_prefix, family, capsys):
 def test_unpacking_and_reading(eb_prefix, family, monkeypatch):
     """I-01: a SquashFS file with the recorded size and time isn't read, unless --verify is given."""
     root = family[MINE]
+    again = softwarestate.change(inventory.installations([str(root)])[0][0], SoftwareState("not packed", True))
+    assert again.text == "its user software was changed after the installation, but has the same packages"
     shutil.rmtree(root / "user-software")
     packed = UserSoftware(str(root))
     (root / "user-software.squashfs").write_bytes(b"packed")

@@ -197,8 +197,8 @@ def test_remove_deletes_the_whole_module_and_nothing_else(prefix, tmp_path, caps
     # no terminal: the message says so, instead of how to use the command
     assert main(["remove", MINE]) == 3
     shown = capsys.readouterr().err
-    assert shown.endswith("ebsif: nothing was removed: there is no terminal to ask whether to remove all this; to "
-                          "remove it without a question, add --yes\n") and "usage" not in shown
+    assert shown.endswith("ebsif: nothing was removed, because there is no terminal to ask on: add --yes to remove all "
+                          "this without confirmation\n") and "usage" not in shown
     assert main(["remove", MINE, "-n"]) == 0
     shown = capsys.readouterr().out
     assert all(str(path) in shown for path in (root, link, versions, easyconfig, kernel, *aside))

@@ -166,6 +166,11 @@ def test_users_elsewhere(family, tmp_path, monkeypatch, capsys):
     for directory, text in (("nothing", f"{tmp_path}/nothing has no container modules"), ("theirs", expected)):
         removal.possible_users([str(tmp_path / directory)])
         assert text in " ".join(capsys.readouterr().err.split())
+    monkeypatch.setattr(inventory, "is_closed", lambda path: path.name in ("closed", "a", "b"))
+    for name in ("a", "b"):
+        (theirs / name).mkdir()
+    removal.possible_users([str(theirs.parent)])
+    assert f"{family}/closed, {theirs}/a, {theirs}/b and 1 other place can't be read" in capsys.readouterr().err
 
 
 def test_no_link_where_none_is_possible(tmp_path):

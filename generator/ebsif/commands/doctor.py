@@ -111,9 +111,9 @@ def print_findings(findings, installations):
     from ebsif.installed.names import shown
 
     modules = {shown(one) for one in installations}
-    shown = [one for one in findings if one.level in (ERROR, WARNING) or output.is_verbose() or
-             (one.level == NOTE and one.subject not in modules)]
-    for finding in shown:
+    printed = [one for one in findings if one.level in (ERROR, WARNING) or output.is_verbose() or
+               (one.level == NOTE and one.subject not in modules)]
+    for finding in printed:
         output.print_wrapped(f"{finding.level}: {finding.message}" + (f" ({finding.path})" if finding.path else ""))
     numbers = [(sum(one.level == level for one in findings), level) for level in (ERROR, WARNING)]
     told = [output.format_count(*number) for number in numbers if number[0]]

@@ -57,7 +57,7 @@ def run(options):
 def confirmed():
     """Return whether the user confirms; raise RemovalError without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise removal.RemovalError("nothing was removed: there is no terminal to ask whether to remove all this; to "
-                                   "remove it without a question, add --yes")
+        raise removal.RemovalError("nothing was removed, because there is no terminal to ask on: add --yes to remove "
+                                   "all this without confirmation")
     print("Remove all this? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

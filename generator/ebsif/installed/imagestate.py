@@ -152,7 +152,7 @@ def unreadable(path):
     """Return what to say of an image that this account can't read (str)."""
     place = next(one for one in (path, *path.parents) if is_there(one))
     owner = place.stat().st_uid
-    remedy = f"run `chmod u+rX {place}`" if owner == os.getuid() else \
+    remedy = f"run `chmod u+rX {shlex.quote(str(place))}`" if owner == os.getuid() else \
         f"ask {files.owner(owner)}, who owns {place}, for permission"
     return f"you can't read the image {path}: {remedy}"
 

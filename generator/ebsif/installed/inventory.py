@@ -16,7 +16,7 @@ from ebsif.installed.places import BESIDE, MODULES, Installation
 
 # Software below a prefix of EasyBuild.
 SOFTWARE = "software"
-# The begin of what is said of a directory that can't be read.
+# The beginning of what is said of a directory that can't be read.
 UNREADABLE = "can't be read, so what is installed there is unknown"
 
 

@@ -117,7 +117,7 @@ def possible_users(directories):
                         "modules?")
     closed = list(dict.fromkeys(one.path for one in problems if inventory.is_gap(one)))
     if closed:
-        others = f" and {len(closed) - 3} more directories" if len(closed) > 3 else ""
+        others = f" and {output.format_count(len(closed) - 3, 'other place')}" if len(closed) > 3 else ""
         output.note(f"{', '.join(closed[:3])}{others} can't be read: if a module there uses the image, it will stop "
                     "working")
     return {os.path.realpath(one.root): one for one in found}.values()

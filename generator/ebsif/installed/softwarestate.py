@@ -81,8 +81,8 @@ def change(installation: Installation, state: Optional[SoftwareState]) -> Option
     except EbsifError as error:
         return Finding(ERROR, installation.module, f"its user software can't be read: {error}; install the module "
                        f"again with `{installation.rebuild}`")
-    told = ", ".join(map(describe, differences)) or "with the same packages"
-    return Finding(NOTE, installation.module, f"its user software was changed after the installation: {told}")
+    told = f": {', '.join(map(describe, differences))}" if differences else ", but has the same packages"
+    return Finding(NOTE, installation.module, f"its user software was changed after the installation{told}")
 
 
 def describe(one: lock.Change) -> str:

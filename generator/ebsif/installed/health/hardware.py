@@ -110,7 +110,7 @@ def mpi(one: Subject) -> Iterator[Finding]:
 
 
 def mpi_backend(one: Subject) -> Iterator[Finding]:
-    """Has torch.distributed the backend MPI? (S003-03, S004-13)"""
+    """Does torch.distributed have the MPI backend? (S003-03, S004-13)"""
     torch = one.python.get("torch")
     if torch and torch.get("mpi") is False:
         yield one.note("torch.distributed: MPI backend not available. Only a torch that was built against an MPI has "

@@ -47,7 +47,7 @@ def allocated() -> list[str]:
 
 
 def unseen() -> Iterator[Finding]:
-    """Yield a note that one node was checked only (I-12)."""
+    """Yield a note that only one node was checked (I-12)."""
     yield Finding(NOTE, "nodes", "only this node was checked. To check two nodes, and whether they can communicate: "
                   "`salloc --nodes=2 ebsif doctor --installed`")
 

@@ -89,10 +89,12 @@ def lines_for(line, where, folder, outer):
 def first_word(text, where):
     """Return the first word of what follows an option (str): pip splits options like a shell, which removes quotes."""
     try:
-        return shlex.split(text)[0]
-    except (ValueError, IndexError):
-        raise RequirementsError(f"{where}: {text} can't be read: a quotation mark is missing, or between the quotation "
-                                "marks is nothing") from None
+        first, *_ = shlex.split(text)
+    except ValueError:
+        raise RequirementsError(f"{where}: {text} can't be read: a quotation mark is missing") from None
+    if not first:
+        raise RequirementsError(f"{where}: there is nothing between the quotation marks")
+    return first
 
 
 def resolve(path, where):
