@@ -349,7 +349,8 @@ def test_what_is_wrong_with_installations(eb_prefix, family, capsys):
     assert status == 1
     text = " ".join(text.split())
     for expected in ("user software gone", "warning: its user software is gone", "was truncated after the installation",
-                     f"error: {family[OTHER]}/share/ebsif/lock.json:", ", 3 errors, 1 warning"):
+                     f"error: {family[OTHER]}/share/ebsif/lock.json:", ", 3 errors, 1 warning",
+                     f": install the module again with `eb --rebuild {family[OTHER]}/easybuild/"):
         assert expected in text
     assert main(["installed", "--has", "a b"]) == 3
     with pytest.raises(SystemExit, match="2"):

@@ -169,6 +169,14 @@ def test_hard_links_take_no_space(prefix, tmp_path):
     assert places.size_of(root) < before - 4000
 
 
+def test_remove_a_module_that_was_installed_from_its_own_copy(prefix):
+    """E-06: as doctor advises (eb --rebuild INSTALLATION/easybuild/...): the copy goes with the installation."""
+    root = prefix.software / MINE
+    prefix.install(MINE, easyconfig=str(root / "easybuild" / f"{MINE.replace('/', '-')}.eb"))
+    assert main(["remove", MINE, "--yes"]) == 0
+    assert not root.exists()
+
+
 def test_remove_deletes_the_whole_module_and_nothing_else(prefix, tmp_path, capsys, monkeypatch):
     """E-06: module file, links to it, installation, user software set aside, more names, easyconfig, stale locks."""
     easyconfig, lock = tmp_path / "mine.eb", tmp_path / "mine.lock.json"

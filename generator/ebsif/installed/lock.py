@@ -57,7 +57,7 @@ def read(place: Union[str, Path]) -> dict[str, Any]:
         raise LockError(f"{path}: not the lock file of an installation (it has no 'image')")
     wrong = next(wrong_keys(content), None)
     if wrong:
-        raise LockError(f"{path}: damaged: '{wrong}' has a wrong type; install the module again (eb --rebuild)")
+        raise LockError(f"{path}: damaged: '{wrong}' has a wrong type")
     return content
 
 

@@ -61,12 +61,16 @@ def plan(installation: Installation, directories: Sequence[str] = ()) -> Removal
     Raises
     ------
     RemovalError
-        If the module is loaded or being installed, if others need its image, or if files belong to another user.
+        If the module is loaded or being installed, if its record is damaged, if others need its image, or if files
+        belong to another user.
     """
     if installation.is_loaded:
         # the name alone also unloads a hidden module
         name = installation.module.rpartition("/")[0]
         raise RemovalError(f"{shown(installation)} is loaded: unload it first (module unload {name})")
+    if installation.damage:
+        raise RemovalError(f"{installation.damage}. Without it, modules that use the image can't be found: install the "
+                           f"module again with `{installation.rebuild}`, and then remove it")
     removal = Removal(installation, list(paths_of_module(installation)))
     add_users(removal, directories)
     root = Path(os.path.realpath(installation.root))
@@ -177,6 +181,9 @@ def add_easyconfig(removal):
     named, copy = removal.installation.record.get(lockfile.EASYCONFIG), removal.installation.easyconfig
     path = Path(named) if named else None
     if not (path and copy and path.is_file()):
+        return
+    if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(removal.installation.root)):
+        # the installation was made again from its own copy, which is removed with it
         return
     text = path.read_text(encoding="utf-8", errors="replace")
     if not text.startswith(WRITTEN):
