@@ -166,8 +166,12 @@ def test_the_interpreter_is_called_by_its_path(place, tmp_path):
     assert json.loads(place.run("-I", helper).stdout)["isolated"]
     version = "Python " + ".".join(map(str, wanted["version"]))
     assert place.run("--version").stdout == place.run("-V").stdout == version + "\n"
-    # in the container, where editors' servers start it again
-    again = place.run("-c", f"import subprocess; subprocess.run([{str(place.python)!r}, '-c', {QUESTION!r}])")
+    # in the container, where editors' servers start it again, and where it may be the first one on PATH
+    again = place.run("-c", f"""
+import os, subprocess
+os.environ['PATH'] = '{place.python.parent}:' + os.environ['PATH']
+subprocess.run([{str(place.python)!r}, '-c', {QUESTION!r}], timeout=60)
+""")
     assert json.loads(again.stdout)["prefix"] == wanted["prefix"]
     assert place.run("-c", "raise SystemExit(7)", check=False).returncode == 7
 

@@ -12,7 +12,7 @@ from ebsif.installed.names import Names, complete_installed
 from ebsif.user import kernels
 
 EXAMPLES = """\
-  ebsif kernel install                     # the loaded module
+  ebsif kernel install                     # the active environment, else the loaded module
   ebsif kernel install mine --name torch
   ebsif kernel install ~/mine              # an environment of make-venv
   ebsif kernel list
@@ -26,7 +26,8 @@ def configure(parser):
     parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help=", ".join(ACTIONS))
     parser.add_argument("what", metavar="MODULE|NAME", nargs="?",
                         help="install: an installed module, an installation directory, a part of a name, or an "
-                             "environment of make-venv (default: the loaded module); remove: the kernel"
+                             "environment of make-venv (default: the active one, else the loaded module); "
+                             "remove: the kernel"
                         ).completer = complete
     parser.add_argument("--name", help="install: name of the kernel (default: it follows from that of the module)")
     place = parser.add_mutually_exclusive_group()
@@ -55,7 +56,8 @@ def run(options):
     if options.action == "remove":
         if not options.what:
             raise UsageError("remove needs the name of a kernel")
-        output.hint(f"removed the kernel {options.what} of {kernels.remove(folder, options.what).module}")
+        kernel = kernels.remove(folder, options.what)
+        output.hint(output.escape(f"removed the kernel {kernel.folder.name} of {kernel.module}"))
         return 0
     if options.what:
         raise UsageError("list takes no name")
@@ -67,7 +69,7 @@ def show(found, folder):
     if not found:
         output.hint(f"no kernel of a module in {folder}: `ebsif kernel install MODULE` adds one")
     for kernel in found:
-        print(f"{kernel.folder.name}  {kernel.module}")
+        print(output.escape(f"{kernel.folder.name}  {kernel.module}"))
         if kernel.missing:
             output.print_wrapped(f"can't start: {kernel.missing} doesn't exist any more; `ebsif kernel remove "
                                  f"{kernel.folder.name}` removes it", indent="    ")

@@ -15,16 +15,16 @@ from easybuild.easyblocks.generic.container.kernel import LOGOS, START_KERNEL, k
 from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, USER_SOFTWARE_VARIABLE
 
-from ebsif import files
+from ebsif import files, output
 from ebsif.errors import EbsifError
-from ebsif.installed import current
+from ebsif.installed import current, interpreter
 from ebsif.installed.names import Names
 from ebsif.installed.places import Installation
 from ebsif.user import environments
 
 PACKAGE = "ipykernel"
-# what Jupyter accepts as the name of a kernel
-NAME = re.compile(r"[a-z0-9._-]+", re.IGNORECASE)
+# what Jupyter accepts as the name of a kernel, without . and ..
+NAME = re.compile(r"[a-z0-9_-][a-z0-9._-]*")
 # the line that extend-venv-activate writes
 MODULE = re.compile(r"^ *(_EBSIF_MODULE=.*)$", re.MULTILINE)
 
@@ -79,7 +79,8 @@ def read(folder: Path) -> Optional[Kernel]:
     try:
         spec = json.loads((folder / "kernel.json").read_text(encoding="utf-8"))
         module = spec.get("metadata", {}).get("ebsif", {}).get("module")
-        program, *arguments = spec["argv"]
+        # as Jupyter does: the kernel of an installation may be linked here
+        program, *arguments = [one.replace("{resource_dir}", str(folder)) for one in spec["argv"]]
         venv = arguments[1] if arguments[:1] == ["--venv"] else None
         own = spec.get("env", {}).get(USER_SOFTWARE_VARIABLE)
         return Kernel(folder, module, Path(program), venv and Path(venv), own and Path(own))
@@ -96,10 +97,16 @@ def installed(folder: Path) -> Iterator[Kernel]:
 
 
 def subject(names: Names, text: Optional[str]) -> tuple[Installation, Optional[Path]]:
-    """Return the installation with a name, or that of an environment which make-venv has created, and that one."""
+    """
+    Return the installation with a name, or that of an environment which make-venv has created, and that one.
+
+    Without a name, this is the loaded module, with its active environment.
+    """
     venv = Path(text).expanduser().absolute() if text else None
     if not venv or not files.is_there(venv / "host-bin"):
-        return names.installation(text), None
+        found = names.installation(text)
+        active = None if text else interpreter.environment_on(found)
+        return found, active and Path(active)
     found = MODULE.search((venv / "bin/activate").read_text(encoding="utf-8", errors="replace"))
     if not found:
         raise KernelError(f"{venv}/bin/activate names no module; to add one: extend-venv-activate "
@@ -116,7 +123,7 @@ def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]
     names
         Resolves the name.
     text
-        The module or the environment; None for the loaded module.
+        The module or the environment; None for the loaded module, with its active environment.
     folder
         The directory with kernels.
     name
@@ -132,18 +139,17 @@ def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]
     own = Path(own).absolute() if own else None
     module = found.module.replace("/.", "/")
     label = venv.name if venv else own.name if own else None
-    name = name or (kernel_name(f"{module}-{label}") if label else kernel_name(module))
+    # Jupyter only knows lower case
+    name = name.lower() if name else kernel_name(f"{module}-{label}" if label else module)
     if not NAME.fullmatch(name):
-        raise KernelError(f"'{name}' can't be the name of a kernel: letters, digits and _ . - only")
+        raise KernelError(f"'{name}' can't be the name of a kernel: letters, digits and _ . - only, no . at the start")
     program = Path(os.path.abspath(found.root)) / START_KERNEL  # noqa: PTH100 links stay: they may change
     if not files.is_there(program):
         raise KernelError(f"{module} can't run kernels: its image has no Python, or it was installed by an earlier "
                           "version of ebsif (install it again with eb --rebuild)")
     check_package(found, module, venv, own)
     kernel = Kernel(folder / name, module, program, venv, own)
-    earlier = read(kernel.folder)
-    if files.is_there(kernel.folder) and not (earlier and earlier.module):
-        raise KernelError(f"{kernel.folder} is a kernel of another program: choose another name with --name")
+    make_room_for(kernel)
     title = kernel_title(module) + (f", {label}" if label else "")
     arguments = ["--venv", str(venv)] if venv else []
     kernel.folder.mkdir(parents=True, exist_ok=True)
@@ -152,6 +158,20 @@ def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]
     files.replace(kernel.folder / "kernel.json", kernel_spec(
         str(program), title, module, arguments, {USER_SOFTWARE_VARIABLE: str(own)} if own else None))
     return kernel
+
+
+def make_room_for(kernel):
+    """Say that a kernel replaces another one of ours; raise KernelError if it would replace that of another program."""
+    earlier = read(kernel.folder)
+    if earlier and earlier.module:
+        if (earlier.module, earlier.venv, earlier.own) != (kernel.module, kernel.venv, kernel.own):
+            whose = earlier.venv or earlier.own or earlier.module
+            output.note(f"this replaces the kernel {kernel.folder.name} of {output.escape(whose)}")
+    elif files.is_there(kernel.folder / "kernel.json"):
+        raise KernelError(f"{kernel.folder} is a kernel of another program: choose another name with --name")
+    if kernel.folder.is_symlink():
+        # otherwise the files of an installation would be replaced
+        kernel.folder.unlink()
 
 
 def check_package(found, module, venv, own):
@@ -164,7 +184,8 @@ def check_package(found, module, venv, own):
         names |= set(environments.packages(place) if place else ())
     if PACKAGE in names or venv and any(venv.glob(f"lib/python3*/site-packages/{PACKAGE}-*.dist-info")):
         return
-    remedy = f"ebsif extend {module} --add {PACKAGE} --install"
+    # that changes an extension; from another module it makes one
+    remedy = f"ebsif extend {module} --add {PACKAGE}{'' if found.extension else ' --name jupyter'} --install"
     where = module
     if venv:
         where, remedy = venv, f"source {shlex.quote(str(venv / 'bin/activate'))}; pip install {PACKAGE}"
@@ -182,9 +203,12 @@ def remove(folder: Path, name: str) -> Kernel:
     KernelError
         If there is none with this name.
     """
-    kernel = read(folder / name) if NAME.fullmatch(name) else None
+    kernel = read(folder / name.lower()) if NAME.fullmatch(name.lower()) else None
     if not kernel or not kernel.module:
         known = ", ".join(one.folder.name for one in installed(folder)) or "none"
         raise KernelError(f"{folder} has no kernel '{name}' of a module (there: {known})")
-    shutil.rmtree(kernel.folder)
+    if kernel.folder.is_symlink():
+        kernel.folder.unlink()
+    else:
+        shutil.rmtree(kernel.folder)
     return kernel

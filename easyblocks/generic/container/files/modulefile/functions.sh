@@ -226,14 +226,15 @@ ebsif_main() {
     return 1
 }
 
-# The installation of the loaded module is gone or has no environment.sh: its variables for the container are those that
-# have the same value for both runtimes, and no note.
+# The installation of the loaded module is gone or has no environment.sh: its variables for scripts and the runtime are
+# those that have the same value for both runtimes, and no note.
 ebsif_forget() {
     local ebsif_name ebsif_note ebsif_other
     ebsif_lost=1
-    for ebsif_name in ${!APPTAINERENV_*}; do
+    for ebsif_name in EBSIF_ENTRY_POINT EBSIF_GPU EBSIF_MOUNTED_USER_SOFTWARE EBSIF_OWN_MODULES \
+        APPTAINER_NV APPTAINER_OVERLAY APPTAINER_ROCM ${!APPTAINERENV_*}; do
         ebsif_note=__EBSIF_EARLIER_$ebsif_name
-        ebsif_other=SINGULARITY${ebsif_name#APPTAINER}
+        ebsif_other=${ebsif_name/#APPTAINER/SINGULARITY}
         if [[ ! -v "$ebsif_note" && -v "$ebsif_other" && "${!ebsif_name}" == "${!ebsif_other}" ]]; then
             unset "$ebsif_name" "$ebsif_other"
         fi

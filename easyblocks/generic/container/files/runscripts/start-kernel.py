@@ -84,8 +84,9 @@ class Guard:
 
     def watch(self, ends):
         """Wait until one of them ends, then end what must not stay."""
-        helpers = [int(name) for name in os.listdir('/proc') if name.isdigit() and int(name) != self.kernel and
-                   process(int(name))[0] == self.runtime]
+        others = {int(name): process(int(name)) for name in os.listdir('/proc') if name.isdigit()}
+        helpers = {pid: started for pid, (parent, started) in others.items()
+                   if parent == self.runtime and pid != self.kernel}
         while not any(map(self.has_ended, self.started)):
             select.select([ends], [], [], INTERVAL)
         if self.has_ended(self.jupyter):
@@ -97,8 +98,10 @@ class Guard:
         if not self.has_ended(self.kernel):
             send(signal.SIGKILL, self.kernel)
         if self.has_ended(self.runtime):
-            for helper in helpers:
-                send(signal.SIGTERM, helper)
+            for pid, started in helpers.items():
+                # another process may have its number by now
+                if process(pid)[1] == started:
+                    send(signal.SIGTERM, pid)
 
 
 def end_with_runtime():
@@ -111,8 +114,9 @@ def end_with_runtime():
 
 def main():
     """Start the kernel."""
-    # the directory of this file; ipykernel removes the working directory, too
-    sys.path.pop(0)
+    # ipykernel removes the working directory, too; Python doesn't add it if PYTHONSAFEPATH is set
+    with contextlib.suppress(ValueError):
+        sys.path.remove(os.path.dirname(os.path.abspath(__file__)))
     jupyter = int(os.environ.get('JPY_PARENT_PID') or 0)
     if os.getppid() == 1:
         # of another process namespace; ipykernel would take it for the end of its parent
@@ -122,8 +126,9 @@ def main():
         end_with_runtime()
         Guard(jupyter if is_ancestor(jupyter) else 0)
     if not importlib.util.find_spec('ipykernel'):
-        sys.exit("%s: this container has no ipykernel. To add it: ebsif extend %s --add ipykernel --install" % (
-            os.path.basename(sys.argv[0]), os.environ.get('EBSIF_LOADED_MODULE', 'MODULE')))
+        sys.exit("%s: this container has no ipykernel. To add it: ebsif extend %s --add ipykernel --name jupyter "
+                 "--install" % (os.path.basename(sys.argv[0]),
+                                os.environ.get('EBSIF_LOADED_MODULE', 'MODULE').replace('/.', '/')))
     runpy.run_module('ipykernel_launcher', run_name='__main__', alter_sys=True)
 
 

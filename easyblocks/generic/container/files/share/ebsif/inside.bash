@@ -8,7 +8,7 @@ name=${0##*/}
 refuse_other_container
 IFS=:
 for folder in $PATH; do
-    if [[ -x "$folder/$name" && ! "$folder" -ef "$root/bin" ]]; then
+    if [[ -x "$folder/$name" && ! "$folder" -ef "$root/bin" && ! "$folder" -ef "$root/interpreter" ]]; then
         exec "$folder/$name" "$@"
     fi
 done

@@ -11,7 +11,10 @@ else
     source "$root/share/ebsif/environment.sh" load || exit 1
     if [[ -n "${EBSIF_VENV:-}" ]]; then
         [[ -r "$EBSIF_VENV/bin/activate" ]] || refuse 1 "the environment $EBSIF_VENV doesn't exist any more"
-        # its module is loaded, whatever the modules tool says
+        # its module is loaded, whatever the modules tool says; it would load another one
+        module() {
+            refuse 1 "the environment $EBSIF_VENV belongs to the module ${_EBSIF_MODULE:-}, not to $EBSIF_LOADED_MODULE"
+        }
         # shellcheck source=/dev/null
         LOADEDMODULES=$EBSIF_LOADED_MODULE source "$EBSIF_VENV/bin/activate" || exit 1
         # other modules may be used by what is started

@@ -1,0 +1,141 @@
+"""Lists of Jupyter kernels, and the start of one. No image is needed."""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from ebsif.cli import main
+from prefixes import BASE, MINE
+from support import CONTAINER_FILES
+
+START = CONTAINER_FILES / "runscripts/start-kernel.py"
+NAME = MINE.replace("/", "-").lower()
+
+
+@pytest.fixture
+def module(eb_prefix, monkeypatch):
+    """An installation with a kernel, an account with an empty list of kernels."""
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(eb_prefix.modules.parents[2] / "jupyter"))
+    root = eb_prefix.install(MINE, packages=("ipykernel==7.0",))
+    kernel = root / "share/jupyter/kernels" / NAME
+    kernel.mkdir(parents=True)
+    (root / "share/ebsif/kernel").touch()
+    (kernel / "kernel.json").write_text(json.dumps({
+        "argv": ["{resource_dir}/../../../ebsif/kernel"], "metadata": {"ebsif": {"module": MINE}}}))
+    return SimpleNamespace(root=root, kernel=kernel, mine=eb_prefix.modules.parents[2] / "jupyter/kernels")
+
+
+def test_names_of_kernels(module, capsys):
+    """J-02: names as Jupyter knows them; none stands for a directory with other kernels."""
+    assert main(["kernel", "install", MINE, "--user", "--name", "Torch"]) == 0
+    assert [path.name for path in module.mine.iterdir()] == ["torch"]
+    for name in (".", "..", ".torch", "a/b"):
+        assert main(["kernel", "install", MINE, "--name", name]) == 3
+        assert "can't be the name of a kernel" in capsys.readouterr().err
+        assert main(["kernel", "remove", name]) == 3
+    assert main(["kernel", "remove", "Torch"]) == 0
+    assert not list(module.mine.iterdir())
+
+
+def test_kernels_with_the_same_name(module, capsys, tmp_path, monkeypatch):
+    """J-02: one of another program is neither replaced nor removed; that ours replaces one of ours is said."""
+    other = module.mine / "torch"
+    other.mkdir(parents=True)
+    (other / "kernel.json").write_text('{"argv": ["python"]}')
+    assert main(["kernel", "install", MINE, "--name", "torch"]) == 3
+    assert "is a kernel of another program" in capsys.readouterr().err
+    assert main(["kernel", "remove", "torch"]) == 3
+    # a directory that an interrupted installation has left
+    (other / "kernel.json").unlink()
+    assert main(["kernel", "install", MINE, "--name", "torch"]) == 0
+    assert main(["kernel", "install", MINE, "--name", "torch"]) == 0
+    assert capsys.readouterr().err.count("replaces") == 0
+    own = tmp_path / "own"
+    own.mkdir()
+    (module.root / "user-software").rename(own / "user-software")
+    monkeypatch.setenv("EBSIF_USER_SOFTWARE", str(own))
+    assert main(["kernel", "install", MINE, "--name", "torch"]) == 0
+    assert capsys.readouterr().err == f"ebsif: this replaces the kernel torch of {MINE}\n"
+
+
+def test_the_kernel_of_an_installation_is_linked(module, capsys):
+    """J-01, J-02: it is listed with the program that Jupyter starts; the installation keeps its kernel."""
+    module.mine.mkdir(parents=True)
+    link = module.mine / "linked"
+    link.symlink_to(module.kernel)
+    before = (module.kernel / "kernel.json").read_text()
+    assert main(["kernel", "list"]) == 0
+    assert capsys.readouterr().out == f"linked  {MINE}\n"
+    assert main(["remove", MINE, "--dry-run"]) == 0
+    assert f"  {link}\n" in capsys.readouterr().out
+    assert main(["kernel", "remove", "linked"]) == 0
+    assert not os.path.lexists(link)
+    link.symlink_to(module.kernel)
+    assert main(["kernel", "install", MINE, "--name", "linked"]) == 0
+    assert not link.is_symlink()
+    assert (module.kernel / "kernel.json").read_text() == before
+
+
+def test_the_active_environment(module, tmp_path, monkeypatch):
+    """J-05: without a name, the kernel is that of the active environment, as the interpreter is."""
+    venv = tmp_path / "env"
+    (venv / "host-bin").mkdir(parents=True)
+    monkeypatch.setenv("VIRTUAL_ENV", str(venv))
+    monkeypatch.setenv("CONTAINERROOT", str(module.root))
+    assert main(["kernel", "install"]) == 0
+    (path,) = module.mine.glob("*/kernel.json")
+    assert json.loads(path.read_text())["argv"][1:3] == ["--venv", str(venv)]
+
+
+def test_the_command_that_adds_ipykernel(eb_prefix, capsys):
+    """J-08: it changes an extension, and gives the extension of another module a name."""
+    extension = "# Written by `ebsif extend`: yours to change.\n"
+    for module, text, command in (
+            (BASE, "", f"ebsif extend {BASE} --add ipykernel --name jupyter --install"),
+            (MINE, extension, f"ebsif extend {MINE} --add ipykernel --install")):
+        (eb_prefix.install(module, text=text) / "share/ebsif/kernel").touch()
+        assert main(["kernel", "install", module]) == 3
+        assert capsys.readouterr().err.endswith(f"To add it: {command}\n")
+
+
+def test_modules_of_the_kernel(tmp_path):
+    """J-01: a kernel finds its packages if Python leaves the directory of the script out by itself."""
+    (tmp_path / "ipykernel").mkdir()
+    (tmp_path / "ipykernel/__init__.py").touch()
+    (tmp_path / "ipykernel_launcher.py").write_text("import ipykernel, sys; print(sys.argv[1:], *sys.path)")
+    for safe in ("", "1"):
+        said = subprocess.run([sys.executable, START, "-f", "x"], capture_output=True, text=True, check=True, env={
+            "PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": safe, "JPY_PARENT_PID": str(os.getpid())}).stdout
+        assert said.startswith(f"['-f', 'x'] {tmp_path} ")
+        assert str(START.parent) not in said
+
+
+def test_what_a_killed_runtime_leaves(monkeypatch):
+    """J-03: its processes are ended, but not another one that has got the number of one."""
+    found = importlib.util.spec_from_file_location("start_kernel", START)
+    start = importlib.util.module_from_spec(found)
+    found.loader.exec_module(start)
+    kernel, runtime, gone, helper, other = range(1001, 1006)
+    known = {kernel: (runtime, "1"), runtime: (7, "2"), gone: (runtime, "3"), helper: (runtime, "4"), other: (7, "5")}
+    guard = start.Guard.__new__(start.Guard)
+    guard.kernel, guard.runtime, guard.jupyter = kernel, runtime, 0
+    guard.started = {pid: known[pid][1] for pid in (kernel, runtime)}
+
+    def listed(_):
+        return ["self", *map(str, known)]
+
+    def pause(*_):
+        known.update({runtime: (0, None), gone: (7, "9")})
+
+    sent = []
+    monkeypatch.setattr(start, "process", lambda pid: known[pid])
+    monkeypatch.setattr(start, "os", SimpleNamespace(listdir=listed))
+    monkeypatch.setattr(start, "select", SimpleNamespace(select=pause))
+    monkeypatch.setattr(start, "send", lambda number, pid: sent.append((number, pid)))
+    guard.watch(None)
+    assert sent == [(signal.SIGKILL, kernel), (signal.SIGTERM, helper)]
