@@ -45,3 +45,17 @@ def test_an_environment_of_another_module(root, tmp_path):
                             env={"PATH": "/usr/bin:/bin", "EBSIF_VENV": str(venv)})
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == f"with-module: the environment {venv} belongs to the module Other/1.0, not to Mine/1.0\n"
+
+
+def test_no_program_on_path(root):
+    """J-01: where no program finds out the size of the image, nobody is told that the image has changed."""
+    image = root / "a.sif"
+    image.write_text("12345")
+    module = ShellModule(str(root))
+    text = module.declare("image", str(image)) + module.setenv("CONTAINERROOT", str(root))
+    for size, path, said in ((5, "/usr/bin", ""), (6, "/usr/bin", "changed"), (6, "/nowhere", "")):
+        notice = module.when(module.has_other_size("image", size), module.notice_on_load("changed"))
+        (root / ENVIRONMENT).write_text(module.whole(text + notice))
+        result = subprocess.run(["/bin/bash", "-c", f"source '{root / ENVIRONMENT}'"], capture_output=True, text=True,
+                                check=True, env={"PATH": path})
+        assert result.stderr.endswith(f"{said}\n" if said else "") and bool(result.stderr) == bool(said)

@@ -122,7 +122,9 @@ class ShellModule(ModuleSyntax):
 
     def has_other_size(self, variable, size):
         """Condition: the path in a variable is a file, and has another size than this."""
-        return '-n "$ebsif_loading" && -f "$%s" && "$(stat -L -c %%s -- "$%s")" != %d' % (variable, variable, size)
+        # without a program for it on PATH, the size is taken for right
+        return '-n "$ebsif_loading" && -f "$%s" && "$(stat -L -c %%s -- "$%s" 2>/dev/null || echo %d)" != %d' % (
+            variable, variable, size, size)
 
     def is_no_dir(self, variable):
         """Condition: a variable is set, but not to the path of a directory."""
