@@ -183,6 +183,15 @@ class ContainerInstall(Reinstall, EasyBlock):
         return self.record
 
     @property
+    def easyconfig_path(self):
+        """Path of the easyconfig (str); if the module is installed again from its own copy, that of the earlier one."""
+        path = os.path.realpath(self.cfg.path)
+        earlier = self.swap.path if self.swap else self.installdir
+        if path.startswith(os.path.realpath(earlier) + os.sep):
+            return InstalledImage(earlier).record.get(lockfile.EASYCONFIG, path)
+        return path
+
+    @property
     def image_path(self):
         """Path of the installation's own copy of the image."""
         return os.path.join(self.installdir, self.spec.image_name)
@@ -366,7 +375,7 @@ class ContainerInstall(Reinstall, EasyBlock):
             return
         self.record[lockfile.MODULE] = {key: self.cfg[key] for key in ('name', 'version', 'versionsuffix')}
         # `ebsif remove` looks for it there
-        self.record[lockfile.EASYCONFIG] = os.path.realpath(self.cfg.path)
+        self.record[lockfile.EASYCONFIG] = self.easyconfig_path
         self.record[lockfile.MASKS] = self.masks.record
         self.record[lockfile.OPTIONAL_BINDS] = existing_sources(self.container.optional_binds)
         self.record[lockfile.IMAGE_PACKAGES] = self.probe.packages.pins

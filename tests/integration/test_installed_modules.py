@@ -118,6 +118,7 @@ def test_ten_modules(modules, tmp_path):
 
     (fabric / LIBRARY).rename(fabric / "libfast.so.2")
     modules.write_profile(driver_rocm=["6.3", "7.0"])
+    made_from = json.loads((truncated / "share/ebsif/lock.json").read_text())["easyconfig"]
     content = (truncated / "example.sif").read_bytes()
     replace(truncated / "example.sif", content[:-4096])
     replace(replaced / "example.sif", content[:-1] + b"x")
@@ -158,6 +159,8 @@ def test_ten_modules(modules, tmp_path):
     modules.follow(found["driver"][1].partition("and remove this module with ")[2], " --yes")
     assert problems(modules) == {}
     assert len(list(modules.software.iterdir())) == 9
+    # E-06: `ebsif remove` finds the easyconfig, although the module was installed again from its own copy
+    assert json.loads((truncated / "share/ebsif/lock.json").read_text())["easyconfig"] == made_from
 
 
 def test_the_node(modules, installed_once, tmp_path):
