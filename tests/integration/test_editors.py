@@ -208,6 +208,9 @@ def test_a_file_that_is_the_interpreter(place, tmp_path):
     # only who can read a script can execute it
     assert written.stat().st_mode & 0o777 == 0o700
     assert "/user-software/venv" in place.run("-c", QUESTION, python=written).stdout
+    # where it is the first one on PATH in the container, as ~/.local/bin is for some
+    first = {f"{runtime}ENV_PREPEND_PATH": str(written.parent) for runtime in ("APPTAINER", "SINGULARITY")}
+    assert "/user-software/venv" in place.run("-c", QUESTION, python=written, **first).stdout
     place.ebsif("python", place.module, "--write", "bin/python")
     (tmp_path / "python").write_text("mine")
     for path, said in ((tmp_path, "is a directory"), (tmp_path / "python", "choose another name")):

@@ -11,7 +11,7 @@ from ebsif.files import is_there
 from ebsif.installed.places import Installation
 
 INTERPRETER = Path("interpreter/python")
-# the last part of the first comment in a file that this writes
+# the last part of the first comment in a file that this writes; share/ebsif/inside.bash reads it, too
 WRITTEN = "written by `ebsif python`."
 
 
