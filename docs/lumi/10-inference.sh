@@ -17,10 +17,17 @@ trap 'rm -r "$folder"' EXIT
 
 srun --cpus-per-task=14 singularity run "$SIF" vllm serve "$model" --uds "$folder/socket" \
     --tensor-parallel-size "$SLURM_GPUS_ON_NODE" &
+server=$!
 srun --overlap python ask.py "$folder/socket" "$model" 'What is a container?' &
+client=$!
 # the answer comes first, unless the server fails
-wait -n
+ended=$server
+while kill -0 "$server" 2>/dev/null; do
+    kill -0 "$client" 2>/dev/null || { ended=$client; break; }
+    sleep 1
+done
+wait "$ended"
 status=$?
-kill %1 %2 2>/dev/null
+kill "$server" "$client" 2>/dev/null
 wait
 exit $status

@@ -426,7 +426,8 @@ def test_the_job_ends_if_the_server_of_the_guide_fails(tmp_path):
     """L-09: the client doesn't wait for a server that has failed; the job has the server's exit status."""
     (tmp_path / "srun").write_text("#!/bin/sh\ncase $* in *serve*) exit 3 ;; esac\nexec sleep 300\n")
     (tmp_path / "srun").chmod(0o755)
-    command = ["bash", "-c", "module() { :; }; source ./10-inference.sh"]
+    # slow enough for the server to have failed before the script waits
+    command = ["bash", "-c", "module() { :; }; set -T; trap 'sleep 0.05' DEBUG; source ./10-inference.sh"]
     ended = subprocess.run(command, cwd=GUIDE, timeout=60, check=False, stdin=subprocess.DEVNULL,
                            env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
     assert ended.returncode == 3

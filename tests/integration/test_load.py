@@ -416,7 +416,8 @@ class Pair:
         # not EBSIF_LOADED_MODULE, by which a module knows that another is loaded: users never set it
         # not variables of only one of them: Lmod reads Tcl modules before it unloads the other, so they aren't saved
         shared = {name for name in loaded if not name.endswith("TWO")}
-        self.names = sorted(shared - set(before) - {"EBSIF_LOADED_MODULE"})
+        # not search paths, of which modules tools drop what is there twice
+        self.names = sorted(shared - set(before) - {"EBSIF_LOADED_MODULE", "JUPYTER_PATH"})
 
     def install(self, image):
         """Install them."""
