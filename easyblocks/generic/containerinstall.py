@@ -21,14 +21,13 @@ if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]
 
 from easybuild.easyblocks.generic.container import lockfile, sif
 from easybuild.easyblocks.generic.container.imagecopy import is_verified
-from easybuild.easyblocks.generic.container.imageinstall import ImageInstall
+from easybuild.easyblocks.generic.container.imageinstall import ImageInstall, check_installed_image
 from easybuild.easyblocks.generic.container.bindfile import current_binds
 from easybuild.easyblocks.generic.container.distributed import GPU_VISIBILITY, SETTINGS_FILE
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.hostlibraries import is_library_wanted
-from easybuild.easyblocks.generic.container.kernel import JUPYTER, LOGOS, START_KERNEL, kernel_name, kernel_spec
-from easybuild.easyblocks.generic.container.kernel import kernel_title
+from easybuild.easyblocks.generic.container.kernel import JUPYTER, install_kernel
 from easybuild.easyblocks.generic.container.masks import MASKS
 from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, SYNTAXES, ModuleFile
 from easybuild.easyblocks.generic.container.modulerc import add_symbolic_versions, update_earlier_spelling
@@ -39,7 +38,7 @@ from easybuild.easyblocks.generic.container.reinstall import Reinstall, write_wh
 from easybuild.easyblocks.generic.container.runtime import Container, Runtime, bind_source, named_variables
 from easybuild.easyblocks.generic.container.runtime import runtime_variables
 from easybuild.easyblocks.generic.container.sbom import BILL_OF_MATERIALS, bill_of_materials
-from easybuild.easyblocks.generic.container.scripts import FILES, ebsif_version, sh_command
+from easybuild.easyblocks.generic.container.scripts import FILES, ebsif_version
 from easybuild.easyblocks.generic.container.credentials import Credentials
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_LINK, IMAGE_OWN, IMAGE_SHARED, InstalledImage
 from easybuild.easyblocks.generic.container.sharedimage import InstalledImages, recursively_except
@@ -50,12 +49,13 @@ from easybuild.easyblocks.generic.container.spec import WRAPPERS_ALL, ContainerS
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.texts import value_problem
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
+from easybuild.easyblocks.generic.container.wrappers import Wrappers
 from easybuild.framework import easyblock
 from easybuild.framework.easyblock import POSTPROC_STEP, EasyBlock
 from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_warning
 from easybuild.tools.config import build_option, source_paths, update_build_option
-from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, compute_checksum, copy_dir
+from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, copy_dir
 from easybuild.tools.filetools import copy_file, mkdir, which, write_file
 from easybuild.tools.modules import Lmod
 from easybuild.tools.utilities import trace_msg
@@ -186,10 +186,7 @@ class ContainerInstall(Reinstall, EasyBlock):
     def easyconfig_path(self):
         """Path of the easyconfig (str); if the module is installed again from its own copy, that of the earlier one."""
         path = os.path.realpath(self.cfg.path)
-        earlier = self.swap.path if self.swap else self.installdir
-        if path.startswith(os.path.realpath(earlier) + os.sep):
-            return InstalledImage(earlier).record.get(lockfile.EASYCONFIG, path)
-        return path
+        return InstalledImage(self.final_installdir).record.get(lockfile.EASYCONFIG, path) if self.is_own_copy else path
 
     @property
     def image_path(self):
@@ -237,7 +234,7 @@ class ContainerInstall(Reinstall, EasyBlock):
     @property
     def installed_images(self):
         """Images of other installations that this one may share (InstalledImages)."""
-        return InstalledImages(self.swap.path if self.swap else self.installdir, source_paths())
+        return InstalledImages(self.final_installdir, source_paths())
 
     def is_digest(self, sha256):
         """Return whether a recorded SHA256 is the checksum in the easyconfig; without one, any is."""
@@ -415,25 +412,12 @@ class ContainerInstall(Reinstall, EasyBlock):
             if not self.dry_run:
                 adjust_permissions(target, 0o755, relative=False)
         if self.spec.init != INIT_NONE and not self.dry_run:
-            self.install_kernel()
+            install_kernel(self.installdir, self.short_mod_name)
         if self.spec.init != INIT_NONE or self.spec.unset_variables:
             target = os.path.join(self.installdir, SETTINGS_FILE)
             write_file(target, self.spec.distributed.settings_text)
             if not self.dry_run:
                 adjust_permissions(target, 0o644, relative=False)
-
-    def install_kernel(self):
-        """Install the Jupyter kernel (J-01)."""
-        module = self.short_mod_name
-        folder = os.path.join(self.installdir, JUPYTER, 'kernels', kernel_name(module))
-        program = os.path.relpath(os.path.join(self.installdir, START_KERNEL), folder)
-        description, *logos = (os.path.join(folder, os.path.basename(one)) for one in ('kernel.json', *LOGOS))
-        write_file(description, kernel_spec(
-            os.path.join('{resource_dir}', program), kernel_title(module), module))
-        for source, target in zip(LOGOS, logos):
-            copy_file(source, target)
-        for path in (description, *logos):
-            adjust_permissions(path, 0o644, relative=False)
 
     def install_additions(self):
         """Install everything besides image and scripts. Derived easyblocks extend this."""
@@ -447,35 +431,14 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.install_wrappers()
 
     def install_wrappers(self):
-        """
-        Install the wrappers: commands that run a program in the container.
-
-        Raises
-        ------
-        EasyBuildError
-            If the container doesn't have one of the programs.
-        """
+        """Install the wrappers: commands that run a program in the container."""
         wanted = self.spec.wrappers
         names = [wanted] if isinstance(wanted, str) else list(wanted)
         if WRAPPERS_ALL in names:
             names = [name for name in names if name != WRAPPERS_ALL] + self.programs()
-        names = sorted(set(names))
-        # run scripts are on PATH in the container once the module is loaded, not yet
-        programs = [name for name in names if 'runscripts/%s' % name not in self.spec.scripts]
-        if programs:
-            missing = self.run_installed(sh_command('missing-programs.sh', *programs), hidden=True,
-                                         split_stderr=True).output.split()
-            if missing:
-                raise EasyBuildError("Easyconfig parameter 'wrappers': the container has no program named %s",
-                                     ' or '.join("'%s'" % name for name in missing))
-        wrapper = 'loading-wrapper' if self.spec.wrappers_load else 'wrapper'
-        for name in names:
-            if name in self.spec.commands:
-                raise EasyBuildError("Easyconfig parameter 'wrappers': '%s' is a command of the module itself", name)
-            target = os.path.join(self.installdir, 'bin', name)
-            copy_file(os.path.join(FILES, 'share', 'ebsif', wrapper), target)
-            adjust_permissions(target, 0o755, relative=False)
-        self.record[lockfile.WRAPPERS] = names
+        wrappers = Wrappers(names, self.spec.wrappers_load)
+        wrappers.check(self.spec.scripts, lambda command: self.run_installed(command, hidden=True, split_stderr=True))
+        self.record[lockfile.WRAPPERS] = wrappers.install(self.installdir)
 
     def programs(self):
         """Programs that 'all' stands for (list of str). Derived easyblocks override this."""
@@ -508,36 +471,13 @@ class ContainerInstall(Reinstall, EasyBlock):
         # should not affect the check
         for key in runtime_variables(self.initial_environ) + list(MODULE_VARIABLES):
             self.initial_environ.pop(key, None)
-        self.check_installed_image()
+        if not (self.record or build_option('ignore_checksums')):
+            # --sanity-check-only, --module-only
+            check_installed_image(InstalledImage(self.installdir))
         kwargs.setdefault('custom_paths', {'files': list(self.spec.scripts) + [lockfile.RECORD] + [
             os.path.join('bin', name) for name in self.known_record.get(lockfile.WRAPPERS, [])], 'dirs': ['bin']})
         kwargs.setdefault('custom_commands', [self.sanity_check_command])
         super().sanity_check_step(*args, **kwargs)
-
-    def check_installed_image(self):
-        """
-        Check that the image of a module that was installed before is the recorded one (I-03).
-
-        It is only read if its size is the recorded one, but its time isn't.
-
-        Raises
-        ------
-        EasyBuildError
-            If the image has been changed.
-        """
-        installed = InstalledImage(self.installdir)
-        path, size = installed.path, installed.image.get('size')
-        # without its own copy, the module uses one that nobody has recorded
-        is_recorded = path and size is not None and (installed.is_shared or path == installed.own_path)
-        if self.record or not is_recorded or installed.is_unchanged or build_option('ignore_checksums'):
-            return
-        if installed.has_size:
-            trace_msg("computing the SHA256 of %s, because its time has changed" % path)
-            if compute_checksum(path, CHECKSUM_TYPE_SHA256) == installed.image.get('sha256'):
-                return
-        raise EasyBuildError("The image %s was changed after %s had been installed: it has %d bytes, and had %d. Put "
-                             "the earlier image back, or install the module again with `eb --rebuild`.", path,
-                             installed.module, os.path.getsize(path), size, exit_code=EasyBuildExit.FAIL_CHECKSUM)
 
     @property
     def sanity_check_command(self):
@@ -621,24 +561,21 @@ class ContainerInstall(Reinstall, EasyBlock):
             adjust_permissions(path, 0o644, relative=False)
         except EasyBuildError as err:
             # --module-only for an installation of another account
-            self.warn("Can't write %s: programs that start without the module will find no environment (%s)" % (
-                path, err))
+            self.warn("Can't write %s: programs that start without the module will find %s environment (%s)" % (
+                path, "the earlier" if os.path.exists(path) else "no", err))
 
     def update_record(self):
         """Record what --module-only changes: the optional binds of this module that exist, which doctor looks for."""
         if not os.path.exists(self.lock_path):
             return
-        record, status = InstallRecord.from_file(self.lock_path), os.stat(self.lock_path)
+        record = InstallRecord.from_file(self.lock_path)
         optional = list(self.spec.optional_binds) + current_binds(self.spec.bind_file, self.spec.bind_file_default)[1]
         sources = existing_sources(optional + record.get(lockfile.LIBRARY_BINDS, []))
         if record.get(lockfile.OPTIONAL_BINDS) == sources:
             return
         record[lockfile.OPTIONAL_BINDS] = sources
         try:
-            record.write(self.lock_path)
-            os.chmod(self.lock_path, stat.S_IMODE(status.st_mode))
-            # that of the installation
-            os.utime(self.lock_path, ns=(status.st_atime_ns, status.st_mtime_ns))
+            record.correct(self.lock_path)
         except (EasyBuildError, OSError) as err:
             # an installation of another account
             self.warn("Can't write %s: `ebsif doctor --installed` will expect the earlier binds (%s)" % (

@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Give an installation its image: a copy, a hard link, or the path of an image that is there.
+Give an installation its image: a copy, a hard link, or the path of an image that is there; check it later.
 """
 import os
 import time
@@ -136,3 +136,32 @@ class ImageInstall:
             raise EasyBuildError("The image %s changed during the installation: its checksum no longer matches the "
                                  "easyconfig (its SHA256 is %s). Try again when nobody is writing to it.",
                                  self.source, sha256, exit_code=EasyBuildExit.FAIL_CHECKSUM)
+
+
+def check_installed_image(installed):
+    """
+    Check that the image of a module that was installed before is the recorded one (I-03).
+
+    It is only read if its size is the recorded one, but its time isn't.
+
+    Parameters
+    ----------
+    installed : InstalledImage
+
+    Raises
+    ------
+    EasyBuildError
+        If the image has been changed.
+    """
+    path, size = installed.path, installed.image.get('size')
+    # without its own copy, the module uses one that nobody has recorded
+    is_recorded = path and size is not None and (installed.is_shared or path == installed.own_path)
+    if not is_recorded or installed.is_unchanged:
+        return
+    if installed.has_size:
+        trace_msg("computing the SHA256 of %s, because its time has changed" % path)
+        if compute_checksum(path, CHECKSUM_TYPE_SHA256) == installed.image.get('sha256'):
+            return
+    raise EasyBuildError("The image %s was changed after %s had been installed: it has %d bytes, and had %d. Put "
+                         "the earlier image back, or install the module again with `eb --rebuild`.", path,
+                         installed.module, os.path.getsize(path), size, exit_code=EasyBuildExit.FAIL_CHECKSUM)

@@ -12,6 +12,8 @@ import os
 import re
 
 from easybuild.easyblocks.generic.container.scripts import FILES
+from easybuild.easyblocks.generic.container.texts import shown_module
+from easybuild.tools.filetools import adjust_permissions, copy_file, write_file
 
 # What the module adds to JUPYTER_PATH, relative to the installation.
 JUPYTER = os.path.join('share', 'jupyter')
@@ -22,12 +24,12 @@ LOGOS = [os.path.join(FILES, JUPYTER, name) for name in ('logo-64x64.png', 'logo
 
 def kernel_name(module):
     """Return the name of the kernel of a module (str); Jupyter allows no slash, and finds only lower case."""
-    return re.sub(r'[^a-z0-9._-]+', '-', module.replace('/.', '/').lower()).strip('-.')
+    return re.sub(r'[^a-z0-9._-]+', '-', shown_module(module).lower()).strip('-.')
 
 
 def kernel_title(module):
     """Return the name of the kernel in Jupyter's menus (str)."""
-    name, _, version = module.replace('/.', '/').rpartition('/')
+    name, _, version = shown_module(module).rpartition('/')
     number, _, suffix = version.partition('-')
     return '%s %s%s' % (name, number, ' (%s)' % suffix if suffix else '')
 
@@ -55,3 +57,15 @@ def kernel_spec(program, title, module, arguments=(), environment=None):
     if environment:
         spec['env'] = environment
     return json.dumps(spec, indent=2) + '\n'
+
+
+def install_kernel(installdir, module):
+    """Install the kernel of a module, readable for everybody regardless of the umask (J-01)."""
+    folder = os.path.join(installdir, JUPYTER, 'kernels', kernel_name(module))
+    program = os.path.relpath(os.path.join(installdir, START_KERNEL), folder)
+    paths = [os.path.join(folder, os.path.basename(one)) for one in ['kernel.json'] + LOGOS]
+    write_file(paths[0], kernel_spec(os.path.join('{resource_dir}', program), kernel_title(module), module))
+    for source, target in zip(LOGOS, paths[1:]):
+        copy_file(source, target)
+    for path in paths:
+        adjust_permissions(path, 0o644, relative=False)

@@ -9,6 +9,7 @@ The record of an installation, share/ebsif/lock.json, and its use for repeating 
 """
 import json
 import os
+import stat
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.tools.build_log import EasyBuildError
@@ -67,6 +68,13 @@ class InstallRecord(dict):
         """Write the record atomically; the same content always gives the same text."""
         write_file(path + '.partial', json.dumps(self, indent=2, sort_keys=True) + '\n', forced=True)
         os.rename(path + '.partial', path)
+
+    def correct(self, path):
+        """Write the record to the file that it was read from, whose permissions and time stay: that of installation."""
+        before = os.stat(path)
+        self.write(path)
+        os.chmod(path, stat.S_IMODE(before.st_mode))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
     @property
     def pins(self):

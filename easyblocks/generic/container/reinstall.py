@@ -61,6 +61,16 @@ class Reinstall:
         """Backup of the earlier module, kept until the new one is complete."""
         return hidden_module_path(self.mod_filepath, 'replaced')
 
+    @property
+    def final_installdir(self):
+        """The installation directory where the new installation is going to be (str)."""
+        return self.swap.path if self.swap else self.installdir
+
+    @property
+    def is_own_copy(self):
+        """Whether the easyconfig is the copy in the earlier installation."""
+        return os.path.realpath(self.cfg.path).startswith(os.path.realpath(self.final_installdir) + os.sep)
+
     def run_all_steps(self, *args, **kwargs):
         """Run the steps; unless they complete a new installation, restore the earlier one."""
         self.lock_owner = LockOwner(self.installdir)
@@ -188,7 +198,7 @@ class Reinstall:
     def restore_easyconfig(self):
         """Write the easyconfig again if it was in the earlier installation: eb copies it after the last step."""
         path = os.path.realpath(self.cfg.path)
-        if path.startswith(os.path.realpath(self.installdir) + os.sep) and not os.path.exists(path):
+        if self.is_own_copy and not os.path.exists(path):
             write_file(path, self.cfg.rawtxt)
 
     def module_text(self):

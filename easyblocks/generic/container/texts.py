@@ -19,6 +19,11 @@ def normal_name(name):
     return re.sub(r'[-_.]+', '-', name).lower()
 
 
+def shown_module(module):
+    """Return the name of a module as people write it: without the dot that hides its version (str)."""
+    return module.replace('/.', '/')
+
+
 def modulerc_statements(module):
     """Return a pattern for the lines in .modulerc files, in either syntax, that name or hide a module."""
     name = re.escape(module)

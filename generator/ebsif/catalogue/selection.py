@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Optional
 
-from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.texts import normal_name, shown_module
 
 from ebsif.catalogue.container import CatalogueError, Container
 from ebsif.errors import EbsifError
@@ -115,7 +115,7 @@ def matches(module: str, wanted: str) -> int:
 
     ``2.7`` is a part of 2.7.1, but not of 12.7 or 2.70; ``torch-2.7`` is a part of PyTorch/2.7.1.
     """
-    name, part = (text.lower().replace("/.", "/").replace("/", "-") for text in (module, wanted.removesuffix(".eb")))
+    name, part = (shown_module(text.lower()).replace("/", "-") for text in (module, wanted.removesuffix(".eb")))
     part = part.strip("-")
     numbers = r"(?<![0-9])(?<![0-9]\.)" if part[:1].isdigit() else "", r"(?![0-9])" if part[-1:].isdigit() else ""
     exact = f"{numbers[0]}{re.escape(part)}{numbers[1]}"

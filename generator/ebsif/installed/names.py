@@ -15,6 +15,7 @@ from typing import Optional, Union
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.requirements import lines_of
+from easybuild.easyblocks.generic.container.texts import shown_module
 
 from ebsif import output
 from ebsif.catalogue import selection
@@ -106,7 +107,7 @@ class Names:
         fitting = one_per_image(known, fitting)
         fitting = extensions_of_name(text, fitting) or fitting
         if careful:
-            fitting = [one for one in fitting if "/" not in text or one == text.replace("/.", "/")]
+            fitting = [one for one in fitting if "/" not in text or one == shown_module(text)]
         else:
             fitting = newest_of(text, fitting)
         if len(fitting) > 1:
@@ -161,7 +162,7 @@ class Names:
         """
         found = self.find(text)
         if isinstance(found, Installation):
-            return selection.find_one(self.containers, found.module.replace("/.", "/"), parts=False)
+            return selection.find_one(self.containers, shown(found), parts=False)
         if isinstance(found, Path):
             raise NamingError(f"{found} is a file: name a container in the catalogue (`ebsif list`)")
         return found
@@ -322,7 +323,7 @@ def file_of(text: str) -> Union[Installation, Path, None]:
 
 def shown(installation: Installation) -> str:
     """Return the name of an installed module, without the dot of a hidden one."""
-    return installation.module.replace("/.", "/")
+    return shown_module(installation.module)
 
 
 def catalogue_name(installation: Installation) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.texts import shown_module
 
 from ebsif import eb, files
 from ebsif.installed import lock
@@ -97,7 +98,7 @@ class Installation:
     @property
     def base(self) -> Optional[str]:
         """Name of the module that an extension extends; None for other modules."""
-        return NAMED.sub("", self.module).replace("/.", "/") if self.extension else None
+        return shown_module(NAMED.sub("", self.module)) if self.extension else None
 
     @property
     def is_loaded(self) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.sharedimage import InstalledImage
-from easybuild.easyblocks.generic.container.texts import modulerc_statements
+from easybuild.easyblocks.generic.container.texts import modulerc_statements, shown_module
 
 from ebsif import files, output
 from ebsif.errors import EbsifError
@@ -165,7 +165,7 @@ def add_symbolic_versions(removal):
     file, module = removal.installation.file, removal.installation.module
     if not file:
         return
-    statements = [modulerc_statements(one) for one in dict.fromkeys([module, module.replace("/.", "/")])]
+    statements = [modulerc_statements(one) for one in dict.fromkeys([module, shown_module(module)])]
     for path in (file.parent / ".modulerc", file.parent / ".modulerc.lua"):
         with contextlib.suppress(FileNotFoundError):
             before = path.read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.credentials import Credentials
 from easybuild.easyblocks.generic.container.luamodule import LuaModule
-from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.texts import normal_name, shown_module
 
 from ebsif import files
 from ebsif.catalogue.site import Partition, Site
@@ -89,7 +89,7 @@ def write_app(installation: Installation, site: Site, cluster: Optional[str], pl
     values = {**form_values(site), "cluster": cluster or site.name, "kind": kind, "module": installation.module,
               "native_options": [word for line in site.scheduler.options for word in shlex.split(line)],
               "modules": site.scheduler.modules, "interpreter": str(interpreter.of(installation)),
-              "title": f"JupyterLab ({installation.module.replace('/.', '/')})"}
+              "title": f"JupyterLab ({shown_module(installation.module)})"}
     names = templates.list_templates(filter_func=lambda name: name.startswith("app/"))
     texts = {name: templates.get_template(name).render(values) for name in names}
     for name, text in texts.items():

@@ -52,7 +52,7 @@ def chosen(options: Namespace) -> Container:
         return found
     if isinstance(found, Installation):
         with contextlib.suppress(CatalogueError):
-            return selection.find_one(names.containers, found.module.replace("/.", "/"), parts=False)
+            return selection.find_one(names.containers, shown(found), parts=False)
     eb.session(tuple(options.more))
     return bases.read(names.easyconfig(options.module), read_settings(options).site())
 
