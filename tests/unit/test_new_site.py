@@ -87,3 +87,17 @@ def test_an_existing_profile_stays(programs, tmp_path):
     with pytest.raises(newsite.SiteInitError, match="is there already"):
         newsite.write("mine", tmp_path)
     assert "reviewed" in path.read_text()
+
+
+def test_the_file_systems_of_this_machine(programs, tmp_path, monkeypatch):
+    """S003-01: mounted parallel and network file systems are binds, but no home directories, nor what is in others."""
+    mounts = tmp_path / "mounts"
+    monkeypatch.setattr(newsite, "DIRECTORIES", (str(tmp_path),))
+    monkeypatch.setattr(newsite, "MOUNTS", mounts)
+    monkeypatch.setenv("HOME", "/users/person")
+    mounts.write_text("server:/a /pfs/one lustre rw 0 0\nserver:/b /pfs/one/more nfs rw 0 0\n"
+                      "server:/home /users nfs4 rw 0 0\n/dev/sda1 /local ext4 rw 0 0\n"
+                      "server:/c /odd\\040name lustre rw 0 0\nserver:/d /gpfs9 gpfs rw 0 0\n")
+    newsite.write("mine", tmp_path / "catalogue")
+    found = site.read("mine", [tmp_path / "catalogue"]).binds.optional
+    assert found == sorted(["/gpfs9", "/pfs/one", str(tmp_path)])

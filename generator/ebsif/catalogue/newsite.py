@@ -15,8 +15,10 @@ from ebsif.errors import EbsifError
 from ebsif.files import is_there, replace
 from ebsif.templating import environment
 
-# Where supercomputers mount file systems, besides home directories.
-FILE_SYSTEMS = ("/scratch", "/work", "/project", "/projects", "/projappl", "/flash", "/data", "/gpfs", "/lustre")
+# Directories of supercomputers that lead to file systems of all nodes, often by links; types of such file systems.
+DIRECTORIES = ("/scratch", "/work", "/project", "/projects", "/projappl", "/flash", "/data", "/gpfs", "/lustre")
+SHARED_TYPES = frozenset(("beegfs", "ceph", "gpfs", "lustre", "nfs", "nfs4", "panfs", "pvfs2", "wekafs"))
+MOUNTS = Path("/proc/self/mounts")
 
 # A partition of Slurm, CPUs of a node, generic resources of a node; the default partition has an asterisk.
 PARTITIONS = ("sinfo", "--noheader", "--format=%P|%c|%G")
@@ -75,11 +77,21 @@ def text(name: str) -> str:
     kind, reason = scheduler()
     gpu = next((one for one, row in GPU_KINDS.items() if is_there(Path(row.device))), None)
     return environment("ebsif.catalogue").get_template("site.yaml.j2").render(
-        name=name, binds=[one for one in FILE_SYSTEMS if Path(one).is_dir()] or ["/scratch"],
+        name=name, binds=file_systems() or ["/scratch"],
         gpu=gpu or "none", gpu_kinds=["none", *GPU_KINDS],
         gpu_reason=f"{GPU_KINDS[gpu].device} is here" if gpu else "this machine has none, compute nodes may have some",
         scheduler=kind or "slurm", schedulers=SCHEDULERS, scheduler_reason=reason,
         partitions=(partitions() if kind == "slurm" else []) or [NodeKind("standard", 1, 4, 0)])
+
+
+def file_systems() -> list[str]:
+    """Return the directories of this machine's shared file systems; home directories aren't needed."""
+    mounts = [line.split()[1:3] for line in MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()]
+    # spaces are written as \040, and can't be in a plain YAML value either
+    shared = {path for path, kind in mounts if kind in SHARED_TYPES and re.fullmatch(r"/[\w./-]+", path)
+              and not Path.home().is_relative_to(path)}
+    shared.update(one for one in DIRECTORIES if Path(one).is_dir())
+    return sorted(one for one in shared if not any(one.startswith(f"{other}/") for other in shared))
 
 
 def scheduler() -> tuple[Optional[str], str]:

@@ -4,7 +4,7 @@ Partitions, accounts, GPUs and memory of nodes come from the site profile. The s
 without loading the module, so the app also works with modules that aren't in MODULEPATH.
 
 With --course, write instead the two files that the app 'Jupyter for courses' of LUMI and CSC reads: a module, and the
-default resources. They belong into the directory www_lumi_modules (www_SITE_modules) of the project.
+default resources. They belong in the directory www_lumi_modules (www_SITE_modules) of the project.
 """
 
 from pathlib import Path

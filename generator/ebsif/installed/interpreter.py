@@ -32,8 +32,9 @@ def of(installation: Installation) -> Path:
     if is_there(path):
         return path
     # all easyblocks with Python install make-venv
-    reason = "was installed by an older version of ebsif: install it again with `eb --rebuild`" if is_there(
-        installation.root / "bin/make-venv") else "was installed without Python (init = 'none')"
+    has_python = is_there(installation.root / "bin/make-venv")
+    reason = f"was installed by an earlier version of ebsif: install it again with `{installation.rebuild}`" \
+        if has_python else "was installed without Python (init = 'none')"
     raise InterpreterError(f"{installation.module} has no interpreter: it {reason}")
 
 

@@ -18,7 +18,7 @@ from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUAS
 from ebsif import files, output
 from ebsif.errors import EbsifError
 from ebsif.installed import current, interpreter
-from ebsif.installed.names import Names
+from ebsif.installed.names import Names, shown
 from ebsif.installed.places import Installation
 from ebsif.user import environments
 
@@ -137,7 +137,7 @@ def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]
     found, venv = subject(names, text)
     own = os.environ.get(USER_SOFTWARE_VARIABLE)
     own = Path(own).absolute() if own else None
-    module = found.module.replace("/.", "/")
+    module = shown(found)
     label = venv.name if venv else own.name if own else None
     # Jupyter only knows lower case
     name = name.lower() if name else kernel_name(f"{module}-{label}" if label else module)
@@ -146,7 +146,7 @@ def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]
     program = Path(os.path.abspath(found.root)) / START_KERNEL  # noqa: PTH100 links stay: they may change
     if not files.is_there(program):
         raise KernelError(f"{module} can't run kernels: its image has no Python, or it was installed by an earlier "
-                          "version of ebsif (install it again with eb --rebuild)")
+                          f"version of ebsif (install it again: {found.rebuild})")
     check_package(found, module, venv, own)
     kernel = Kernel(folder / name, module, program, venv, own)
     make_room_for(kernel)

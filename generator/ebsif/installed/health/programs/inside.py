@@ -13,7 +13,7 @@ import sys
 if not sys.path[0]:
     del sys.path[0]
 
-# what packages print when they are imported doesn't belong into the result
+# what packages print when they are imported doesn't belong in the result
 OUTPUT = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 try:
