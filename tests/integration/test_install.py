@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -216,12 +217,19 @@ def test_dry_run(site, wheels):
     assert not list(site.prefix.glob("eb/software/Example"))
 
 
+def spider(site, package):
+    """Return whether `module spider` finds a package in the module."""
+    said = site.bash(f"module spider {package} 2>&1 || true").stdout
+    return f"{package}/" in said and "Example/1.0" in said
+
+
 def test_module_only_and_sanity_check_only(site):
     """
     `--module-only` writes the same module again, `--sanity-check-only` checks the installation, `--rebuild` repairs it.
 
     S002-04, S002-02: without the installed SIF, --module-only and its sanity check use the central copy.
-    E-08: it lists packages that were added by hand, of the directory and of the file that make-squashfs makes.
+    E-08: it lists packages that were added by hand, of the directory and of the file that make-squashfs makes, as
+    `module spider` does without it.
     """
     easyconfig = site.easyconfig(TEXT + f"image_dirs = ['/does/not/exist', '{site.sources}']\n")
     site.eb(easyconfig)
@@ -236,6 +244,13 @@ def test_module_only_and_sanity_check_only(site):
     (folder / "byhand-1.0.dist-info").mkdir()
     (folder / "byhand-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: ByHand\nVersion: 1.0\n")
     assert "ByHand==1.0" in UserSoftware(str(root)).pins
+    assert spider(site, "byhand") and spider(site, "pip")
+    site.bash("module load Example/1.0 && make-squashfs && rm -r $CONTAINERROOT/user-software")
+    assert spider(site, "byhand") and spider(site, "pip")
+    site.bash("module load Example/1.0 && unmake-squashfs && rm $CONTAINERROOT/user-software.squashfs")
+    shutil.move(folder / "byhand-1.0.dist-info", folder / "another-2.0.dist-info")
+    assert spider(site, "another") and not spider(site, "byhand")
+    shutil.move(folder / "another-2.0.dist-info", folder / "byhand-1.0.dist-info")
     site.bash("module load Example/1.0 && make-squashfs && rm -r $CONTAINERROOT/user-software")
     (root / "example.sif").unlink()
     site.eb(next(root.glob("easybuild/*.eb")), "--module-only", "--rebuild")

@@ -2,7 +2,6 @@
 
 import filecmp
 import os
-import shlex
 import shutil
 import signal
 import stat
@@ -120,18 +119,13 @@ def test_unmake_squashfs_restores_the_directory(installation):
 
 @pytest.mark.parametrize("command", [MAKE, UNMAKE])
 def test_both_advise_to_reload_the_module(installation, command):
-    """S002-30, defects C3: both end with how to reload the module, packing also with how to list packages (E-08)."""
-    easyconfig = installation / "easybuild/Example-1.0.eb"
-    easyconfig.parent.mkdir()
-    easyconfig.touch()
+    """S002-30, defects C3: both end with how to reload the module."""
     result = run(installation, MAKE)
     if command == UNMAKE:
         shutil.rmtree(installation / "user-software")
         result = run(installation, UNMAKE)
     assert "reload the module" in result.stderr
     assert "to reload: module unload NAME; module load NAME" in result.stderr
-    listing_them = shlex.split(result.stderr.splitlines()[-1].partition(" added: module unload NAME; ")[2])
-    assert listing_them == (["eb", "--module-only", "--rebuild", str(easyconfig)] if command == MAKE else [])
     assert "pip still installs" not in result.stderr
 
 

@@ -7,6 +7,7 @@
 """
 Module statements in Lua; modulesyntax.py explains them.
 """
+import os
 
 from easybuild.easyblocks.generic.container.modulesyntax import CONTROL_CHARACTERS, ModuleSyntax
 
@@ -135,6 +136,12 @@ class LuaModule(ModuleSyntax):
     def unload_on_load(self, module_variable):
         """Unload the module whose name is in a variable before this one is loaded."""
         return self.when('mode() == "load"', 'unload(%s)\n' % module_variable)
+
+    def list_packages(self, directory, keys):
+        """Let `module spider` list packages as they are in a venv, a path in the installation, and in the record."""
+        with open(os.path.join(os.path.dirname(self.functions_path), 'packages.lua')) as functions:
+            statement = functions.read() + self.call('list_packages', '/' + directory, *keys)
+        return self.when('mode() == "spider"', statement)
 
     def is_file(self, path):
         """Condition: a path is a regular file or a link to one."""

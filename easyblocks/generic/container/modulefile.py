@@ -24,6 +24,7 @@ from easybuild.easyblocks.generic.container.sharedimage import image_places
 from easybuild.easyblocks.generic.container.spec import INIT_CONDA_MANUAL, LISTED_PACKAGES
 from easybuild.easyblocks.generic.container.spec import REPLACE
 from easybuild.easyblocks.generic.container.tclmodule import TclModule
+from easybuild.easyblocks.generic.container.texts import shown_module
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, USER_SOFTWARE_VARIABLE
 
 # the syntaxes of module generators: EasyBuild's, and ours
@@ -102,7 +103,7 @@ class ModuleFile:
     @property
     def shown_name(self):
         """Name and version of the module for people: a hidden one can be loaded without the dot (str)."""
-        return self.full_name.replace('/.', '/')
+        return shown_module(self.full_name)
 
     @property
     def image_record(self):
@@ -305,6 +306,13 @@ class VenvModuleFile(ModuleFile):
             "again). Otherwise start with a copy:\n\n    mkdir DIRECTORY; export EBSIF_USER_SOFTWARE=$(realpath "
             "DIRECTORY); unmake-squashfs\n    module unload %s; module load %s" % (
                 self.shown_name.rpartition('/')[0], self.shown_name)]
+
+    @property
+    def text(self):
+        """Add the packages that users add by hand to what `module spider` lists (E-08)."""
+        keys = LISTED_PACKAGES[self.spec.listed_packages]
+        directory = os.path.relpath(self.spec.venv, os.path.dirname(USER_SOFTWARE))
+        return super().text + ('\n' + self.module.list_packages(directory, keys) if keys else '')
 
     def more_binds(self):
         """Statements that bind the user software they find; the SquashFS file takes precedence over the directory."""

@@ -68,6 +68,10 @@ class ModuleSyntax:
         """Path of the file with the functions."""
         return os.path.join(FILES, 'modulefile', self.FUNCTIONS)
 
+    def list_packages(self, directory, keys):
+        """Nothing: only Lmod reads lists of packages from module files, in Lua best."""
+        return ''
+
     def only_one(self, refusal):
         """Allow one container module: refuse with a message if there is one (its parts), else unload the other."""
         other = self.fail_on_load(*refusal) if refusal else self.unload_on_load('other_module')

@@ -28,6 +28,8 @@ from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, re
 DIRECTORY = 'user-software'
 SQUASHFS = 'user-software.squashfs'
 NAMES = (DIRECTORY, SQUASHFS)
+# The packages in the SquashFS file, for `module spider`, if make-squashfs made the file.
+PACKAGES = os.path.join('share', 'ebsif', 'packages')
 # Names a directory with the user's own user software, for any container module.
 USER_SOFTWARE_VARIABLE = 'EBSIF_USER_SOFTWARE'
 # where users put their own scripts
@@ -158,7 +160,9 @@ class UserSoftware:
         There is always something in place, because the module can be loaded in the meantime.
         """
         taken = earlier.present
-        for name in taken:
+        for name in taken + [PACKAGES]:
+            if not os.path.lexists(earlier.path(name)):
+                continue
             if os.path.isdir(self.path(name)):
                 exchange(self.path(name), earlier.path(name))
             else:
