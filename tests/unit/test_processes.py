@@ -29,6 +29,12 @@ def numbers(path, count):
     return [int(number) for number in path.read_text().split()]
 
 
+def heed_signals():
+    """Undo what the tests may have inherited: shells in the background ignore Ctrl-C, nohup ignores SIGHUP."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def is_gone(number):
     """Return whether a process has ended, perhaps still known to a parent that doesn't ask."""
     try:
@@ -57,7 +63,7 @@ def test_an_interruption(tmp_path, number):
     """I-04: Ctrl-C ends what runs in all threads, and starts nothing more; so do the signals of schedulers."""
     command = [sys.executable, "-c", INTERRUPTED, HANGS, tmp_path / "numbers"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True,
-                          preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler)) as process:
+                          preexec_fn=heed_signals) as process:
         found = numbers(tmp_path / "numbers", 4)
         process.send_signal(number)
         process.communicate(timeout=60)
