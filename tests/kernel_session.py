@@ -4,21 +4,22 @@ Run code in a Jupyter kernel as Jupyter does, and print what comes back as JSON;
 Usage: kernel_session.py KERNEL [STEP...]
 
 A step is code to run, or a word: `interrupt` interrupts the code after it, `restart` restarts the kernel, `restart-now`
-kills it first, `die` kills this process.
+kills it first, `die` kills this process; `ends` runs the code after it, which ends the kernel, and waits until Jupyter
+has started another one by itself.
 """
 
+import asyncio
 import json
 import os
 import signal
 import sys
-import threading
 
-from jupyter_client.manager import start_new_kernel
+from jupyter_client.ioloop import AsyncIOLoopKernelManager
 
 TIMEOUT = 60
 
 
-def run(client, code):
+async def run(client, code):
     """Return the text that code prints, the types of its messages, and the name of its error."""
     texts, kinds = [], []
 
@@ -26,32 +27,55 @@ def run(client, code):
         kinds.append(message["msg_type"])
         texts.append(message["content"].get("text") or message["content"].get("ename") or "")
 
-    client.execute_interactive(code, timeout=TIMEOUT, output_hook=keep)
+    await client.execute_interactive(code, timeout=TIMEOUT, output_hook=keep)
     return "".join(texts).strip(), kinds
 
 
-def main():
-    """Run the steps."""
+async def interrupt(manager):
+    """Interrupt what has been running for a second."""
+    await asyncio.sleep(1)
+    await manager.interrupt_kernel()
+
+
+async def take(steps, manager, client):
+    """Take the steps."""
+    restarted, before = asyncio.Event(), None
+    # that Jupyter has noticed the end of a kernel, and starts another one
+    manager.add_restart_callback(restarted.set)
+    for step in steps:
+        if step in ("interrupt", "ends"):
+            before = step
+        elif step.startswith("restart"):
+            await manager.restart_kernel(now=step == "restart-now")
+            await client.wait_for_ready(TIMEOUT)
+        elif step == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif before == "ends":
+            client.execute(step)
+            await asyncio.wait_for(restarted.wait(), TIMEOUT)
+            await client.wait_for_ready(TIMEOUT)
+            before = None
+        else:
+            interruption = asyncio.ensure_future(interrupt(manager)) if before else None
+            print(json.dumps(await run(client, step)), flush=True)
+            if interruption:
+                await interruption
+            before = None
+
+
+async def main():
+    """Start a kernel, take the steps, and end it."""
     name, *steps = sys.argv[1:]
-    manager, client = start_new_kernel(kernel_name=name, startup_timeout=TIMEOUT)
+    manager = AsyncIOLoopKernelManager(kernel_name=name)
+    await manager.start_kernel()
+    client = manager.client()
+    client.start_channels()
     try:
-        interrupted = False
-        for step in steps:
-            if step == "interrupt":
-                interrupted = True
-            elif step.startswith("restart"):
-                manager.restart_kernel(now=step == "restart-now")
-                client.wait_for_ready(TIMEOUT)
-            elif step == "die":
-                os.kill(os.getpid(), signal.SIGKILL)
-            else:
-                if interrupted:
-                    threading.Timer(1, manager.interrupt_kernel).start()
-                    interrupted = False
-                print(json.dumps(run(client, step)), flush=True)
+        await client.wait_for_ready(TIMEOUT)
+        await take(steps, manager, client)
     finally:
         client.stop_channels()
-        manager.shutdown_kernel()
+        await manager.shutdown_kernel()
 
 
-main()
+asyncio.run(main())

@@ -5,9 +5,11 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -88,12 +90,21 @@ def test_life_of_a_kernel(installed_once, own_software, jupyter, tmp_path):
         "SIF", "CONTAINER", "APPTAINER", "SINGULARITY", "RUNSCRIPTS", "EBSIF", "__EBSIF", "LOADEDMODULES"))}
     about = ("import os, greeting, sys; print(os.getcwd(), os.environ['SLURM_JOB_ID'], os.environ['CONTAINERROOT'], "
              "os.environ['EBSIF_MOUNTED_USER_SOFTWARE'], sys.prefix, os.getpid(), os.getppid(), sep='\\n')")
+    # what the kernel has started, and no guard; nothing that has ended is left either
+    children = """
+import os
+try:
+    print(os.wait())
+except ChildProcessError:
+    print('none', *[one for one in os.listdir('/proc') if one.isdigit() and open(f'/proc/{one}/stat').read(
+        ).rpartition(')')[2].split()[1] == str(os.getpid())])
+"""
     sleep = "import time\ntry:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('interrupted')"
     comm = "import comm; comm.create_comm(target_name='test').send({'a': 1}); print('x' * 3_000_000)"
     result = session(
-        jupyter, "mine", about, "interrupt", sleep, "interrupt", sleep, comm, "restart", "greeting", about,
+        jupyter, "mine", about, children, "interrupt", sleep, "interrupt", sleep, comm, "restart", "greeting", about,
         "restart-now", about, "die", check=False, cwd=notebooks, SLURM_JOB_ID="42", VIRTUAL_ENV="/of/the/host", **hub)
-    (first, _), *interrupted, (large, kinds), (gone, _), (second, _), (third, _) = outputs(result)
+    (first, _), (waited, _), *interrupted, (large, kinds), (gone, _), (second, _), (third, _) = outputs(result)
     known, pids = [], []
     for text in (first, second, third):
         *lines, pid, parent = text.splitlines()
@@ -101,6 +112,7 @@ def test_life_of_a_kernel(installed_once, own_software, jupyter, tmp_path):
         pids += [int(pid), int(parent)]
     assert known == 3 * [[str(notebooks), "42", str(installed_once.root(MODULE)),
                           f"{own_software}/user-software.squashfs", "/user-software/venv/pytorch"]]
+    assert waited == "none"
     assert [text for text, _ in interrupted] == 2 * ["interrupted"]
     assert len(large) == 3_000_000
     assert {"comm_open", "comm_msg"} <= set(kinds)
@@ -114,6 +126,49 @@ def test_life_of_a_kernel(installed_once, own_software, jupyter, tmp_path):
 
     assert jupyter("ebsif", "kernel", "remove", "mine").stdout == f"removed the kernel mine of {MODULE}\n"
     assert not (tmp_path / "jupyter/kernels/mine").exists()
+
+
+@pytest.fixture
+def job():
+    """A control group with 400 MB of memory, as Slurm makes one for a job; at the end nothing may be left in it."""
+    name = f"ebsif-{uuid.uuid4().hex[:8]}"
+    older = Path("/sys/fs/cgroup/memory")
+    folder = (older if older.is_dir() else older.parent) / name
+    try:
+        if not older.is_dir():
+            Path("/sys/fs/cgroup/cgroup.subtree_control").write_text("+memory")
+        folder.mkdir()
+    except OSError as error:
+        pytest.fail(f"this test needs a control group for memory: {error}")
+    (folder / ("memory.limit_in_bytes" if older.is_dir() else "memory.max")).write_text(str(400 * 1024 ** 2))
+    for limit in ("memory.memsw.limit_in_bytes", "memory.swap.max"):
+        if (folder / limit).exists():
+            (folder / limit).write_text("0" if limit.endswith("max") else str(400 * 1024 ** 2))
+    yield folder
+    left = (folder / "cgroup.procs").read_text().split()
+    for pid in left:
+        os.kill(int(pid), signal.SIGKILL)
+    until = time.time() + 20
+    while (folder / "cgroup.procs").read_text() and time.time() < until:
+        time.sleep(0.1)
+    folder.rmdir()
+
+
+def test_a_kernel_that_needs_too_much_memory(own_software, jupyter, job):
+    """J-03: the kernel that the memory limit of a job ends is restarted by Jupyter; no process and no mount is left."""
+    own = {"EBSIF_USER_SOFTWARE": own_software}
+    jupyter("ebsif", "kernel", "install", MODULE, "--name", "mine", **own)
+    about, much = "import os; print(os.getpid(), os.getppid())", "text = b'x' * 10 ** 9; print(len(text))"
+    enter = 'echo $$ >"$0/cgroup.procs"; exec "$@"'
+    result = jupyter("sh", "-c", enter, job, sys.executable, SESSION, "mine", about, "ends", much, about)
+    (first, _), (second, _) = outputs(result)
+    assert not {*first.split()} & {*second.split()}
+    until = time.time() + 20
+    while (job / "cgroup.procs").read_text() and time.time() < until:
+        time.sleep(0.1)
+    # mounts are in namespaces of these processes
+    assert not (job / "cgroup.procs").read_text()
+    assert str(own_software) not in Path("/proc/mounts").read_text()
 
 
 def test_a_kernel_in_jupyter_of_the_container(installed_once, own_software, jupyter):

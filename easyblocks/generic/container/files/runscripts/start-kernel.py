@@ -64,19 +64,28 @@ class Guard:
         self.started = {pid: process(pid)[1] for pid in (self.kernel, self.runtime, self.jupyter) if pid}
         # closes when the kernel ends
         ends, kept = os.pipe()
-        if os.fork():
+        child = os.fork()
+        if child:
             os.close(ends)
+            os.waitpid(child, 0)
             return
         try:
             os.close(kept)
             os.setsid()
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            nothing = os.open(os.devnull, os.O_RDWR)
-            for number in range(3):
-                os.dup2(nothing, number)
-            self.watch(ends)
+            # not the kernel's child, which os.wait() in a cell would wait for
+            if not os.fork():
+                self.prepare()
+                self.watch(ends)
         finally:
             os._exit(0)
+
+    @staticmethod
+    def prepare():
+        """Ignore interrupts, and let go of the files of Jupyter, which waits for their ends."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            os.dup2(nothing, number)
 
     def has_ended(self, pid):
         """Return whether one of the processes has ended."""
