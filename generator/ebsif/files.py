@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import os
 import pwd
+import shlex
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,6 +74,14 @@ def make_executable(path: Path) -> None:
     """Let everybody who can read a file execute it."""
     mode = path.stat().st_mode
     path.chmod(mode | (mode & 0o444) >> 2)
+
+
+def how_to_read(path: Path) -> str:
+    """Return what to do about a file or directory that this account can't read: who can give permission (str)."""
+    place = next(one for one in (path, *path.parents) if is_there(one))
+    number = place.stat().st_uid
+    return f"run `chmod u+rX {shlex.quote(str(place))}`" if number == os.getuid() else \
+        f"ask {owner(number)}, who owns {place}, for permission"
 
 
 def owner(number: int) -> str:

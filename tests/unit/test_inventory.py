@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
+import ebsif.files
 import pytest
 from easybuild.easyblocks.generic.container import usersoftware
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
@@ -19,7 +20,7 @@ from ebsif.catalogue.settings import read_settings
 from ebsif.cli import main
 from ebsif.errors import UsageError
 from ebsif.files import owner
-from ebsif.installed import imagestate, inventory, overview, places, softwarestate, versus
+from ebsif.installed import imagestate, inventory, overview, places, removal, report, softwarestate, versus
 from ebsif.installed.health import files
 from ebsif.installed.health.machine import Machine
 from ebsif.installed.health.subject import Subject
@@ -108,6 +109,19 @@ def test_an_installation_that_may_not_be_looked_for(eb_prefix, monkeypatch):
         f"|{root}|can't be read, so what is installed there is unknown: Permission denied"]
 
 
+def test_a_closed_directory_below_one_of_modules(eb_prefix, monkeypatch, capsys):
+    """I-01: that there may be more modules is said once, by whatever way it is found."""
+    eb_prefix.install(MINE)
+    closed = eb_prefix.modules / "Closed"
+    closed.mkdir()
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: scandir(path) if str(path) != str(closed) else open_denied(path))
+    said = f"|{closed}|can't be read, so what is installed there is unknown: Permission denied"
+    assert found(eb_prefix.modules, eb_prefix.software.parent) == found() == ([MINE], [said])
+    assert main(["remove", MINE, "--dry-run"]) == 0
+    assert f"{closed} can't be read: if a module there uses the image" in " ".join(capsys.readouterr().err.split())
+
+
 def denied():
     """Raise the error of a directory that can't be read."""
     raise PermissionError(13, "Permission denied")
@@ -118,7 +132,17 @@ def test_a_record_that_may_not_be_read(eb_prefix, monkeypatch):
     root = eb_prefix.install(MINE)
     lock = root / "share/ebsif/lock.json"
     monkeypatch.setattr(inventory.Path, "read_text", lambda path, **_: open_denied(path))
-    assert inventory.installations([str(root)])[0][0].damage == f"{lock}: can't be read: Permission denied"
+    one = inventory.installations([str(root)])[0][0]
+    assert one.damage == f"{lock}: can't be read: Permission denied"
+    # nobody is told to install anything again
+    assert [finding.text for finding in files.record(SimpleNamespace(
+        installation=one, error=lambda text: SimpleNamespace(text=text)))] == [
+            f"{one.damage}: run `chmod u+rX {lock}`"]
+    monkeypatch.setattr(inventory.os, "getuid", lambda: os.geteuid() + 1)
+    ask = f"ask {owner(os.geteuid())}, who owns {lock}, for permission"
+    assert report.examine(one, False).findings[0].text == f"{one.damage}: {ask}"
+    with pytest.raises(removal.RemovalError, match=f"can't be found: {ask}, and then remove it"):
+        removal.plan(one)
 
 
 def open_denied(path):
@@ -137,7 +161,8 @@ def test_module_files_of_named_installations(eb_prefix, monkeypatch, name):
     monkeypatch.setenv("MODULEPATH", "")
     monkeypatch.setattr("ebsif.eb.prefix", lambda: (eb_prefix.software, eb_prefix.modules.parent / "none"))
     walked, paths_below = [], places.paths_below
-    monkeypatch.setattr(places, "paths_below", lambda directory: walked.append(directory) or paths_below(directory))
+    monkeypatch.setattr(places, "paths_below", lambda directory, closed: (
+        walked.append(directory) or paths_below(directory, closed)))
     found = places.with_module_files([places.of_directory(root) for root in roots])
     assert [one.module for one in found] == [name, "other"]
     assert walked == [eb_prefix.modules]
@@ -257,7 +282,8 @@ def test_an_image_that_may_not_be_read(eb_prefix, monkeypatch):
     assert state(root)[0].problem == (
         f"you can't read the image {image}: ask {owner(os.geteuid())}, who owns {image}, for permission")
     # in a directory that can't be searched nothing seems to exist
-    monkeypatch.setattr(imagestate, "is_there", lambda path: path != image and path.exists())
+    for one in (imagestate, ebsif.files):
+        monkeypatch.setattr(one, "is_there", lambda path: path != image and path.exists())
     monkeypatch.setattr(imagestate, "is_closed", lambda path: path == image)
     assert state(root)[0].problem.endswith(f"ask {owner(os.geteuid())}, who owns {root}, for permission")
 

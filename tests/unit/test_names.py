@@ -264,6 +264,10 @@ def test_files_of_other_accounts_are_not_removed(prefix, monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: root.stat().st_uid + 1)
     with pytest.raises(removal.RemovalError, match="belongs to .*; nothing was removed"):
         removal.plan(places.with_module_file(names().installation(MINE)))
+    # nobody is told to remove others first
+    prefix.install(OTHER, image={"file": "b.sif", "sha256": "0", "resolved": str(root / "a.sif")})
+    with pytest.raises(removal.RemovalError, match="belongs to .*; nothing was removed"):
+        removal.plan(places.with_module_file(names().installation(MINE)))
     assert root.exists()
 
 

@@ -162,6 +162,7 @@ def test_users_elsewhere(family, tmp_path, monkeypatch, capsys):
     uid = os.getuid()
     monkeypatch.setattr(os, "getuid", lambda: uid + 1)
     owner = files.owner(uid)
+    monkeypatch.setattr(removal, "check_removable", lambda _: None)
     assert main(["remove", str(family / "1.0"), "--users", str(theirs.parent), "-n"]) == 3
     assert f"that these modules use: Example/1.0-mine (of {owner}); remove those first" in capsys.readouterr().err
     # where nobody was found, but somebody may be

@@ -203,8 +203,8 @@ def entries(place):
                 if name.endswith((".json", ".yaml")):
                     yield from parsed(name, archive.read(name))
     except (OSError, zipfile.BadZipFile) as error:
-        raise AuditError(f"{place} can't be read as an advisory database, which is a directory or a zip file: {error}"
-                         ) from error
+        raise AuditError(f"{place} can't be read as an advisory database, which is a directory or a zip file: "
+                         f"{getattr(error, 'strerror', None) or error}") from error
 
 
 def parsed(name, content):

@@ -150,11 +150,7 @@ def is_closed(path):
 
 def unreadable(path):
     """Return what to say of an image that this account can't read (str)."""
-    place = next(one for one in (path, *path.parents) if is_there(one))
-    owner = place.stat().st_uid
-    remedy = f"run `chmod u+rX {shlex.quote(str(place))}`" if owner == os.getuid() else \
-        f"ask {files.owner(owner)}, who owns {place}, for permission"
-    return f"you can't read the image {path}: {remedy}"
+    return f"you can't read the image {path}: {files.how_to_read(path)}"
 
 
 def compare(path: Path, status: os.stat_result, known: dict[str, Any], verify: bool) -> tuple[str, Optional[str]]:

@@ -109,13 +109,16 @@ class Search:
         """Add the installations with a module file in a directory of modules."""
         if self.listed(directory) is None:
             return
-        for one in places.module_files(directory, only_complete=False):
+        closed = []
+        for one in places.module_files(directory, only_complete=False, closed=closed):
             if is_there(one.root / lockfile.RECORD):
                 known = self.found.setdefault(os.path.realpath(one.root), one)
                 if not known.file:
                     self.found[os.path.realpath(one.root)] = one
             else:
                 self.note(without_record(one))
+        for error in closed:
+            self.note(unreadable(error.filename, error.errno))
 
     def add_software(self, directory):
         """Add the installations NAME/VERSION in a directory, or VERSION in that of a software; return if there are."""

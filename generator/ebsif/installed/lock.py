@@ -15,6 +15,10 @@ class LockError(EbsifError):
     """A lock file can't be read; the message says which one, why, and what to do."""
 
 
+class ClosedLockError(LockError):
+    """A lock file can't be read, because this account lacks the permission."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Change:
     """A difference: its kind (``image``, ``image package`` ...), the name, and both values (None: absent)."""
@@ -51,6 +55,8 @@ def read(place: Union[str, Path]) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise LockError(f"{place}: not an installation of a container module ({path} does not exist)") from None
+    except PermissionError as error:
+        raise ClosedLockError(f"{path}: can't be read: {error.strerror}") from error
     except (OSError, ValueError, RecursionError) as error:
         raise LockError(f"{path}: can't be read: {getattr(error, 'strerror', None) or error}") from error
     if not isinstance(content, dict) or not isinstance(content.get(lockfile.IMAGE), dict):

@@ -73,6 +73,17 @@ class Installation:
         return None
 
     @property
+    def repair(self) -> str:
+        """What to do about a damaged record, or one that this account may not read."""
+        try:
+            self.record  # noqa: B018 reading it is the test
+        except lock.ClosedLockError:
+            return files.how_to_read(self.root / lockfile.RECORD)
+        except lock.LockError:
+            pass
+        return f"install the module again with `{self.rebuild}`"
+
+    @property
     def recorded_name(self) -> Optional[str]:
         """Name, version and suffix in the record, whatever the naming scheme calls the module; None if unknown."""
         return None if self.damage else lock.module_name(self.record)
@@ -148,7 +159,8 @@ def loaded() -> Optional[Installation]:
     return Installation(found.root, module or found.module)
 
 
-def module_files(directory: Path, name: Optional[str] = None, only_complete: bool = True) -> Iterator[Installation]:
+def module_files(directory: Path, name: Optional[str] = None, only_complete: bool = True,
+                 closed: Optional[list[OSError]] = None) -> Iterator[Installation]:
     """
     Yield the installations with a module file in a directory of modules.
 
@@ -160,12 +172,14 @@ def module_files(directory: Path, name: Optional[str] = None, only_complete: boo
         Name of a module, to yield only this one.
     only_complete
         Whether to leave out module files whose installation has no record or is gone.
+    closed
+        Gets the errors of directories in it that can't be read.
     """
     if name:
         head, _, version = name.rpartition("/")
         paths = [directory / head / f"{dot}{version}{suffix}" for dot in ("", ".") for suffix in (".lua", "")]
     else:
-        paths = paths_below(directory)
+        paths = paths_below(directory, [] if closed is None else closed)
     for path in paths:
         # the earlier name of a module that was hidden after its installation
         if path.is_symlink() and path.readlink().parent == Path():
@@ -176,9 +190,9 @@ def module_files(directory: Path, name: Optional[str] = None, only_complete: boo
             yield Installation(root, module, path, directory)
 
 
-def paths_below(directory):
-    """Yield the paths of possible module files."""
-    for folder, folders, names in os.walk(directory):
+def paths_below(directory, closed):
+    """Yield the paths of possible module files; add the errors of directories that can't be read to a list."""
+    for folder, folders, names in os.walk(directory, onerror=closed.append):
         if len(Path(folder).relative_to(directory).parts) >= DEPTH - 1:
             folders.clear()
         folders.sort()

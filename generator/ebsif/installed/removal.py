@@ -69,10 +69,9 @@ def plan(installation: Installation, directories: Sequence[str] = ()) -> Removal
         name = installation.module.rpartition("/")[0]
         raise RemovalError(f"{shown(installation)} is loaded: unload it first (module unload {name})")
     if installation.damage:
-        raise RemovalError(f"{installation.damage}. Without it, modules that use the image can't be found: install the "
-                           f"module again with `{installation.rebuild}`, and then remove it")
+        raise RemovalError(f"{installation.damage}. Without it, modules that use the image can't be found: "
+                           f"{installation.repair}, and then remove it")
     removal = Removal(installation, list(paths_of_module(installation)))
-    add_users(removal, directories)
     root = Path(os.path.realpath(installation.root))
     link = [installation.root] if installation.root.is_symlink() else []
     removal.paths += [*link, root, *sorted(path for path in root.parent.iterdir() if path.name.startswith(root.name)
@@ -88,6 +87,8 @@ def plan(installation: Installation, directories: Sequence[str] = ()) -> Removal
     for path in removal.lines:
         if not os.access(path.parent, os.W_OK):
             raise RemovalError(f"{path} can't be changed: {path.parent} is not writable for you; nothing was removed")
+    # at last: nobody should remove other modules for the sake of one that they can't remove
+    add_users(removal, directories)
     return removal
 
 

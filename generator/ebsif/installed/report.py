@@ -117,8 +117,7 @@ def examine(installation, verify):
     """Return a report on an installation by itself (Report)."""
     report, module = Report(installation), installation.module
     if installation.damage:
-        report.findings.append(Finding(ERROR, module, f"{installation.damage}: install the module again with "
-                                       f"`{installation.rebuild}`"))
+        report.findings.append(Finding(ERROR, module, f"{installation.damage}: {installation.repair}"))
         return report
     report.image = imagestate.examine(installation, verify)
     if report.image.problem:

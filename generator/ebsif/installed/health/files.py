@@ -24,7 +24,7 @@ def record(one: Subject) -> Iterator[Finding]:
     """Can the record be read?"""
     damage = one.installation.damage
     if damage:
-        yield one.error(f"{damage}: install the module again with `{one.rebuild}`")
+        yield one.error(f"{damage}: {one.installation.repair}")
 
 
 def module_file(one: Subject) -> Iterator[Finding]:
