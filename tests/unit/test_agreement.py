@@ -189,3 +189,24 @@ def test_the_easyblocks_name_commands_of_ebsif_in_one_place():
         if CONTAINER_FILES not in path.parents and path.name != "advice.py":
             code = re.sub(r"\"\"\".*?\"\"\"|#.*", "", path.read_text(), flags=re.DOTALL)
             assert not re.search(rf"\bebsif ({'|'.join(COMMANDS)})\b", code), path
+
+
+# How a script finds its installation; there can be no common file, which would have to be found first.
+FIND_ROOT = """\
+root=${BASH_SOURCE[0]%/*}/..
+if [[ -L "${BASH_SOURCE[0]}" ]]; then
+    root=$(readlink -f -- "${BASH_SOURCE[0]}")
+    root=${root%/*}/..
+fi
+"""
+
+
+def test_how_scripts_find_their_installation():
+    """House 2: commands, wrappers and the interpreter follow links in the same way."""
+    texts = {path.name: path.read_text() for folder in ("bin", "interpreter", "share/ebsif")
+             for path in (CONTAINER_FILES / folder).iterdir()}
+    # these need the path without links, are at another depth, or in an environment
+    others = {"make-squashfs", "unmake-squashfs", "kernel", "venv-wrapper"}
+    scripts = {name for name, text in texts.items() if "BASH_SOURCE[0]" in text} - others
+    assert {name for name, text in texts.items() if FIND_ROOT in text} == scripts
+    assert len(scripts) > 9
