@@ -310,6 +310,37 @@ def test_an_environment_on_top_of_a_plain_module(tool, marker, tmp_path):
         assert not inside.split()[0].endswith(":") or setting == "export PYTHONPATH="
 
 
+def test_other_names_of_the_module(environment, tmp_path):
+    """J-05, S003-18: an environment whose module is named by an alias or without a dot is that of the module."""
+    place, _, _ = environment
+    site, name = place.site, place.WRITABLE
+    folder = tmp_path / "modules/Example"
+    folder.mkdir(parents=True)
+    version, lua = name.rpartition("/")[2], site.tool.syntax == "Lua"
+    (file,) = [path for path in (site.modules / "Example").iterdir() if path.stem == version or path.name == version]
+    (folder / f".{file.name}").write_text(file.read_text().replace(f'"{name}"', f'"Example/.{version}"'))
+    (folder / (".modulerc.lua" if lua else ".modulerc")).write_text("".join(
+        f'module_version("Example/.{version}", "{other}")\n' if lua else f"module-version Example/.{version} {other}\n"
+        for other in (version, "latest")).join(("" if lua else "#%Module\n", "")))
+    show = "python -c 'import sys; print(sys.prefix)'"
+    said = site.bash(f"""
+        set -e
+        export MODULEPATH={tmp_path}/modules
+        module load {name}
+        make-venv env >&2
+        module unload Example
+        for other in latest {version}; do
+            '{place.root(name)}/bin/extend-venv-activate' env Example/$other
+            source env/bin/activate; {show}; deactivate; echo ${{SIF-none}}
+            module load Example/$other; source env/bin/activate; {show}; deactivate
+            [ -n "$SIF" ]; module unload Example
+            EBSIF_VENV=$PWD/env '{place.root(name)}/interpreter/python' -c 'import sys; print(sys.prefix)'
+        done
+    """, cwd=tmp_path)
+    assert said.stdout.split() == 2 * [f"{tmp_path}/env", "none", f"{tmp_path}/env", f"{tmp_path}/env"]
+    assert said.stderr.count(f"loads Example/.{version}, and deactivate unloads it") == 3
+
+
 @pytest.mark.parametrize(
     ("command", "status", "expected"),
     [

@@ -93,6 +93,6 @@ if [ ! -e /.singularity.d ]; then
         unset _EBSIF_MODULE _EBSIF_VENV _EBSIF_ESCAPED _EBSIF_SITE _EBSIF_PYTHONPATH _EBSIF_EARLIER _EBSIF_LOADED
         unset _EBSIF_GONE _ebsif_kind _ebsif_rest
         unset -f deactivate _ebsif_venv_deactivate
-        unset -f _ebsif_load_again _ebsif_without _ebsif_set _ebsif_enter _ebsif_put_back
+        unset -f _ebsif_load_again _ebsif_is_loaded _ebsif_without _ebsif_set _ebsif_enter _ebsif_put_back
     }
 fi

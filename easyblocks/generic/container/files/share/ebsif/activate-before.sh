@@ -18,21 +18,30 @@ if [ ! -e /.singularity.d ]; then
         done
     }
 
-    case ":${LOADEDMODULES:-}:" in
-        *":$_EBSIF_MODULE:"* | *":$_EBSIF_MODULE/"*) ;;
-        *)
-            # modules that must be unloaded for this one (other containers, other versions) are loaded again afterwards
-            _EBSIF_EARLIER=${LOADEDMODULES:-}
-            if [ -d "$_EBSIF_VENV/host-bin" ] && [ -n "${EBSIF_LOADED_MODULE:-}" ]; then
-                module unload "$EBSIF_LOADED_MODULE"
-            fi
-            if ! module load "$_EBSIF_MODULE"; then
-                if [ -n "$_EBSIF_EARLIER" ]; then _ebsif_load_again "$_EBSIF_EARLIER"; fi
-                unset _EBSIF_MODULE _EBSIF_VENV _EBSIF_ESCAPED _EBSIF_SITE _EBSIF_PYTHONPATH _EBSIF_EARLIER _EBSIF_LOADED
-                unset -f _ebsif_load_again
-                return 1
-            fi
-            _EBSIF_LOADED=1
-            ;;
-    esac
+    # Set _EBSIF_MODULE to the name under which it is loaded: it may have become hidden, with a dot, or visible again.
+    _ebsif_is_loaded() {
+        set -- ":${LOADEDMODULES:-}:" "${_EBSIF_MODULE%/*}" "${_EBSIF_MODULE##*/}"
+        case $1 in
+            *":$_EBSIF_MODULE:"* | *":$_EBSIF_MODULE/"*) ;;
+            *":$2/.$3:"*) _EBSIF_MODULE=$2/.$3 ;;
+            *":$2/${3#.}:"*) _EBSIF_MODULE=$2/${3#.} ;;
+            *) return 1 ;;
+        esac
+    }
+
+    if ! _ebsif_is_loaded; then
+        # modules that must be unloaded for this one (other containers, other versions) are loaded again afterwards
+        _EBSIF_EARLIER=${LOADEDMODULES:-}
+        if [ -d "$_EBSIF_VENV/host-bin" ] && [ -n "${EBSIF_LOADED_MODULE:-}" ]; then
+            module unload "$EBSIF_LOADED_MODULE"
+        fi
+        if ! module load "$_EBSIF_MODULE"; then
+            if [ -n "$_EBSIF_EARLIER" ]; then _ebsif_load_again "$_EBSIF_EARLIER"; fi
+            unset _EBSIF_MODULE _EBSIF_VENV _EBSIF_ESCAPED _EBSIF_SITE _EBSIF_PYTHONPATH _EBSIF_EARLIER _EBSIF_LOADED
+            unset -f _ebsif_load_again _ebsif_is_loaded
+            return 1
+        fi
+        _EBSIF_LOADED=1
+        _ebsif_is_loaded || true
+    fi
 fi
