@@ -519,10 +519,10 @@ class ContainerInstall(Reinstall, EasyBlock):
     def make_module_extra(self, *args, **kwargs):
         """Add the container-specific statements, variables that are set literally, and the list of packages."""
         variables = self.cfg.get_ref('modextravars')
-        literal = [name for name, value in variables.items()
-                   if isinstance(value, dict) and value.get('resolve_env_vars') is False and 'value' in value]
+        literal = [name for name, value in variables.items() if is_literal(value)]
         module_file = self.module_file
         # In Tcl, EasyBuild's statement would expand them; in either syntax, it is wrong for texts with both quotes.
+        # Ours restores an earlier value on unload, also without a modules tool.
         text = ''.join(module_file.module.setenv(name, self.cfg['modextravars'][name]['value']) for name in literal)
         self.cfg['modextravars'] = {name: value for name, value in variables.items() if name not in literal}
         try:
@@ -622,6 +622,12 @@ class ContainerInstall(Reinstall, EasyBlock):
                                  "remove the image %s, which the new one needs: copy it to another directory, and name "
                                  "that with --sourcepath.", problem, self.source_image)
         super().empty_installation(problem)
+
+
+def is_literal(value):
+    """Return whether a value in 'modextravars' is set as it is: it refers to no other variable, or must not do so."""
+    return isinstance(value, dict) and 'value' in value and (
+        value.get('resolve_env_vars') is False or bool(value.get('pushenv')) and '$' not in value['value'])
 
 
 def existing_sources(binds):

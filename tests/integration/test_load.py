@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from easybuild.easyblocks.generic.container.modulefile import SYNTAXES
+from easybuild.easyblocks.generic.container.modulefile import LEFT_BEHIND, SYNTAXES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from parts import TOOLS, Installed, copy_site, wheel_settings
@@ -404,7 +404,8 @@ class Pair:
         "network_env = {{'NET_OF_SITE': 'hsn'}}\n"
         "optional_binds = ['{root}/data:/mnt', '/dev/null:/opt/null', '/does/not/exist:/x']\n"
         "masked_paths = ['/etc/debian_version']\nbinds = ['{root}/needed:/media']\n"
-        "modextravars = {{'LITERAL': {{'value': {hostile!r}, 'resolve_env_vars': False}}}}\n"
+        "modextravars = {{'LITERAL': {{'value': {hostile!r}, 'resolve_env_vars': False}}, "
+        "'PUSHED': {{'value': 'pushed', 'pushenv': True}}}}\n"
     )
 
     def __init__(self, site, image, install_once):
@@ -641,8 +642,15 @@ def test_a_module_that_the_modules_tool_has_lost(pair):
     leftover = {
         "CONTAINERROOT": "/gone", "EBSIF_LOADED_MODULE": "Gone/1.0", "SIF": "/gone/x.sif", "APPTAINERENV_PLAIN": "x",
         "SINGULARITYENV_PLAIN": "x", "APPTAINER_BINDPATH": "/gone:/runscripts", "SINGULARITYENV_PREPEND_PATH": "/gone",
+        # what this module doesn't set
+        **dict.fromkeys(LEFT_BEHIND, "/gone"), "SINGULARITY_OVERLAY": "/gone", "SINGULARITYENV_VIRTUAL_ENV": "/gone",
+        "SINGULARITYENV_VIRTUAL_ENV_PROMPT": "/gone", "SINGULARITY_NV": "/gone",
     }
-    ((_, loaded, after),) = pair.take([(leftover, ["load One/1.0", "unload One"])])
+    # different values are the person's
+    leftover.pop("APPTAINER_ROCM")
+    own = {"APPTAINER_ROCM": "1", "SINGULARITY_ROCM": "0"}
+    ((_, loaded, after),) = pair.take([({**leftover, **own}, ["load One/1.0", "unload One"])])
+    assert own.items() <= loaded.items() and own.items() <= after.items()
     assert loaded["CONTAINERROOT"].endswith("/One/1.0")
     assert loaded["APPTAINERENV_PLAIN"] == "1"
     assert "/gone" not in "".join(loaded.values())

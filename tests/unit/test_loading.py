@@ -2,22 +2,105 @@
 
 import shutil
 import subprocess
+from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic.container.shellmodule import ENVIRONMENT, ShellModule
+from easybuild.easyblocks.generic.container.modulefile import LEFT_BEHIND
+from easybuild.easyblocks.generic.container.shellmodule import ENVIRONMENT, ShellGenerator, ShellModule
 from support import CONTAINER_FILES
 
 
 @pytest.fixture
 def root(tmp_path):
     """An installation whose module sets two variables."""
-    folder = tmp_path / "root"
-    shutil.copytree(CONTAINER_FILES / "share/ebsif", folder / "share/ebsif")
-    shutil.copytree(CONTAINER_FILES / "bin", folder / "bin")
+    return install(tmp_path / "root", "Mine/1.0")
+
+
+def install(folder, name, statements=""):
+    """Write an installation with these statements in its module; return its directory."""
+    for part in ("share/ebsif", "bin", "interpreter", "runscripts"):
+        shutil.copytree(CONTAINER_FILES / part, folder / part)
+    (folder / "share/ebsif/kernel").chmod(0o755)
+    (folder / "interpreter/python").chmod(0o755)
+    (folder / "a.sif").touch()
     module = ShellModule(str(folder))
-    text = module.setenv("EBSIF_LOADED_MODULE", "Mine/1.0") + module.setenv("CONTAINERROOT", str(folder))
+    text = module.call("forget", *LEFT_BEHIND) + module.setenv("EBSIF_LOADED_MODULE", name)
+    text += module.setenv("CONTAINERROOT", str(folder)) + module.setenv("SIF", str(folder / "a.sif"))
+    text += module.declare_list("binds", "_BINDPATH", ",") + module.add("binds", f"{folder}/runscripts:/runscripts")
+    text += module.put_both_from("_BINDPATH", "binds") + statements
     (folder / ENVIRONMENT).write_text(module.whole(text))
     return folder
+
+
+class Runtime:
+    """A runtime that prints its environment and its arguments, under either name."""
+
+    def __init__(self, folder):
+        """Write it."""
+        self.folder = folder
+        for name in ("apptainer", "singularity"):
+            (folder / name).mkdir(parents=True)
+            program = folder / name / name
+            program.write_text('#!/bin/sh\n/usr/bin/env -0\nprintf "%s\\0" "$0" "$@"\n')
+            program.chmod(0o755)
+            # what else scripts need, without a real runtime
+            for tool in ("readlink", "stat"):
+                (folder / name / tool).symlink_to(shutil.which(tool))
+
+    def run(self, *command, name="apptainer", **variables):
+        """Run a command; return the environment (dict) and the arguments (list) of the runtime that it starts."""
+        said = subprocess.run([str(one) for one in command], capture_output=True, text=True, check=False,
+                              env={"PATH": f"{self.folder}/{name}", **variables})
+        assert not said.returncode, said.stderr
+        words = said.stdout.split("\0")[:-1]
+        start = words.index(f"{self.folder}/{name}/{name}")
+        return dict(one.split("=", 1) for one in words[:start]), words[start + 1 :]
+
+
+@pytest.fixture
+def runtime(tmp_path):
+    """A runtime."""
+    return Runtime(tmp_path / "runtimes")
+
+
+def test_values_that_are_pushed(tmp_path):
+    """J-01: a value of 'modextravars' with pushenv replaces the person's, which comes back afterwards."""
+    generator = ShellGenerator(SimpleNamespace(
+        log=None, modules_tool=None, installdir="/root", cfg={}))
+    generator.define_env_var = lambda _: True
+    text = generator.set_environment("PUSHED", {"value": "$BASE/x", "pushenv": True})
+    root = install(tmp_path / "root", "Mine/1.0", text)
+    show = f"source {root / ENVIRONMENT} load; echo $PUSHED; source {root / ENVIRONMENT} unload; echo ${{PUSHED-none}}"
+    for own, after in (({}, "none"), ({"PUSHED": "mine"}, "mine")):
+        said = subprocess.run(["bash", "-c", show], capture_output=True, text=True, check=True,
+                              env={"PATH": "/usr/bin:/bin", "BASE": "/base", **own}).stdout
+        assert said.split() == ["/base/x", after]
+
+
+def test_one_of_several_modules(tmp_path):
+    """J-01: of modules that a container can work with ('multi_deps'), a loaded one is enough."""
+    generator = ShellGenerator(SimpleNamespace(log=None, modules_tool=None, installdir="/root"))
+    text = generator.load_module("tool/1.0", multi_dep_mods=["tool/1.0", "tool/2.0"])
+    root = install(tmp_path / "root", "Mine/1.0", text)
+    for loaded, status in (("tool/2.0", 0), ("tool/1.0", 0), ("tool/3.0", 1), ("other/2.0", 1)):
+        result = subprocess.run([root / "bin/with-module", "true"], capture_output=True, text=True, check=False,
+                                env={"PATH": "/usr/bin:/bin", "LOADEDMODULES": f"a/1:{loaded}"})
+        assert result.returncode == status
+        assert ("needs the module tool/1.0, which can't be loaded" in result.stderr) == bool(status)
+
+
+@pytest.mark.parametrize(("named", "loaded"), [
+    ("Mine/1.0", "Mine/.1.0"), ("Mine/.1.0", "Mine/1.0"), ("Mine", "Mine/1.0"), ("Mine", "Mine/.1.0")])
+def test_an_environment_of_a_hidden_module(tmp_path, runtime, named, loaded):
+    """J-05: a kernel of an environment starts, although its module has been hidden, or made visible, since."""
+    root, venv = install(tmp_path / "root", loaded), tmp_path / "venv"
+    (venv / "host-bin").mkdir(parents=True)
+    (venv / "host-bin/.run").touch(0o755)
+    (venv / "bin").mkdir()
+    (venv / "bin/activate").write_text(f"VIRTUAL_ENV={venv}\nexport VIRTUAL_ENV\ndeactivate() {{ :; }}\n")
+    subprocess.run([root / "bin/extend-venv-activate", venv, named], check=True, env={"PATH": "/usr/bin:/bin"})
+    environment, _ = runtime.run(root / "share/ebsif/kernel", "--venv", venv, "-f", "x")
+    assert environment["APPTAINERENV_VIRTUAL_ENV"] == str(venv)
 
 
 def test_the_module_of_an_older_version_is_loaded(root):

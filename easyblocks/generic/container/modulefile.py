@@ -34,6 +34,11 @@ SYNTAXES = {'Lua': LuaModule, 'Tcl': TclModule, 'Shell': ShellModule}
 MODULE_VARIABLES = ('CONTAINERROOT', 'EBSIF_ENTRY_POINT', 'EBSIF_LOADED_MODULE', 'EBSIF_OWN_MODULES',
                     USER_SOFTWARE_VARIABLE)
 
+# What the next module must not use if the modules tool has lost this one, because its file was removed for instance.
+LEFT_BEHIND = ['EBSIF_ENTRY_POINT', 'EBSIF_GPU', 'EBSIF_MOUNTED_USER_SOFTWARE', 'EBSIF_OWN_MODULES',
+               'APPTAINER_OVERLAY', 'APPTAINERENV_VIRTUAL_ENV', 'APPTAINERENV_VIRTUAL_ENV_PROMPT'] + sorted(
+                   'APPTAINER_' + kind.option.lstrip('-').upper() for kind in GPU_KINDS.values())
+
 # Constraints that keep pip and uv from replacing packages of the image: the file, relative to the installation and to
 # the root of the container, and the variables that point to it.
 CONSTRAINTS = os.path.join('runscripts', 'image-constraints.txt')
@@ -157,6 +162,7 @@ class ModuleFile:
             module.only_one(None if self.spec.one_container == REPLACE else refusal),
             module.comment("The user's own values come first where possible, and unloading restores them."),
             module.functions,
+            module.call('forget', *LEFT_BEHIND),
             module.setenv('EBSIF_LOADED_MODULE', self.full_name),
         ])
 

@@ -208,15 +208,17 @@ class ShellGenerator(ModuleGenerator):
         """Set a variable to a value, in which $NAME stands for another variable unless the value says otherwise."""
         if not self.define_env_var(key):
             return ''
-        resolve = True
+        resolve, function = True, 'setenv'
         if isinstance(value, dict):
+            # put restores the earlier value on unload, like pushenv
+            function = 'put' if value.get('pushenv') else 'setenv'
             resolve, value = value.get('resolve_env_vars', True), value['value']
         if relpath:
             value = os.path.join(self.app.installdir, value) if value else self.app.installdir
         quoted = self.shell.quote(value)
         if resolve:
             quoted = re.sub(r'\\\$(%s)' % self.REGEX_SHELL_VAR_PATTERN, r'${\1:-}', quoted)
-        return 'ebsif_setenv %s %s\n' % (key, quoted)
+        return 'ebsif_%s %s %s\n' % (function, key, quoted)
 
     def update_paths(self, key, paths, prepend=True, allow_abs=False, expand_relpaths=True, delim=':'):
         """Add paths, which are relative to the installation unless they are full ones."""
@@ -229,8 +231,9 @@ class ShellGenerator(ModuleGenerator):
         return ''.join(self.shell.call('path', word, key, path, delim) for path in paths)
 
     def load_module(self, mod_name, *args, **kwargs):
-        """Load a module that this one depends on."""
-        return 'ebsif_need_module %s || return 1\n' % self.shell.quote(mod_name)
+        """Load a module that this one depends on, unless it or one of the other versions in 'multi_deps' is loaded."""
+        names = [mod_name] + [name for name in kwargs.get('multi_dep_mods') or [] if name != mod_name]
+        return 'ebsif_need_module %s || return 1\n' % ' '.join(map(self.shell.quote, names))
 
     def unload_module(self, mod_name):
         """Nothing: a dependency that is loaded is used."""

@@ -6,6 +6,16 @@ local function user_value(name)
         return noted == "same" and os.getenv(name) or noted:match("^[:+](.*)$")
     end
 end
+-- what a module that the modules tool has lost left behind: for both runtimes the same value, and no note
+local function forget(...)
+    for _, name in ipairs({...}) do
+        local value, other = os.getenv(name), (name:gsub("^APPTAINER", "SINGULARITY"))
+        if lost and value and value == os.getenv(other) and not os.getenv("__EBSIF_EARLIER_" .. name) then
+            unsetenv(name)
+            if other ~= name then unsetenv(other) end
+        end
+    end
+end
 local function base64(text)
     local digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
     -- Lmod 8.6 corrupts a third byte above 191: use groups of two there

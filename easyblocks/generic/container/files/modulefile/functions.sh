@@ -196,9 +196,13 @@ ebsif_conflict() {
     ! ebsif_has_module "$1" || ebsif_refuse "This container can't be used together with the module $1: unload that first."
 }
 
-# ebsif_need_module NAME: load a module that this one depends on.
+# ebsif_need_module NAME [OTHER...]: load a module that this one depends on, unless it or one of the others is loaded.
 ebsif_need_module() {
-    [[ -n "$ebsif_loading" ]] && ! ebsif_has_module "$1" || return 0
+    local ebsif_name
+    [[ -n "$ebsif_loading" ]] || return 0
+    for ebsif_name; do
+        ! ebsif_has_module "$ebsif_name" || return 0
+    done
     if [[ -x "${LMOD_CMD:-}" ]]; then
         eval "$("$LMOD_CMD" bash load "$1")"
     elif [[ -x "${MODULES_CMD:-}" ]]; then
@@ -218,7 +222,7 @@ ebsif_main() {
     if [[ "$2" == unload ]]; then
         ebsif_loading=
     elif [[ -n "${EBSIF_LOADED_MODULE:-}" ]]; then
-        ebsif_forget
+        ebsif_lost=1
     fi
     ebsif_statements && return
     ebsif_loading='' ebsif_done=' '
@@ -226,13 +230,12 @@ ebsif_main() {
     return 1
 }
 
-# The installation of the loaded module is gone or has no environment.sh: its variables for scripts and the runtime are
-# those that have the same value for both runtimes, and no note.
+# ebsif_forget NAME...: if the installation of the loaded module is gone or has no environment.sh, unset these variables
+# and those of the container that the module has set: they have the same value for both runtimes, and no note.
 ebsif_forget() {
     local ebsif_name ebsif_note ebsif_other
-    ebsif_lost=1
-    for ebsif_name in EBSIF_ENTRY_POINT EBSIF_GPU EBSIF_MOUNTED_USER_SOFTWARE EBSIF_OWN_MODULES \
-        APPTAINER_NV APPTAINER_OVERLAY APPTAINER_ROCM ${!APPTAINERENV_*}; do
+    [[ -n "$ebsif_lost" ]] || return 0
+    for ebsif_name in "$@" ${!APPTAINERENV_*}; do
         ebsif_note=__EBSIF_EARLIER_$ebsif_name
         ebsif_other=${ebsif_name/#APPTAINER/SINGULARITY}
         if [[ ! -v "$ebsif_note" && -v "$ebsif_other" && "${!ebsif_name}" == "${!ebsif_other}" ]]; then

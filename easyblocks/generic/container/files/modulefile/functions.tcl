@@ -21,6 +21,17 @@ proc user_value {name} {
     if {[is_set $name] && (!$lost || [is_set $note])} { return [list $env($name)] }
     return {}
 }
+# what a module that the modules tool has lost left behind: for both runtimes the same value, and no note
+proc forget {args} {
+    global env lost
+    foreach name $args {
+        set other [regsub ^APPTAINER $name SINGULARITY]
+        if {!$lost || ![is_set $name] || ![is_set $other] || [is_set __EBSIF_EARLIER_$name]} { continue }
+        if {$env($name) ne $env($other)} { continue }
+        unsetenv $name
+        if {$other ne $name} { unsetenv $other }
+    }
+}
 proc first_user_value {default args} {
     foreach name $args {
         foreach value [user_value $name] { return $value }
