@@ -1,9 +1,11 @@
 """Editors and web portals, which use a module without loading it: interpreter, debugger, app for Open OnDemand."""
 
+import contextlib
 import http.cookiejar
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,7 +24,7 @@ from ondemand import render
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
-from support import CHECKOUT
+from support import CHECKOUT, CONTAINER_FILES
 
 # The commands of the documentation, and the names in it.
 DOCUMENT = (CHECKOUT / "docs/editors.md").read_text()
@@ -91,6 +93,20 @@ SCRIPT_PID=$!
 source after.sh
 (umask 077; printf 'host: %s\\nport: %s\\npassword: %s\\n' "$host" "$port" "$password" >connection.yml)
 wait "$SCRIPT_PID" || clean_up 1
+"""
+
+# multiprocessing starts Python again by sys.executable
+SPAWN = """\
+import multiprocessing, sys
+def square(number):
+    result = number * number
+    return result
+if __name__ == "__main__":
+    square(2)
+    child = multiprocessing.get_context("spawn").Process(target=square, args=(3,))
+    child.start()
+    child.join()
+    sys.exit(child.exitcode)
 """
 
 class Place:
@@ -251,19 +267,23 @@ def test_an_installation_without_interpreter(place, tmp_path):
     assert "without Python" in place.ebsif("python", copied, status=3)
 
 
+def connect(port):
+    """Return a connection to a port of this machine, as soon as somebody listens."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port))
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
 class Debugger:
     """A client of the Debug Adapter Protocol."""
 
     def __init__(self, port, **attach):
         """Connect as soon as somebody listens, attach, set a breakpoint and go on."""
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                self.socket = socket.create_connection(("127.0.0.1", port))
-                break
-            except ConnectionRefusedError:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
+        self.socket = connect(port)
         self.socket.settimeout(60)
         self.file, self.number, self.events = self.socket.makefile("rb"), 0, []
         self.ask("initialize", adapterID="debugpy", pathFormat="path")
@@ -328,8 +348,16 @@ def test_a_kernel_of_an_editor(place):
     ports = {f"{name}_port": free_port() for name in ("shell", "iopub", "stdin", "control", "hb")}
     connection.write_text(json.dumps({**ports, "transport": "tcp", "ip": "127.0.0.1", "key": uuid.uuid4().hex,
                                       "signature_scheme": "hmac-sha256"}))
-    process = subprocess.Popen([place.python, "-m", "ipykernel_launcher", "-f", connection], start_new_session=True,
-                               env=place.environment, cwd=place.site.work, stdin=subprocess.DEVNULL)
+
+    def started(*before):
+        command = [*before, place.python, "-Xfrozen_modules=off", "-m", "ipykernel_launcher", f"--f={connection}"]
+        process = subprocess.Popen(command, start_new_session=True, env=place.environment, cwd=place.site.work,
+                                   stdin=subprocess.DEVNULL)
+        # otherwise the client may find no kernel, and give up
+        connect(ports["hb_port"]).close()
+        return process
+
+    process = started()
     try:
         printed = place.run("-c", CLIENT, connection).stdout
         assert printed == f"/user-software/venv/pytorch {place.site.work}\n"
@@ -337,6 +365,29 @@ def test_a_kernel_of_an_editor(place):
     finally:
         left = end(process)
     assert not left
+    # without the runtime's processes, with the guard, which is in a session of its own
+    editor = started("sh", "-c", '"$@"; exit', "sh")
+    try:
+        place.run("-c", CLIENT.replace("client.shutdown()", ""), connection)
+        assert len(of_kernel(connection)) > 2
+        editor.kill()
+        deadline = time.monotonic() + 20
+        while of_kernel(connection) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert not of_kernel(connection)
+    finally:
+        left = end(editor)
+    assert not left
+
+
+def of_kernel(connection):
+    """Return the processes of a kernel (list of Path), by its arguments."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if str(connection).encode() in path.read_bytes():
+                found.append(path.parent)
+    return found
 
 
 def free_port():
@@ -369,6 +420,41 @@ def test_debugging(place):
         parent.socket.close()
         assert process.wait(timeout=60) == 0
     finally:
+        left = end(process)
+    assert not left
+
+
+@pytest.mark.parametrize("way", ["interpreter", "wrapper"])
+def test_debugging_other_processes(place, way):
+    """J-09: through interpreter and wrapper, breakpoints hold in a process of multiprocessing, too."""
+    program, port = place.site.work / "spawn.py", free_port()
+    program.write_text(SPAWN)
+    wrapper = place.root / "bin/python"
+    shutil.copy(CONTAINER_FILES / "share/ebsif/wrapper", wrapper)
+    start = {"interpreter": f"exec '{place.python}'", "wrapper": f"module load {place.module}; exec python"}[way]
+    process = subprocess.Popen(
+        ["bash", "-c", f"{place.site.tool.init}\nexport MODULEPATH='{place.site.modules}'\n{start} -m debugpy --listen "
+                       f"127.0.0.1:{port} --wait-for-client '{program}'"],
+        env={**place.environment, **dict(place.site.tool.environment)}, cwd=place.site.work, stdin=subprocess.DEVNULL,
+        start_new_session=True)
+    try:
+        parent = Debugger(port, justMyCode=True, subProcess=True)
+        parent.break_at(program, LINE)
+        parent.ask("continue", threadId=parent.thread)
+        # an editor attaches to each process, in any order: the other one looks after what they share
+        attached = [parent.wait("debugpyAttach") for _ in range(2)]
+        attached.sort(key=lambda one: b"spawn_main" in Path(f"/proc/{one['subProcessId']}/cmdline").read_bytes())
+        other, child = (Debugger(one["connect"]["port"], **one) for one in attached)
+        other.ask("configurationDone")
+        child.break_at(program, LINE)
+        assert child.evaluate("number") == "3"
+        assert child.evaluate("sys.executable") == "'/user-software/venv/pytorch/bin/python'"
+        child.ask("continue", threadId=child.thread)
+        for one in (child, other, parent):
+            one.socket.close()
+        assert process.wait(timeout=60) == 0
+    finally:
+        wrapper.unlink()
         left = end(process)
     assert not left
 

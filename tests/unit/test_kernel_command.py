@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from ebsif.cli import main
+from jupyter_client import KernelManager
 from prefixes import BASE, MINE
 from support import CONTAINER_FILES
 
@@ -90,6 +92,49 @@ def test_the_active_environment(module, tmp_path, monkeypatch):
     assert main(["kernel", "install"]) == 0
     (path,) = module.mine.glob("*/kernel.json")
     assert json.loads(path.read_text())["argv"][1:3] == ["--venv", str(venv)]
+
+
+def test_what_jupyter_replaces(module, tmp_path, monkeypatch, capsys):
+    """J-01, J-05: paths with $ or braces reach the kernel unchanged; where that can't be, the path is named."""
+    odd = tmp_path / "$HOME {x y} {}"
+    (odd / "host-bin").mkdir(parents=True)
+    (module.root / "user-software").rename(odd / "user-software")
+    monkeypatch.setenv("EBSIF_USER_SOFTWARE", str(odd))
+    monkeypatch.setenv("VIRTUAL_ENV", str(odd))
+    monkeypatch.setenv("CONTAINERROOT", str(module.root))
+    assert main(["kernel", "install", "--name", "odd"]) == 0
+    manager = KernelManager(kernel_name="odd", connection_file=str(tmp_path / "file.json"))
+    assert manager.format_kernel_cmd() == [
+        str(module.root / "share/ebsif/kernel"), "--venv", str(odd), "--user-software", str(odd),
+        "-f", str(tmp_path / "file.json")]
+    assert not manager.kernel_spec.env
+    odd.rename(tmp_path / "{prefix}")
+    monkeypatch.setenv("EBSIF_USER_SOFTWARE", str(tmp_path / "{prefix}"))
+    capsys.readouterr()
+    assert main(["kernel", "install", MINE, "--name", "other"]) == 3
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"Jupyter replaces the name in braces in {tmp_path}/{{prefix}}, " in said
+    assert not (module.mine / "other").exists()
+
+
+def test_the_list_for_programs(module, tmp_path, monkeypatch, capsys):
+    """J-02: the list in JSON has every path, also the one because of which a kernel can't start."""
+    assert main(["kernel", "list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    own = tmp_path / "own"
+    own.mkdir()
+    (module.root / "user-software").rename(own / "user-software")
+    monkeypatch.setenv("EBSIF_USER_SOFTWARE", str(own))
+    assert main(["kernel", "install", MINE, "--name", "torch"]) == 0
+    shutil.rmtree(own)
+    capsys.readouterr()
+    assert main(["kernel", "list", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == [{
+        "name": "torch", "module": MINE, "folder": str(module.mine / "torch"), "environment": None,
+        "program": str(module.root / "share/ebsif/kernel"), "user_software": str(own), "missing": str(own)}]
+    with pytest.raises(SystemExit):
+        main(["kernel", "remove", "torch", "--json"])
+    assert "--json is for list, not for remove" in capsys.readouterr().err
 
 
 def test_the_command_that_adds_ipykernel(eb_prefix, capsys):

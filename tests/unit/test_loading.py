@@ -1,5 +1,6 @@
 """Scripts that need no loaded module. No image is needed."""
 
+import os
 import shutil
 import subprocess
 from types import SimpleNamespace
@@ -61,6 +62,62 @@ class Runtime:
 def runtime(tmp_path):
     """A runtime."""
     return Runtime(tmp_path / "runtimes")
+
+
+@pytest.mark.parametrize("name", ["apptainer", "singularity"])
+def test_binds_of_a_kernel(root, runtime, tmp_path, name):
+    """J-01: by either name of the runtime the same: those of the person, of the module, and of the connection."""
+    own = f"{root}/runscripts:/runscripts"
+
+    def binds(**variables):
+        environment, _ = runtime.run(root / "share/ebsif/kernel", "-f", "/run/a,b/x.json", name=name, **variables)
+        assert environment["APPTAINER_BINDPATH"] == environment["SINGULARITY_BINDPATH"]
+        return environment["APPTAINER_BINDPATH"]
+
+    both = [f"{one}_BINDPATH" for one in ("APPTAINER", "SINGULARITY")]
+    assert binds() == f"{own},/run/a\\,b"
+    assert binds(APPTAINER_BINDPATH="/one", SINGULARITY_BINDPATH="/two") == f"/one,/two,{own},/run/a\\,b"
+    # the module is loaded, and one or both have been changed since
+    loaded = {"EBSIF_LOADED_MODULE": "Mine/1.0", "CONTAINERROOT": str(root), "SIF": str(root / "a.sif")}
+    for first, second in ((own, f"{own},/x"), (f"{own},/x", own), (f"{own},/x", ""), ("", f"{own},/x")):
+        assert binds(**loaded, **dict(zip(both, (first, second)))) == f"{own},/x,/run/a\\,b"
+    assert binds(**loaded, **dict(zip(both, ("/x", "/y")))) == "/x,/y,/run/a\\,b"
+    # those of another module, which the person has added to
+    other = install(tmp_path / "other", "Other/1.0", ShellModule("/").setenv("EBSIF_GPU", "rocm"))
+    loaded.update({"EBSIF_LOADED_MODULE": "Other/1.0", "CONTAINERROOT": str(other), "EBSIF_GPU": "rocm"})
+    theirs = dict.fromkeys(both, f"/one,{other}/runscripts:/runscripts")
+    notes = {f"__EBSIF_EARLIER_{one}": ":/one" for one in both}
+    for gone in (False, True):
+        assert binds(**loaded, **theirs, **notes) == f"/one,{own},/run/a\\,b"
+        assert binds(**loaded, **theirs) == f"{own},/run/a\\,b"
+        if not gone:
+            shutil.rmtree(other)
+
+
+def test_a_kernel_of_an_editor(root, runtime):
+    """J-03, J-04: one that an editor starts with the interpreter is started like those of Jupyter, and ends with it."""
+    python = root / "interpreter/python"
+    environment, arguments = runtime.run(
+        python, "-X", "frozen_modules=off", "-B", "-m", "ipykernel_launcher", "--ip=127.0.0.1", "--f=/run/x/y.json")
+    start = arguments.index("/runscripts/conda-python-simple")
+    assert arguments[start + 1 :] == ["-X", "frozen_modules=off", "-B", "/runscripts/start-kernel.py",
+                                      "--ip=127.0.0.1", "--f=/run/x/y.json"]
+    assert environment["APPTAINER_BINDPATH"].endswith(",/run/x")
+    assert environment["JPY_PARENT_PID"] == str(os.getpid())
+    for own in ("0", "7"):
+        environment, _ = runtime.run(python, "-m", "ipykernel_launcher", "-f", "x", JPY_PARENT_PID=own)
+        assert environment["JPY_PARENT_PID"] == own
+    for words in (("-m", "ipykernel", "--version"), ("-c", "pass", "-m", "ipykernel_launcher")):
+        environment, arguments = runtime.run(python, *words)
+        assert "JPY_PARENT_PID" not in environment and arguments[-len(words) :] == list(words)
+
+
+def test_options_of_a_kernel(root, runtime):
+    """J-05: the user software of the kernel counts, not that of Jupyter; the value is not changed."""
+    environment, arguments = runtime.run(root / "share/ebsif/kernel", "--user-software", "/a $HOME {x}", "-f", "x",
+                                         EBSIF_USER_SOFTWARE="/other")
+    assert environment["EBSIF_USER_SOFTWARE"] == "/a $HOME {x}"
+    assert arguments[-2:] == ["-f", "x"]
 
 
 def test_values_that_are_pushed(tmp_path):

@@ -19,6 +19,9 @@ from easybuild.tools.filetools import adjust_permissions, copy_file, write_file
 JUPYTER = os.path.join('share', 'jupyter')
 # The program that starts a kernel.
 START_KERNEL = os.path.join('share', 'ebsif', 'kernel')
+# What Jupyter may replace in the arguments, and nothing keeps it from that. In the values of variables ('env'), it
+# replaces $NAME, so there are none.
+SUBSTITUTED = re.compile(r'\{[A-Za-z0-9_]+\}')
 LOGOS = [os.path.join(FILES, JUPYTER, name) for name in ('logo-64x64.png', 'logo-svg.svg')]
 
 
@@ -34,7 +37,7 @@ def kernel_title(module):
     return '%s %s%s' % (name, number, ' (%s)' % suffix if suffix else '')
 
 
-def kernel_spec(program, title, module, arguments=(), environment=None):
+def kernel_spec(program, title, module, arguments=()):
     """
     Return the text of kernel.json.
 
@@ -43,20 +46,15 @@ def kernel_spec(program, title, module, arguments=(), environment=None):
     program, arguments : str, list of str
         What starts the kernel. In the directory of an installation '{resource_dir}', which stands for the directory of
         kernel.json, makes the program independent of the path. Jupyter knows it since jupyter_client 5.2 (2018), VS
-        Code since 2025.2.
+        Code since 2025.2. See also `SUBSTITUTED`.
     title : str
         The name in menus.
     module : str
         The name of the module, by which `ebsif kernel` knows its kernels.
-    environment : dict, optional
-        Variables to set.
     """
-    spec = {'argv': [program] + list(arguments) + ['-f', '{connection_file}'], 'display_name': title,
-            'language': 'python', 'interrupt_mode': 'signal',
-            'metadata': {'debugger': True, 'ebsif': {'module': module}}}
-    if environment:
-        spec['env'] = environment
-    return json.dumps(spec, indent=2) + '\n'
+    return json.dumps({'argv': [program] + list(arguments) + ['-f', '{connection_file}'], 'display_name': title,
+                       'language': 'python', 'interrupt_mode': 'signal',
+                       'metadata': {'debugger': True, 'ebsif': {'module': module}}}, indent=2) + '\n'
 
 
 def install_kernel(installdir, module):

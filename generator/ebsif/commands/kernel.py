@@ -4,9 +4,11 @@ A kernel runs in the container of its module, which needn't be loaded. `install`
 environment created by make-venv; with EBSIF_USER_SOFTWARE set, the kernel has that user software.
 """
 
+import json
 from pathlib import Path
 
 from ebsif import output
+from ebsif.arguments import add_json
 from ebsif.errors import UsageError
 from ebsif.installed.names import Names, complete_installed
 from ebsif.user import kernels
@@ -34,6 +36,7 @@ def configure(parser):
     place.add_argument("--user", action="store_true", help="kernels of this account (default)")
     place.add_argument("--prefix", metavar="DIRECTORY", type=Path,
                        help="kernels in share/jupyter below a directory, such as the environment that has JupyterLab")
+    add_json(parser)
 
 
 def complete(prefix, parsed_args, **_):
@@ -48,6 +51,8 @@ def run(options):
     """Install, list or remove kernels; return 0, or 1 if a listed one can't start."""
     if options.name and options.action != "install":
         raise UsageError(f"--name is for install, not for {options.action}")
+    if options.json and options.action != "list":
+        raise UsageError(f"--json is for list, not for {options.action}")
     folder = kernels.folder_of(options.prefix)
     if options.action == "install":
         kernel = kernels.install(Names(options), options.what, folder, options.name)
@@ -61,14 +66,16 @@ def run(options):
         return 0
     if options.what:
         raise UsageError("list takes no name")
-    return show(list(kernels.installed(folder)), folder)
+    return show(list(kernels.installed(folder)), folder, options.json)
 
 
-def show(found, folder):
+def show(found, folder, as_json):
     """Print the kernels in a directory; return 1 if one can't start, else 0."""
-    if not found:
+    if as_json:
+        print(json.dumps([kernel.data for kernel in found], indent=2))
+    elif not found:
         output.hint(f"no kernel of a module in {folder}: `ebsif kernel install MODULE` adds one")
-    for kernel in found:
+    for kernel in [] if as_json else found:
         print(output.escape(f"{kernel.folder.name}  {kernel.module}"))
         if kernel.missing:
             output.print_wrapped(f"can't start: {kernel.missing} doesn't exist any more; `ebsif kernel remove "

@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Optional
 
 from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.kernel import LOGOS, START_KERNEL, kernel_name, kernel_spec, kernel_title
+from easybuild.easyblocks.generic.container.kernel import (
+    LOGOS,
+    START_KERNEL,
+    SUBSTITUTED,
+    kernel_name,
+    kernel_spec,
+    kernel_title,
+)
 from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, USER_SOFTWARE_VARIABLE
 
@@ -25,6 +32,8 @@ from ebsif.user import environments
 PACKAGE = "ipykernel"
 # what Jupyter accepts as the name of a kernel, without . and ..
 NAME = re.compile(r"[a-z0-9_-][a-z0-9._-]*")
+# options of the program that starts a kernel
+VENV, USER_SOFTWARE = "--venv", "--user-software"
 # the line that extend-venv-activate writes
 MODULE = re.compile(r"^ *(_EBSIF_MODULE=.*)$", re.MULTILINE)
 
@@ -62,6 +71,20 @@ class Kernel:
         needed = (self.program, self.venv, self.own)
         return next((path for path in needed if path and not files.is_there(path)), None)
 
+    @property
+    def options(self) -> list[str]:
+        """The options of the program."""
+        return [text for option, path in ((VENV, self.venv), (USER_SOFTWARE, self.own)) if path
+                for text in (option, str(path))]
+
+    @property
+    def data(self) -> dict[str, Optional[str]]:
+        """The fields, for JSON."""
+        paths = {"folder": self.folder, "program": self.program, "environment": self.venv, "user_software": self.own,
+                 "missing": self.missing}
+        return {"name": self.folder.name, "module": self.module,
+                **{key: str(path) if path else None for key, path in paths.items()}}
+
 
 def user_folder() -> Path:
     """Return the directory with the kernels of this account, as Jupyter finds it."""
@@ -81,10 +104,10 @@ def read(folder: Path) -> Optional[Kernel]:
         module = spec.get("metadata", {}).get("ebsif", {}).get("module")
         # as Jupyter does: the kernel of an installation may be linked here
         program, *arguments = [one.replace("{resource_dir}", str(folder)) for one in spec["argv"]]
-        venv = arguments[1] if arguments[:1] == ["--venv"] else None
-        own = spec.get("env", {}).get(USER_SOFTWARE_VARIABLE)
-        return Kernel(folder, module, Path(program), venv and Path(venv), own and Path(own))
-    except (OSError, ValueError, AttributeError, KeyError, TypeError):
+        venv, own = (Path(arguments[arguments.index(option) + 1]) if option in arguments else None
+                     for option in (VENV, USER_SOFTWARE))
+        return Kernel(folder, module, Path(program), venv, own)
+    except (OSError, ValueError, AttributeError, LookupError, TypeError):
         return None
 
 
@@ -149,14 +172,16 @@ def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]
                           f"version of ebsif (install it again: {found.rebuild})")
     check_package(found, module, venv, own)
     kernel = Kernel(folder / name, module, program, venv, own)
+    replaced = next((path for path in (program, venv, own) if path and SUBSTITUTED.search(str(path))), None)
+    if replaced:
+        raise KernelError(f"Jupyter replaces the name in braces in {replaced}, so the kernel could not start: use a "
+                          "path without them, such as a link")
     make_room_for(kernel)
     title = kernel_title(module) + (f", {label}" if label else "")
-    arguments = ["--venv", str(venv)] if venv else []
     kernel.folder.mkdir(parents=True, exist_ok=True)
     for logo in LOGOS:
         shutil.copyfile(logo, kernel.folder / Path(logo).name)
-    files.replace(kernel.folder / "kernel.json", kernel_spec(
-        str(program), title, module, arguments, {USER_SOFTWARE_VARIABLE: str(own)} if own else None))
+    files.replace(kernel.folder / "kernel.json", kernel_spec(str(program), title, module, kernel.options))
     return kernel
 
 
