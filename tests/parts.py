@@ -259,7 +259,7 @@ def site(tmp_path, base_image):
 
 @pytest.fixture(scope="session")
 def cluster():
-    """A Slurm cluster of two nodes."""
+    """A Slurm cluster of four nodes."""
     place = Path(tempfile.mkdtemp(prefix="ebsif-slurm-"))
     place.chmod(0o755)
     started = Cluster(place)

@@ -1,5 +1,6 @@
-"""A Slurm cluster of two nodes on this machine: real daemons, private to one test process."""
+"""A Slurm cluster of four nodes on this machine: real daemons, private to one test process."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -8,7 +9,9 @@ import subprocess
 import time
 from pathlib import Path
 
+# those of the usual partitions, and all, those of the partition wide
 NODES = ("nid001001", "nid001002")
+ALL_NODES = (*NODES, "nid001003", "nid001004")
 
 # more than this machine has, so that scripts for large sites are accepted; Slurm only counts them here
 CPUS, MEMORY, GPUS = 128, 600000, 8
@@ -17,11 +20,11 @@ CONFIGURATION = """\
 ClusterName=tests
 SlurmctldHost={host}
 SlurmctldAddr=127.0.0.1
-SlurmctldPort={ports[0]}
+SlurmctldPort={port}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={place}/munge/socket
+AuthInfo=socket={place}/munge/socket,cred_expire=10
 StateSaveLocation={place}/state
 SlurmdSpoolDir={place}/spool-%n
 SlurmctldPidFile={place}/slurmctld.pid
@@ -43,17 +46,17 @@ SchedulerParameters=sched_min_interval=2,batch_sched_delay=1
 DefMemPerCPU=100
 GresTypes=gpu
 NodeName=DEFAULT CPUs={cpus} RealMemory={memory} Gres=gpu:{gpus}
-NodeName={nodes[0]} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]}
-NodeName={nodes[1]} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]}
-PartitionName=small Nodes=ALL Default=YES State=UP
-PartitionName=standard-g Nodes=ALL State=UP
-PartitionName=standard Nodes=ALL State=UP
+NodeName={all_nodes} NodeHostname={host} NodeAddr=127.0.0.1 Port={node_ports}
+PartitionName=small Nodes={nodes} Default=YES State=UP
+PartitionName=standard-g Nodes={nodes} State=UP
+PartitionName=standard Nodes={nodes} State=UP
+PartitionName=wide Nodes=ALL State=UP
 """
 
 
 class Cluster:
     """
-    Two nodes with Slurm.
+    Four nodes with Slurm.
 
     Parameters
     ----------
@@ -65,6 +68,7 @@ class Cluster:
         self.place = Path(place)
         self.configuration = self.place / "slurm.conf"
         self.processes = []
+        self.nodes = {}
 
     @property
     def environment(self):
@@ -72,21 +76,52 @@ class Cluster:
         return {"SLURM_CONF": str(self.configuration), "OMP_NUM_THREADS": "1"}
 
     def start(self):
-        """Start the daemons and wait until both nodes accept jobs."""
-        for name in ("state", *(f"spool-{node}" for node in NODES)):
+        """Start the daemons and wait until all nodes accept jobs."""
+        for name in ("state", *(f"spool-{node}" for node in ALL_NODES)):
             (self.place / name).mkdir()
         self.start_munge()
+        ports = free_ports(1 + len(ALL_NODES))
         self.configuration.write_text(CONFIGURATION.format(
-            host=socket.gethostname(), ports=free_ports(3), place=self.place, nodes=NODES, cpus=CPUS, memory=MEMORY,
-            gpus=GPUS))
+            host=socket.gethostname(), port=ports[0], place=self.place, cpus=CPUS, memory=MEMORY, gpus=GPUS,
+            nodes=",".join(NODES), all_nodes=",".join(ALL_NODES), node_ports=",".join(map(str, ports[1:]))))
         for index in range(GPUS):
             (self.place / f"gpu{index}").touch()
-        gpus = f"NodeName={','.join(NODES)} Name=gpu File={self.place}/gpu[0-{GPUS - 1}]\n"
+        gpus = f"NodeName={','.join(ALL_NODES)} Name=gpu File={self.place}/gpu[0-{GPUS - 1}]\n"
         (self.place / "gres.conf").write_text(gpus)
         self.daemon("slurmctld", "-D", "-f", self.configuration)
-        for node in NODES:
-            self.daemon("slurmd", "-D", "-f", self.configuration, "-N", node)
-        self.wait_for(lambda: self.slurm("sinfo", "-h", "-t", "idle", "-o", "%D", "-p", "small").strip() == "2")
+        for node in ALL_NODES:
+            self.start_node(node)
+        self.wait_for(self.is_idle)
+
+    def start_node(self, name):
+        """Start the daemon of a node."""
+        self.nodes[name] = self.daemon("slurmd", "-D", "-f", self.configuration, "-N", name)
+
+    def kill_node(self, name, ranks):
+        """Let a node die with the processes of ranks on it (list of int), and tell Slurm, as a health check would."""
+        self.nodes[name].kill()
+        doomed = set()
+        for process in ranks:
+            while command(process) and not command(process).startswith("slurmd"):
+                doomed.add(process)
+                process = parent(process)
+                if command(process).startswith("slurmstepd"):
+                    doomed.add(process)
+                    break
+        for process in sorted(doomed):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        self.slurm("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=killed")
+
+    def revive(self, name):
+        """Start a node again that has died."""
+        self.start_node(name)
+        self.slurm("scontrol", "update", f"NodeName={name}", "State=RESUME")
+        self.wait_for(self.is_idle)
+
+    def is_idle(self):
+        """Return whether all nodes are free."""
+        return self.slurm("sinfo", "-h", "-t", "idle", "-o", "%D", "-p", "wide").strip() == str(len(ALL_NODES))
 
     def start_munge(self):
         """Start a private munged, which refuses to run as root."""
@@ -108,6 +143,7 @@ class Cluster:
             self.processes.append(subprocess.Popen(
                 [str(word) for word in command], env={"PATH": path}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True, user=account, group=account, extra_groups=[]))
+        return self.processes[-1]
 
     def wait_for(self, condition, seconds=60):
         """Wait until a condition is true."""
@@ -134,6 +170,18 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 process.kill()
         shutil.rmtree(self.place, ignore_errors=True)
+
+
+def command(process):
+    """Return the command line of a process; empty if it has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return ""
+
+
+def parent(process):
+    """Return the parent of a process."""
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def free_ports(number):
