@@ -111,7 +111,7 @@ def check_the_modules(person, mine):
 def check_the_third_month(person, said, mine):
     """E-06 to E-08: a colleague's module with the same files, a package by hand in it, and nothing of it left."""
     assert "\nthe same files\n" in said
-    assert f"module load {mine}.3\n" in said and "--nodes=64" in said
+    assert f"module load {mine}.3\n" in said and "--nodes=64" in said and "/images.squashfs:/data:image" in said
     assert "\n+ package greeting 1.0\nthey differ\n" in said
     assert said.count("+ package") == 1
     assert "greeting==1.0" in said.split("ebsif freeze")[1]
@@ -158,7 +158,8 @@ def test_a_researcher(installed_once, tmp_path):
                for name in ("greeting", "hello")}
     (site.work / "requirements.txt").write_text("".join(
         f"{name}==1.0 --hash=sha256:{digest}\n" for name, digest in digests.items()))
-    (site.work / "train.py").touch()
+    for name in ("train.py", "images.squashfs"):
+        (site.work / name).touch()
     # eb runs in an empty directory (S002-52)
     (site.prefix / "hooks.py").write_text(
         f"import os\ndef start_hook(*_):\n    open({str(site.prefix / 'seen')!r}, 'a').write(repr(os.listdir('.')))\n")

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC1090,SC1091,SC2086,SC2091
 # The same person, third month: a large run, a colleague, a package by hand, the next release, cleaning up.
 module use $EASYBUILD_PREFIX/modules/all
-ebsif job mine --nodes 64 --time 2-00:00:00 -- train.py --epochs 100
+ebsif job mine --nodes 64 --requeue --signal 300 --data images.squashfs:/data --time 2-00:00:00 -- train.py --epochs 100
 ebsif lock mine >lock.json
 ebsif extend --from-lock lock.json --name theirs --install | tee printed
 $(sed -n 's/^load it with: //p' printed)

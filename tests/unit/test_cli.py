@@ -58,7 +58,7 @@ def parsers():
 def test_one_word_per_option():
     """Use D12, E-09: an option means the same in all commands, and has a help; no command has another word for it."""
     short = {"-h": "--help", "-q": "--quiet", "-v": "--verbose", "-o": "--output", "-n": "--dry-run",
-             "-r": "--requirements"}
+             "-r": "--requirements", "-N": "--nodes"}
     flags = {"--dry-run", "--diff", "--json", "--yes", "--check", "--install", "--rebuild"}
     others = {"--out", "--outdir", "--output-dir", "--print", "--force", "--simulate", "--assume-yes", "-y", "--text"}
     seen = set()

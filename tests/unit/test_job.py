@@ -1,11 +1,14 @@
 """Batch scripts that `ebsif job` writes for each site."""
 
+import dataclasses
 import re
 import subprocess
 
 import pytest
+from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
+from ebsif import cli
 from ebsif.catalogue import fieldtypes, site
-from ebsif.jobs import job
+from ebsif.jobs import data, job, submission
 from ebsif_command import run_ebsif
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -43,7 +46,7 @@ def test_every_script_is_clean(name, launcher):
     text = script(name, "--nodes", 2, "--launcher", launcher, "--data", "a b", "--report", "--nccl-debug")
     assert not text.endswith("\n\n")
     assert max(map(len, text.splitlines())) <= 160
-    assert "{" not in re.sub(r"\$\{\w+[^}]*\}|rank\(\) \{", "", commands(text))
+    assert "{" not in re.sub(r"\$\{\w+[^}]*\}|(rank|record)\(\) \{", "", commands(text))
 
 
 def test_lumi():
@@ -104,7 +107,7 @@ def test_torchrun():
     text = script("lumi", "--nodes", 2, "--launcher", "torchrun", program=["-u", "train.py"])
     assert "--ntasks-per-node=1" in header(text)
     assert "--cpus-per-task=56" in header(text)
-    assert "-m torch.distributed.run --nproc-per-node=8 \\\n    train.py" in text
+    assert "-m torch.distributed.run \\\n    --nproc-per-node=8 train.py" in text
     assert "mask_cpu" not in text
     result = run("M", "--launcher", "torchrun", "--", "-W", "error", "train.py")
     assert "torchrun takes a program, not options of python: -W error train.py" in result.stderr
@@ -137,7 +140,7 @@ def test_the_program_is_passed_unchanged(words):
     """Each argument reaches the program unchanged, and the shell executes nothing in it."""
     request = job.Request(module="M", command=("train.py", *words))
     text = job.script(request, site.read("local"))
-    line = text[text.index("singularity exec") :].removeprefix('singularity exec "$SIF" ')
+    line = text[text.index("singularity exec") : text.rindex(" || status=$?")].removeprefix('singularity exec "$SIF" ')
     result = subprocess.run(["bash", "-c", f"set -- {line}\nprintf '%s\\0' \"$@\""], capture_output=True, check=True)
     assert result.stdout.decode().split("\0")[:-1] == ["conda-python-distributed", "train.py", *words]
 
@@ -163,7 +166,24 @@ def test_the_program_is_passed_unchanged(words):
         (["M", "--", "torchrun", "a.py"], 3, "without 'torchrun'; to use torchrun, add --launcher torchrun"),
         (["--site", "lumi", "PyTorch/2.2.0", "--", "a"], 3, "'PyTorch/2.2.0' is ambiguous; choose one of"),
         (["M", "train.py"], 2, "ebsif job: error: unrecognized arguments: train.py (put -- before arguments for the"),
-        (["M", "--submit", "--", __file__], 3, "sbatch is not on PATH: submit on a login node of local"),
+        # T-10
+        (["M", "--submit", "--", __file__], 3, "there is no module M on this machine; nothing was submitted"),
+        (["M", "--submit", "--data", "gone:/data", "--", __file__], 3, "gone, which --data names, does not exist"),
+        (["M", "--data", "a:/", "--", "a"], 2, "--data a:/: / can't be a directory in the container: write FILE:/data"),
+        (["M", "--signal", "1800", "--", "a"], 3, "--signal 1800 is not before the end of a job of 00:30:00"),
+        (["M", "--array", "a", "--", "a"], 3, "'a' is not a valid value for --array"),
+        (["M", "--mail", "a b", "--", "a"], 3, "'a b' is not a valid value for --mail"),
+        (["M", "--line", "#PBS -x", "--", "a"], 3, "should be '#SBATCH OPTION' for the scheduler of local, or OPTION"),
+        (["M", "--line=--a\nid", "--", "a"], 3, "should be '#SBATCH OPTION' for the scheduler of local"),
+        (["M", "--array", "1-2", "--segments", "2", "--", "a"], 3, "it can't be combined with --array"),
+        (["M", "--interactive", "--segments", "2", "--", "a"], 2, "at this terminal: leave out --segments"),
+        (["M", "--interactive", "--signal", "2", "--", "a"], 2, "at this terminal: leave out --signal"),
+        (["M", "--launcher", "mpiexec", "--", "a"], 2, "'mpiexec' is unknown at the site local (known: srun, native, "),
+        (["M", "--", "deepspeed", "a.py"], 3, "without 'deepspeed'; to use deepspeed, add --launcher deepspeed"),
+        (["M", "--site", "derecho", "--account", "A", "--requeue", "--", "a"], 3,
+         "the site derecho can't fulfil --requeue: with PBS, only operators can put a running job back into the queue"),
+        (["M", "--site", "derecho", "--account", "A", "--interactive", "--", "a"], 3,
+         "the site derecho can't fulfil --interactive: qsub -I runs no script"),
     ],
 )
 def test_errors_name_cause_and_remedy(arguments, status, expected):
@@ -177,7 +197,7 @@ def test_errors_name_cause_and_remedy(arguments, status, expected):
 def test_python_as_the_program(words):
     """use D12.3: `-- python train.py` runs train.py, and the job is called train."""
     text = script("local", program=words)
-    assert "conda-python-distributed train.py\n" in text
+    assert "conda-python-distributed train.py || status=$?\n" in text
     assert header(text)[0] == "--job-name=train"
 
 
@@ -240,3 +260,118 @@ def test_installing_on_a_compute_node(name, expected, tmp_path):
     assert text.endswith("\neb mine.eb --robot 'a b'\n")
     modules = re.findall("^module load (.*)$", text, re.MULTILINE)
     assert modules == list(site.read(name).scheduler.install.modules)
+
+
+def test_what_every_scheduler_can_do():
+    """Issue 23, point 4: arrays and mail of PBS, and the timer that sends the signal where the scheduler sends none."""
+    text = script("derecho", "--array", "0-9", "--mail", "a@b.org", "--line", "#PBS -r y", "--time", "2-00:00:00",
+                  "--signal", 300, "--launcher", "mpiexec")
+    assert header(text)[-4:] == ["-J 0-9", "-M a@b.org", "-m ae", "-r y"]
+    assert "sleep $((172500 - SECONDS))" in text
+    assert "--signal=B:USR1@300" in header(script("local", "--signal", 300))
+    assert script("local", "--launcher", "srun") == script("local")
+
+
+@pytest.mark.parametrize("name", site.names())
+def test_the_signal_decides_what_follows(name, tmp_path):
+    """T-07, without a scheduler: the program gets the signal, and the script ends with the program's status."""
+    text = script(name, "--signal", 60, *(["--requeue"] if name != "derecho" else []))
+    end = text[text.index("signals=0\n"):]
+    start = re.search(r"^(srun|mpiexec) ", end, re.MULTILINE).start()
+    program = "bash -c 'trap \"sleep 0.2; exit $0\" USR1; touch up; for ((i = 0; i < 100; i++)); do sleep 0.05; done' "
+    for status in (0, 9):
+        changed = f"{end[:start]}{program}{status} &{end[end.index(chr(10) + 'step=$!'):]}"
+        given = """
+            set -eo pipefail
+            SLURM_JOB_ID=7 run=x
+            record() { echo "record $*"; }
+            scontrol() { echo "scontrol $*"; }
+            (until [[ -e up ]]; do sleep 0.02; done; kill -USR1 $$) &
+            """
+        result = subprocess.run(["bash", "-c", given + changed], cwd=tmp_path, capture_output=True, text=True,
+                                check=False, timeout=60)
+        again = ["scontrol requeue 7"] if status == 0 and name != "derecho" else []
+        assert (result.returncode, result.stdout.splitlines()) == (status, [f"record --status {status}", *again])
+        (tmp_path / "up").unlink()
+
+
+class Submitted:
+    """A stand-in for sbatch that keeps its arguments, and fails from a certain call on."""
+
+    def __init__(self, folder, good):
+        """Write the program to a folder."""
+        self.log = folder / "calls"
+        (folder / "sbatch").write_text(
+            f"#!/bin/bash\necho \"$*\" >>{self.log}\ncat >/dev/null\nnumber=$(wc -l <{self.log})\n"
+            f"((number <= {good})) || exit 1\necho Submitted batch job $((40 + number))\n")
+        (folder / "sbatch").chmod(0o755)
+
+
+def test_segments_follow_each_other(tmp_path):
+    """T-13: each job waits for the success of the one before; if one isn't submitted, those in the queue are named."""
+    written = Submitted(tmp_path, 2)
+    with pytest.raises(job.JobError, match="segment 3 of 4 was not submitted: sbatch ended with status 1; those before "
+                                           "it are in the queue, to remove them: scancel 41 42"), \
+            pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+        submission.submit(SCHEDULERS["slurm"], "script", 4)
+    first, *others = written.log.read_text().splitlines()
+    assert (first, others) == ("", [f"--dependency=afterok:{number} --kill-on-invalid-dep=yes" for number in (41, 42)])
+    result = run("M", "--segments", "3", "-o", tmp_path / "job.sh", "--", __file__)
+    assert "; then 2 times, with the ID of the job before: sbatch --dependency=afterok:JOB " in result.stderr
+
+
+def test_launchers():
+    """T-08: accelerate is told the numbers of machines and ranks; a person's choice wins; DeepSpeed sees all GPUs."""
+    text = script("lumi", "--nodes", 2, "--launcher", "accelerate")
+    assert "-m accelerate.commands.launch \\\n    --multi_gpu --num_machines=2 --num_processes=16 train.py ||" in text
+    assert "export EBSIF_CPU_BIND=0xfe000000000000,0xfe00000000000000," in text
+    own = script("lumi", "--launcher", "accelerate", program=("--config_file=fsdp.yaml", "train.py"))
+    assert "\n    --num_machines=1 --num_processes=8 --config_file=fsdp.yaml train.py ||" in own
+    assert "EBSIF_CPU_BIND=numa\n" in script("derecho", "--launcher", "torchrun")
+    deepspeed = script("lumi", "--launcher", "deepspeed")
+    assert "export EBSIF_GPU_VISIBILITY=all\n" in deepspeed
+    assert "--ntasks-per-node=8" in header(deepspeed)
+
+
+@pytest.mark.parametrize(("text", "source", "bind"), [
+    ("/a/images.squashfs:/data", "/a/images.squashfs", "/a/images.squashfs:/data:image-src=/,ro"),
+    ("/a:b,c/d:/data/", "/a:b,c/d", r"/a\:b\,c/d:/data"), ("/a/b", "/a/b", None), ("host:file", "host:file", None)])
+def test_data(text, source, bind):
+    """T-09: a path, or a path and where it is in the container; the runtime's special characters are escaped."""
+    found = data.parse(text)
+    assert (found.source, found.bind) == (source, bind)
+    assert data.parse(str(found)) == found
+
+
+REQUESTS = st.builds(
+    job.Request, st.just("M/1"), st.lists(st.text("a-b= 'c", min_size=1), min_size=1).map(lambda words: ("p", *words)),
+    nodes=st.integers(1, 9), launcher=st.sampled_from(job.LAUNCHERS), signal=st.none() | st.integers(1, 99),
+    requeue=st.booleans(), array=st.none() | st.just("0-3"), report=st.booleans(), time=st.none() | st.just("10:00:00"),
+    line=st.lists(st.sampled_from(["--a=b c", "#SBATCH --x"])).map(tuple),
+    data=st.lists(st.sampled_from([data.Data("/a b"), data.Data("/x.sqsh", "/d")])).map(tuple))
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(REQUESTS)
+def test_a_record_repeats_a_request(request):
+    """T-11: the arguments in a record make the same request again."""
+    words = job.arguments(request, site.read("local"))
+    end = words.index("--")
+    options = cli.build_parser(["job"]).parse_args(["job", *words[:end]])
+    assert (options.module, options.site) == ("M/1", "local")
+    values = {field.name: getattr(options, field.name) for field in dataclasses.fields(job.Request)[2:]}
+    values.update(line=tuple(options.line), data=tuple(map(data.parse, options.data)))
+    assert job.Request("M/1", tuple(words[end + 1:]), **values) == request
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("", "can't be read"), ("[]", "not the record of a job"), ("{", "can't be read"),
+    ('{"arguments": ["M"], "directory": "/", "image": {}, "program": null}', "not the record of a job")])
+def test_damaged_records(text, expected, tmp_path):
+    """T-11: a file that isn't a record is named."""
+    (tmp_path / "x.json").write_text(text)
+    result = run("--from", tmp_path / "x.json")
+    assert (result.returncode, result.stdout) == (3, "")
+    assert f"{tmp_path}/x.json: {expected}" in result.stderr
+    assert "can't be read: No such file" in run("--from", tmp_path / "none.json").stderr

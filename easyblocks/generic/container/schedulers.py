@@ -27,12 +27,33 @@ class Scheduler:
         An environment variable that is set in every job.
     variables : str
         Prefix of the environment variables that the scheduler sets in a job.
+    directive : str
+        The beginning of the lines with its options in a batch script.
+    starter : str
+        The program that starts the ranks of a job.
+    submitted : str
+        A regular expression for what `submit` prints; its group is the ID of the job.
+    after : tuple of str
+        The options of `submit` for a job that starts after the success of another, whose ID replaces %s.
+    cancel : tuple of str
+        The command that ends jobs or removes them from the queue, for their IDs.
+    terminal : tuple of str
+        The command that runs another one in an allocation, at this terminal; empty if there is none.
+    lacks : dict of str
+        Options of ``ebsif job`` that it can't fulfil, and what to do instead.
     """
 
     kind = None
     submit = None
     job_variable = None
     variables = None
+    directive = None
+    starter = None
+    submitted = r'(\S+)'
+    after = None
+    cancel = None
+    terminal = ()
+    lacks = {}
 
 
 class Slurm(Scheduler):
@@ -42,6 +63,12 @@ class Slurm(Scheduler):
     submit = ('sbatch',)
     job_variable = 'SLURM_JOB_ID'
     variables = 'SLURM_'
+    directive = '#SBATCH'
+    starter = 'srun'
+    submitted = r'Submitted batch job (\d+)'
+    after = ('--dependency=afterok:%s', '--kill-on-invalid-dep=yes')
+    cancel = ('scancel',)
+    terminal = ('salloc',)
 
 
 class PBS(Scheduler):
@@ -51,6 +78,15 @@ class PBS(Scheduler):
     submit = ('qsub',)
     job_variable = 'PBS_JOBID'
     variables = 'PBS_'
+    directive = '#PBS'
+    starter = 'mpiexec'
+    after = ('-W', 'depend=afterok:%s')
+    cancel = ('qdel',)
+    lacks = {
+        # qrerun needs the privileges of an operator
+        'requeue': 'with PBS, only operators can put a running job back into the queue: use --segments',
+        'interactive': 'qsub -I runs no script: start it without a script, then run the script that -o writes',
+    }
 
 
 class Flux(Scheduler):
@@ -60,6 +96,16 @@ class Flux(Scheduler):
     submit = ('flux', 'batch')
     job_variable = 'FLUX_JOB_ID'
     variables = 'FLUX_'
+    directive = '#flux:'
+    starter = 'flux'
+    after = ('--dependency=afterok:%s',)
+    cancel = ('flux', 'cancel')
+    terminal = ('flux', 'alloc')
+    lacks = {
+        'requeue': 'Flux puts no job back into the queue: use --segments',
+        'array': 'Flux has no job arrays: submit the script once for each value',
+        'mail': 'Flux sends no mail',
+    }
 
 
 SCHEDULERS = {one.kind: one for one in Scheduler.__subclasses__()}

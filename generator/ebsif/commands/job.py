@@ -6,8 +6,9 @@ an account.
 """
 
 import argparse
+import dataclasses
+import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,15 +16,20 @@ from ebsif import output
 from ebsif.catalogue import selection
 from ebsif.catalogue.fieldtypes import is_duration
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.errors import FAILED
-from ebsif.installed import runtimecommand
+from ebsif.installed import lock, runtimecommand
 from ebsif.installed.names import Names, add_name_argument
-from ebsif.jobs import job
+from ebsif.jobs import data, job, record, submission
 
 EXAMPLES = """\
   ebsif job PyTorch/2.7.1-... --nodes 4 -o train.sh -- train.py --epochs 10
   ebsif job PyTorch/2.7.1-... --nodes 2 --launcher torchrun \\
-      --data /scratch/mnist -- train.py
+      --data images.squashfs:/data -- train.py
+  # before the time limit, the program saves its state; the next job continues
+  ebsif job mine --nodes 64 --time 2-00:00:00 --signal 300 --requeue \\
+      --submit -- train.py
+  ebsif job mine --signal 300 --segments 4 --submit -- train.py
+  # the run of this record again, on more nodes
+  ebsif job --from train-4711.json --nodes 8 --submit
   ebsif job --install PyTorch-mine.eb --site archer2 --submit -- --robot
 """
 
@@ -33,84 +39,165 @@ MORE = "PROGRAM ARGUMENT"
 def configure(parser):
     """Add the arguments."""
     add_name_argument(parser, "module", "the module", metavar="MODULE")
+    parser.add_argument("--from", dest="record", metavar="RECORD", type=Path, action=From,
+                        help="repeat the run of this record, which is beside its log (NAME-JOB.json): its module, "
+                             "options and program, unless you name others after this option")
     parser.add_argument("--install", metavar="EASYCONFIG",
                         help="install this easyconfig; arguments after -- are for eb")
     add_settings_arguments(parser)
-    parser.add_argument("-o", "--output", metavar="FILE", type=Path,
-                        help="write the script to this file (default: print it)")
-    parser.add_argument("--submit", action="store_true", help="also submit the job")
-    parser.add_argument("--nodes", type=count, default=1, help="number of nodes (default: 1)")
-    parser.add_argument("--launcher", choices=job.LAUNCHERS, default=job.LAUNCHERS[0],
-                        help="native: the scheduler starts each rank (srun, mpiexec, flux run); torchrun: the "
-                             "scheduler starts torchrun once on each node (default: native)")
-    parser.add_argument("--name", help="name of the job (default: name of the program)")
-    parser.add_argument("--account", help="account (project) to charge")
-    parser.add_argument("--partition", metavar="NAME", help="partition or queue")
-    parser.add_argument("--qos", help="quality of service")
-    parser.add_argument("--time", type=duration, metavar="[D-]H:MM:SS", help="time limit")
+    what = parser.add_argument_group("what to do with the script")
+    what.add_argument("-o", "--output", metavar="FILE", type=Path,
+                      help="write the script to this file (default: print it)")
+    what.add_argument("--submit", action="store_true", help="also submit the job")
+    what.add_argument("--interactive", action="store_true",
+                      help="don't queue a batch job: run the program at this terminal as soon as nodes are free; "
+                           "without a program, start a shell with the module loaded")
+    what.add_argument("--segments", type=count, metavar="N", default=1,
+                      help="submit N jobs, each of which starts after the success of the one before")
+    add_resources(parser.add_argument_group("resources (default: those of the site)"))
+    add_running(parser.add_argument_group("how the program runs"))
+
+
+def add_resources(parser):
+    """Add the options for resources, and others that the scheduler reads."""
+    parser.add_argument("-N", "--nodes", type=count, default=1, help="number of nodes (default: 1)")
     parser.add_argument("--tasks-per-node", type=count, metavar="N", help="ranks per node")
     parser.add_argument("--cpus-per-task", type=count, metavar="N", help="CPUs per rank")
     parser.add_argument("--gpus-per-node", type=count, metavar="N", help="GPUs per node")
     parser.add_argument("--memory", metavar="SIZE", help="memory per node, in the scheduler's notation")
-    parser.add_argument("--data", metavar="PATH", action="append", default=[],
-                        help="end the job early if this file or directory is missing (repeatable)")
+    parser.add_argument("--time", type=duration, metavar="[D-]H:MM:SS", help="time limit")
+    parser.add_argument("--name", help="name of the job (default: name of the program)")
+    parser.add_argument("--account", help="account (project) to charge")
+    parser.add_argument("--partition", metavar="NAME", help="partition or queue")
+    parser.add_argument("--qos", help="quality of service")
+    parser.add_argument("--array", metavar="LIST", help="run the job once for each index, such as 0-9 or 0-99%%4")
+    parser.add_argument("--mail", metavar="ADDRESS", help="send a mail when the job ends or fails")
+    parser.add_argument("--line", metavar="LINE", action="append", default=[],
+                        help="one more line for the header, such as '#SBATCH --constraint=a' (repeatable)")
+
+
+def add_running(parser):
+    """Add the options for what happens in the job."""
+    parser.add_argument("--launcher", type=str.lower, default=job.NATIVE,
+                        help="native: the scheduler starts each rank (with srun, mpiexec or flux, whose names mean the "
+                             "same); torchrun, accelerate: started once on each node, it starts the ranks there; "
+                             "deepspeed: the scheduler starts each rank, as DeepSpeed expects it (default: native)")
+    parser.add_argument("--signal", type=count, metavar="SECONDS",
+                        help="send USR1 to the program this long before the time limit, so that it saves its state")
+    parser.add_argument("--requeue", action="store_true",
+                        help="put the job back into the queue if a node fails, and after --signal if the program exits "
+                             "with 0")
+    parser.add_argument("--data", metavar="PATH[:/TARGET]", action="append", default=[],
+                        help="end the job early if this file or directory is missing; the ranks find it at TARGET, of "
+                             "a SquashFS file the directory in it (repeatable)")
+    parser.add_argument("--rank-logs", action="store_true", help="write the output of each rank to a file of its own")
     parser.add_argument("--nccl-debug", action="store_true", help="log which network plugin the GPUs use")
     parser.add_argument("--report", action="store_true", help="print the CPUs and the GPU of each rank")
 
 
+class From(argparse.Action):
+    """Take the options of a record; those that follow on the command line replace them."""
+
+    def __call__(self, parser, options, path, _=None):
+        """Parse the arguments in the record."""
+        found = record.read(path)
+        end = found.arguments.index("--")
+        parser.parse_args(found.arguments[:end], options)
+        # argparse sets it once more when the command line names no module
+        options.recorded_module, options.module = options.module, None
+        options.recorded_program = found.arguments[end + 1 :]
+        options.record = found
+
+
 def run(options):
-    """Write a batch script, and submit it if requested; return the exit status."""
+    """Write a batch script, and submit or run it if requested; return the exit status."""
     settings = read_settings(options)
     profile = settings.site()
-    submit = job.scheduler_of(profile).submit
+    scheduler = job.scheduler_of(profile)
+    batch = [one for one in ("install", "submit", "array", "mail", "signal", "requeue") if getattr(options, one)]
+    if options.interactive and (batch or options.segments > 1):
+        usage_error(f"--interactive runs a program at this terminal: leave out --{batch[0] if batch else 'segments'}")
+    if options.interactive and not scheduler.terminal:
+        raise job.JobError(f"the site {profile.name} can't fulfil --interactive: {scheduler.lacks['interactive']}")
     text = write(options, settings, profile)
+    runs = options.submit or options.interactive
     if options.output:
         options.output.write_text(text, encoding="utf-8")
-        next_step = "" if options.submit else f"; submit it with: {' '.join(submit)} {options.output}"
-        output.note(f"wrote {options.output}{next_step}")
-    elif not options.submit:
+        output.note(f"wrote {options.output}" + ("" if runs else next_step(options, scheduler)))
+    elif not runs:
         print(text, end="")
-    if not options.submit:
-        return 0
-    try:
-        output.command(submit)
-        status = subprocess.run(submit, input=text, text=True, check=False).returncode
-        return FAILED if status else 0
-    except FileNotFoundError:
-        raise job.JobError(f"{submit[0]} is not on PATH: submit on a login node of {profile.name}") from None
+    if options.interactive:
+        return submission.at_terminal(scheduler, text)
+    if options.submit:
+        submission.submit(scheduler, text, options.segments)
+    return 0
+
+
+def next_step(options, scheduler):
+    """Return how to submit the written script (str)."""
+    first = f"; submit it with: {' '.join(scheduler.submit)} {options.output}"
+    if options.segments == 1:
+        return first
+    then = " ".join([*scheduler.submit, *submission.after(scheduler, "JOB"), str(options.output)])
+    return f"{first}; then {options.segments - 1} times, with the ID of the job before: {then}"
 
 
 def write(options, settings, profile):
     """Return the text of the requested batch script."""
-    if options.install and options.module:
+    module = options.module or getattr(options, "recorded_module", None)
+    program = options.more or getattr(options, "recorded_program", [])
+    if options.install and module:
         usage_error("name either a module or --install EASYCONFIG")
-    if not options.install and not options.more:
+    if not (options.install or options.interactive or program):
         usage_error("name the program to run: ebsif job MODULE ... -- train.py")
-    values = {name: getattr(options, name) for name in (
-        "nodes", "launcher", "name", "account", "partition", "qos", "time", "tasks_per_node", "cpus_per_task",
-        "gpus_per_node", "memory", "nccl_debug", "report")}
+    values = {one.name: getattr(options, one.name) for one in dataclasses.fields(job.Request)[2:]}
+    values.update(launcher=launcher(options.launcher, profile), line=tuple(options.line),
+                  data=tuple(map(data.parse, options.data)))
     if options.install:
-        stem = Path(options.install).name
-        request = job.Request(module="", command=(f"install-{stem}",), **values)
+        request = job.Request("", (f"install-{Path(options.install).name}",), **values)
         return job.install_script(options.install, options.more, request, profile)
-    command = job.python_program(options.more)
-    check_file(job.program_file(command), options.submit)
-    request = job.Request(module=module_name(options), command=command,
-                          data=tuple(options.data), **values)
-    return job.script(request, profile)
+    command = job.python_program(program) if program else ()
+    needed = options.submit or options.interactive
+    file = job.program_file(command)
+    if file:
+        check_there(file, f"{file} does not exist in {Path.cwd()}, where the job would start if you submit it from "
+                          "here", needed)
+    for one in values["data"]:
+        check_there(one.source, f"{one.source}, which --data names, does not exist", needed)
+    request = job.Request(module_name(options, module, profile, needed), command, **values)
+    if options.record:
+        for text in record.changes(options.record, job.program_file(command), lock_of(options, request.module)):
+            output.note(text)
+    return job.script(request, profile, options.interactive)
 
 
-def check_file(path, needed):
-    """Warn if the program is missing; raise JobError if the job is about to be submitted from this directory."""
-    if path is None or Path(path).exists():
+def lock_of(options, module):
+    """Return the record of an installed module (dict), or None if it is not installed here."""
+    found = Names(options).installed_as(module)
+    return lock.read(found.root) if found else None
+
+
+def launcher(name, profile):
+    """Return the kind of launcher with a name: one of job.LAUNCHERS, or the scheduler's own one."""
+    own = job.scheduler_of(profile).starter
+    if name == own:
+        return job.NATIVE
+    if name not in job.LAUNCHERS:
+        usage_error(f"argument --launcher: '{name}' is unknown at the site {profile.name} (known: {own}, "
+                    f"{', '.join(job.LAUNCHERS)})")
+    return name
+
+
+def check_there(path, problem, needed):
+    """Report a problem if a file is missing; raise JobError if the job is about to be submitted."""
+    if os.path.exists(path):  # noqa: PTH110 may be in a directory that can't be searched
         return
-    problem = f"{path} does not exist in {Path.cwd()}, where the job would start if you submit it from here"
     if needed:
-        raise job.JobError(problem)
+        raise job.JobError(f"{problem}; nothing was submitted")
     output.note(problem)
 
 
-def module_name(options):
+def module_name(options, name, profile, needed):
     """
     Return the name of a module (str), which may be shortened as for other commands; warn if it isn't available.
 
@@ -118,15 +205,22 @@ def module_name(options):
     ------
     UsageError, NamingError, CatalogueError
         If there is no name, or it is ambiguous.
+    JobError
+        If the job is about to be submitted, and there is no such module.
     """
     known = True
     try:
-        module = Names(options).module(options.module)
+        module = Names(options).module(name)
     except selection.UnknownName:
-        module, known = options.module, False
-    available = runtimecommand.is_available(module)
+        module, known = name, False
+    # modules of the site may make it available
+    available = runtimecommand.is_available(module, *profile.scheduler.modules)
     if not available and not (available is None and known):
-        output.note(f"there is no module {module} on this machine: the job can only load it if its nodes have it")
+        problem = f"there is no module {module} on this machine"
+        if needed:
+            raise job.JobError(f"{problem}; nothing was submitted (`module avail` lists those that there are; for one "
+                               "that only the compute nodes have, write the script with -o FILE, and submit that)")
+        output.note(f"{problem}: the job can only load it if its nodes have it")
     return module
 
 

@@ -63,9 +63,9 @@ def command_line(module: str, directory: Optional[Path] = None) -> str:
     return " ".join(["env", *variables, *map(shlex.quote, words)])
 
 
-def is_available(module: str) -> Optional[bool]:
-    """Return whether the modules tool finds a module, or None without a modules tool."""
-    return modulestool.run("is-available.bash", module).returncode == 0 if modulestool.command() else None
+def is_available(module: str, *loaded: str) -> Optional[bool]:
+    """Return whether the modules tool finds a module after others are loaded, or None without a modules tool."""
+    return modulestool.run("is-available.bash", module, *loaded).returncode == 0 if modulestool.command() else None
 
 
 def check_modules_tool() -> None:

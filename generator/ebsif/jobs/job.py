@@ -5,7 +5,7 @@ import grp
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Optional
 
@@ -13,27 +13,38 @@ from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS, Schedu
 
 from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError
-from ebsif.templating import environment
+from ebsif.jobs.data import Data
+from ebsif.templating import environment, quote
 
-# What the scheduler starts: each rank ("native"), or torchrun once on each node ("torchrun").
-LAUNCHERS = ("native", "torchrun")
+# What the scheduler starts: each rank, or a program on each node that starts the ranks there.
+NATIVE = "native"
+LAUNCHERS = (NATIVE, "torchrun", "accelerate", "deepspeed")
+ON_EACH_NODE = {"torchrun": "torch.distributed.run", "accelerate": "accelerate.commands.launch"}
 
 # Programs that start ranks or containers, which the script does already.
-STARTERS = ("srun", "mpirun", "mpiexec", "singularity", "apptainer", "torchrun", "accelerate", "deepspeed")
+STARTERS = ("srun", "mpirun", "mpiexec", "singularity", "apptainer", *LAUNCHERS[1:])
+
+# Options of accelerate that choose how it distributes a program.
+ACCELERATE_KINDS = ("--config_file", "--cpu", "--multi_gpu", "--tpu", "--use_deepspeed", "--use_fsdp",
+                    "--use_megatron_lm")
 
 
 class JobError(EbsifError):
-    """A batch script can't be written; the message says why and what to do."""
+    """A batch script can't be written or submitted; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to run, and where: a command in the container of a module. None stands for the site's default."""
+    """
+    What to run, and where: a command in the container of a module. None stands for the site's default.
+
+    The fields are the options of ``ebsif job`` of the same names; `command` is what follows --.
+    """
 
     module: str
     command: tuple[str, ...]
     nodes: int = 1
-    launcher: str = LAUNCHERS[0]
+    launcher: str = NATIVE
     name: Optional[str] = None
     account: Optional[str] = None
     partition: Optional[str] = None
@@ -43,12 +54,24 @@ class Request:
     cpus_per_task: Optional[int] = None
     gpus_per_node: Optional[int] = None
     memory: Optional[str] = None
-    data: tuple[str, ...] = ()
+    signal: Optional[int] = None
+    requeue: bool = False
+    segments: int = 1
+    array: Optional[str] = None
+    mail: Optional[str] = None
+    line: tuple[str, ...] = ()
+    data: tuple[Data, ...] = ()
+    rank_logs: bool = False
     nccl_debug: bool = False
     report: bool = False
 
+    @property
+    def starts_ranks(self) -> bool:
+        """Whether the scheduler starts one program on each node, which starts the ranks there."""
+        return self.launcher in ON_EACH_NODE
 
-def script(request: Request, site: Site) -> str:
+
+def script(request: Request, site: Site, interactive: bool = False) -> str:
     """
     Return a batch script that runs a Python program in the container of a module.
 
@@ -58,6 +81,8 @@ def script(request: Request, site: Site) -> str:
         What to run, and where.
     site
         The profile of the site.
+    interactive
+        Whether the script is for a run at a terminal; without a program, it then starts a shell.
 
     Returns
     -------
@@ -72,29 +97,119 @@ def script(request: Request, site: Site) -> str:
         If the site has no such partition.
     """
     scheduler = site.scheduler
-    torchrun = request.launcher == "torchrun"
     partition_name, partition = scheduler.partition(request.partition)
     tasks = request.tasks_per_node or partition.tasks
-    cpus = request.cpus_per_task or partition.cpus_per_task
     gpus = partition.gpus if request.gpus_per_node is None else request.gpus_per_node
+    time = request.time or scheduler.time
+    check(request, site, tasks, gpus, time)
+    return render(
+        "job", site, header=header(request, site, partition_name), request=request, interactive=interactive,
+        **{name: getattr(request, name) for name in (
+            "module", "nodes", "command", "launcher", "starts_ranks", "signal", "requeue", "array", "mail", "rank_logs",
+            "nccl_debug", "report")},
+        tasks=tasks, cpus=request.cpus_per_task or partition.cpus_per_task, gpus=gpus,
+        masks=[] if request.cpus_per_task else partition.cpu_masks[:tasks],
+        memory=request.memory or partition.memory, qos=request.qos or partition.qos, time=time, seconds=seconds(time),
+        options=[*scheduler.options, *lines(request, site)], modules=scheduler.modules,
+        data=[one.source for one in request.data], binds=",".join(one.bind for one in request.data if one.bind),
+        words=arguments(request, site), comment=comment(request, gpus), program=program(request, tasks),
+        submit=" ".join(scheduler_of(site).submit),
+    )
+
+
+def check(request, site, tasks, gpus, time):
+    """Raise JobError if a request is impossible at a site."""
     if gpus and site.gpu == "none":
         raise JobError(f"the site {site.name} has no GPUs: remove --gpus-per-node")
-    if gpus and tasks > gpus and not torchrun:
+    if gpus and tasks > gpus and not request.starts_ranks:
         raise JobError(f"{tasks} ranks on a node with {gpus} GPUs: each rank uses one GPU, so reduce --tasks-per-node")
-    command = list(request.command)
-    if torchrun and command[0] == "-u":
-        # torchrun runs the ranks unbuffered anyway
-        del command[0]
-    if torchrun and (not command or command[0].startswith("-") and command[0] != "-m"):
-        raise JobError(f"torchrun takes a program, not options of python: {' '.join(command)}")
-    masks = partition.cpu_masks[:tasks] if not torchrun and not request.cpus_per_task else []
-    return render(
-        "job", site, header=header(request, site, partition_name),
-        module=request.module, nodes=request.nodes, tasks=tasks, cpus=cpus, gpus=gpus, masks=masks,
-        memory=request.memory or partition.memory, qos=request.qos or partition.qos, torchrun=torchrun,
-        command=command, data=request.data, nccl_debug=request.nccl_debug, report=request.report,
-        time=request.time or scheduler.time, modules=scheduler.modules,
-    )
+    for option, reason in scheduler_of(site).lacks.items():
+        if getattr(request, option, None):
+            raise JobError(f"the site {site.name} can't fulfil --{option}: {reason}")
+    if request.signal and request.signal >= seconds(time):
+        raise JobError(f"--signal {request.signal} is not before the end of a job of {time}: increase --time")
+    if request.segments > 1 and request.array:
+        raise JobError("--segments chains single jobs: it can't be combined with --array")
+    for option, pattern in PATTERNS.items():
+        value = getattr(request, option)
+        if value and not re.fullmatch(pattern, value):
+            raise JobError(f"'{value}' is not a valid value for --{option}")
+
+
+# What these options look like, for all schedulers that have them.
+PATTERNS = {
+    "array": r"\d+(-\d+(:\d+)?)?(,\d+(-\d+(:\d+)?)?)*(%\d+)?",
+    "mail": r"[A-Za-z0-9][A-Za-z0-9_.+-]*(@[A-Za-z0-9.-]+)?",
+}
+
+
+def program(request, tasks):
+    """Return the command in the container (str, for the shell): the program, or what starts its ranks on a node."""
+    words = list(request.command)
+    if not words:
+        return ""
+    start = 'singularity exec "$SIF" conda-python-distributed'
+    if not request.starts_ranks:
+        return f"{start} {quote(words)}"
+    if words[0] == "-u":
+        # the ranks run unbuffered anyway
+        del words[0]
+    if not words or (words[0].startswith("-") and words[0] != "-m" and not words[0].startswith("--")):
+        raise JobError(f"{request.launcher} takes a program, not options of python: {' '.join(words)}")
+    options = [f"--nproc-per-node={tasks}"]
+    if request.launcher == "accelerate":
+        # without GPUs, or with one on each node, it would not start several ranks by itself
+        kind = [] if any(word.split("=")[0] in ACCELERATE_KINDS for word in words) else ["--multi_gpu"]
+        options = [*kind, f"--num_machines={request.nodes}", f"--num_processes={request.nodes * tasks}"]
+    return f"{start} -m {ON_EACH_NODE[request.launcher]} \\\n    {quote(options)} {quote(words)}"
+
+
+def comment(request, gpus):
+    """Return what the scheduler starts (str)."""
+    if request.starts_ranks:
+        return f"One {request.launcher} per node, which starts the ranks there"
+    return "One rank per GPU" if gpus else "One rank per task"
+
+
+def lines(request, site):
+    """
+    Return the user's own options of the scheduler (list of str).
+
+    Raises
+    ------
+    JobError
+        If one is for another scheduler, or not an option.
+    """
+    directive = scheduler_of(site).directive
+    found = []
+    for line in request.line:
+        text = line[len(directive) :].strip() if line.startswith(f"{directive} ") else line
+        if not text.startswith("-") or not text.isprintable():
+            raise JobError(f"--line '{line}': should be '{directive} OPTION' for the scheduler of {site.name}, or "
+                           "OPTION alone, which begins with '-'")
+        found.append(text)
+    return found
+
+
+def arguments(request: Request, site: Site) -> list[str]:
+    """Return the arguments of ``ebsif job`` that make this request, without catalogues."""
+    words = [request.module, "--site", site.name]
+    for field in fields(Request)[2:]:
+        value = getattr(request, field.name)
+        option = f"--{field.name.replace('_', '-')}"
+        if value is True:
+            words.append(option)
+        elif isinstance(value, tuple):
+            words += [f"{option}={one}" for one in value]
+        elif value != field.default:
+            words += [option, str(value)]
+    return [*words, "--", *request.command]
+
+
+def seconds(time):
+    """Return a duration in hours:minutes:seconds as seconds (int)."""
+    hours, minutes, rest = map(int, time.split(":"))
+    return hours * 3600 + minutes * 60 + rest
 
 
 def scheduler_of(site: Site) -> Scheduler:
@@ -148,7 +263,7 @@ def python_program(words: Sequence[str]) -> tuple[str, ...]:
         if not words:
             raise JobError(f"name what {name} should run: train.py, or -m MODULE")
     elif name in STARTERS:
-        advice = "; to use torchrun, add --launcher torchrun" if name == "torchrun" else ""
+        advice = f"; to use {name}, add --launcher {name}" if name in LAUNCHERS else ""
         raise JobError("the batch script starts the container, the ranks and python itself: name only the program, "
                        f"without '{name}'{advice}")
     return tuple(words)

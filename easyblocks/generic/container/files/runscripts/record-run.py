@@ -1,0 +1,94 @@
+"""Run in the container by record-run: write the record of a run. The record of the installation is standard input."""
+import hashlib
+import json
+import os
+import sys
+import time
+
+# the settings of the site, next to this file; variables for run scripts; threads of the ranks
+SETTINGS = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'distributed.conf')
+OTHERS = ('OMP_NUM_THREADS', 'MIOPEN_USER_DB_PATH', 'EBSIF_GPU_VISIBILITY', 'EBSIF_CPU_BIND', 'EBSIF_NODE_LOCAL',
+          'EBSIF_USER_SOFTWARE', 'EBSIF_MOUNTED_USER_SOFTWARE')
+
+
+def main(path, option, *values):
+    """Begin the record of a run, or complete it."""
+    if option == '--nodes':
+        content = begin(path, values[0], list(values[2:]))
+    else:
+        content = read(path)
+        content['runs'][-1].update(ended=now(), status=int(values[0]))
+    write(path, content)
+
+
+def begin(path, nodes, arguments):
+    """Return the record of a run that starts (dict); if the job is started again, with its earlier starts."""
+    lock = json.load(sys.stdin)
+    runs = read(path)['runs'] if os.path.exists(path) else []
+    words = arguments[arguments.index('--') + 1:]
+    return {
+        'arguments': arguments,
+        'directory': os.getcwd(),
+        'program': program(words),
+        'module': os.environ.get('EBSIF_LOADED_MODULE'),
+        'image': {'path': os.environ['SIF'], 'sha256': lock['image'].get('sha256')},
+        'environment': environment(),
+        'runs': runs + [{'nodes': nodes, 'started': now(), 'ended': None, 'status': None}],
+        'lock': lock,
+    }
+
+
+def program(words):
+    """Return path and SHA256 of the first argument that is a file (dict), or None."""
+    for word in words:
+        if os.path.isfile(word):
+            with open(word, 'rb') as file:
+                return {'path': word, 'sha256': hashlib.sha256(file.read()).hexdigest()}
+        if word in ('-m', '-c', '-'):
+            break
+    return None
+
+
+def environment():
+    """Return the values of the variables that the site sets (dict); null for those that it unsets."""
+    found = {name: os.environ[name] for name in OTHERS if name in os.environ}
+    if os.path.exists(SETTINGS):
+        with open(SETTINGS) as lines:
+            for line in lines:
+                word, _, rest = line.strip().partition(' ')
+                name, _, value = rest.partition(' ')
+                if word in ('set', 'unset'):
+                    found[name] = os.environ.get(name, value if word == 'set' else None)
+    return found
+
+
+def now():
+    """Return the time in UTC (str)."""
+    return time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())
+
+
+def read(path):
+    """Return the content of a record (dict)."""
+    with open(path) as file:
+        return json.load(file)
+
+
+def write(path, content):
+    """Replace a file atomically."""
+    new = '%s.%d.new' % (path, os.getpid())
+    try:
+        with open(new, 'w') as file:
+            json.dump(content, file, indent=1)
+            file.write('\n')
+        os.rename(new, path)
+    except BaseException:
+        if os.path.exists(new):
+            os.unlink(new)
+        raise
+
+
+if __name__ == '__main__':
+    try:
+        main(*sys.argv[1:])
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        sys.exit('record-run: %s: %s' % (sys.argv[1] if sys.argv[1:] else 'no file is named', error))

@@ -1,0 +1,61 @@
+"""The data of a job: paths that must be there, and where the ranks find them in the container."""
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Optional
+
+from easybuild.easyblocks.generic.container.texts import bind_problem
+
+from ebsif.errors import UsageError
+
+# Suffixes of SquashFS files, whose content is mounted; all other files are mounted themselves.
+SQUASHFS = (".squashfs", ".sqsh", ".sqfs", ".squash")
+
+
+@dataclass(frozen=True)
+class Data:
+    """
+    A file or directory that a job needs.
+
+    Attributes
+    ----------
+    source
+        Its path.
+    target
+        Its path in the container; None if it is only checked before the ranks start.
+    """
+
+    source: str
+    target: Optional[str] = None
+
+    @property
+    def bind(self) -> Optional[str]:
+        """The bind for the container runtime, or None."""
+        if not self.target:
+            return None
+        source = re.sub(r"([\\:,])", r"\\\1", self.source)
+        return f"{source}:{self.target}" + (":image-src=/,ro" if self.source.endswith(SQUASHFS) else "")
+
+    def __str__(self):
+        """Return the text that `parse` reads."""
+        return f"{self.source}:{self.target}" if self.target else self.source
+
+
+def parse(text: str) -> Data:
+    """
+    Return the data that a text names, PATH or PATH:/TARGET.
+
+    Raises
+    ------
+    UsageError
+        If the target isn't a path that a container can have.
+    """
+    found = re.fullmatch(r"(.+):(/[^:]*)", text, re.DOTALL)
+    if not found or os.path.exists(text):  # noqa: PTH110 may be in a directory that can't be searched
+        return Data(text)
+    # the job may start elsewhere
+    data = Data(os.path.abspath(found[1]), os.path.normpath(found[2]))  # noqa: PTH100 links stay
+    if data.target == "/" or not data.target.isprintable() or bind_problem(data.target, templates=False):
+        raise UsageError(f"--data {text}: {found[2]} can't be a directory in the container: write FILE:/data")
+    return data

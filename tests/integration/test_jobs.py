@@ -1,0 +1,309 @@
+"""Whole trainings with `ebsif job` on a Slurm cluster: signals, requeueing, segments, data, records, at a terminal."""
+
+import json
+import re
+import time
+
+import pytest
+from slurm import ALL_NODES
+
+# A training without PyTorch: each rank counts steps, saves the last one every fifth step and when it is asked to, and
+# goes on from there when it is started again. The file `finish` ends it.
+STEPS = """
+import os, signal, sys, time
+from pathlib import Path
+
+rank, node = os.environ["RANK"], os.environ["SLURMD_NODENAME"]
+saved = Path(f"saved-{rank}")
+step = int(saved.read_text()) if saved.exists() else 0
+asked = False
+
+def ask(*_):
+    global asked
+    asked = True
+
+def save():
+    Path(f"new-{rank}").write_text(str(step))
+    os.replace(f"new-{rank}", saved)
+
+for number in (signal.SIGUSR1, signal.SIGTERM):
+    signal.signal(number, ask)
+print("starts at", step, flush=True)
+Path(f"up-{os.environ.get('SLURM_RESTART_COUNT', 0)}-{rank}").write_text(f"{node} {os.getpid()}")
+while not asked and not Path("finish").exists():
+    time.sleep(0.3)
+    step += 1
+    print("step", step, flush=True)
+    if step % 5 == 0:
+        save()
+save()
+print("saved" if asked else "finished", step, flush=True)
+"""
+
+
+class Jobs:
+    """Jobs of a person in a folder, with a module on the cluster."""
+
+    def __init__(self, installed, cluster, folder):
+        self.installed, self.cluster, self.folder = installed, cluster, folder
+        self.module = installed.WRITABLE
+        self.names = []
+
+    def bash(self, script, check=True, **environment):
+        """Run a bash script in the folder; return the CompletedProcess."""
+        return self.installed.site.bash(script, check, cwd=self.folder, **self.cluster.environment, **environment)
+
+    def ebsif(self, options, program, check=True):
+        """Run `ebsif job` with the module."""
+        return self.bash(f"ebsif job {self.module} --partition wide {options} -- {program}", check)
+
+    def submit(self, options, program):
+        """Submit jobs; return their IDs."""
+        said = self.ebsif(f"{options} --submit", program).stdout
+        self.names += (found := re.findall(r"^Submitted batch job (\d+)$", said, re.MULTILINE))
+        return found
+
+    def show(self, job):
+        """Return what Slurm knows about a job (dict)."""
+        return dict(word.split("=", 1) for word in self.cluster.slurm("scontrol", "show", "job", job).split()
+                    if "=" in word)
+
+    def wait(self, what, seconds=90):
+        """Wait until a condition is true."""
+        end = time.monotonic() + seconds
+        while not (found := what()):
+            assert time.monotonic() < end, self.said()
+            time.sleep(0.2)
+        return found
+
+    def ended(self, job):
+        """Wait until a job has ended; return what Slurm knows about it."""
+        def state():
+            found = self.show(job)
+            return found if found["JobState"] not in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING") else None
+        return self.wait(state)
+
+    def started(self, ranks, restart=0):
+        """Wait until all ranks of a start count; return node and process of each."""
+        def all_up():
+            found = [self.folder / f"up-{restart}-{rank}" for rank in range(ranks)]
+            texts = [path.read_text() for path in found if path.exists()]
+            return [text.split() for text in texts] if len([text for text in texts if text]) == ranks else None
+        return self.wait(all_up)
+
+    def said(self):
+        """Return all output of jobs in the folder, and their states."""
+        logs = [f"{path.name}:\n{path.read_text()[-1500:]}" for path in self.folder.glob("*.out")]
+        return "\n".join([*logs, self.cluster.slurm("squeue", "-a", "-o", "%i %T %r %N")])
+
+    def log(self, job, name="steps"):
+        """Return the log of a job."""
+        return (self.folder / f"{name}-{job}.out").read_text()
+
+    def record(self, job, name="steps"):
+        """Return the record of a job."""
+        return json.loads((self.folder / f"{name}-{job}.json").read_text())
+
+    def ranks(self, job, number):
+        """Return the lines that each rank has written to its own log."""
+        folder = self.folder / f"steps-{job}"
+        paths = sorted(folder.iterdir())
+        assert [path.name for path in paths] == [f"rank-{rank:0{len(str(number - 1))}}.log" for rank in range(number)]
+        return [path.read_text().splitlines() for path in paths]
+
+
+@pytest.fixture
+def jobs(installed_once, cluster, tmp_path):
+    """A person with a folder for jobs, which end with the test."""
+    person = Jobs(installed_once, cluster, tmp_path)
+    (tmp_path / "steps.py").write_text(STEPS)
+    yield person
+    if person.names:
+        person.cluster.slurm("scancel", "--signal=KILL", "--full", *person.names)
+        person.cluster.slurm("scancel", *person.names)
+
+
+def check_continued(lines, killed=False):
+    """Check that a rank has gone on, each time it was started, at the step that it had saved."""
+    starts = [number for number, line in enumerate(lines) if line.startswith("starts at ")]
+    for before, start in zip(starts, starts[1:]):
+        last = lines[start - 1]
+        found = int(lines[start].split()[-1])
+        if last.startswith("saved "):
+            assert found == int(last.split()[1]) > 0
+        else:
+            # killed: what was saved before
+            assert killed and found == max(int(last.split()[-1]) // 5 * 5, int(lines[before].split()[-1]))
+    assert lines[-1].startswith("finished ")
+    return len(starts)
+
+
+def test_it_goes_on_where_it_was(jobs, request):
+    """
+    T-07: two nodes with eight ranks each go on at the right step after the signal, and after a node has died.
+
+    The signal is what Slurm sends before the time limit. The status is that of the program.
+    """
+    (job,) = jobs.submit("--nodes 2 --tasks-per-node 8 --time 1:00:00 --signal 60 --requeue --rank-logs", "steps.py")
+    places = jobs.started(16)
+    first = {node for node, _ in places}
+    assert len(first) == 2
+    jobs.cluster.slurm("scancel", "--batch", "--signal=USR1", job)
+    places = jobs.started(16, restart=1)
+    batch_host = jobs.show(job)["BatchHost"]
+    lost = next(node for node, _ in places if node != batch_host)
+    request.addfinalizer(lambda: jobs.cluster.revive(lost))
+    jobs.cluster.kill_node(lost, [int(process) for node, process in places if node == lost])
+    places = jobs.started(16, restart=2)
+    assert lost not in {node for node, _ in places}
+    (jobs.folder / "finish").touch()
+    found = jobs.ended(job)
+    assert (found["JobState"], found["ExitCode"], found["Restarts"]) == ("COMPLETED", "0:0", "2"), jobs.said()
+    for lines in jobs.ranks(job, 16):
+        assert check_continued(lines, killed=True) == 3
+    # the log is continued, the record has every start
+    runs = jobs.record(job)["runs"]
+    assert [run["status"] for run in runs] == [0, None, 0]
+    assert all(len(run["nodes"]) > 3 and run["started"] for run in runs)
+
+
+def test_four_nodes_are_put_back_into_the_queue(jobs):
+    """T-07: after `scontrol requeue`, 32 ranks on four nodes go on at the right step; the status is the program's."""
+    (job,) = jobs.submit("--nodes 4 --tasks-per-node 8 --requeue --rank-logs", "steps.py")
+    assert {node for node, _ in jobs.started(32)} == set(ALL_NODES)
+    jobs.cluster.slurm("scontrol", "requeue", job)
+    jobs.started(32, restart=1)
+    (jobs.folder / "finish").touch()
+    assert jobs.ended(job)["JobState"] == "COMPLETED", jobs.said()
+    for lines in jobs.ranks(job, 32):
+        assert check_continued(lines) == 2
+
+
+def test_slurm_sends_the_signal(jobs):
+    """T-07: before the time limit the program saves and exits with 0; the next segment goes on from there."""
+    first, second = jobs.submit("--time 0:02:00 --signal 90 --segments 2 --name steps", "steps.py")
+    assert jobs.ended(first)["JobState"] == "COMPLETED", jobs.said()
+    assert re.search(r"^saved \d+$", jobs.log(first), re.MULTILINE)
+    (jobs.folder / "finish").touch()
+    assert jobs.ended(second)["JobState"] == "COMPLETED", jobs.said()
+    assert int(re.search(r"^starts at (\d+)$", jobs.log(second), re.MULTILINE)[1]) == int(
+        re.search(r"^saved (\d+)$", jobs.log(first), re.MULTILINE)[1])
+
+
+def test_a_program_without_a_handler(jobs):
+    """T-07: a program that the signal ends fails its job with its status, and isn't put back into the queue."""
+    (jobs.folder / "deaf.py").write_text("import time\nopen('up', 'w').close()\ntime.sleep(300)\n")
+    (job,) = jobs.submit("--signal 60 --requeue", "deaf.py")
+    jobs.wait((jobs.folder / "up").exists)
+    jobs.cluster.slurm("scancel", "--batch", "--signal=USR1", job)
+    found = jobs.ended(job)
+    assert (found["JobState"], found["ExitCode"], found["Restarts"]) == ("FAILED", "138:0", "0"), jobs.said()
+
+
+def test_segments_stop_at_the_first_failure(jobs):
+    """T-13: each segment starts after the success of the one before; after a failure the rest leave the queue."""
+    (jobs.folder / "part.py").write_text(
+        "import os, sys\nprint('part', file=open('parts', 'a'))\n"
+        "sys.exit(4 if len(open('parts').readlines()) == 2 else 0)\n")
+    chain = jobs.submit("--segments 4", "part.py")
+    assert len(chain) == 4
+    states = [(found["JobState"], found["ExitCode"]) for found in map(jobs.ended, chain)]
+    assert states == [("COMPLETED", "0:0"), ("FAILED", "4:0"), *[("CANCELLED", "0:0")] * 2], jobs.said()
+    assert (jobs.folder / "parts").read_text() == "part\n" * 2
+
+
+def test_data_in_every_rank(jobs):
+    """T-09: a SquashFS file and a directory are in all ranks where --data says, beside the person's own binds."""
+    for name in ("images", "more,data"):
+        (jobs.folder / name).mkdir()
+        (jobs.folder / name / "file").write_text(f"of {name}")
+    jobs.bash("mksquashfs images 'all images.squashfs' -quiet -no-progress")
+    (jobs.folder / "read.py").write_text(
+        "import os, sys\n"
+        "texts = [open(path).read() for path in ('/data/file', '/more/file', '/own/file')]\n"
+        "sys.stdout.write(f'{os.environ[\"RANK\"]} {os.access(\"/data\", os.W_OK)} {texts}\\n')\n")
+    for variable in ("SINGULARITY_BIND", "APPTAINER_BIND"):
+        script = jobs.ebsif("--nodes 2 --tasks-per-node 2 --data 'all images.squashfs:/data' --data 'more,data:/more' "
+                            "--data images", "read.py").stdout
+        (jobs.folder / "read.sh").write_text(script)
+        job = jobs.bash("sbatch --parsable read.sh", **{variable: f"{jobs.folder}/images:/own"}).stdout.strip()
+        said = jobs.ended(job)["JobState"]
+        lines = jobs.log(job, "read").splitlines()
+        assert sorted(line for line in lines if line[0].isdigit()) == [
+            f"{rank} False ['of images', 'of more,data', 'of images']" for rank in range(4)], (said, lines)
+        assert not [line for line in lines if "WARNING" in line or "INFO" in line]
+
+
+def test_nothing_is_submitted_without_module_or_program(jobs):
+    """T-10: a module, a program or data that do not exist are named, and nothing is in the queue."""
+    cases = {"--submit -- missing.py": "missing.py does not exist in",
+             "--submit --data gone.squashfs:/data -- steps.py": "gone.squashfs, which --data names, does not exist",
+             "--interactive -- missing.py": "missing.py does not exist in"}
+    said = [jobs.bash(f"ebsif job {jobs.module} --name never {words}", check=False) for words in cases]
+    said.append(jobs.bash("ebsif job No/such --name never --submit -- steps.py", check=False))
+    for result, expected in zip(said, [*cases.values(), "there is no module No/such on this machine"]):
+        assert (result.returncode, result.stdout) == (3, "")
+        assert expected in result.stderr and "nothing was submitted" in result.stderr
+    assert jobs.cluster.slurm("squeue", "-h", "-a", "-n", "never") == ""
+
+
+def test_arrays_mail_and_lines_of_ones_own(jobs):
+    """Issue 23, point 4: Slurm accepts arrays, mail and other lines; each member has its log, record and status."""
+    (jobs.folder / "member.py").write_text(
+        "import os, sys\nprint('member', os.environ['SLURM_ARRAY_TASK_ID'])\n"
+        "sys.exit(int(os.environ['SLURM_ARRAY_TASK_ID']) // 2)\n")
+    (job,) = jobs.submit("--array 1,3 --mail somebody@example.org --line '#SBATCH --comment=mine' --line=--nice=5",
+                         "member.py")
+    found = jobs.show(job)
+    assert (found["MailUser"], found["MailType"], found["Comment"]) == (
+        "somebody@example.org", "END,FAIL,REQUEUE", "mine")
+    for member, state in ((1, "COMPLETED"), (3, "FAILED")):
+        assert jobs.ended(f"{job}_{member}")["JobState"] == state
+        assert f"member {member}\n" in jobs.log(f"{job}_{member}", "member")
+        assert jobs.record(f"{job}_{member}", "member")["runs"][0]["status"] == member // 2
+
+
+def test_at_this_terminal(jobs):
+    """Issue 23, point 4: --interactive runs the program at once, with its output here and its status; else a shell."""
+    (jobs.folder / "here.py").write_text(
+        "import os, sys, time\nrank = os.environ['RANK']\n"
+        "sys.stdout.write(f'{rank} of {os.environ[\"WORLD_SIZE\"]}\\n')\nsys.stdout.flush()\n"
+        "open(f'here-{rank}', 'w').close()\n"
+        "while not os.path.exists('here-0'):\n    time.sleep(0.1)\nsys.exit(6 * int(rank))\n")
+    result = jobs.ebsif("--nodes 2 --interactive", "here.py", check=False)
+    assert result.returncode == 6, result.stderr
+    assert sorted(result.stdout.splitlines()) == ["0 of 2", "1 of 2"]
+    shell = jobs.bash(f"ebsif job {jobs.module} --nodes 2 --interactive <<<'echo $SLURM_NNODES $SIF; exit 5'", False)
+    assert (shell.returncode, shell.stdout) == (5, f"2 {jobs.bash(f'module load {jobs.module}; echo $SIF').stdout}")
+
+
+def test_a_run_is_repeated_from_its_record(jobs):
+    """T-11: the record has module, digest, packages, program, environment, nodes and status; --from runs it again."""
+    (jobs.folder / "again.py").write_text("import sys\nprint('got', sys.argv[1:])\nsys.exit(3)\n")
+    (job,) = jobs.submit("--nodes 2 --name again --line='--comment=\"a b\"'", "again.py --epochs '3 $x'")
+    jobs.ended(job)
+    record = jobs.record(job, "again")
+    lock = json.loads((jobs.installed.root(jobs.module) / "share/ebsif/lock.json").read_text())
+    assert record["module"] == jobs.module
+    assert record["image"]["sha256"] == lock["image"]["sha256"]
+    assert record["lock"] == lock
+    assert record["directory"] == str(jobs.folder)
+    assert record["program"]["path"] == "again.py"
+    assert record["environment"]["OMP_NUM_THREADS"] == "1"
+    (start,) = record["runs"]
+    assert start["nodes"] == "nid[001001-001002]" and start["status"] == 3 and start["started"] <= start["ended"]
+    again = jobs.bash(f"ebsif job --from again-{job}.json --submit")
+    assert again.stderr == ""
+    (other,) = re.findall(r"Submitted batch job (\d+)", again.stdout)
+    jobs.ended(other)
+    assert "got ['--epochs', '3 $x']" in jobs.log(other, "again")
+    second = jobs.record(other, "again")
+    assert {**second, "runs": 0} == {**record, "runs": 0}
+    # what is different is said, and can be changed
+    (jobs.folder / "again.py").write_text("print('changed')\n")
+    (jobs.folder / "elsewhere").mkdir()
+    changed = jobs.bash(f"cd elsewhere; ebsif job --from ../again-{job}.json --nodes 1 -- ../again.py --other")
+    assert "#SBATCH --nodes=1\n" in changed.stdout and "#SBATCH --comment=\"a b\"\n" in changed.stdout
+    assert "conda-python-distributed ../again.py --other ||" in changed.stdout
+    assert f"that run started in {jobs.folder}" in changed.stderr
+    assert "../again.py has changed since that run" in changed.stderr
