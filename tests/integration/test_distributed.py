@@ -249,6 +249,69 @@ def test_torchrun_starts_the_ranks_of_each_node(training):
     assert len(re.findall("^rank ", output, re.MULTILINE)) == 4
 
 
+def test_the_training_of_the_documentation_goes_on(training):
+    """T-07: docs/examples/checkpoint.py saves on USR1, its job returns to the queue, and it goes on."""
+    folder = training.site.work
+    (folder / "checkpoint_example.py").write_text((CHECKOUT / "docs/examples/checkpoint.py").read_text())
+    script = f"""
+        job=$(ebsif job {MODULE} --nodes 2 --name goes-on --signal 60 --requeue --submit -- \\
+            checkpoint_example.py --pause 0.1 --steps 60 | grep -oE '[0-9]+')
+        until grep -qs 'start after step 0' goes-on-$job.out; do sleep 0.2; done
+        sleep 1
+        scancel --batch --signal=USR1 $job
+        until state=$(scontrol show job $job); [[ $state =~ JobState=(COMPLETED|FAILED|TIMEOUT) ]]; do sleep 0.5; done
+        grep -oE '(JobState|ExitCode|Restarts)=\\S+' <<<"$state"
+        cat goes-on-$job.out
+    """
+    output = training.run(script).stdout
+    assert {"JobState=COMPLETED", "ExitCode=0:0", "Restarts=1"} <= set(output.splitlines()), output
+    stopped = re.search(r"^stopped after step (\d+)$", output, re.MULTILINE)[1]
+    assert 0 < int(stopped) < 60
+    assert re.findall(r"^2 ranks start after step (\d+)$", output, re.MULTILINE) == ["0", stopped]
+    assert "\nfinished step 60\n" in output
+
+
+# accelerate and what it imports, as far as the image lacks it
+ACCELERATE = ("accelerate==1.15.0", "psutil", "packaging", "pyyaml", "huggingface_hub<1", "safetensors", "requests",
+              "tqdm", "urllib3", "idna", "charset-normalizer", "certifi")
+
+# What accelerate has made of the ranks, and what each rank may run on.
+ACCELERATED = """
+import json, os, sys
+from accelerate import Accelerator
+
+state = Accelerator(cpu="cpu" in sys.argv).state
+found = [state.process_index, state.num_processes, state.local_process_index, state.device.type,
+         sorted(os.sched_getaffinity(0)), os.environ["SLURMD_NODENAME"]]
+sys.stdout.write(json.dumps(found) + "\\n")
+"""
+
+
+def test_accelerate_on_two_nodes(training):
+    """T-08, T-14: accelerate starts the ranks of two nodes, each bound to its CPUs; the report names each of them."""
+    folder = training.site.work
+    (folder / "accelerated.py").write_text(ACCELERATED)
+    (folder / "sites/bound").mkdir(parents=True)
+    # ranks that Slurm doesn't bind: the second CPU first
+    (folder / "sites/bound/site.yaml").write_text(
+        "name: bound\ndescription: Bound\nscheduler:\n  default_partition: small\n  partitions:\n"
+        "    small: {tasks: 2, exclusive: true, cpu_masks: ['0x2', '0x1']}\n")
+    training.site.run(["pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--python-version=3.11",
+                       "--dest", folder / "accelerate-wheels", *ACCELERATE])
+    training.run("singularity exec $SIF pip install -q --no-deps --no-index accelerate-wheels/*.whl")
+    for launcher, argument in (("accelerate", ""), ("torchrun", "cpu")):
+        script = training.run(f"ebsif job {MODULE} --site bound --catalogue sites --nodes 2 --launcher {launcher} "
+                              f"--report -- accelerated.py {argument}").stdout
+        status, output = training.batch(f"with-{launcher}", script)
+        assert status == 0, output
+        found = sorted(json.loads(line) for line in output.splitlines() if line.startswith("["))
+        assert found == [[rank, 4, rank % 2, "cpu", [1 - rank % 2], NODES[rank // 2]] for rank in range(4)], output
+        reports = re.findall(r"^rank (.*) of 4, local rank (.*) of 2 on (.*) \(torchrun\): CPUs (.*), GPU", output,
+                             re.MULTILINE)
+        assert sorted(reports) == [
+            (str(rank), str(rank % 2), NODES[rank // 2], str(1 - rank % 2)) for rank in range(4)], output
+
+
 def test_lumis_job_script_runs(training):
     """
     S002-67, S002-68, S001-16: Slurm accepts the script for LUMI with its CPU masks, and each rank reports.

@@ -5,10 +5,8 @@ import os
 import sys
 import time
 
-# the settings of the site, next to this file; variables for run scripts; threads of the ranks
+# the settings of the site, next to this file
 SETTINGS = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'distributed.conf')
-OTHERS = ('OMP_NUM_THREADS', 'MIOPEN_USER_DB_PATH', 'EBSIF_GPU_VISIBILITY', 'EBSIF_CPU_BIND', 'EBSIF_NODE_LOCAL',
-          'EBSIF_USER_SOFTWARE', 'EBSIF_MOUNTED_USER_SOFTWARE')
 
 
 def main(path, option, *values):
@@ -50,8 +48,8 @@ def program(words):
 
 
 def environment():
-    """Return the values of the variables that the site sets (dict); null for those that it unsets."""
-    found = {name: os.environ[name] for name in OTHERS if name in os.environ}
+    """Return what the site sets (dict), null for what it unsets; settings of ours, and the number of threads."""
+    found = {name: os.environ[name] for name in os.environ if name.startswith('EBSIF_') or name == 'OMP_NUM_THREADS'}
     if os.path.exists(SETTINGS):
         with open(SETTINGS) as lines:
             for line in lines:

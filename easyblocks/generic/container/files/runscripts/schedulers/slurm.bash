@@ -5,7 +5,7 @@ slurm_rank() {
     [[ -n ${SLURM_STEP_ID:-} ]] || return 2
     tasks_of_node "${SLURM_STEP_TASKS_PER_NODE:-}" "${SLURM_NODEID:-}"
     take Slurm SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_LOCALID tasks
-    knows_hosts=true node=${SLURMD_NODENAME:-}
+    knows_hosts=true
 }
 
 # tasks_of_node LIST INDEX: set `tasks` to an element of a list like 8(x2),4.
@@ -33,7 +33,7 @@ slurm_tasks() {
 slurm_step() {
     [[ ${SLURM_JOB_ID:-} =~ ^[0-9]{1,10}$ ]] || return 2
     job=$SLURM_JOB_ID
-    [[ ! ${SLURM_STEP_ID:-} =~ ^[0-9]{1,10}$ ]] || step=$SLURM_STEP_ID
+    [[ ! ${SLURM_STEP_ID:-} =~ ^[0-9]{1,10}$ ]] || step=$SLURM_STEP_ID node=${SLURMD_NODENAME:-}
 }
 
 # Prefer the nodes of the step: the job may have more.
