@@ -134,18 +134,6 @@ def test_values_that_are_pushed(tmp_path):
         assert said.split() == ["/base/x", after]
 
 
-def test_one_of_several_modules(tmp_path):
-    """J-01: of modules that a container can work with ('multi_deps'), a loaded one is enough."""
-    generator = ShellGenerator(SimpleNamespace(log=None, modules_tool=None, installdir="/root"))
-    text = generator.load_module("tool/1.0", multi_dep_mods=["tool/1.0", "tool/2.0"])
-    root = install(tmp_path / "root", "Mine/1.0", text)
-    for loaded, status in (("tool/2.0", 0), ("tool/1.0", 0), ("tool/3.0", 1), ("other/2.0", 1)):
-        result = subprocess.run([root / "bin/with-module", "true"], capture_output=True, text=True, check=False,
-                                env={"PATH": "/usr/bin:/bin", "LOADEDMODULES": f"a/1:{loaded}"})
-        assert result.returncode == status
-        assert ("needs the module tool/1.0, which can't be loaded" in result.stderr) == bool(status)
-
-
 @pytest.mark.parametrize(("named", "loaded"), [
     ("Mine/1.0", "Mine/.1.0"), ("Mine/.1.0", "Mine/1.0"), ("Mine", "Mine/1.0"), ("Mine", "Mine/.1.0")])
 def test_an_environment_of_a_hidden_module(tmp_path, runtime, named, loaded):

@@ -215,6 +215,7 @@ def test_the_environment_for_each_kind_of_image(easyblock):
         ("exts_list = [('hello', '1.0')]", "'exts_list' can't be used: extensions would be built on the host"),
         ("exts_defaultclass = 'PythonPackage'", "'exts_defaultclass' can't be used"),
         ("buildininstalldir = True", "'buildininstalldir' can't be used"),
+        ("multi_deps = {'Python': ['3.11', '3.12']}", "'multi_deps' can't be used: EasyBuild would install the"),
     ],
 )
 def test_wrong_values_are_reported(easyblock, text, expected):

@@ -231,9 +231,8 @@ class ShellGenerator(ModuleGenerator):
         return ''.join(self.shell.call('path', word, key, path, delim) for path in paths)
 
     def load_module(self, mod_name, *args, **kwargs):
-        """Load a module that this one depends on, unless it or one of the other versions in 'multi_deps' is loaded."""
-        names = [mod_name] + [name for name in kwargs.get('multi_dep_mods') or [] if name != mod_name]
-        return 'ebsif_need_module %s || return 1\n' % ' '.join(map(self.shell.quote, names))
+        """Load a module that this one depends on."""
+        return 'ebsif_need_module %s || return 1\n' % self.shell.quote(mod_name)
 
     def unload_module(self, mod_name):
         """Nothing: a dependency that is loaded is used."""

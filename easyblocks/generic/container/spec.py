@@ -424,6 +424,9 @@ def check_easyconfig(cfg):
             raise EasyBuildError("Easyconfig parameter '%s' can't be used: extensions would be built on the host, not "
                                  "in the container. List packages for the container in 'requirements' (easyblock "
                                  "ContainerVenv).", param)
+    if cfg.get_ref('multi_deps'):
+        raise EasyBuildError("Easyconfig parameter 'multi_deps' can't be used: EasyBuild would install the container "
+                             "once for each version. Name one version in 'dependencies'.")
     if cfg['buildininstalldir']:
         raise EasyBuildError("Easyconfig parameter 'buildininstalldir' can't be used: temporary files would stay in "
                              "the installation. To build elsewhere, use 'eb --buildpath'.")

@@ -196,13 +196,9 @@ ebsif_conflict() {
     ! ebsif_has_module "$1" || ebsif_refuse "This container can't be used together with the module $1: unload that first."
 }
 
-# ebsif_need_module NAME [OTHER...]: load a module that this one depends on, unless it or one of the others is loaded.
+# ebsif_need_module NAME: load a module that this one depends on.
 ebsif_need_module() {
-    local ebsif_name
-    [[ -n "$ebsif_loading" ]] || return 0
-    for ebsif_name; do
-        ! ebsif_has_module "$ebsif_name" || return 0
-    done
+    [[ -n "$ebsif_loading" ]] && ! ebsif_has_module "$1" || return 0
     if [[ -x "${LMOD_CMD:-}" ]]; then
         eval "$("$LMOD_CMD" bash load "$1")"
     elif [[ -x "${MODULES_CMD:-}" ]]; then
