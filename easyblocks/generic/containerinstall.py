@@ -23,6 +23,7 @@ from easybuild.easyblocks.generic.container import lockfile, sif
 from easybuild.easyblocks.generic.container.imagecopy import is_verified
 from easybuild.easyblocks.generic.container.imageinstall import ImageInstall, check_installed_image
 from easybuild.easyblocks.generic.container.bindfile import current_binds
+from easybuild.easyblocks.generic.container.caches import CACHES_FILE, NODE
 from easybuild.easyblocks.generic.container.distributed import GPU_VISIBILITY, SETTINGS_FILE
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
@@ -88,6 +89,8 @@ class ContainerInstall(Reinstall, EasyBlock):
             'bind_file_default': [[], "Lines to use where 'bind_file' doesn't exist (default: the module can't be "
                                       "loaded there)", CUSTOM],
             'binds': [[], "Bind mounts, source[:target[:options]]; loading fails if a source doesn't exist", CUSTOM],
+            'cache_variables': [{}, "Places of more caches (job/NAME, step/NAME, project/NAME), by the variable that "
+                                    "libraries read; None leaves a variable alone", CUSTOM],
             'conda_env': [None, "Name of the Conda environment in the image (default: name in lower case)", CUSTOM],
             'conda_root': ['/opt/miniconda3', "Prefix of the Conda installation in the image", CUSTOM],
             'conflicts': [[], "Modules that can't be loaded together with this one", CUSTOM],
@@ -121,11 +124,15 @@ class ContainerInstall(Reinstall, EasyBlock):
                                  "(dictionary of patterns and replacements)", CUSTOM],
             'network_env': [{}, "Environment variables for the site's network; None unsets a variable in the "
                                 "container", CUSTOM],
+            'node_caches': [NODE, "Directories on the node for caches that only a job needs: the first one that can be "
+                                  "used, with variables as ${NAME}", CUSTOM],
             'one_container': [REFUSE, "What loading does if another container module is loaded: %s"
                                       % ', '.join(ONE_CONTAINER), CUSTOM],
             'optional_binds': [[], "Bind mounts that are used only if their source exists", CUSTOM],
             'own_modules': [None, "The image has its own modules: programs start without the host's modules. Name of a "
                                   "variable that lists further variables to keep, separated by commas", CUSTOM],
+            'project_caches': [[], "Directories on project storage for caches that are kept: the first one that can be "
+                                   "used, with variables as ${NAME}", CUSTOM],
             'scheduler': [None, "Scheduler whose variables distributed runs read: %s (default: any launcher's)"
                                 % ', '.join(SCHEDULERS), CUSTOM],
             'script_names': [{}, "Additional names of commands and run scripts (new name: existing name, both as "
@@ -413,9 +420,12 @@ class ContainerInstall(Reinstall, EasyBlock):
                 adjust_permissions(target, 0o755, relative=False)
         if self.spec.init != INIT_NONE and not self.dry_run:
             install_kernel(self.installdir, self.short_mod_name)
+        settings = {CACHES_FILE: self.spec.caches.text} if self.spec.caches.places else {}
         if self.spec.init != INIT_NONE or self.spec.unset_variables:
-            target = os.path.join(self.installdir, SETTINGS_FILE)
-            write_file(target, self.spec.distributed.settings_text)
+            settings[SETTINGS_FILE] = self.spec.distributed.settings_text
+        for name, text in settings.items():
+            target = os.path.join(self.installdir, name)
+            write_file(target, text)
             if not self.dry_run:
                 adjust_permissions(target, 0o644, relative=False)
 

@@ -94,12 +94,14 @@ def test_the_commands_of_the_catalogue(clone):
 
 
 def test_the_commands_for_running(clone):
-    """S003-24: the documented training, with one rank and with two; the job script."""
+    """S003-24: the documented training, with one rank and with two; the job script; where caches are."""
     (clone / "docs").symlink_to(CHECKOUT / "docs")
     (script,) = blocks("docs/running.md")
     output = run(f"source .demo/env.sh\nexport APPTAINER_BIND+=,{CHECKOUT}\n{script}", clone)
     assert re.findall(r"^(\d) ranks, equal weights: True", output, re.MULTILINE) == ["1", "2"]
     subprocess.run(["bash", "-n", clone / "train.sh"], check=True)
+    (script,) = blocks("docs/caches.md")
+    assert run(f"source .demo/env.sh\nexport EBSIF_NODE_LOCAL={clone}\n{script}", clone).endswith("/no-job/triton\n")
 
 
 def test_the_easyconfig_of_the_documentation(clone):

@@ -49,7 +49,8 @@ def test_one_bind_variable_holds_everything(installed):
     root = installed.root(installed.SQUASHED)
     assert env["SINGULARITY_BINDPATH"] == env["APPTAINER_BINDPATH"]
     assert env["SINGULARITY_BINDPATH"] == (
-        f"{root}/runscripts:/runscripts,{root}/user-software.squashfs:/user-software:image-src=/,ro"
+        f"{root}/runscripts:/runscripts,{root}/share/ebsif/set-caches.sh:/.singularity.d/env/97-ebsif.sh:ro,"
+        f"{root}/user-software.squashfs:/user-software:image-src=/,ro"
     )
     assert "SINGULARITY_BIND" not in env
     assert "APPTAINER_BIND" not in env
@@ -365,7 +366,8 @@ def test_a_command_without_the_module(installed_once, tmp_path):
     program = root / "bin/with-module"
 
     def run(*arguments, **environment):
-        known = {name: value for name, value in site.environment.items() if name in ("PATH", "HOME", "LC_ALL")}
+        names = ("PATH", "HOME", "LC_ALL", "EBSIF_NODE_LOCAL")
+        known = {name: value for name, value in site.environment.items() if name in names}
         return subprocess.run(["env", "-i", *(f"{name}={value}" for name, value in {**known, **environment}.items()),
                                program, *arguments], capture_output=True, text=True, check=False, cwd=tmp_path)
 

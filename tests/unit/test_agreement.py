@@ -6,7 +6,16 @@ import typing
 from pathlib import Path
 
 import pytest
-from easybuild.easyblocks.generic.container import distributed, gpus, lockfile, requirements, sbom, scripts, texts
+from easybuild.easyblocks.generic.container import (
+    caches,
+    distributed,
+    gpus,
+    lockfile,
+    requirements,
+    sbom,
+    scripts,
+    texts,
+)
 from easybuild.easyblocks.generic.container.stages import Stage
 from ebsif.catalogue import fieldtypes, site
 from ebsif.cli import COMMANDS
@@ -54,9 +63,9 @@ VARIABLE = r"(?<![\w-])EBSIF_[A-Z]+(?:_[A-Z]+)*"
 
 def test_variables():
     """Each variable that a script reads is set by the module or documented as a setting for users."""
-    settings = {"EBSIF_CPU_BIND", "EBSIF_GPU_VISIBILITY", "EBSIF_NODE_LOCAL", "EBSIF_PYTHON_RANKS", "EBSIF_RANK_LOGS",
-                "EBSIF_REPORT", "EBSIF_VENV"}
-    internal = {"EBSIF_ENTERED"}
+    settings = {"EBSIF_CPU_BIND", "EBSIF_GPU_VISIBILITY", "EBSIF_PYTHON_RANKS", "EBSIF_RANK_LOGS", "EBSIF_REPORT",
+                "EBSIF_VENV"}
+    internal = {"EBSIF_ENTERED", "EBSIF_JOB_CACHES"}
     # set where the modules inside an image are initialised
     own_modules = {"EBSIF_BINDS", "EBSIF_MODULES_OF"}
     read = set()
@@ -147,7 +156,7 @@ def test_rules_for_texts_have_one_home(rule):
     assert [path.name for path in found if CONTAINER_FILES not in path.parents] == ["texts.py"]
 
 
-@pytest.mark.parametrize("module", [texts, lockfile, sbom, gpus, requirements])
+@pytest.mark.parametrize("module", [texts, lockfile, sbom, gpus, requirements, caches])
 def test_shared_modules_do_not_import_easybuild(module):
     """Importing it does not load EasyBuild, which would take longer than running `ebsif list`."""
     assert not re.search(r"easybuild\.(?!easyblocks\.generic\.container)", Path(module.__file__).read_text())

@@ -11,6 +11,7 @@ import os
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.bindfile import parse_binds
+from easybuild.easyblocks.generic.container.caches import SET_CACHES, SET_CACHES_INSIDE
 from easybuild.easyblocks.generic.container.distributed import GPU_AWARE_VARIABLE, UNSET_SCRIPT
 from easybuild.easyblocks.generic.container.distributed import UNSET_SCRIPT_INSIDE
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
@@ -95,6 +96,9 @@ class ModuleFile:
         sections.append("Variables: SIF, SIF%s (the image), CONTAINERROOT (the installation), RUNSCRIPTS, RUNSCRIPTS%s "
                         "(the run scripts,\n/runscripts in the container). Set your own binds in APPTAINER_BIND or "
                         "SINGULARITY_BIND." % (spec.variable_suffix, spec.variable_suffix))
+        if spec.caches.places:
+            sections.append('\n'.join([
+                "Caches of libraries, unless you set the variable yourself:"] + spec.caches.help_lines))
         if self.image_record.get('sha256'):
             sections.append("The SHA256 of the image is %s.%s" % (self.image_record['sha256'], self.sharing))
         if spec.masks:
@@ -234,6 +238,11 @@ class ModuleFile:
         text = module.comment('Binds. SINGULARITY_BIND and APPTAINER_BIND are left to users; the runtime merges them.')
         text += module.declare_list('container_binds', '_BINDPATH', ',')
         text += ''.join(module.add('container_binds', bind) for bind in binds)
+        if spec.caches.places:
+            # with --module-only the installation may be an older one without the file
+            script = os.path.join(module.root, SET_CACHES)
+            text += module.when(module.is_file(script), module.add(
+                'container_binds', '%s:%s:ro' % (escape_bind(script), SET_CACHES_INSIDE)))
         text += self.add_binds(spec.binds, list(spec.optional_binds) + self.record.get(lockfile.LIBRARY_BINDS, []))
         if spec.bind_file:
             read = module.read_binds('container_binds', spec.bind_file)

@@ -20,6 +20,7 @@ VARIABLES = 'a dictionary of strings'
 LINES = 'a string or a list of lines'
 COMMANDS = 'a list of commands, each a string for bash or a list of words'
 SETTINGS_OR_NONE = 'a dictionary of variables, each with a string, a number, or None'
+VARIABLES_OR_NONE = 'a dictionary of strings, or None'
 LISTED = "a list of strings, or a dictionary that maps strings to strings or None"
 
 
@@ -31,6 +32,7 @@ class Parameters:
     """
 
     KINDS = {
+        'cache_variables': VARIABLES_OR_NONE,
         'container_env': SETTINGS_OR_NONE,
         'masked_paths': LISTED,
         'network_env': SETTINGS_OR_NONE,
@@ -88,6 +90,7 @@ def is_of_kind(value, kind):
         COMMANDS: lambda: isinstance(value, (list, tuple)) and all(
             isinstance(item, str) or texts(item) for item in value),
         SETTINGS_OR_NONE: lambda: table(str, int, float, type(None)),
+        VARIABLES_OR_NONE: lambda: table(str, type(None)),
         LISTED: lambda: texts(value) or table(str, type(None)),
     }
     return checks[kind]()

@@ -41,6 +41,9 @@ class Scheduler:
         The command that runs another one in an allocation, at this terminal; empty if there is none.
     lacks : dict of str
         Options of ``ebsif job`` that it can't fulfil, and what to do instead.
+    steps : tuple of tuple of str
+        Pairs of environment variables that identify a job and a step of it; the first pair counts whose first variable
+        is set.
     """
 
     kind = None
@@ -54,6 +57,7 @@ class Scheduler:
     cancel = None
     terminal = ()
     lacks = {}
+    steps = ()
 
 
 class Slurm(Scheduler):
@@ -69,6 +73,7 @@ class Slurm(Scheduler):
     after = ('--dependency=afterok:%s', '--kill-on-invalid-dep=yes')
     cancel = ('scancel',)
     terminal = ('salloc',)
+    steps = (('SLURM_JOB_ID', 'SLURM_STEP_ID'),)
 
 
 class PBS(Scheduler):
@@ -87,6 +92,7 @@ class PBS(Scheduler):
         'requeue': 'with PBS, only operators can put a running job back into the queue: use --segments',
         'interactive': 'qsub -I runs no script: start it without a script, then run the script that -o writes',
     }
+    steps = (('PBS_JOBID', 'PALS_APID'),)
 
 
 class Flux(Scheduler):
@@ -106,6 +112,8 @@ class Flux(Scheduler):
         'array': 'Flux has no job arrays: submit the script once for each value',
         'mail': 'Flux sends no mail',
     }
+    # each `flux run` in a batch script is a job of its own
+    steps = (('FLUX_ENCLOSING_ID', 'FLUX_JOB_ID'), ('FLUX_JOB_ID', 'FLUX_JOB_ID'))
 
 
 SCHEDULERS = {one.kind: one for one in Scheduler.__subclasses__()}

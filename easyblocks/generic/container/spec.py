@@ -13,6 +13,7 @@ import re
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
 from easybuild.easyblocks.generic.container.bindfile import parse_binds
+from easybuild.easyblocks.generic.container.caches import CACHE_SCRIPTS, Caches
 from easybuild.easyblocks.generic.container.distributed import UNSET_SCRIPT, Distributed
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS, GPUS_FILE
 from easybuild.easyblocks.generic.container.masks import Masks
@@ -154,10 +155,16 @@ class ContainerSpec:
         return Distributed(self)
 
     @property
+    def caches(self):
+        """Where libraries keep their caches (Caches)."""
+        return Caches(self)
+
+    @property
     def scripts(self):
         """Commands and run scripts by their path relative to the installation, with the source file of each (dict)."""
         names = self.SCRIPTS + ([] if self.init == INIT_NONE else self.PYTHON_SCRIPTS)
         names += [UNSET_SCRIPT] if self.unset_variables else []
+        names += CACHE_SCRIPTS if self.caches.places else []
         return dict({name: name for name in names}, **self.script_names)
 
     @property
@@ -236,6 +243,8 @@ class ContainerSpec:
             raise EasyBuildError("Easyconfig parameter 'entry_point' should be the full path of a program of the image "
                                  "(letters, digits and _ . + - only), found: %s", self.entry_point)
         self.distributed.check()
+        for problem in self.caches.problems():
+            raise EasyBuildError("Easyconfig parameter '%s': '%s' %s", *problem)
         self.check_aliases()
         self.check_script_names()
         self.check_wrappers()

@@ -3,6 +3,7 @@
 import re
 from typing import Annotated
 
+from easybuild.easyblocks.generic.container.caches import place_problem, template_problem
 from easybuild.easyblocks.generic.container.texts import bind_problem, value_problem, variable_problem
 from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, WrapValidator
 
@@ -88,6 +89,20 @@ def is_bind(text):
     return text
 
 
+def is_cache_directory(text):
+    """Return a directory for caches if it is a full path, in which ${NAME} may stand for an environment variable."""
+    if template_problem(text):
+        raise ValueError(template_problem(text))
+    return text
+
+
+def is_cache_place(text):
+    """Return the place of a cache if it is one."""
+    if place_problem(text):
+        raise ValueError(place_problem(text))
+    return text
+
+
 def is_version_part(text):
     """Return a text if it can be a version, or another part of the name of a file or module."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", text):
@@ -104,6 +119,8 @@ def is_suffix(text):
 
 SingleLine = Annotated[str, AfterValidator(is_line)]
 Bind = Annotated[str, AfterValidator(is_bind)]
+CacheDirectory = Annotated[str, AfterValidator(is_cache_directory)]
+CachePlace = Annotated[str, AfterValidator(is_cache_place)]
 Comment = Annotated[str, AfterValidator(is_comment)]
 EnvName = Annotated[str, AfterValidator(is_env_name)]
 EnvValue = Annotated[str, AfterValidator(is_env_value)]

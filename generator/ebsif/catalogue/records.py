@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Optional, Union
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_KINDS
 from pydantic import AfterValidator, Field, StrictBool, ValidationError, model_validator
 
-from ebsif.catalogue.fieldtypes import Count, EnvName, EnvText, SingleLine, Suffix, Text, VersionPart
+from ebsif.catalogue.fieldtypes import CachePlace, Count, EnvName, EnvText, SingleLine, Suffix, Text, VersionPart
 from ebsif.catalogue.site import Binds, GpuKind, GpuVisibility, Images
 from ebsif.catalogue.yamlerrors import invalid
 from ebsif.catalogue.yamlfile import Model
@@ -17,8 +17,9 @@ WRITTEN_FROM = {
     "checksums": "sha256", "modextravars": "variables", "optional_binds": "binds", "library_binds": "binds",
     "bind_file": "binds", "bind_file_default": "binds", "image_root": "images", "image_root_variable": "images",
     "image_dirs": "images",
-    "support_level": "support",
-    **dict.fromkeys(("gpu_mpi_library", "listed_packages", "one_container", "scheduler"), "the site")}
+    "support_level": "support", "cache_variables": "caches",
+    **dict.fromkeys(("gpu_mpi_library", "listed_packages", "node_caches", "one_container", "project_caches",
+                     "scheduler"), "the site")}
 
 
 def is_parameter(name):
@@ -109,6 +110,9 @@ class ContainerFields(Model):
     network_env: dict[EnvName, Optional[SingleLine]] = Field(
         {}, description="environment variables for the network, in addition to those of the site; null unsets a "
                         "variable in the container")
+    caches: dict[EnvName, Optional[CachePlace]] = Field(
+        {}, description="more variables that name caches, and the place of each: job/NAME or step/NAME (on the node) "
+                        "or project/NAME; null leaves a variable alone")
     variables: dict[EnvName, Optional[EnvText]] = Field(
         {}, description="environment variables that the module sets; {file: NAME} and {text: STATEMENTS} are "
                         "for `eval`")

@@ -5,11 +5,22 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Optional
 
+from easybuild.easyblocks.generic.container import caches
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from pydantic import Field, model_validator
 
-from ebsif.catalogue.fieldtypes import Bind, Comment, Count, Duration, EnvName, EnvValue, SingleLine
+from ebsif.catalogue.fieldtypes import (
+    Bind,
+    CacheDirectory,
+    CachePlace,
+    Comment,
+    Count,
+    Duration,
+    EnvName,
+    EnvValue,
+    SingleLine,
+)
 from ebsif.catalogue.yamlerrors import DocumentError, Problem, invalid
 from ebsif.catalogue.yamlfile import Model, line_of, load, validate
 from ebsif.errors import EbsifError
@@ -63,6 +74,22 @@ class Binds(Model):
         {}, description="libraries of the host, bound if the image lacks them or has an older version")
     file: Optional[SingleLine] = Field(
         None, description="file with the binds, read when a module is loaded; the lists are for where it doesn't exist")
+
+
+class Caches(Model):
+    """Where libraries in containers keep their caches; ${NAME} in a directory stands for an environment variable."""
+
+    node: list[CacheDirectory] = Field(
+        list(caches.NODE), description="directories on each node, for what a job compiles: the first one that can be "
+                                       "used")
+    project: list[CacheDirectory] = Field(
+        [], description="directories on project storage, for what is kept: the first one that can be used, else the "
+                        "home directory")
+    variables: dict[EnvName, Optional[CachePlace]] = Field(
+        {}, description="more variables that name caches, and the place of each: job/NAME or step/NAME (on the node) "
+                        "or project/NAME; null leaves a variable alone")
+    remove: bool = Field(
+        False, description="whether the jobs of `ebsif job` remove their caches on the nodes when they end")
 
 
 class Partition(Model):
@@ -165,6 +192,7 @@ class Site(Model):
         "link", description="image of the extensions that users make: a hard link to that of the extended module (or a "
                             "reference where that is impossible), a reference to its path, or an own copy")
     binds: Binds = Field(default_factory=Binds)
+    caches: Caches = Field(default_factory=Caches)
     gpu: GpuKind = Field("none", description="kind of GPU of the nodes")
     gpu_option: bool = Field(
         True, description="whether to use the runtime's option for GPUs (--rocm, --nv)")
@@ -339,7 +367,7 @@ def merged(base, own, is_environment=False):
     for key, value in own.items():
         if isinstance(value, dict):
             before = base[key] if isinstance(base.get(key), dict) else {}
-            result[key] = merged(before, value, key in ("network_env", "container_env"))
+            result[key] = merged(before, value, key in ("network_env", "container_env", "variables"))
         elif value is None and not is_environment:
             # the extended site may have dropped it in the meantime
             result.pop(key, None)

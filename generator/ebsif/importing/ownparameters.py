@@ -40,6 +40,7 @@ def read_own(values: dict[str, Any], found: Imported, source: Source, site: Site
     read_bind_file(values, site)
     read_not_inherited(values, record, site)
     read_network(values, record, site)
+    read_caches(values, record, site)
     compare_with_site(values, found, source, site)
 
 
@@ -106,6 +107,14 @@ def read_network(values, record, site):
             record["network_env"] = own
 
 
+def read_caches(values, record, site):
+    """Read the variables of caches whose place differs from the site's."""
+    own = {name: place for name, place in (values.pop("cache_variables", None) or {}).items()
+           if name not in site.caches.variables or site.caches.variables[name] != place}
+    if own:
+        record["caches"] = own
+
+
 def compare_with_site(values, found, source, site):
     """Leave parameters that differ from the site's profile to the user; remove the others."""
     theirs = {
@@ -113,6 +122,7 @@ def compare_with_site(values, found, source, site):
         "one_container": site.one_container, "wrappers_load": site.wrappers_load,
         "listed_packages": site.listed_packages, "scheduler": site.scheduler.kind,
         "image_root": site.images.root, "image_root_variable": site.images.root_variable,
+        "node_caches": site.caches.node, "project_caches": site.caches.project,
         "library_binds": site.binds.libraries, "bind_file": site.binds.file}
     for name, wanted in theirs.items():
         value = values.get(name)

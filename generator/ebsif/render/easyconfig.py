@@ -5,6 +5,7 @@ import re
 import textwrap
 from typing import Any, Optional
 
+from easybuild.easyblocks.generic.container.caches import NODE
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.container import CatalogueError, Container, RecordError
@@ -87,7 +88,7 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
          "gpu_visibility": container.gpu_visibility or site.gpu_visibility if gpu != "none" else None,
          "gpu_mpi_library": site.gpu_mpi_library if gpu != "none" else None,
          "scheduler": site.scheduler.kind if site.scheduler.kind != "slurm" else None,
-         "network_env": {**container.of_site("network_env"), **container.network_env}},
+         "network_env": {**container.of_site("network_env"), **container.network_env}, **caches_of(container)},
         {**binds_of(container), "library_binds": container.all_binds.libraries, "masked_paths": container.masked_paths},
         {"container_env": {**container.of_site("container_env"), **container.container_env},
          "modextravars": module_variables(container), "own_modules": container.own_modules,
@@ -156,6 +157,17 @@ def binds_of(container):
     own = container.binds or Binds()
     return {"binds": own.required, "optional_binds": own.optional, "bind_file": site.file,
             "bind_file_default": site_lines(site)}
+
+
+def caches_of(container):
+    """Return the parameters for caches; an image without Python has those that its record names."""
+    site = container.site.caches
+    has_python = container.init != "none"
+    variables = {**(site.variables if has_python else {}), **container.caches}
+    if not has_python and not variables:
+        return {}
+    return {"node_caches": site.node if site.node != NODE else None, "project_caches": site.project,
+            "cache_variables": variables}
 
 
 def site_lines(binds):

@@ -1,0 +1,256 @@
+"""Caches of libraries: places by variable, and the script that finds and creates them. No image is needed."""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from easybuild.easyblocks.generic.container.caches import CACHES, Caches
+from ebsif.catalogue import site as profiles
+from support import CHECKOUT, CONTAINER_FILES
+
+SCRIPTS = CONTAINER_FILES / "runscripts"
+
+# Another account, which this machine need not know.
+OTHER = 12345
+
+
+class Node:
+    """A node on which the script runs, as it does when a container starts; the directories are below a folder."""
+
+    def __init__(self, folder, shell):
+        self.folder, self.shell = folder, shell
+        self.scripts, self.home, self.local = folder / "runscripts", folder / "home", folder / "local"
+        for path in (self.scripts, self.home, self.local):
+            path.mkdir(parents=True)
+        shutil.copy(SCRIPTS / "find-caches", self.scripts)
+        self.local.chmod(0o1777)
+        self.write()
+
+    def write(self, **parameters):
+        """Write the file as the installation of an easyconfig with these parameters does."""
+        (self.scripts / "caches.conf").write_text(Caches(spec(
+            **{"node_caches": [str(self.local)], "project_caches": [f"{self.folder}/${{PROJECT}}/${{USER}}/caches"],
+               "gpu": "rocm", **parameters})).text)
+
+    def run(self, home=None, uid=None, **variables):
+        """Return the variables that the script prints, and its messages."""
+        drop = [] if uid is None else ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+        result = subprocess.run(
+            [*drop, *self.shell, self.scripts / "find-caches"], capture_output=True, text=True, check=True,
+            env={"PATH": "/usr/bin:/bin", "HOME": str(home or self.home), **variables})
+        return dict(line.split("=", 1) for line in result.stdout.splitlines()), result.stderr
+
+    def caches(self, uid=None):
+        """Return the directory of an account on the node."""
+        return self.local / f"ebsif-{os.getuid() if uid is None else uid}"
+
+
+def spec(**parameters):
+    """Return what Caches reads of a specification."""
+    return SimpleNamespace(**{"node_caches": ["/tmp"], "project_caches": [], "cache_variables": {}, "gpu": None,
+                              "init": "image", "scheduler": None, **parameters})
+
+
+@pytest.fixture(params=["dash", "bash"])
+def node(request):
+    """A node that all accounts can use; images have various shells."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield Node(folder, [shutil.which(request.param), *(["--posix"] if request.param == "bash" else [])])
+    shutil.rmtree(folder)
+
+
+def test_the_places(node):
+    """T-01: compiled code on the node, per job, and per step where a lock decides; downloads on project storage."""
+    found, said = node.run(SLURM_JOB_ID="7", SLURM_STEP_ID="2", PROJECT="p", USER="me")
+    job, project = node.caches() / "job-7", node.folder / "p/me/caches"
+    assert said == ""
+    assert found == {
+        "AMD_COMGR_CACHE_DIR": f"{job}/comgr", "CUPY_CACHE_DIR": f"{job}/cupy", "MPLCONFIGDIR": f"{job}/matplotlib",
+        "NUMBA_CACHE_DIR": f"{job}/numba", "TORCHINDUCTOR_CACHE_DIR": f"{job}/torchinductor",
+        "TRITON_CACHE_DIR": f"{job}/triton", "EBSIF_JOB_CACHES": str(job),
+        "MIOPEN_CUSTOM_CACHE_DIR": f"{job}/step-2/miopen", "MIOPEN_USER_DB_PATH": f"{job}/step-2/miopen",
+        "TORCH_EXTENSIONS_DIR": f"{job}/step-2/torch_extensions",
+        "HF_HOME": f"{project}/huggingface", "TORCH_HOME": f"{project}/torch", "VLLM_CACHE_ROOT": f"{project}/vllm",
+        "WANDB_CACHE_DIR": f"{project}/wandb", "WANDB_DATA_DIR": f"{project}/wandb-data",
+        "XDG_CACHE_HOME": str(project)}
+    assert list(node.home.iterdir()) == []
+    # some libraries don't create it
+    assert Path(found["MIOPEN_USER_DB_PATH"]).is_dir()
+    assert [path.stat().st_mode & 0o777 for path in (node.caches(), project)] == [0o700, 0o700]
+
+
+def test_jobs_and_steps_have_their_own(node):
+    """T-01, S002-59: two jobs on a node, arrays, steps, other schedulers, and no job at all."""
+    def place(**variables):
+        return node.run(**variables)[0]["MIOPEN_USER_DB_PATH"].removeprefix(f"{node.caches()}/")
+
+    assert place(SLURM_JOB_ID="7", SLURM_STEP_ID="0") == "job-7/step-0/miopen"
+    assert place(SLURM_JOB_ID="8", SLURM_STEP_ID="0") == "job-8/step-0/miopen"
+    assert place(SLURM_JOB_ID="8") == "job-8/miopen"
+    assert place(PBS_JOBID="12[3].server", PALS_APID="a-b") == "job-12[3].server/step-a-b/miopen"
+    assert place(FLUX_ENCLOSING_ID="fA", FLUX_JOB_ID="fB") == "job-fA/step-fB/miopen"
+    assert place(FLUX_JOB_ID="fB") == "job-fB/step-fB/miopen"
+    assert place() == "no-job/miopen"
+    # not a name of a directory
+    assert place(SLURM_JOB_ID="../../x") == "no-job/miopen"
+    # the site's own scheduler counts
+    node.write(scheduler="pbs")
+    assert place(SLURM_JOB_ID="7", PBS_JOBID="9") == "job-9/miopen"
+
+
+def test_values_of_the_person_stay(node):
+    """T-02: a variable that is set stays, even to nothing, and so does one that decides the same."""
+    (node.home / ".cache/huggingface").mkdir(parents=True)
+    (node.home / ".cache/huggingface/token").touch()
+    found, _ = node.run(PROJECT="p", USER="me", HF_HOME="/mine", TORCHINDUCTOR_CACHE_DIR="", TRITON_HOME="/mine",
+                        NUMBA_CACHE_DIR="/mine")
+    assert not {"HF_HOME", "HF_TOKEN_PATH", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "NUMBA_CACHE_DIR"} & {*found}
+    assert "TORCH_HOME" in found
+    # the directory of all caches, whose names in it are those of the libraries
+    mine = node.folder / "mine"
+    found, _ = node.run(PROJECT="p", USER="me", XDG_CACHE_HOME=str(mine), EBSIF_NODE_LOCAL=str(node.folder))
+    assert found["HF_HOME"] == f"{mine}/huggingface"
+    assert found["TRITON_CACHE_DIR"] == f"{node.folder}/ebsif-{os.getuid()}/no-job/triton"
+    assert "XDG_CACHE_HOME" not in found
+
+
+def test_files_at_home_stay_in_use(node):
+    """T-02: a cache that moves does not hide the token of Hugging Face and the settings of matplotlib."""
+    token, settings = node.home / ".cache/huggingface/token", node.home / ".config/matplotlib/matplotlibrc"
+    for path in (token, settings):
+        path.parent.mkdir(parents=True)
+        path.touch()
+    found, _ = node.run(PROJECT="p", USER="me")
+    assert (found["HF_TOKEN_PATH"], found["MATPLOTLIBRC"]) == (str(token), str(settings))
+    found, _ = node.run(PROJECT="p", USER="me", HF_TOKEN_PATH="/mine", MPLCONFIGDIR="/mine")
+    assert not {"HF_TOKEN_PATH", "MATPLOTLIBRC"} & {*found}
+    # without a project, the token is where it was
+    assert "HF_TOKEN_PATH" not in node.run()[0]
+
+
+def test_the_home_directory(node):
+    """T-01: where no project is known, downloads go to the home directory if it can be written to, else to the node."""
+    found, said = node.run()
+    assert not {"HF_HOME", "XDG_CACHE_HOME"} & {*found}
+    assert "TRITON_CACHE_DIR" in found
+    found, more = node.run(home="/nowhere", SLURM_JOB_ID="7")
+    job = f"{node.caches()}/job-7"
+    assert (found["HF_HOME"], found["XDG_CACHE_HOME"]) == (f"{job}/huggingface", job)
+    assert said == more == ""
+
+
+def test_the_first_directory_that_can_be_used(node):
+    """T-01: directories that are missing here are skipped; a message if there is none, or the person's is no good."""
+    good = node.folder / "disk 1"
+    good.mkdir()
+    node.write(node_caches=["${SCRATCH}/x", "/proc/no", "${DISK}"], project_caches=["/proc/no", "${DISK}/p/q"])
+    found, said = node.run(DISK=str(good))
+    assert (found["TRITON_CACHE_DIR"], found["HF_HOME"]) == (
+        f"{good}/ebsif-{os.getuid()}/no-job/triton", f"{good}/p/q/huggingface")
+    assert said == ""
+    found, said = node.run(DISK=str(good), EBSIF_NODE_LOCAL="/proc/mine")
+    assert found["TRITON_CACHE_DIR"].startswith(f"{good}/")
+    assert said == ("ebsif: caches can't be in /proc/mine: EBSIF_NODE_LOCAL should be a directory on the node that is "
+                    "visible in the container\n")
+    found, said = node.run()
+    assert found == {}
+    assert said == ("ebsif: no directory for caches on this node: ${SCRATCH}/x /proc/no ${DISK} can't be used. Set "
+                    "EBSIF_NODE_LOCAL\n")
+    # a relative path would be another directory after `cd`
+    assert node.run(DISK="relative")[0] == {}
+
+
+def test_a_directory_of_somebody_else(node):
+    """T-01: the name can be predicted, so somebody may have taken it: it isn't used, and nothing fails."""
+    theirs = node.folder / "theirs"
+    theirs.mkdir()
+    theirs.chmod(0o777)
+    taken = [lambda: node.caches().symlink_to(theirs), node.caches().touch]
+    if os.getuid() == 0:
+        # another account; both directories were made by their owners
+        found, _ = node.run(uid=OTHER)
+        assert found["TRITON_CACHE_DIR"] == f"{node.caches(OTHER)}/no-job/triton"
+        assert (node.caches(OTHER).stat().st_uid, node.caches(OTHER).stat().st_mode & 0o777) == (OTHER, 0o700)
+        taken.append(lambda: shutil.copytree(theirs, node.caches()))
+    for take in taken:
+        take()
+        if os.getuid() == 0:
+            os.chown(node.caches(), OTHER, OTHER, follow_symlinks=False)
+        found, said = node.run()
+        own = Path(found["EBSIF_JOB_CACHES"]).parent
+        assert str(own).startswith(f"{node.caches()}.")
+        assert (own.stat().st_uid, own.stat().st_mode & 0o777) == (os.getuid(), 0o700)
+        assert said == ""
+        assert list(theirs.iterdir()) == []
+        node.caches().rename(tempfile.mkdtemp(dir=node.folder) + "/taken")
+
+
+def test_ranks_start_together(node):
+    """T-01: 16 ranks of a node create the directories at the same time, and have the same."""
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(node.home), "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"}
+    ranks = [subprocess.Popen([*node.shell, node.scripts / "find-caches"], env=environment, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(16)]
+    assert len({rank.communicate() for rank in ranks}) == 1
+    assert [path.name for path in node.local.iterdir()] == [node.caches().name]
+
+
+def test_the_table():
+    """T-01: what the site, family or easyconfig adds; only the own kind of GPU; no cache where there is no Python."""
+    known = Caches(spec(cache_variables={"X": "job/x", "HF_HOME": None, "TORCH_HOME": "job/torch"})).places
+    assert (known["X"], known["TORCH_HOME"], known["TRITON_CACHE_DIR"]) == ("job/x", "job/torch", "job/triton")
+    assert not {"HF_HOME", "MIOPEN_USER_DB_PATH", "CUDA_CACHE_PATH"} & {*known}
+    assert "CUDA_CACHE_PATH" in Caches(spec(gpu="cuda")).places
+    assert Caches(spec(init="none")).places == {}
+    assert Caches(spec(init="none", cache_variables={"X": "step/x"})).places == {"X": "step/x"}
+
+
+def test_what_is_removed_at_the_end(tmp_path):
+    """T-01: the caches of the job, and nothing else; outside a job, other processes may use them."""
+    def remove(path):
+        path.mkdir(parents=True)
+        subprocess.run([SCRIPTS / "remove-caches"], check=True, env={"EBSIF_JOB_CACHES": str(path), "PATH": "/bin"})
+        return not path.exists()
+
+    assert remove(tmp_path / "ebsif-0/job-7")
+    assert not remove(tmp_path / "ebsif-0/no-job")
+    assert not remove(tmp_path / "data")
+    subprocess.run([SCRIPTS / "remove-caches"], check=True, env={"PATH": "/bin"})
+
+
+def test_the_profile_of_a_site(tmp_path):
+    """T-01: mistakes are reported with line and reason; a site that extends another one adds to its variables."""
+    base, own = tmp_path / "base/site.yaml", tmp_path / "own/site.yaml"
+    for path in (base, own):
+        path.parent.mkdir()
+    base.write_text("name: base\ndescription: x\ncaches:\n  node: [\"${DISK}\"]\n  variables: {A: job/a, B: job/b}\n")
+    own.write_text("name: own\ndescription: x\nextends: base\ncaches:\n  remove: true\n  variables: {B: null}\n")
+    found = profiles.read("own", [tmp_path]).caches
+    assert (found.node, found.remove, found.variables) == (["${DISK}"], True, {"A": "job/a", "B": None})
+    own.write_text("name: own\ndescription: x\ncaches:\n  node: [tmp, /a b]\n  variables: {A: tmp/x, B-C: job/x}\n")
+    with pytest.raises(Exception) as error:
+        profiles.read("own", [tmp_path])
+    for text in ("caches.node.0: should be a full path (letters", "caches.node.1: should be a full path (letters",
+                 "caches.variables.A: should be job/NAME, step/NAME or project/NAME", "B-C: can't be the name"):
+        assert text in str(error.value)
+
+
+def test_the_documentation(tmp_path):
+    """T-01: the profile in docs/caches.md is valid, and its table has the places of all variables."""
+    text = (CHECKOUT / "docs/caches.md").read_text()
+    (profile,) = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/site.yaml").write_text(f"name: mine\ndescription: x\n{profile}")
+    assert profiles.read("mine", [tmp_path]).caches.variables == {
+        "TILELANG_CACHE_DIR": "job/tilelang", "NUMBA_CACHE_DIR": None}
+    rows = re.findall(r"^\| (.*`[A-Z_]+`.*) \| `(\w+)` \|$", text, re.MULTILINE)
+    found = {}
+    for part, place in [(part, place) for names, place in rows for part in names.split("; with ")]:
+        found.update(dict.fromkeys(re.findall(r"`([A-Z_]+)`", part), place))
+    del found["TRITON_HOME"]
+    assert found == {name: cache.place.split("/")[0] for name, cache in CACHES.items()}
