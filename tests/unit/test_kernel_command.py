@@ -94,6 +94,21 @@ def test_the_active_environment(module, tmp_path, monkeypatch):
     assert json.loads(path.read_text())["argv"][1:3] == ["--venv", str(venv)]
 
 
+def test_an_environment_of_a_module_that_is_not_there(module, tmp_path, capsys):
+    """J-05: the environment's module is named, and no other one with a similar name is taken."""
+    venv = tmp_path / "env"
+    for folder in ("host-bin", "bin"):
+        (venv / folder).mkdir(parents=True)
+    (venv / "bin/activate").write_text(f"    _EBSIF_MODULE={MINE} _EBSIF_VENV={venv}\n")
+    assert main(["kernel", "install", str(venv)]) == 0
+    for name in ("PyTorch/2.13.0", "PyTorch/latest"):
+        (venv / "bin/activate").write_text(f"    _EBSIF_MODULE={name} _EBSIF_VENV={venv}\n")
+        assert main(["kernel", "install", str(venv)]) == 3
+        said = " ".join(capsys.readouterr().err.split())
+        assert f"{venv} is an environment of the module {name}: no container module '{name}' is installed here" in said
+        assert said.endswith(f"To correct the name: extend-venv-activate {venv} MODULE")
+
+
 def test_what_jupyter_replaces(module, tmp_path, monkeypatch, capsys):
     """J-01, J-05: paths with $ or braces reach the kernel unchanged; where that can't be, the path is named."""
     odd = tmp_path / "$HOME {x y} {}"

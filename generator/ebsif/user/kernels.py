@@ -25,7 +25,7 @@ from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUAS
 from ebsif import files, output
 from ebsif.errors import EbsifError
 from ebsif.installed import current, interpreter
-from ebsif.installed.names import Names, shown
+from ebsif.installed.names import Names, NamingError, shown
 from ebsif.installed.places import Installation
 from ebsif.user import environments
 
@@ -134,7 +134,13 @@ def subject(names: Names, text: Optional[str]) -> tuple[Installation, Optional[P
     if not found:
         raise KernelError(f"{venv}/bin/activate names no module; to add one: extend-venv-activate "
                           f"{shlex.quote(str(venv))} MODULE")
-    return names.installation(shlex.split(found.group(1))[0].partition("=")[2]), venv
+    module = shlex.split(found.group(1))[0].partition("=")[2]
+    try:
+        # another one with a similar name would not start in this environment
+        return names.installation(module, careful=True), venv
+    except NamingError as error:
+        raise KernelError(f"{venv} is an environment of the module {module}: {error}. To correct the name: "
+                          f"extend-venv-activate {shlex.quote(str(venv))} MODULE") from error
 
 
 def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]) -> Kernel:
