@@ -1,5 +1,6 @@
 """Fixtures for images, modules tools and installed modules."""
 
+import contextlib
 import fcntl
 import functools
 import json
@@ -51,10 +52,36 @@ def example_site(folder, image, tool="Lmod-Lua"):
     return site
 
 
+@contextlib.contextmanager
+def kept_open(image):
+    """
+    Keep a container of an image open.
+
+    With shared loop devices the kernel then keeps what other containers have read from the image, so that Python starts
+    in half the time in each of them. Root's containers use loop devices, others don't.
+    """
+    if os.geteuid():
+        yield
+        return
+    # it ends with its standard input, so also if this process is killed
+    with subprocess.Popen(["apptainer", "exec", image, "cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL):
+        yield
+
+
 @pytest.fixture(scope="session")
 def base_image():
     """The example image without PyTorch, which is small and quick to install."""
-    return Path(part("EBSIF_TEST_BASE_IMAGE"))
+    image = Path(part("EBSIF_TEST_BASE_IMAGE"))
+    with kept_open(image):
+        yield image
+
+
+@pytest.fixture(scope="session")
+def pytorch_image():
+    """The example image."""
+    image = Path(part("EBSIF_TEST_PYTORCH_IMAGE"))
+    with kept_open(image):
+        yield image
 
 
 @pytest.fixture(scope="session")
@@ -234,9 +261,13 @@ def installations(prefix, base_image, wheels, install_once):
     @functools.cache
     def get(name):
         site = Site(prefix / name / "site", TOOLS[name](), Path(sys.prefix))
-        return Installed(site, base_image, wheels, install_once, get("Lmod-Lua") if name == "Lmod-Tcl" else None)
+        made = Installed(site, base_image, wheels, install_once, get("Lmod-Lua") if name == "Lmod-Tcl" else None)
+        for module in (made.SQUASHED, made.WRITABLE):
+            containers.enter_context(kept_open(made.root(module) / "example.sif"))
+        return made
 
-    return get
+    with contextlib.ExitStack() as containers:
+        yield get
 
 
 @pytest.fixture(params=TOOLS)

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from easybuild.easyblocks.generic.container.caches import Caches
 from ebsif.catalogue import site as profiles
-from parts import TOOLS, part
+from parts import TOOLS
 from slurm import NODES
 from support import CHECKOUT, CONTAINER_FILES, Site
 
@@ -95,9 +95,9 @@ class Training:
 
 
 @pytest.fixture(scope="module")
-def training(tmp_path_factory, cluster, wheels):
+def training(tmp_path_factory, cluster, wheels, pytorch_image):
     """The module, installed with eb from the image with PyTorch, which is not copied."""
-    image = Path(part("EBSIF_TEST_PYTORCH_IMAGE"))
+    image = pytorch_image
     site = Site(tmp_path_factory.mktemp("training"), TOOLS["Lmod-Lua"](), Path(sys.prefix))
     easyconfig = site.easyconfig(
         f"sources = ['{image}']\nimage = 'central'\nimage_dirs = ['{image.parent}']\ninit = 'conda-injected'\n"
