@@ -7,8 +7,11 @@ import os
 import pty
 import re
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
+
+from eb_command import run_eb
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 EASYBLOCKS = CHECKOUT / "easyblocks"
@@ -121,9 +124,24 @@ class Site:
             options.append("--allow-use-as-root-and-accept-consequences")
         return options
 
-    def eb(self, *arguments, check=True, **environment):
-        """Run eb with this site's prefix and modules tool."""
-        return self.run(["eb", *self.eb_options, *arguments], check=check, **environment)
+    def eb(self, *arguments, check=True, one_stream=False, **environment):
+        """
+        Run eb with this site's prefix and modules tool; see `run`.
+
+        Parameters
+        ----------
+        one_stream : bool
+            Whether standard error goes to standard output, both in order.
+        """
+        command = [*self.eb_options, *arguments]
+        # a Python that has started doesn't read these
+        if self.user or str(self.venv) != sys.prefix or any(name.startswith(("PYTHON", "EB_")) for name in environment):
+            stream = ["sh", "-c", 'exec "$@" 2>&1', "sh"] if one_stream else []
+            return self.run([*stream, "eb", *command], check, timeout=580, PYTHONUNBUFFERED=1, **environment)
+        result = run_eb(command, self.work, {**self.environment, **environment}, one_stream)
+        if check and result.returncode:
+            raise AssertionError(f"eb {command} ended with {result.returncode}:\n{result.stdout}\n{result.stderr}")
+        return result
 
     def eb_each(self, texts, *options, **environment):
         """
@@ -142,9 +160,7 @@ class Site:
             By name: returncode 0 or 1, and as stdout what eb printed for this one, errors included.
         """
         names = {str(self.easyconfig(text).rename(self.prefix / f"{name}.eb")): name for name, text in texts.items()}
-        command = ["sh", "-c", 'exec "$@" 2>&1', "sh", "eb", *self.eb_options, "--keep-going", *names, *options]
-        # both streams in order
-        output = self.run(command, check=False, timeout=580, PYTHONUNBUFFERED=1, **environment).stdout
+        output = self.eb("--keep-going", *names, *options, check=False, one_stream=True, **environment).stdout
         results = {}
         for part in output.split("== processing EasyBuild easyconfig ")[1:]:
             path, said = part.split("\n", 1)
