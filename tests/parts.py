@@ -3,15 +3,19 @@
 import contextlib
 import fcntl
 import functools
+import inspect
 import json
+import logging.handlers
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import types
 from pathlib import Path
 
 import pytest
+from easybuild.base import fancylogger
 from slurm import Cluster
 from support import CHECKOUT, ModulesTool, Site, make_wheel
 
@@ -50,6 +54,33 @@ def example_site(folder, image, tool="Lmod-Lua"):
     site = Site(folder / "site", TOOLS[tool](), Path(sys.prefix))
     (site.sources / "example.sif").symlink_to(image)
     return site
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_errors():
+    """
+    Let EasyBuild create errors as with `python -O`, which `eb` starts.
+
+    Otherwise it looks for a logger in all variables of all functions on the stack and reads their source, several times
+    for each error, which takes up to a tenth of a second below pytest.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("easybuild.base.exceptions.get_callers_logger", lambda: None)
+        for name in ("_getCallingFunctionName", "_getCallingClassName", "getRootLoggerName"):
+            patch.setattr(f"easybuild.base.fancylogger.{name}", lambda *_, **__: fancylogger.OPTIMIZED_ANSWER)
+        patch.setattr("easybuild.base.exceptions.inspect", types.SimpleNamespace(
+            currentframe=inspect.currentframe, getouterframes=functools.partial(inspect.getouterframes, context=0)))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def closed_logs():
+    """Close the log that each easyblock opens: those of later tests would write to all of them."""
+    yield
+    root = logging.getLogger()
+    for handler in [one for one in root.handlers if isinstance(one, logging.handlers.RotatingFileHandler)]:
+        root.removeHandler(handler)
+        handler.close()
 
 
 @contextlib.contextmanager

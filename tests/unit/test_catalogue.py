@@ -6,7 +6,6 @@ import re
 import typing
 from pathlib import Path
 
-import jsonschema
 import pytest
 import yaml
 from ebsif.catalogue import reading, records, schema, selection, site, yamlerrors
@@ -571,6 +570,9 @@ def test_the_schemas_are_those_of_the_models():
 @pytest.mark.parametrize("path", sorted(site.SITES.rglob("*.yaml")), ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_editors_find_nothing_wrong(path):
     """Editors read numbers in YAML as numbers and check with the schema: every file of the project passes."""
+    # takes a second to import
+    import jsonschema
+
     name = "site" if path.name == "site.yaml" else "containers"
     content = yaml.safe_load(path.read_text())
     errors = list(jsonschema.Draft202012Validator(json.loads(schema.texts()[name])).iter_errors(content))

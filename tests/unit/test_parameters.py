@@ -55,7 +55,7 @@ def easyblock(tmp_path):
             f"easyblock = '{cls.__name__}'\nname = {name!r}\nversion = '1.0'\nhomepage = 'https://example.org'\n"
             f"description = 'text'\ntoolchain = SYSTEM\nsources = ['example.sif']\n{text}\n"
         )
-        return cls(EasyConfig(str(path)))
+        return cls(EasyConfig(str(path)), logfile=os.devnull)
 
     return make
 
