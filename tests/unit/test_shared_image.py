@@ -12,6 +12,7 @@ from easybuild.easyblocks.generic import containerinstall
 from easybuild.easyblocks.generic.container import imageinstall, sharedimage
 from easybuild.easyblocks.generic.container.imageinstall import ImageInstall
 from easybuild.easyblocks.generic.container.sharedimage import InstalledImage, InstalledImages
+from easybuild.framework.easyblock import EasyBlock
 from easybuild.tools import filetools
 from easybuild.tools.build_log import EasyBuildError
 from ebsif import eb, files
@@ -116,15 +117,21 @@ def test_an_installed_image_that_was_changed(family, monkeypatch):
     """I-03: eb --sanity-check-only and --module-only notice it, but read an image only if its time has changed."""
     options = {}
     monkeypatch.setattr(containerinstall, "build_option", options.get)
-    monkeypatch.setattr(containerinstall, "trace_msg", lambda _: None)
+    monkeypatch.setattr(imageinstall, "trace_msg", lambda _: None)
+    monkeypatch.setattr(EasyBlock, "sanity_check_step", lambda *_, **__: None)
+
+    class Checked(containerinstall.ContainerInstall):
+        spec, known_record, initial_environ = SimpleNamespace(scripts=(), init="none"), {}, {}
+
+        def __init__(self, name, record):
+            self.installdir, self.record = str(family / name), record
 
     def check(name, **record):
-        one = SimpleNamespace(installdir=str(family / name), record=record)
-        containerinstall.ContainerInstall.check_installed_image(one)
+        Checked(name, record).sanity_check_step()
 
     image = family / "1.0/a.sif"
     with monkeypatch.context() as unread:
-        unread.setattr(containerinstall, "compute_checksum", None)
+        unread.setattr(imageinstall, "compute_checksum", None)
         check("1.0")
         check("none")
     os.utime(image)
