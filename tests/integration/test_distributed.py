@@ -1,11 +1,14 @@
 """Distributed runs with real launchers: the run script on a Slurm cluster of two nodes, and under mpiexec."""
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -236,6 +239,23 @@ def test_signals_reach_the_program_and_its_status_counts(training):
     output = training.run(script).stdout
     assert "USR1 JobState=COMPLETED ExitCode=0:0\n" in output
     assert "TERM JobState=FAILED ExitCode=1:0\n" in output
+    assert sorted(re.findall("^saved .", output, re.MULTILINE)) == ["saved 0", "saved 1"]
+
+
+def test_the_signal_is_for_the_ranks_of_torchrun(training):
+    """T-07, T-08: USR1 reaches the ranks that torchrun has started, and doesn't end torchrun: the job succeeds."""
+    (training.site.work / "checkpoint.py").write_text(CHECKPOINT)
+    script = f"""
+        job=$(ebsif job {MODULE} --name asked --tasks-per-node 2 --launcher torchrun --signal 60 --submit -- \\
+            checkpoint.py asked | grep -oE '[0-9]+')
+        until [[ -e asked-0 && -e asked-1 ]]; do sleep 0.2; done
+        scancel --batch --signal=USR1 $job
+        until state=$(scontrol show job $job); [[ $state =~ JobState=(COMPLETED|FAILED|TIMEOUT) ]]; do sleep 0.5; done
+        grep -oE '(JobState|ExitCode)=\\S+' <<<"$state"
+        cat asked-$job.out
+    """
+    output = training.run(script).stdout
+    assert {"JobState=COMPLETED", "ExitCode=0:0"} <= set(output.splitlines()), output
     assert sorted(re.findall("^saved .", output, re.MULTILINE)) == ["saved 0", "saved 1"]
 
 
@@ -481,19 +501,58 @@ def in_pbs(training, pals, script, check=True):
         PBS_O_WORKDIR=training.site.work, SLURM_JOB_ID="1", SLURM_STEP_ID="1", SLURM_PROCID="0")
 
 
+@contextlib.contextmanager
+def module_for_pbs(training):
+    """Let the module's run script read variables of PBS only, as at a site with PBS."""
+    data = Path(training.run("echo $RUNSCRIPTS").stdout.strip()) / "distributed.conf"
+    before = data.read_text()
+    data.write_text(before + "scheduler pbs\n")
+    try:
+        yield
+    finally:
+        data.write_text(before)
+
+
 def test_four_ranks_meet_under_pbs(training, pals):
     """S004-16 (in part: ranks meet), S004-01, S004-03: the script for PBS, mpiexec and PALS; Slurm is not used."""
     script = training.run(
         f"ebsif job {MODULE} --nodes 2 --tasks-per-node 2 --site derecho --account A -- meet.py pbs").stdout
     assert "mpiexec -n 4 -ppn 2 --cpu-bind numa" in script
-    # a module for that site: its run script reads only variables of PBS
-    data = Path(training.run("echo $RUNSCRIPTS").stdout.strip()) / "distributed.conf"
-    before = data.read_text()
-    data.write_text(before + "scheduler pbs\n")
-    try:
+    with module_for_pbs(training):
         assert met(in_pbs(training, pals, script).stdout) == ["pbs-0 pbs-1 pbs-2 pbs-3"]
-    finally:
-        data.write_text(before)
+    record = json.loads((training.site.work / "meet-4711.json").read_text())
+    assert (record["runs"][0]["nodes"], record["runs"][0]["status"]) == (",".join(NODES), 0)
+
+
+def test_signals_of_launchers_that_know_only_torchrun(tmp_path):
+    """T-07: where only torchrun would get the signal, the ranks get it from it; its status is theirs."""
+    (tmp_path / "starter.py").write_text(
+        "import subprocess, sys\n"
+        "program = 'import signal, sys, time; signal.signal(signal.SIGUSR1, lambda *_: sys.exit(7)); '"
+        "'print(\"up\", flush=True); time.sleep(60)'\n"
+        "sys.exit(subprocess.run([sys.executable, '-c', program]).returncode)\n")
+    for way, status in (("pass", 7), ("keep", -signal.SIGKILL)):
+        command = [sys.executable, CONTAINER_FILES / "runscripts/start-ranks.py", way, "starter"]
+        with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True,
+                              start_new_session=True) as started:
+            assert started.stdout.readline() == "up\n"
+            started.send_signal(signal.SIGUSR1)
+            if way == "keep":
+                time.sleep(0.5)
+                assert started.poll() is None
+                os.killpg(started.pid, signal.SIGKILL)
+            assert started.wait(30) == status
+
+
+def test_the_timer_of_a_pbs_job(training, pals):
+    """T-07: PBS sends no signal before the time limit: the script does, mpiexec passes it on, and the ranks save."""
+    (training.site.work / "checkpoint.py").write_text(CHECKPOINT)
+    script = training.run(f"ebsif job {MODULE} --tasks-per-node 2 --site derecho --account A --time 0:01:00 "
+                          "--signal 50 -- checkpoint.py timer").stdout
+    with module_for_pbs(training):
+        result = in_pbs(training, pals, script, check=False)
+    assert sorted(re.findall("^saved .", result.stdout, re.MULTILINE)) == ["saved 0", "saved 1"], result.stderr
+    assert result.returncode == 0, result.stderr
 
 
 def test_mpiexec_alone_is_enough(training):
@@ -647,6 +706,37 @@ def test_one_rank_on_a_node_sees_all_gpus(rank):
     assert (found["PET_NNODES"], found["PET_NODE_RANK"]) == ("2", "0")
     assert "ROCR_VISIBLE_DEVICES" not in started
     assert started["LOCAL_RANK"] == "1"
+
+
+def test_ranks_of_torchrun_bind_themselves(rank, tmp_path):
+    """T-08: to the CPUs of a mask for each local rank, or to NUMA domains, as far as the job has CPUs of them."""
+    first, last = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
+    for number, cpus in enumerate((f"{first},3000", "4000-4001", last)):
+        (tmp_path / f"domains/node{number}").mkdir(parents=True)
+        (tmp_path / f"domains/node{number}/cpulist").write_text(f"{cpus}\n")
+
+    def bound(way, **variables):
+        _, errors = rank(binds=[f"{tmp_path}/domains:/sys/devices/system/node"], EBSIF_REPORT="1", EBSIF_CPU_BIND=way,
+                         **{**UNDER_TORCHRUN, "LOCAL_WORLD_SIZE": "2", **variables})
+        return re.search("CPUs (.*), GPU", errors)[1] if "CPUs" in errors else errors
+
+    everything = bound("")
+    assert (bound("numa", LOCAL_RANK="0"), bound("numa")) == (str(first), str(last))
+    # both domains are for the only rank
+    assert bound("numa", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1") == f"{first}{'-' if last == first + 1 else ','}{last}"
+    assert bound(f"0x1,{1 << last:#x}") == str(last)
+    _, errors = rank(EBSIF_CPU_BIND="0x0,0x0", **UNDER_TORCHRUN)
+    assert "rank 5: can't be bound to its CPUs (0x0), and runs on all of the job" in errors
+    assert "EBSIF_CPU_BIND has only 1 masks: 0x1" in bound("0x1")
+    # other ranks are bound by their launcher
+    assert bound("0x1,0x1", TORCHELASTIC_RUN_ID="") == everything
+
+
+def test_a_log_that_cannot_be_written(rank):
+    """Issue 23, point 4: a rank whose log can't be written stops, and says which file."""
+    found, errors = rank(EBSIF_RANK_LOGS="/proc/none", **slurm(rank=1, size=16))
+    assert found is None
+    assert "rank 1: can't write /proc/none/rank-01.log (set EBSIF_RANK_LOGS to another directory)" in errors
 
 
 def test_the_gpu_state_is_shown_once_per_node(rank, tmp_path):

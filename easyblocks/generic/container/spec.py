@@ -88,7 +88,7 @@ class ContainerSpec:
                       'runscripts/conda-python-simple', 'runscripts/init-conda-venv',
                       'runscripts/conda-python-distributed', 'runscripts/get-master',
                       'runscripts/list-packages', 'runscripts/list-packages.py',
-                      'runscripts/record-run', 'runscripts/record-run.py'] + \
+                      'runscripts/record-run', 'runscripts/record-run.py', 'runscripts/start-ranks.py'] + \
         ['runscripts/schedulers/%s.bash' % kind for kind in sorted(SCHEDULERS)]
     # installed only under the names in 'script_names'
     NAMED_SCRIPTS = ['bin/container-exec', 'bin/container-run', 'bin/container-runtime']

@@ -92,8 +92,12 @@ class Settings:
     @property
     def as_options(self) -> list[str]:
         """The options that name the user's own catalogues and the directory of the easyconfigs."""
-        catalogues = [word for one in self.own_directories for word in ("--catalogue", str(one))]
-        return [*catalogues, *(["-o", str(self.place)] if self.is_place_named else [])]
+        return [*self.catalogue_options, *(["-o", str(self.place)] if self.is_place_named else [])]
+
+    @property
+    def catalogue_options(self) -> list[str]:
+        """The options that name the user's own catalogues."""
+        return [word for one in self.own_directories for word in ("--catalogue", str(one))]
 
     def own_site_names(self) -> list[str]:
         """Return the names of the sites in the user's own catalogues, or of all sites without any."""

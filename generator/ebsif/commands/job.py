@@ -168,7 +168,9 @@ def write(options, settings, profile):
     if options.record:
         for text in record.changes(options.record, job.program_file(command), lock_of(options, request.module)):
             output.note(text)
-    return job.script(request, profile, options.interactive)
+    # the run may be repeated from another directory
+    options.catalogue = [one.absolute() for one in options.catalogue]
+    return job.script(request, profile, options.interactive, read_settings(options).catalogue_options)
 
 
 def lock_of(options, module):

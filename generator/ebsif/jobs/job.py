@@ -71,7 +71,7 @@ class Request:
         return self.launcher in ON_EACH_NODE
 
 
-def script(request: Request, site: Site, interactive: bool = False) -> str:
+def script(request: Request, site: Site, interactive: bool = False, catalogues: Sequence[str] = ()) -> str:
     """
     Return a batch script that runs a Python program in the container of a module.
 
@@ -83,6 +83,8 @@ def script(request: Request, site: Site, interactive: bool = False) -> str:
         The profile of the site.
     interactive
         Whether the script is for a run at a terminal; without a program, it then starts a shell.
+    catalogues
+        The options that name the user's own catalogues, for the record.
 
     Returns
     -------
@@ -112,7 +114,7 @@ def script(request: Request, site: Site, interactive: bool = False) -> str:
         memory=request.memory or partition.memory, qos=request.qos or partition.qos, time=time, seconds=seconds(time),
         options=[*scheduler.options, *lines(request, site)], modules=scheduler.modules,
         data=[one.source for one in request.data], binds=",".join(one.bind for one in request.data if one.bind),
-        words=arguments(request, site), comment=comment(request, gpus), program=program(request, tasks),
+        words=arguments(request, site, catalogues), comment=comment(request, gpus), program=program(request, tasks),
         submit=" ".join(scheduler_of(site).submit),
     )
 
@@ -191,9 +193,9 @@ def lines(request, site):
     return found
 
 
-def arguments(request: Request, site: Site) -> list[str]:
-    """Return the arguments of ``ebsif job`` that make this request, without catalogues."""
-    words = [request.module, "--site", site.name]
+def arguments(request: Request, site: Site, catalogues: Sequence[str] = ()) -> list[str]:
+    """Return the arguments of ``ebsif job`` that make this request, with the options for catalogues."""
+    words = [request.module, "--site", site.name, *catalogues]
     for field in fields(Request)[2:]:
         value = getattr(request, field.name)
         option = f"--{field.name.replace('_', '-')}"

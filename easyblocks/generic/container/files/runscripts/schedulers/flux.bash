@@ -39,3 +39,7 @@ flux_first_host() {
 flux_binds_gpus() {
     return 2
 }
+
+flux_signals_all() {
+    return 2
+}
