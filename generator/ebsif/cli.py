@@ -68,6 +68,23 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
                            else wrap(self, paragraph, width, indent) for paragraph in text.split("\n\n"))
 
 
+class Command(argparse.ArgumentParser):
+    """A command, with options between its arguments: Python before 3.12.7 takes an optional one only next to others."""
+
+    inside = False
+
+    def parse_known_args(self, args=None, namespace=None):
+        """Parse the options first, then the arguments."""
+        # completion follows how the parser goes through the words
+        if self.inside or "_ARGCOMPLETE" in os.environ:
+            return super().parse_known_args(args, namespace)
+        self.inside = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self.inside = False
+
+
 class ShowVersion(argparse.Action):
     """Show the version, which is looked up only on request."""
 
@@ -93,7 +110,8 @@ def build_parser(arguments):
     verbosity.add_argument("-v", "--verbose", action="store_true",
                            help="also print the commands that are run, and the output of eb")
     verbosity.add_argument("--no-color", action="store_true", help="don't use colours (as NO_COLOR=1)")
-    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True,
+                                     parser_class=Command)
     for name, summary in COMMANDS.items():
         subparser = commands.add_parser(
             name, help=summary, formatter_class=HelpFormatter, parents=[common])

@@ -36,6 +36,10 @@ def test_names_of_kernels(module, capsys):
     """J-02: names as Jupyter knows them; none stands for a directory with other kernels."""
     assert main(["kernel", "install", MINE, "--user", "--name", "Torch"]) == 0
     assert [path.name for path in module.mine.iterdir()] == ["torch"]
+    # in any order
+    assert main(["kernel", "install", "--name", "torch", MINE]) == 0
+    assert main(["kernel", "--user", "install", MINE, "--name", "torch"]) == 0
+    capsys.readouterr()
     for name in (".", "..", ".torch", "a/b"):
         assert main(["kernel", "install", MINE, "--name", name]) == 3
         assert "can't be the name of a kernel" in capsys.readouterr().err
