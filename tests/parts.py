@@ -340,8 +340,10 @@ def browser(tmp_path_factory):
 
     options = webdriver.ChromeOptions()
     options.binary_location = "/usr/bin/chromium"
-    for argument in ("headless", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
-                     "disable-component-update", "disable-sync", "window-size=1400,1000",
+    # without WebGL, whose results aren't in screenshots here, pages draw with SVG
+    for argument in ("headless", "disable-gpu", "disable-3d-apis", "disable-quic", "no-first-run",
+                     "disable-background-networking", "disable-component-update", "disable-sync",
+                     "window-size=1400,1000",
                      f"user-data-dir={tmp_path_factory.mktemp('browser')}"):
         options.add_argument(f"--{argument}")
     if os.geteuid() == 0:

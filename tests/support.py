@@ -27,6 +27,11 @@ def tracked(*patterns):
     return [CHECKOUT / name for name in output.split("\0") if name and (CHECKOUT / name).is_file()]
 
 
+def blocks(name, language="bash"):
+    """Return the blocks of code in a document, in order."""
+    return re.findall(rf"^```{language}\n(.*?)^```", (CHECKOUT / name).read_text(), re.MULTILINE | re.DOTALL)
+
+
 def examples(number):
     """Return the number of examples to try for a property; fewer in `make check`, which should be quick."""
     return min(number, int(os.environ.get("EBSIF_TEST_EXAMPLES", number)))
@@ -220,7 +225,7 @@ def at_terminal(command, environment, folder, lines):
     try:
         while True:
             output += os.read(terminal, 4096)
-            if lines and re.sub(rb"\x1b\[[?\d]*\w", b"", output).endswith((b"> ", b"$ ", b"# ")):
+            if lines and re.sub(rb"\x1b\[[?\d]*\w", b"", output).endswith((b"> ", b"$ ", b"# ", b"(Pdb) ")):
                 os.write(terminal, lines.pop(0).encode() + b"\n")
     except OSError:  # the program has closed its end
         return process.wait(timeout=60), re.sub(r"\x1b\[[?\d]*\w", "", output.decode())

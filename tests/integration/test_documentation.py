@@ -8,12 +8,7 @@ import pytest
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.framework.easyblock import EasyBlock
-from support import CHECKOUT
-
-
-def blocks(name):
-    """Return the blocks of bash in a document, in order."""
-    return re.findall(r"^```bash\n(.*?)^```", (CHECKOUT / name).read_text(), re.MULTILINE | re.DOTALL)
+from support import CHECKOUT, blocks
 
 
 def run(script, folder):

@@ -5,9 +5,9 @@ import http.cookiejar
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,16 +19,19 @@ from pathlib import Path
 
 import pytest
 import yaml
+from debugger import Debugger, connect
 from ebsif_command import run_ebsif
 from ondemand import render
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
-from support import CHECKOUT, CONTAINER_FILES
+from slurm import free_ports
+from support import CONTAINER_FILES, blocks
 
 # The commands of the documentation, and the names in it.
-DOCUMENT = (CHECKOUT / "docs/editors.md").read_text()
-INTERPRETER, DEBUG, APP, COURSE = re.findall(r"^```bash\n(.*?)^```", DOCUMENT, re.MULTILINE | re.DOTALL)
+INTERPRETER, APP, COURSE = blocks("docs/editors.md", "bash")
+(DEBUG,) = [one for one in blocks("docs/debugging.md", "bash") if "--listen" in one]
+(ATTACH,) = blocks("docs/debugging.md", "json")
 MODULE = "PyTorch/2.13.0-cpu-python-3.11-singularity-20261121"
 
 PROGRAM = """\
@@ -192,6 +195,22 @@ subprocess.run([{str(place.python)!r}, '-c', {QUESTION!r}], timeout=60)
     assert place.run("-c", "raise SystemExit(7)", check=False).returncode == 7
 
 
+def test_an_editor_by_ssh(place, ssh):
+    """J-04: what VS Code's server asks after a login by SSH, without a module and a terminal."""
+    helper = place.site.home / ".vscode-server/extensions/interpreterInfo.py"
+    helper.parent.mkdir(parents=True)
+    helper.write_text(QUESTION)
+
+    def ask(*arguments):
+        """Return what the interpreter prints in a session of SSH."""
+        words = ["env", f"HOME={place.site.home}", str(place.python), *map(str, arguments)]
+        return subprocess.run([ssh.path / "ssh", "nid001001", shlex.join(words)], capture_output=True, text=True,
+                              check=True, stdin=subprocess.DEVNULL, cwd="/").stdout
+
+    assert json.loads(ask(helper))["prefix"] == "/user-software/venv/pytorch"
+    assert "debugpy" in [one["name"] for one in json.loads(ask("-m", "pip", "list", "--format=json"))]
+
+
 def test_in_a_job_the_interpreter_is_no_rank(place):
     """J-04, J-10: in a job with several tasks Python is Python, and has the job's variables."""
     printed = place.run("-c", "import os; print(os.environ.get('RANK'), os.environ['SLURM_NTASKS'])",
@@ -267,85 +286,11 @@ def test_an_installation_without_interpreter(place, tmp_path):
     assert "without Python" in place.ebsif("python", copied, status=3)
 
 
-def connect(port):
-    """Return a connection to a port of this machine, as soon as somebody listens."""
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            return socket.create_connection(("127.0.0.1", port))
-        except ConnectionRefusedError:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-
-
-class Debugger:
-    """A client of the Debug Adapter Protocol."""
-
-    def __init__(self, port, **attach):
-        """Connect as soon as somebody listens, attach, set a breakpoint and go on."""
-        self.socket = connect(port)
-        self.socket.settimeout(60)
-        self.file, self.number, self.events = self.socket.makefile("rb"), 0, []
-        self.ask("initialize", adapterID="debugpy", pathFormat="path")
-        self.send("attach", **attach)
-        self.wait("initialized")
-
-    def break_at(self, path, line):
-        """Set a breakpoint, and let the program run into it."""
-        answer = self.ask("setBreakpoints", source={"path": str(path)}, breakpoints=[{"line": line}])
-        assert answer["breakpoints"][0]["verified"]
-        self.ask("configurationDone")
-        self.thread = self.wait("stopped")["threadId"]
-
-    def evaluate(self, expression):
-        """Return the value of an expression where the program has stopped."""
-        frame = self.ask("stackTrace", threadId=self.thread)["stackFrames"][0]
-        assert frame["line"] == LINE
-        return self.ask("evaluate", expression=expression, frameId=frame["id"])["result"]
-
-    def send(self, command, **arguments):
-        """Send a request; return its number."""
-        self.number += 1
-        text = json.dumps({"seq": self.number, "type": "request", "command": command, "arguments": arguments}).encode()
-        self.socket.sendall(b"Content-Length: %d\r\n\r\n%s" % (len(text), text))
-        return self.number
-
-    def read(self):
-        """Return the next message."""
-        length = 0
-        while (line := self.file.readline()) != b"\r\n":
-            assert line, "the other end has closed the connection"
-            if line.startswith(b"Content-Length:"):
-                length = int(line.split(b":")[1])
-        return json.loads(self.file.read(length))
-
-    def ask(self, command, **arguments):
-        """Send a request; return the body of the answer."""
-        number = self.send(command, **arguments)
-        while True:
-            message = self.read()
-            if message["type"] == "event":
-                self.events.append(message)
-            elif message.get("request_seq") == number:
-                assert message["success"], message
-                return message.get("body", {})
-
-    def wait(self, event):
-        """Return the body of the next event of this kind."""
-        while True:
-            found = next((one for one in self.events if one["event"] == event), None)
-            if found:
-                self.events.remove(found)
-                return found.get("body", {})
-            message = self.read()
-            if message["type"] == "event":
-                self.events.append(message)
-
-
 def test_a_kernel_of_an_editor(place):
     """J-04: VS Code starts kernels with the interpreter, and passes a file in the home directory."""
     connection = place.site.home / "connection.json"
-    ports = {f"{name}_port": free_port() for name in ("shell", "iopub", "stdin", "control", "hb")}
+    names = [f"{name}_port" for name in ("shell", "iopub", "stdin", "control", "hb")]
+    ports = dict(zip(names, free_ports(len(names))))
     connection.write_text(json.dumps({**ports, "transport": "tcp", "ip": "127.0.0.1", "key": uuid.uuid4().hex,
                                       "signature_scheme": "hmac-sha256"}))
 
@@ -390,16 +335,10 @@ def of_kernel(connection):
     return found
 
 
-def free_port():
-    """Return a port that nobody uses."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 def test_debugging(place):
     """J-09: breakpoints hold in the program, and in another one that it starts."""
-    program, port = place.site.work / "program.py", free_port()
+    program, (port,), attach = place.site.work / "program.py", free_ports(1), json.loads(ATTACH)
+    assert attach.pop("connect") == {"host": "127.0.0.1", "port": 5678}
     program.write_text(PROGRAM)
     place.ebsif("python", place.module, "--write", place.site.home / "python")
     names = {"5678": str(port), "train.py": str(program), "~/.local/bin/python-torch": f"{place.site.home}/python"}
@@ -407,12 +346,12 @@ def test_debugging(place):
         [re.sub("|".join(names), lambda found: names[found[0]], word) for word in DEBUG.split()],
         env=place.environment, cwd=place.site.work, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
-        parent = Debugger(port, justMyCode=True, subProcess=True)
+        parent = Debugger(port, **attach, subProcess=True)
         parent.break_at(program, LINE)
         assert parent.evaluate("number + 1") == "3"
         parent.ask("continue", threadId=parent.thread)
-        attach = parent.wait("debugpyAttach")
-        child = Debugger(attach["connect"]["port"], **attach)
+        started = parent.wait("debugpyAttach")
+        child = Debugger(started["connect"]["port"], **started)
         child.break_at(program, LINE)
         assert child.evaluate("number") == "3"
         child.ask("continue", threadId=child.thread)
@@ -427,7 +366,7 @@ def test_debugging(place):
 @pytest.mark.parametrize("way", ["interpreter", "wrapper"])
 def test_debugging_other_processes(place, way):
     """J-09: through interpreter and wrapper, breakpoints hold in a process of multiprocessing, too."""
-    program, port = place.site.work / "spawn.py", free_port()
+    program, (port,) = place.site.work / "spawn.py", free_ports(1)
     program.write_text(SPAWN)
     wrapper = place.root / "bin/python"
     shutil.copy(CONTAINER_FILES / "share/ebsif/wrapper", wrapper)

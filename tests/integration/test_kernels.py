@@ -1,6 +1,5 @@
 """Jupyter kernels of modules: on the host, without the module loaded, and in the container."""
 
-import fcntl
 import json
 import os
 import re
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from support import CHECKOUT
+from user_software import kept
 
 SESSION = CHECKOUT / "tests/kernel_session.py"
 MODULE = "Example/1.0-squashed"
@@ -21,28 +21,11 @@ MODULE = "Example/1.0-squashed"
 
 @pytest.fixture(scope="session")
 def own_software(installations, base_image):
-    """A directory for EBSIF_USER_SOFTWARE with ipykernel, which pip installs once and the user's cache keeps."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "ebsif/kernels")
-    cache.mkdir(parents=True, exist_ok=True)
-    folder = cache / base_image.parent.name
-    with (cache / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            binds = subprocess.run([CHECKOUT / "scripts/install-binds"], capture_output=True, text=True, check=True)
-            new = cache / "new"
-            shutil.rmtree(new, ignore_errors=True)
-            new.mkdir()
-            installed = installations("Lmod-Lua")
-            installed.load(installed.SQUASHED, """
-                set -e
-                unmake-squashfs
-                module unload Example; module load Example/1.0-squashed
-                start-shell -c 'pip install --quiet ipykernel'
-                make-squashfs
-                rm -r "$EBSIF_USER_SOFTWARE/user-software"
-            """, EBSIF_USER_SOFTWARE=new, APPTAINER_BIND=binds.stdout.strip())
-            new.rename(folder)
-    return folder
+    """A directory for EBSIF_USER_SOFTWARE with ipykernel."""
+    def load(script, **environment):
+        installations("Lmod-Lua").load(MODULE, script, **environment)
+
+    return kept(f"kernels-{base_image.parent.name}", load, ["ipykernel"])
 
 
 @pytest.fixture
@@ -196,7 +179,7 @@ def test_a_kernel_of_an_environment(installed_once, own_software, jupyter, tmp_p
     said = jupyter("ebsif", "kernel", "install", venv, **own).stdout
     assert "as the kernel example-1.0-squashed-my-venv, in" in said
     # the commands of the documentation; there, `mine` is a module, and an environment
-    _, commands, start = re.findall(r"^```bash\n(.*?)^```", (CHECKOUT / "docs/jupyter.md").read_text(), re.M | re.S)
+    _, commands, *_, start = re.findall(r"^```bash\n(.*?)^```", (CHECKOUT / "docs/jupyter.md").read_text(), re.M | re.S)
     (tmp_path / "mine").symlink_to(venv)
     commands = commands.replace("install mine", f"install {MODULE}") + start.replace(
         "INSTALLATION", str(installed_once.root(MODULE)))
