@@ -290,6 +290,7 @@ def test_a_run_is_repeated_from_its_record(jobs):
     assert record["directory"] == str(jobs.folder)
     assert record["program"]["path"] == "again.py"
     assert record["environment"]["OMP_NUM_THREADS"] == "1"
+    assert record["environment"]["TORCHINDUCTOR_CACHE_DIR"].endswith(f"/job-{job}/torchinductor")
     (start,) = record["runs"]
     assert start["nodes"] == "nid[001001-001002]" and start["status"] == 3 and start["started"] <= start["ended"]
     again = jobs.bash(f"ebsif job --from again-{job}.json --submit")
@@ -298,7 +299,7 @@ def test_a_run_is_repeated_from_its_record(jobs):
     jobs.ended(other)
     assert "got ['--epochs', '3 $x']" in jobs.log(other, "again")
     second = jobs.record(other, "again")
-    assert {**second, "runs": 0} == {**record, "runs": 0}
+    assert {**second, "runs": 0, "environment": 0} == {**record, "runs": 0, "environment": 0}
     # what is different is said, and can be changed
     (jobs.folder / "again.py").write_text("print('changed')\n")
     (jobs.folder / "elsewhere").mkdir()

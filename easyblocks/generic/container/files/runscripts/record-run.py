@@ -5,8 +5,9 @@ import os
 import sys
 import time
 
-# the settings of the site, next to this file
-SETTINGS = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'distributed.conf')
+# the settings of the site, next to this file: lines `set NAME ...` and `unset NAME`
+SETTINGS = [os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
+            for name in ('distributed.conf', 'caches.conf')]
 
 
 def main(path, option, *values):
@@ -48,15 +49,13 @@ def program(words):
 
 
 def environment():
-    """Return what the site sets (dict), null for what it unsets; settings of ours, and the number of threads."""
+    """Return what the site sets or unsets (dict; null: not set), settings of ours, and the number of threads."""
     found = {name: os.environ[name] for name in os.environ if name.startswith('EBSIF_') or name == 'OMP_NUM_THREADS'}
-    if os.path.exists(SETTINGS):
-        with open(SETTINGS) as lines:
-            for line in lines:
-                word, _, rest = line.strip().partition(' ')
-                name, _, value = rest.partition(' ')
-                if word in ('set', 'unset'):
-                    found[name] = os.environ.get(name, value if word == 'set' else None)
+    for path in filter(os.path.exists, SETTINGS):
+        with open(path) as lines:
+            for words in map(str.split, lines):
+                if words[:1] == ['unset'] or words[:1] == ['set'] and words[1] in os.environ:
+                    found[words[1]] = os.environ.get(words[1])
     return found
 
 
