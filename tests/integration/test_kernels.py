@@ -35,7 +35,8 @@ def jupyter(installed_once, tmp_path):
 
     def run(*arguments, check=True, cwd=None, **environment):
         known = {name: value for name, value in site.environment.items() if name in ("PATH", "HOME", "LC_ALL")}
-        own = {"MODULEPATH": site.modules, "JUPYTER_DATA_DIR": tmp_path / "jupyter", "TMPDIR": tmp_path}
+        own = {"MODULEPATH": site.modules, "JUPYTER_DATA_DIR": tmp_path / "jupyter", "TMPDIR": tmp_path,
+               "EBSIF_NODE_LOCAL": tmp_path}
         result = subprocess.run([str(one) for one in arguments], capture_output=True, text=True, check=False,
                                 cwd=cwd or tmp_path, env={**known, **{name: str(value) for name, value in {
                                     **own, **environment}.items()}})
@@ -57,8 +58,8 @@ def session(jupyter, name, *steps, **more):
 
 def test_life_of_a_kernel(installed_once, own_software, jupyter, tmp_path):
     """
-    J-01, J-02, J-03, J-05, J-10: with the user's software, in the notebook's directory, with the job's variables and
-    without those of another module; interrupted, restarted, killed and orphaned.
+    J-01, J-02, J-03, J-05, J-10, T-01: with the user's software, in the notebook's directory, with the job's variables
+    and caches, without those of another module; interrupted, restarted, killed and orphaned.
     """
     own = {"EBSIF_USER_SOFTWARE": own_software}
     said = jupyter("ebsif", "kernel", "install", MODULE, "--name", "mine", **own).stdout
@@ -72,7 +73,8 @@ def test_life_of_a_kernel(installed_once, own_software, jupyter, tmp_path):
     hub = {name: value for name, _, value in (one.partition("=") for one in loaded.split("\0")) if name.startswith((
         "SIF", "CONTAINER", "APPTAINER", "SINGULARITY", "RUNSCRIPTS", "EBSIF", "__EBSIF", "LOADEDMODULES"))}
     about = ("import os, greeting, sys; print(os.getcwd(), os.environ['SLURM_JOB_ID'], os.environ['CONTAINERROOT'], "
-             "os.environ['EBSIF_MOUNTED_USER_SOFTWARE'], sys.prefix, os.getpid(), os.getppid(), sep='\\n')")
+             "os.environ['EBSIF_MOUNTED_USER_SOFTWARE'], sys.prefix, os.environ['TRITON_CACHE_DIR'], os.getpid(), "
+             "os.getppid(), sep='\\n')")
     # what the kernel has started, and no guard; nothing that has ended is left either
     children = """
 import os
@@ -94,7 +96,8 @@ except ChildProcessError:
         known.append(lines)
         pids += [int(pid), int(parent)]
     assert known == 3 * [[str(notebooks), "42", str(installed_once.root(MODULE)),
-                          f"{own_software}/user-software.squashfs", "/user-software/venv/pytorch"]]
+                          f"{own_software}/user-software.squashfs", "/user-software/venv/pytorch",
+                          f"{hub['EBSIF_NODE_LOCAL']}/ebsif-{os.getuid()}/job-42/triton"]]
     assert waited == "none"
     assert [text for text, _ in interrupted] == 2 * ["interrupted"]
     assert len(large) == 3_000_000
