@@ -74,6 +74,17 @@ dist.destroy_process_group()
 """
 
 
+# The second CPU is for the first rank of a node.
+BOUND_SITE = """
+name: bound
+description: Bound
+scheduler:
+  default_partition: small
+  partitions:
+    small: {tasks: 2, exclusive: true, cpu_masks: ['0x2', '0x1']}
+"""
+
+
 class Training:
     """A module with PyTorch at a site, for runs on the cluster."""
 
@@ -107,6 +118,8 @@ def training(tmp_path_factory, cluster, wheels, pytorch_image):
         "conda_env = 'pytorch'\nwrappers = ['torchrun']\n", name="Training")
     site.eb(easyconfig)
     (site.work / "train.py").write_text(TRAIN.read_text())
+    (site.work / "sites/bound").mkdir(parents=True)
+    (site.work / "sites/bound/site.yaml").write_text(BOUND_SITE)
     for name, text in (("show", SHOW), ("meet", MEET), ("all_reduce", ALL_REDUCE)):
         (site.work / f"{name}.py").write_text(text)
     site.bash(f"module load {MODULE} && singularity exec -B {wheels} $SIF pip install -q --no-index -f {wheels} byhand")
@@ -259,15 +272,28 @@ def test_the_signal_is_for_the_ranks_of_torchrun(training):
     assert sorted(re.findall("^saved .", output, re.MULTILINE)) == ["saved 0", "saved 1"]
 
 
+# What ranks of the site "bound" report: rank, local rank, node, CPUs.
+BOUND = [(str(rank), str(rank % 2), NODES[rank // 2], str(1 - rank % 2)) for rank in range(4)]
+
+
+def reported(output):
+    """Return rank, local rank, node and CPUs of all reports by four ranks of torchrun, two on each node."""
+    return sorted(re.findall(r"^rank (\S+) of 4, local rank (\S+) of 2 on (\S+) \(torchrun\): CPUs (\S+), ", output,
+                             re.MULTILINE))
+
+
 def test_torchrun_starts_the_ranks_of_each_node(training):
-    """use D12.6, S002-64: srun starts torchrun once per node, which starts the ranks; only the ranks report."""
-    script = training.run(
-        f"ebsif job {MODULE} --nodes 2 --tasks-per-node 2 --launcher torchrun --report -- all_reduce.py").stdout
+    """
+    use D12.6, S002-64, T-08, T-14: srun starts torchrun once per node, which starts the ranks there.
+
+    Only the ranks report, each with its node and the CPUs to which it is bound.
+    """
+    script = training.run(f"ebsif job {MODULE} --site bound --catalogue sites --nodes 2 --launcher torchrun --report "
+                          "-- all_reduce.py").stdout
     status, output = training.batch("torchrun", script)
     assert status == 0, output
     assert re.findall("^sum .*", output, re.MULTILINE) == ["sum 10.0 of 4"] * 4
-    assert sorted(re.findall(r"^rank (\d) of 4, local rank (\d) of 2 on \w+ \(torchrun\)", output, re.MULTILINE)) == [
-        ("0", "0"), ("1", "1"), ("2", "0"), ("3", "1")]
+    assert reported(output) == BOUND
     assert len(re.findall("^rank ", output, re.MULTILINE)) == 4
 
 
@@ -302,7 +328,7 @@ ACCELERATED = """
 import json, os, sys
 from accelerate import Accelerator
 
-state = Accelerator(cpu="cpu" in sys.argv).state
+state = Accelerator().state
 found = [state.process_index, state.num_processes, state.local_process_index, state.device.type,
          sorted(os.sched_getaffinity(0)), os.environ["SLURMD_NODENAME"]]
 sys.stdout.write(json.dumps(found) + "\\n")
@@ -313,25 +339,16 @@ def test_accelerate_on_two_nodes(training):
     """T-08, T-14: accelerate starts the ranks of two nodes, each bound to its CPUs; the report names each of them."""
     folder = training.site.work
     (folder / "accelerated.py").write_text(ACCELERATED)
-    (folder / "sites/bound").mkdir(parents=True)
-    # ranks that Slurm doesn't bind: the second CPU first
-    (folder / "sites/bound/site.yaml").write_text(
-        "name: bound\ndescription: Bound\nscheduler:\n  default_partition: small\n  partitions:\n"
-        "    small: {tasks: 2, exclusive: true, cpu_masks: ['0x2', '0x1']}\n")
     training.site.run(["pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--python-version=3.11",
                        "--dest", folder / "accelerate-wheels", *ACCELERATE])
     training.run("singularity exec $SIF pip install -q --no-deps --no-index accelerate-wheels/*.whl")
-    for launcher, argument in (("accelerate", ""), ("torchrun", "cpu")):
-        script = training.run(f"ebsif job {MODULE} --site bound --catalogue sites --nodes 2 --launcher {launcher} "
-                              f"--report -- accelerated.py {argument}").stdout
-        status, output = training.batch(f"with-{launcher}", script)
-        assert status == 0, output
-        found = sorted(json.loads(line) for line in output.splitlines() if line.startswith("["))
-        assert found == [[rank, 4, rank % 2, "cpu", [1 - rank % 2], NODES[rank // 2]] for rank in range(4)], output
-        reports = re.findall(r"^rank (.*) of 4, local rank (.*) of 2 on (.*) \(torchrun\): CPUs (.*), GPU", output,
-                             re.MULTILINE)
-        assert sorted(reports) == [
-            (str(rank), str(rank % 2), NODES[rank // 2], str(1 - rank % 2)) for rank in range(4)], output
+    script = training.run(f"ebsif job {MODULE} --site bound --catalogue sites --nodes 2 --launcher accelerate --report "
+                          "-- accelerated.py").stdout
+    status, output = training.batch("accelerate", script)
+    assert status == 0, output
+    found = sorted(json.loads(line) for line in output.splitlines() if line.startswith("["))
+    assert found == [[rank, 4, rank % 2, "cpu", [1 - rank % 2], NODES[rank // 2]] for rank in range(4)], output
+    assert reported(output) == BOUND
 
 
 def test_lumis_job_script_runs(training):
