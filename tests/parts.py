@@ -118,14 +118,17 @@ def pytorch_image():
 @pytest.fixture(scope="session")
 def small_image():
     """A function that returns the path of an image in scripts/images, after building it if it is not cached."""
-
+    @functools.cache
     def get(variant):
         made = subprocess.run([CHECKOUT / "scripts" / "build-example-image", "--variant", variant], text=True,
                               capture_output=True, check=False, stdin=subprocess.DEVNULL)
         assert made.returncode == 0, made.stderr[-3000:]
-        return Path(made.stdout.strip())
+        image = Path(made.stdout.strip())
+        containers.enter_context(kept_open(image))
+        return image
 
-    return get
+    with contextlib.ExitStack() as containers:
+        yield get
 
 
 @pytest.fixture(scope="session")
@@ -236,7 +239,8 @@ def copy_site(shared, prefix):
             if target.startswith(before):
                 path.unlink()
                 path.symlink_to(target.replace(before, now, 1))
-        elif path.is_file() and before.encode() in (content := path.read_bytes()):
+        # an image has no path
+        elif path.suffix != ".sif" and path.is_file() and before.encode() in (content := path.read_bytes()):
             status = path.stat()
             path.write_bytes(content.replace(before.encode(), now.encode()))
             os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
@@ -260,7 +264,10 @@ def demo(tmp_path_factory):
                                   stdin=subprocess.DEVNULL)
             assert made.returncode == 0, made.stdout[-3000:] + made.stderr[-3000:]
             said.write_text(json.dumps([made.stdout, made.stderr]))
-    return subprocess.CompletedProcess("make demo", 0, *json.loads(said.read_text()))
+    with contextlib.ExitStack() as containers:
+        for image in (CHECKOUT / ".demo/eb/software").glob("*/*/*.sif"):
+            containers.enter_context(kept_open(image))
+        yield subprocess.CompletedProcess("make demo", 0, *json.loads(said.read_text()))
 
 
 @pytest.fixture(scope="session")

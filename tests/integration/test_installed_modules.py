@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from parts import kept_open
 from slurm import NODES, Cluster
 from support import make_wheel
 
@@ -91,7 +92,9 @@ def problems(modules, *arguments, **environment):
 @pytest.fixture
 def modules(installed_once, tmp_path):
     """The site with copies."""
-    return Modules(installed_once, tmp_path)
+    made = Modules(installed_once, tmp_path)
+    with kept_open(made.software / "1.0-squashed/example.sif"), kept_open(made.software / "1.0-writable/example.sif"):
+        yield made
 
 
 def test_ten_modules(modules, tmp_path):

@@ -210,9 +210,9 @@ def test_a_users_own_user_software(several, tmp_path):
     assert "ModuleNotFoundError" in result.stderr
 
 
-def test_every_module_without_a_modules_tool(several, tmp_path):
+def test_every_module_without_a_modules_tool(several_once, tmp_path):
     """J-01: environment.sh decides like the module: on images, binds in a file, user software; and fails like it."""
-    site, folder = several.site, several.folder
+    site, folder = several_once.site, several_once.folder
     (tmp_path / "user-software").mkdir()
     versions = [path.relative_to(site.modules) for path in sorted(site.modules.glob("*/[12].0*"))]
     names = [str(path).removesuffix(".lua") for path in versions if path.parent.name != "site-bindings"]
@@ -221,7 +221,8 @@ def test_every_module_without_a_modules_tool(several, tmp_path):
         (source '{site.prefix}/eb/software/{name}/share/ebsif/environment.sh' load; show sourced{number})
         module load {name}; show loaded{number}; module purge
     """ for number, name in enumerate(names))
-    several.binds.write_text(f"# of this site\n  ?{folder}/a b:/mnt:ro \n{folder}/scratch:/media\n?/does/not/exist")
+    binds = several_once.binds
+    binds.write_text(f"# of this site\n  ?{folder}/a b:/mnt:ro \n{folder}/scratch:/media\n?/does/not/exist")
     for own in ({}, {"EBSIF_USER_SOFTWARE": tmp_path, "SITE_IMAGES": f"{folder}/two/..", "PIP_CONSTRAINT": "/mine"}):
         site.bash(script, work=site.work, **own)
         for number, name in enumerate(names):
@@ -236,11 +237,11 @@ def test_every_module_without_a_modules_tool(several, tmp_path):
         assert result.returncode == 1
         return result.stderr
 
-    several.binds.write_text(f"{folder}/gone:/mnt\n")
+    binds.write_text(f"{folder}/gone:/mnt\n")
     said = fails("Bound/1.0")
-    assert f"needs {folder}/gone, which doesn't exist on this node. It is listed in {several.binds}.\n" in said
-    several.binds.unlink()
-    assert fails("Bound/1.0") == f"with-module: The list of bind mounts can't be read: {several.binds}\n"
+    assert f"needs {folder}/gone, which doesn't exist on this node. It is listed in {binds}.\n" in said
+    binds.unlink()
+    assert fails("Bound/1.0") == f"with-module: The list of bind mounts can't be read: {binds}\n"
     assert "/nowhere/one/example.sif" in fails("Central/1.0", SITE_IMAGES="/nowhere")
     assert "can't be used together with the module site-bindings" in fails(
         "Example/1.0", before="module load site-bindings/1.0")

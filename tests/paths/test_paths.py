@@ -11,7 +11,7 @@ import shutil
 import zipfile
 from importlib.metadata import distribution
 
-from parts import Installed
+from parts import Installed, kept_open
 from person import Person
 from support import CHECKOUT, make_wheel
 
@@ -164,6 +164,13 @@ def test_a_researcher(installed_once, tmp_path):
     (site.prefix / "hooks.py").write_text(
         f"import os\ndef start_hook(*_):\n    open({str(site.prefix / 'seen')!r}, 'a').write(repr(os.listdir('.')))\n")
     person.environment["EASYBUILD_HOOKS"] = site.prefix / "hooks.py"
+    with kept_open(site.prefix / "eb/software" / Installed.WRITABLE / "example.sif"):
+        follow_a_researcher(person)
+
+
+def follow_a_researcher(person):
+    """Run the scripts, and check what they print and leave behind."""
+    site = person.site
     said = person.types("first-day")
     assert "Example/1.0-writable  3.11    numpy 2.4.6\n" in said
     assert "with /opt/miniconda3/" in said
@@ -172,7 +179,7 @@ def test_a_researcher(installed_once, tmp_path):
     check_the_first_week(said, mine)
     assert set((site.prefix / "seen").read_text().split("]")) == {"[", ""}
     check_the_modules(person, mine)
-    make_wheel(wheels, "byhand", version="2.0")
+    make_wheel(person.wheels, "byhand", version="2.0")
     check_the_third_month(person, person.types("third-month"), mine)
 
 
