@@ -952,9 +952,12 @@ def check_removed_variables(site):
     for setting, more in ((inherited, ["OWN_TEXT=two"]), ("true", []),
                           ("export APPTAINERENV_NCCL_NET_GDR_LEVEL=3 SINGULARITYENV_NCCL_NET_GDR_LEVEL=3",
                            ["NCCL_NET_GDR_LEVEL=3"])):
-        for door in doors:
-            # an old script sets it after loading the module
-            lines = site.bash(f"{setting}; module load Example\n{setting}\n{door}", SHOW=show).stdout.splitlines()
+        # an old script sets it after loading the module
+        script = "\n".join([f"{setting}; module load Example", setting, *(f"{door}; echo end of door" for door in doors)])
+        *shown_by, rest = site.bash(script, SHOW=show).stdout.split("end of door\n")
+        assert (len(shown_by), rest) == (len(doors), "")
+        for door, text in zip(doors, shown_by):
+            lines = text.splitlines()
             assert [line for line in lines if not line.startswith(("NCCL_NET=", "NCCL_DEBUG="))] == more, door
             assert "NCCL_NET=AWS Libfabric" in lines
             assert more == ["NCCL_NET_GDR_LEVEL=3"] or not any(name in "\n".join(lines) for name in taken), lines

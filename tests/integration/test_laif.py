@@ -275,20 +275,6 @@ def test_python_is_a_rank_only_among_several(place, cluster):
     assert (place.site.work / "lost").read_text() == "2\n"
 
 
-def test_two_nodes_train(place, cluster):
-    """Issue 19, point 3, S002-14: gloo between two nodes with the image's torch, started by the run script."""
-    (place.site.work / "train.py").write_text(
-        "import os, sys, torch, torch.distributed as dist\n"
-        "dist.init_process_group('gloo')\n"
-        "rank = torch.tensor([dist.get_rank() + 1.0])\n"
-        "dist.all_reduce(rank)\n"
-        "sys.stdout.write(f'{os.environ[\"SLURMD_NODENAME\"]} {rank.item()} {torch.__file__}\\n')\n")
-    output = place.output(TORCH, "srun -N2 -n2 singularity exec $SIF conda-python-distributed train.py",
-                          **cluster.environment)
-    assert sorted(line for line in output.splitlines() if line.startswith("nid")) == [
-        f"nid00100{number} 3.0 /opt/venv/lib/python3.11/site-packages/torch/__init__.py" for number in (1, 2)]
-
-
 def test_the_network_of_ranks_is_that_of_the_profile(place, cluster):
     """
     L-02, S002-60: on two nodes the environment of each rank is as site and family say, however it's started, also if an
@@ -387,7 +373,7 @@ def guide(place, cluster, small_image):
 
 
 def test_the_scripts_of_the_guide(guide):
-    """L-09, issue 19, point 5: every job script of docs/lumi, unchanged, succeeds and does what its page says."""
+    """L-09, issue 19, points 3 and 5: every job script of docs/lumi, unchanged, succeeds and does what its page says."""
     assert sorted(f"{name}.sh" for name in SUBMITTED) == sorted(path.name for path in GUIDE.glob("*.sh"))
     output = {name: (guide / f"{name}.out").read_text() for name in SUBMITTED}
     failed = {name: text for name, text in output.items() if (guide / f"{name}.status").read_text() != "0\n"}
