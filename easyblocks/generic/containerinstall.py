@@ -24,7 +24,7 @@ from easybuild.easyblocks.generic.container.imagecopy import is_verified
 from easybuild.easyblocks.generic.container.imageinstall import ImageInstall, check_installed_image
 from easybuild.easyblocks.generic.container.bindfile import current_binds
 from easybuild.easyblocks.generic.container.caches import CACHES_FILE, NODE
-from easybuild.easyblocks.generic.container.distributed import GPU_VISIBILITY, SETTINGS_FILE
+from easybuild.easyblocks.generic.container.distributed import GPU_VISIBILITY, ONE_CONTAINER_VARIABLE, SETTINGS_FILE
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.hostlibraries import is_library_wanted
@@ -128,6 +128,8 @@ class ContainerInstall(Reinstall, EasyBlock):
                                   "used, with variables as ${NAME}", CUSTOM],
             'one_container': [REFUSE, "What loading does if another container module is loaded: %s"
                                       % ', '.join(ONE_CONTAINER), CUSTOM],
+            'one_container_per_node': [False, "The ranks of a node share one container, unless the user changes %s"
+                                              % ONE_CONTAINER_VARIABLE, CUSTOM],
             'optional_binds': [[], "Bind mounts that are used only if their source exists", CUSTOM],
             'own_modules': [None, "The image has its own modules: programs start without the host's modules. Name of a "
                                   "variable that lists further variables to keep, separated by commas", CUSTOM],

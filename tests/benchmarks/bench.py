@@ -23,6 +23,7 @@ import installing  # noqa: E402
 import kernels  # noqa: E402
 import module_tools  # noqa: E402
 import packing  # noqa: E402
+import ranks  # noqa: E402
 import wrappers  # noqa: E402
 
 BENCHMARKS = {
@@ -31,7 +32,7 @@ BENCHMARKS = {
     "squashfs": packing.measure, "wrapper": wrappers.spawn, "python": wrappers.python,
     "kernel": kernels.start,
     "modules": module_tools.measure, "start": command_line.start, "render": command_line.render,
-    "import": imports.measure, "distributed": distributed.measure,
+    "import": imports.measure, "distributed": distributed.measure, "ranks": ranks.measure,
 }
 
 

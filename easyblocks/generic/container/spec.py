@@ -78,7 +78,11 @@ class ContainerSpec:
     """
 
     SCRIPTS = ['bin/start-shell', 'bin/with-module', GPUS_FILE] + [
-        'share/ebsif/%s.bash' % name for name in ('common', 'inside', 'load', 'ready', 'run', 'without-host-modules')]
+        'share/ebsif/%s.bash' % name for name in (
+            'common', 'inside', 'load', 'one-container', 'ready', 'run', 'without-host-modules')] + [
+        'share/ebsif/end-container', 'runscripts/joined-rank.sh', 'runscripts/stay.sh', 'runscripts/rank.bash',
+        'runscripts/get-master'] + [
+        'runscripts/schedulers/%s.bash' % kind for kind in sorted(SCHEDULERS)]
     PYTHON_SCRIPTS = ['interpreter/python', 'bin/list-packages', 'bin/make-venv', 'bin/extend-venv-activate',
                       'share/ebsif/make-venv.py',
                       'share/ebsif/image-pip.py', 'share/ebsif/pip', 'share/ebsif/image-programs.py',
@@ -86,10 +90,9 @@ class ContainerSpec:
                       'share/ebsif/venv-wrapper',
                       'share/ebsif/activate-before.sh', 'share/ebsif/activate-after.sh',
                       'runscripts/conda-python-simple', 'runscripts/init-conda-venv',
-                      'runscripts/conda-python-distributed', 'runscripts/get-master',
-                      'runscripts/list-packages', 'runscripts/list-packages.py',
-                      'runscripts/record-run', 'runscripts/record-run.py', 'runscripts/start-ranks.py'] + \
-        ['runscripts/schedulers/%s.bash' % kind for kind in sorted(SCHEDULERS)]
+                      'runscripts/conda-python-distributed', 'runscripts/list-packages',
+                      'runscripts/list-packages.py', 'runscripts/record-run', 'runscripts/record-run.py',
+                      'runscripts/start-ranks.py']
     # installed only under the names in 'script_names'
     NAMED_SCRIPTS = ['bin/container-exec', 'bin/container-run', 'bin/container-runtime']
     # variables that 'container_env' can't set, and why

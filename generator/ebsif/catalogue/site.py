@@ -207,6 +207,8 @@ class Site(Model):
     conflicts: list[SingleLine] = Field([], description="modules that conflict with container modules")
     one_container: Literal["refuse", "replace"] = Field(
         "refuse", description="what to do when another container module is loaded already")
+    one_container_per_node: bool = Field(
+        False, description="whether the ranks of a node share one container")
     listed_packages: Literal["all", "user_software", "none"] = Field(
         "all", description="Python packages that modules list as extensions (module spider, module avail)")
     wrappers_load: bool = Field(

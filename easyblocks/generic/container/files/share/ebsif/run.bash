@@ -34,5 +34,7 @@ if [[ "${SINGULARITYENV_PREPEND_PATH:-}" != "${APPTAINERENV_PREPEND_PATH:-}" ]];
 fi
 # These are for the host's Python, loader and shell, but would affect the container's; APPTAINERENV_... passes one.
 unset VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONSTARTUP LD_PRELOAD LD_AUDIT BASH_ENV ENV
+# shellcheck source=/dev/null  # one-container.bash returns if this process needs its own
+[[ -z "${EBSIF_ONE_CONTAINER_PER_NODE:-}" ]] || source "$root/share/ebsif/one-container.bash" "$@"
 # exec, so that the runtime receives the signals for this process
 exec "${runtime:?}" exec "$@"

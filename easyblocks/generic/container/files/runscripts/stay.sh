@@ -1,0 +1,4 @@
+#!/bin/sh
+# Mounted as the startscript of a container that ranks share: the runtime ends a container that gets a signal, also from its
+# own scripts, when no process of the startscript is left.
+exec sleep 2147483647

@@ -1,0 +1,217 @@
+# shellcheck shell=bash
+# Sourced by run.bash with [OPTION] IMAGE PROGRAM ARGUMENT...: if this is one of several ranks of a run on this node, run
+# the program in a container that they share. Returns if it needs a container of its own. Uses `root` and `runtime`.
+#
+# The ranks meet in a directory on the node, one for each run and kind of container:
+#
+#   starting  locked by the rank that starts the container
+#   state     "ready", or why the container could not be started
+#   ranks     locked (shared) by each rank; the last one locks it alone, and ends the container
+#   alive     a named pipe that each rank has open: if all are killed, end-container reads its end
+#   config    where the runtime keeps its instances, because $HOME may be read-only or the same on all nodes
+#
+# Locks and pipes are released however a process ends.
+# shellcheck source=common.bash
+source "${root:?}/share/ebsif/common.bash"
+
+signals_to_forward=(HUP INT QUIT USR1 USR2 ALRM TERM XCPU)
+
+# share_container [OPTION] IMAGE PROGRAM ARGUMENT...
+share_container() {
+    local local_rank=0 local_size=1 job='' step='' node='' problem=''
+    # with a terminal, the runtime has to be in the foreground
+    [[ ! -t 0 ]] || return 0
+    find_rank
+    ((local_size > 1)) || return 0
+    local options=() image
+    while [[ $1 == --* ]]; do
+        options+=("$1")
+        shift
+    done
+    image=$1
+    shift
+    instance=ebsif-$job.$step
+    if ! can_share || ! meet "$image" "${options[@]}"; then
+        ((local_rank)) || explain
+    elif [[ "$state" == ready ]]; then
+        join "$@"
+        explain
+    fi
+}
+
+explain() {
+    say "the ranks of this node have a container each, instead of one for all: $problem"
+}
+
+# Set local_rank, local_size, job, step and node, if a launcher tells; otherwise conda-python-distributed says what is wrong.
+find_rank() {
+    local here=$root/runscripts
+    fail() {
+        local_size=1
+        return 1
+    }
+    # shellcheck source=../../runscripts/rank.bash
+    source "$here/rank.bash"
+    resolve_rank
+    node=${node:-$HOSTNAME}
+}
+
+can_share() {
+    local program
+    for program in flock mkfifo setsid; do
+        type -P "$program" >/dev/null || {
+            problem="there is no program $program"
+            return 1
+        }
+    done
+    # the runtime would move the ranks from the scheduler's control group to one of its own
+    [[ $EUID != 0 || ! -d /run/systemd/system ]] || {
+        problem="root's containers have control groups of their own"
+        return 1
+    }
+}
+
+# meet IMAGE OPTION...: find the place of the ranks whose containers are made of the same things; set `place` and `state`.
+meet() {
+    local name made_of other number
+    printf -v made_of '%q ' "$@" "$PWD" "${HOME:-}"
+    for name in ${!APPTAINER*} ${!SINGULARITY*} ${!NVIDIA_*}; do
+        [[ "$name" == @(APPTAINER|SINGULARITY)ENV_* ]] || printf -v made_of '%s%q ' "$made_of" "$name=${!name}"
+    done
+    for number in {0..9}; do
+        place=${EBSIF_NODE_LOCAL:-/tmp}/ebsif-$EUID-$job.$step-$node-$number
+        enter || return
+        wait_for_container "$@"
+        IFS= read -r other <"$place/made-of"
+        [[ "$made_of" != "$other" ]] || return 0
+        exec {ranks}>&- {alive}>&-
+    done
+    problem="there are too many different ones"
+    return 1
+}
+
+# Lock `ranks`. The directory may just be removed by the last rank of an earlier container.
+enter() {
+    for _ in {1..50}; do
+        [[ -d "$place" ]] || mkdir -m 700 -- "$place" 2>/dev/null || [[ -d "$place" ]] || break
+        [[ -O "$place" && ! -L "$place" ]] || break
+        { exec {ranks}>>"$place/ranks"; } 2>/dev/null || continue
+        flock --shared "$ranks" || break
+        [[ ! "$place/ranks" -ef "/proc/self/fd/$ranks" ]] || return 0
+        exec {ranks}>&-
+    done
+    problem="$place can't be used (EBSIF_NODE_LOCAL sets another place)"
+    return 1
+}
+
+# wait_for_container IMAGE OPTION...: let one of the ranks start it; set `state`, and open `alive`.
+wait_for_container() {
+    local starting
+    alive=''
+    exec {starting}>>"$place/starting"
+    until [[ -s "$place/state" ]]; do
+        if flock --nonblock "$starting"; then
+            [[ -s "$place/state" ]] || {
+                echo "$made_of" >"$place/made-of"
+                [[ -p "$place/alive" ]] || mkfifo -m 600 -- "$place/alive"
+                exec {alive}<>"$place/alive"
+                start_container "$@"
+            }
+        else
+            flock --shared "$starting"
+        fi
+        flock --unlock "$starting"
+    done
+    exec {starting}>&-
+    [[ -n "$alive" ]] || exec {alive}<>"$place/alive"
+    read -r state <"$place/state"
+}
+
+# start_container IMAGE OPTION...: a process of its own, which goes on if the rank is killed.
+start_container() (
+    (
+        exec <"$place/alive" >/dev/null 2>&1
+        close_others
+        exec setsid "$root/share/ebsif/end-container" "$place"
+    ) &
+    if start_instance "$@" </dev/null >"$place/log" 2>&1; then
+        echo ready >"$place/state"
+    else
+        problem=$(sed -n 's/^\(FATAL\|ERROR\): *//p' "$place/log")
+        explain
+        echo "${problem:-unknown}" >"$place/state"
+    fi
+)
+
+# start_instance IMAGE OPTION...: without the startscript of the image, which an own container doesn't run either.
+start_instance() (
+    local stay=$root/runscripts/stay.sh
+    stay=${stay//,/\\,}
+    stay=${stay//:/\\:}:/.singularity.d/startscript:ro
+    close_others
+    export_config
+    # for a control group of its own
+    unset XDG_RUNTIME_DIR DBUS_SESSION_BUS_ADDRESS
+    set -- "$runtime" instance start --bind "$stay" "${@:2}" "$1" "$instance"
+    # its file systems serve all ranks, so they may use all CPUs of the job
+    ! type -P taskset >/dev/null || set -- taskset --cpu-list 0-8191 "$@"
+    exec "$@"
+)
+
+export_config() {
+    export APPTAINER_CONFIGDIR=$place/config SINGULARITY_CONFIGDIR=$place/config
+}
+
+# Close all files but the standard streams: those of a launcher tell it that a rank has ended.
+close_others() {
+    local number
+    for number in /proc/self/fd/*; do
+        number=${number##*/}
+        ((number < 3)) || exec {number}>&-
+    done
+}
+
+# join PROGRAM ARGUMENT...: run the program in the shared container and exit with its status. Returns if that failed.
+join() {
+    local digits=() used=() digit input output answers signals process program='' status='' signal
+    # Shells in the container may know only single digits. Some launchers leave files of theirs open, so that all are in
+    # use; a rank needs the one in PMI_FD.
+    for digit in 9 8 7 6 5 4 3; do
+        if [[ ! -e /proc/self/fd/$digit ]]; then
+            digits+=("$digit")
+        elif [[ "$digit" != "${PMI_FD:-}" ]]; then
+            used+=("$digit")
+        fi
+    done
+    digits=("${digits[@]}" "${used[@]}")
+    local kept=("${APPTAINER_CONFIGDIR-unset}" "${SINGULARITY_CONFIGDIR-unset}")
+    exec {input}<&0 {output}>&1
+    coproc joined {
+        eval "exec ${digits[0]}<&0 ${digits[1]}>&1 ${digits[2]}>&2 <&$input >&$output"
+        exec {ranks}>&- {alive}>&- {input}<&- {output}>&-
+        export_config
+        # this process is one more
+        SHLVL=$((SHLVL - 1))
+        exec "$runtime" exec "instance://$instance" sh /runscripts/joined-rank.sh "${digits[@]:0:3}" "${kept[@]}" "$@"
+    }
+    # shellcheck disable=SC2154  # coproc sets it
+    process=$joined_PID
+    exec {answers}<&"${joined[0]}" {signals}>&"${joined[1]}" {input}<&- {output}>&-
+    problem="the container can't be joined"
+    read -r -u "$answers" program || return 0
+    # joined-rank.sh may just have ended
+    trap '' PIPE
+    for signal in "${signals_to_forward[@]}"; do
+        # shellcheck disable=SC2064  # with these values
+        trap "echo $signal >&$signals" "$signal"
+    done
+    exec 2>/dev/null
+    echo "$program" >&"$signals"
+    read -r -u "$answers" status
+    wait "$process" || status=${status:-$?}
+    # the last rank; all that have no lock any more have ended
+    ! flock --exclusive --nonblock "$ranks" || "$root/share/ebsif/end-container" --now "$place"
+    exit "${status:-1}"
+}
+
+share_container "$@"
