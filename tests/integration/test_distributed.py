@@ -953,7 +953,8 @@ def check_removed_variables(site):
                           ("export APPTAINERENV_NCCL_NET_GDR_LEVEL=3 SINGULARITYENV_NCCL_NET_GDR_LEVEL=3",
                            ["NCCL_NET_GDR_LEVEL=3"])):
         # an old script sets it after loading the module
-        script = "\n".join([f"{setting}; module load Example", setting, *(f"{door}; echo end of door" for door in doors)])
+        ways = [f"{door}; echo end of door" for door in doors]
+        script = "\n".join([f"{setting}; module load Example", setting, *ways])
         *shown_by, rest = site.bash(script, SHOW=show).stdout.split("end of door\n")
         assert (len(shown_by), rest) == (len(doors), "")
         for door, text in zip(doors, shown_by):

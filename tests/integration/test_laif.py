@@ -373,7 +373,7 @@ def guide(place, cluster, small_image):
 
 
 def test_the_scripts_of_the_guide(guide):
-    """L-09, issue 19, points 3 and 5: every job script of docs/lumi, unchanged, succeeds and does what its page says."""
+    """L-09, issue 19, points 3, 5: every job script of docs/lumi, unchanged, succeeds and does what its page says."""
     assert sorted(f"{name}.sh" for name in SUBMITTED) == sorted(path.name for path in GUIDE.glob("*.sh"))
     output = {name: (guide / f"{name}.out").read_text() for name in SUBMITTED}
     failed = {name: text for name, text in output.items() if (guide / f"{name}.status").read_text() != "0\n"}
