@@ -265,7 +265,7 @@ def test_show(place):
     """What is in a container and how to install it; JSON; the available versions."""
     output = run(place, "show", *MINE, "JAX/v0.10.0").stdout
     for name, value in (("in the image", "cuda 12.6"), ("image", "jax-0.10.0.sif"),
-                        ("install", "eb JAX-0.10.0-20250601.eb")):
+                        ("caches", "per job on the node in /tmp"), ("install", "eb JAX-0.10.0-20250601.eb")):
         assert f"{name:16}{value}\n" in output
     data = json.loads(run(place, "show", *MINE, "JAX/0.10.0", "--json").stdout)
     assert data[0]["parameters"]["gpu"] == "cuda"

@@ -81,6 +81,9 @@ def lines(container):
     if not container.image_places:
         yield "  searched in", "EasyBuild's source paths (the site has no image directories)"
     yield "binds", ", ".join([*binds.required, *(f"{bind} (optional)" for bind in binds.optional)]) or "none"
+    if easyconfig.caches_of(container):
+        yield "caches", "per job on the node in " + " or ".join(container.site.caches.node)
+        yield "  kept in", " or ".join(container.site.caches.project) or "the home directory (the site names no other)"
     yield "user software", "yes, in a venv" if container.venv else "no"
     if container.wrappers:
         wrappers = easyconfig.wrappers(container)
