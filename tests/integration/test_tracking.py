@@ -75,7 +75,8 @@ def test_both_through_ssh(workbench, logged, browser):
             page = f"{url}/#/experiments/0/runs/{run['info']['run_id']}/model-metrics"
             assistant = "[data-component-id='mlflow.assistant.chat_panel.close']"
             show(browser, page, ".js-plotly-plot path.js-line", assistant, pictures / "mlflow.png")
-        check_that_nobody_else_can_connect(re.search(r"6006:(\S+)", command)[1], job, workbench.cluster.configuration)
+        sockets = re.findall(r"-L \d+:(\S+)", command)
+        check_that_nobody_else_can_connect(sockets, job, workbench.cluster.configuration)
 
 
 def show(browser, url, selector, panel, picture):
@@ -92,12 +93,13 @@ def show(browser, url, selector, panel, picture):
     assert picture.stat().st_size > 10000
 
 
-def check_that_nobody_else_can_connect(path, job, configuration):
-    """Another account can't open a socket, and no process of a job, in the cluster of a configuration, has a port."""
+def check_that_nobody_else_can_connect(paths, job, configuration):
+    """Another account can't open the sockets, and no process of a job, in the cluster of a configuration, a port."""
     code = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
-    refused = subprocess.run(["runuser", "-u", "nobody", "--", "python3", "-c", code, path], capture_output=True,
-                             text=True, check=False)
-    assert "PermissionError" in refused.stderr
+    for path in paths:
+        refused = subprocess.run(["runuser", "-u", "nobody", "--", "python3", "-c", code, path], capture_output=True,
+                                 text=True, check=False)
+        assert "PermissionError" in refused.stderr
     wanted = {f"SLURM_JOB_ID={job.number}".encode(), f"SLURM_CONF={configuration}".encode()}
     processes = [one for one in Path("/proc").glob("[0-9]*") if wanted <= set(content(one / "environ").split(b"\0"))]
     assert len(processes) > 2
