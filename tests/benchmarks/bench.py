@@ -24,6 +24,7 @@ import kernels  # noqa: E402
 import module_tools  # noqa: E402
 import packing  # noqa: E402
 import ranks  # noqa: E402
+import trees  # noqa: E402
 import wrappers  # noqa: E402
 
 BENCHMARKS = {
@@ -33,6 +34,7 @@ BENCHMARKS = {
     "kernel": kernels.start,
     "modules": module_tools.measure, "start": command_line.start, "render": command_line.render,
     "import": imports.measure, "distributed": distributed.measure, "ranks": ranks.measure,
+    "trees": trees.measure,
 }
 
 
