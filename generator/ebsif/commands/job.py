@@ -78,7 +78,7 @@ def add_resources(parser):
 
 def add_running(parser):
     """Add the options for what happens in the job."""
-    parser.add_argument("--launcher", type=str.lower, default=job.NATIVE,
+    parser.add_argument("--launcher", choices=(*job.LAUNCHERS, *job.STARTERS_OF_SITES), default=job.NATIVE,
                         help="native: the scheduler starts each rank (with srun, mpiexec or flux, whose names mean the "
                              "same); torchrun, accelerate: started once on each node, it starts the ranks there; "
                              "deepspeed: the scheduler starts each rank, as DeepSpeed expects it (default: native)")
@@ -180,14 +180,13 @@ def lock_of(options, module):
 
 
 def launcher(name, profile):
-    """Return the kind of launcher with a name: one of job.LAUNCHERS, or the scheduler's own one."""
+    """Return the kind of launcher with a name: one of job.LAUNCHERS, or the program that the site's scheduler has."""
+    if name in job.LAUNCHERS:
+        return name
     own = job.scheduler_of(profile).starter
-    if name == own:
-        return job.NATIVE
-    if name not in job.LAUNCHERS:
-        usage_error(f"argument --launcher: '{name}' is unknown at the site {profile.name} (known: {own}, "
-                    f"{', '.join(job.LAUNCHERS)})")
-    return name
+    if name != own:
+        usage_error(f"argument --launcher: the site {profile.name} has no {name}: leave it out, or use {own}")
+    return job.NATIVE
 
 
 def check_there(path, problem, needed):

@@ -21,6 +21,9 @@ NATIVE = "native"
 LAUNCHERS = (NATIVE, "torchrun", "accelerate", "deepspeed")
 ON_EACH_NODE = {"torchrun": "torch.distributed.run", "accelerate": "accelerate.commands.launch"}
 
+# Names of the native launcher, which depend on the scheduler.
+STARTERS_OF_SITES = tuple(one.starter for one in SCHEDULERS.values())
+
 # Programs that start ranks or containers, which the script does already.
 STARTERS = ("srun", "mpirun", "mpiexec", "singularity", "apptainer", *LAUNCHERS[1:])
 
