@@ -234,12 +234,14 @@ time.sleep(300)
 """
 
 
-def test_signals_reach_the_program_and_its_status_counts(training):
-    """use D4, T-07: all ranks save on USR1 and exit with 0: the job succeeds. Ranks killed by TERM fail it."""
+@pytest.mark.parametrize("options", ["--nodes 2", "--tasks-per-node 2 --shared-container"])
+def test_signals_reach_the_program_and_its_status_counts(training, options):
+    """use D4, T-07, T-04: all ranks save on USR1 and exit with 0: the job succeeds. Ranks killed by TERM fail it."""
     (training.site.work / "checkpoint.py").write_text(CHECKPOINT)
     script = f"""
+        rm -f USR1* TERM*
         send() {{
-            ebsif job {MODULE} --nodes 2 -o $1.sh -- checkpoint.py $1
+            ebsif job {MODULE} {options} -o $1.sh -- checkpoint.py $1
             job=$(sbatch --parsable --output=$1.out $1.sh)
             while [[ ! -e $1-0 || ! -e $1-1 ]]; do sleep 0.2; done
             scancel --signal=$1 $job

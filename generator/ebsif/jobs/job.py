@@ -67,6 +67,7 @@ class Request:
     rank_logs: bool = False
     nccl_debug: bool = False
     report: bool = False
+    shared_container: bool = False
 
     @property
     def starts_ranks(self) -> bool:
@@ -111,13 +112,14 @@ def script(request: Request, site: Site, interactive: bool = False, catalogues: 
         "job", site, header=header(request, site, partition_name), request=request, interactive=interactive,
         **{name: getattr(request, name) for name in (
             "module", "nodes", "command", "launcher", "starts_ranks", "signal", "requeue", "array", "mail", "rank_logs",
-            "nccl_debug", "report")},
+            "nccl_debug", "report", "shared_container")},
         tasks=tasks, cpus=request.cpus_per_task or partition.cpus_per_task, gpus=gpus,
         masks=[] if request.cpus_per_task else partition.cpu_masks[:tasks],
         memory=request.memory or partition.memory, qos=request.qos or partition.qos, time=time, seconds=seconds(time),
         options=[*scheduler.options, *lines(request, site)], modules=scheduler.modules,
         data=[one.source for one in request.data], binds=",".join(one.bind for one in request.data if one.bind),
-        words=arguments(request, site, catalogues), comment=comment(request, gpus), program=program(request, tasks),
+        words=arguments(request, site, catalogues), comment=comment(request, gpus),
+        program=program(request, site, tasks),
         submit=" ".join(scheduler_of(site).submit),
     )
 
@@ -148,13 +150,16 @@ PATTERNS = {
 }
 
 
-def program(request, tasks):
+def program(request, site, tasks):
     """Return the command in the container (str, for the shell): the program, or what starts its ranks on a node."""
     words = list(request.command)
     if not words:
         return ""
     start = 'singularity exec "$SIF" conda-python-distributed'
     if not request.starts_ranks:
+        if request.shared_container or site.one_container_per_node:
+            # a command of the module: singularity exec starts a container for each rank
+            start = "start-shell -c 'exec conda-python-distributed \"$@\"' rank"
         return f"{start} {quote(words)}"
     if words[0] == "-u":
         # the ranks run unbuffered anyway

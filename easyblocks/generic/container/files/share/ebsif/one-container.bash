@@ -108,8 +108,8 @@ enter() {
 wait_for_container() {
     local starting
     alive=''
-    exec {starting}>>"$place/starting"
     until [[ -s "$place/state" ]]; do
+        exec {starting}>>"$place/starting"
         if flock --nonblock "$starting"; then
             [[ -s "$place/state" ]] || {
                 echo "$made_of" >"$place/made-of"
@@ -120,9 +120,8 @@ wait_for_container() {
         else
             flock --shared "$starting"
         fi
-        flock --unlock "$starting"
+        exec {starting}>&-
     done
-    exec {starting}>&-
     [[ -n "$alive" ]] || exec {alive}<>"$place/alive"
     read -r state <"$place/state"
 }
