@@ -1,6 +1,7 @@
 """Batch scripts that `ebsif job` writes for each site."""
 
 import dataclasses
+import json
 import re
 import subprocess
 
@@ -375,6 +376,20 @@ def test_a_record_repeats_a_request(request):
     values = {field.name: getattr(options, field.name) for field in dataclasses.fields(job.Request)[2:]}
     values.update(line=tuple(options.line), data=tuple(map(data.parse, options.data)))
     assert job.Request("M/1", tuple(words[end + 1:]), **values) == request
+
+
+def test_a_record_on_the_command_line(tmp_path):
+    """T-11: --from takes module, options and program of the record; what follows it replaces them."""
+    (tmp_path / "x.json").write_text(json.dumps({
+        "arguments": ["M/1", "--site", "local", "--nodes", "2", "--line=--x=1", "--report", "--", "a.py", "--b", "c d"],
+        "directory": "/", "image": {"sha256": None}, "program": None}))
+    again = run("--from", tmp_path / "x.json").stdout
+    assert {"--nodes=2", "--x=1", "--job-name=a"} <= set(header(again))
+    assert "EBSIF_REPORT" in again and "\nmodule load M/1\n" in again
+    assert "conda-python-distributed a.py --b 'c d' ||" in again
+    other = run("--from", tmp_path / "x.json", "--nodes", 1, "M/2", "--line=--y", "--", "b.py").stdout
+    assert {"--nodes=1", "--x=1", "--y", "--job-name=b"} <= set(header(other))
+    assert "\nmodule load M/2\n" in other and "conda-python-distributed b.py ||" in other
 
 
 @pytest.mark.parametrize(("text", "expected"), [

@@ -104,9 +104,9 @@ class From(argparse.Action):
         """Parse the arguments in the record."""
         found = record.read(path)
         end = found.arguments.index("--")
-        parser.parse_args(found.arguments[:end], options)
-        # argparse sets it once more when the command line names no module
-        options.recorded_module, options.module = options.module, None
+        # not as an argument of this command line, which may name another module
+        options.recorded_module = found.arguments[0]
+        parser.parse_args(found.arguments[1:end], options)
         options.recorded_program = found.arguments[end + 1 :]
         options.record = found
 
