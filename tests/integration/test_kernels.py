@@ -78,11 +78,17 @@ def test_life_of_a_kernel(installed_once, own_software, jupyter, tmp_path):
     # what the kernel has started, and no guard; nothing that has ended is left either
     children = """
 import os
+
+def parent(number):
+    try:
+        return open(f'/proc/{number}/stat').read().rpartition(')')[2].split()[1]
+    except OSError:
+        return None
+
 try:
     print(os.wait())
 except ChildProcessError:
-    print('none', *[one for one in os.listdir('/proc') if one.isdigit() and open(f'/proc/{one}/stat').read(
-        ).rpartition(')')[2].split()[1] == str(os.getpid())])
+    print('none', *[one for one in os.listdir('/proc') if one.isdigit() and parent(one) == str(os.getpid())])
 """
     sleep = "import time\ntry:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('interrupted')"
     comm = "import comm; comm.create_comm(target_name='test').send({'a': 1}); print('x' * 3_000_000)"
