@@ -3,7 +3,7 @@
 #SBATCH --mem=4G
 #SBATCH --time=02:00:00
 
-module load PyTorch/2.13.0-cpu-python-3.11-singularity-20261121-tracking-20261123
+module load PyTorch/2.13.0-cpu-python-3.11-singularity-20261121-tracking-20261123 || exit
 
 # a directory that only you can open
 sockets=$(mktemp -d /tmp/sockets.XXXXXX)
@@ -13,4 +13,5 @@ echo "on your computer: ssh -N -L 6006:$sockets/tensorboard -L 5000:$sockets/mlf
 singularity exec "$SIF" python tensorboard_socket.py "$sockets/tensorboard" --logdir runs &
 singularity exec "$SIF" mlflow server --workers 1 --backend-store-uri sqlite:///mlflow.db \
     --uvicorn-opts "--uds $sockets/mlflow" &
-wait
+# the job ends with the first of them that ends
+wait -n

@@ -16,6 +16,7 @@ from ebsif.catalogue.records import CatalogueFile
 from ebsif.errors import EbsifError
 from ebsif.image import inspection
 from ebsif.jobs import job
+from ebsif.jobs.data import Data
 from ebsif.render import easyconfig
 from ebsif.user import requirements
 from ebsif_command import run_ebsif
@@ -301,7 +302,7 @@ def test_batch_scripts(place, words):
         shim.chmod(0o755)
     (place / "seen").unlink(missing_ok=True)
     # the script ends before srun if data is missing
-    for data in (tuple(words), ()):
+    for data in (tuple(map(Data, words)), tuple(Data(word, "/data") for word in words), ()):
         text = job.script(job.Request(module=words[0], command=("train.py", *words), data=data), site.read("local"))
         subprocess.run(["bash", "-c", f"module() {{ :; }}\nSIF=x\n{text}"], cwd=place, capture_output=True, check=False,
                        timeout=20, env={"PATH": f"{shims}:/usr/bin:/bin"})

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from ebsif.cli import main
+from ebsif.user import kernels
 from jupyter_client import KernelManager
 from prefixes import BASE, MINE
 from support import CONTAINER_FILES
@@ -132,7 +133,7 @@ def test_what_jupyter_replaces(module, tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     assert main(["kernel", "install", MINE, "--name", "other"]) == 3
     said = " ".join(capsys.readouterr().err.split())
-    assert f"Jupyter replaces the name in braces in {tmp_path}/{{prefix}}, " in said
+    assert f"Jupyter may replace the name in braces in {tmp_path}/{{prefix}}, " in said
     assert not (module.mine / "other").exists()
 
 
@@ -165,6 +166,19 @@ def test_the_command_that_adds_ipykernel(eb_prefix, capsys):
         (eb_prefix.install(module, text=text) / "share/ebsif/kernel").touch()
         assert main(["kernel", "install", module]) == 3
         assert capsys.readouterr().err.endswith(f"To add it: {command}\n")
+
+
+def test_the_commands_that_add_ipykernel_to_user_software(tmp_path):
+    """J-08: the module is loaded again if it would not use the directory; files that hide it are removed."""
+    again, pip = f"module unload {BASE}; module load {BASE}", "start-shell -c 'pip install ipykernel'"
+    squashfs = tmp_path / "user-software.squashfs"
+    assert list(kernels.adding(BASE, tmp_path)) == [f"module load {BASE}", "unmake-squashfs", again, pip]
+    squashfs.touch()
+    assert list(kernels.adding(BASE, tmp_path)) == [
+        f"module load {BASE}", "unmake-squashfs", f"rm {squashfs}", again, pip]
+    squashfs.unlink()
+    (tmp_path / "user-software").mkdir()
+    assert list(kernels.adding(BASE, tmp_path)) == [f"module load {BASE}", pip]
 
 
 def test_modules_of_the_kernel(tmp_path):

@@ -97,7 +97,11 @@ def test_the_file_systems_of_this_machine(programs, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", "/users/person")
     mounts.write_text("server:/a /pfs/one lustre rw 0 0\nserver:/b /pfs/one/more nfs rw 0 0\n"
                       "server:/home /users nfs4 rw 0 0\n/dev/sda1 /local ext4 rw 0 0\n"
-                      "server:/c /odd\\040name lustre rw 0 0\nserver:/d /gpfs9 gpfs rw 0 0\n")
+                      "server:/c /odd\\040name lustre rw 0 0\nserver:/d /gpfs9 gpfs rw 0 0\n"
+                      "server:/e /opt nfs rw 0 0\nserver:/f /usr/local nfs rw 0 0\nserver:/g /home/other nfs rw 0 0\n")
     newsite.write("mine", tmp_path / "catalogue")
     found = site.read("mine", [tmp_path / "catalogue"]).binds.optional
     assert found == sorted(["/gpfs9", "/pfs/one", str(tmp_path)])
+    mounts.unlink()
+    monkeypatch.setattr(newsite, "home", lambda: newsite.Path("/dev/null"))
+    assert newsite.file_systems() == [str(tmp_path)]

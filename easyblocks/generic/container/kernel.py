@@ -19,8 +19,8 @@ from easybuild.tools.filetools import adjust_permissions, copy_file, write_file
 JUPYTER = os.path.join('share', 'jupyter')
 # The program that starts a kernel.
 START_KERNEL = os.path.join('share', 'ebsif', 'kernel')
-# What Jupyter may replace in the arguments, and nothing keeps it from that. In the values of variables ('env'), it
-# replaces $NAME, so there are none.
+# What Jupyter may replace in the arguments (some names, and more if it has other launchers), and nothing keeps it from
+# that. In the values of variables ('env'), it replaces $NAME, so there are none.
 SUBSTITUTED = re.compile(r'\{[A-Za-z0-9_]+\}')
 LOGOS = [os.path.join(FILES, JUPYTER, name) for name in ('logo-64x64.png', 'logo-svg.svg')]
 

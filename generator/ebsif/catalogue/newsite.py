@@ -12,13 +12,15 @@ from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from ebsif.catalogue import site
 from ebsif.catalogue.yamlfile import load, validate
 from ebsif.errors import EbsifError
-from ebsif.files import is_there, replace
+from ebsif.files import home, is_there, replace
 from ebsif.templating import environment
 
 # Directories of supercomputers that lead to file systems of all nodes, often by links; types of such file systems.
 DIRECTORIES = ("/scratch", "/work", "/project", "/projects", "/projappl", "/flash", "/data", "/gpfs", "/lustre")
 SHARED_TYPES = frozenset(("beegfs", "ceph", "gpfs", "lustre", "nfs", "nfs4", "panfs", "pvfs2", "wekafs"))
 MOUNTS = Path("/proc/self/mounts")
+# What images have themselves, and what the runtime binds: diskless nodes mount these from a server, too.
+NOT_FOR_CONTAINERS = ("/boot", "/etc", "/home", "/lib", "/lib64", "/nix", "/opt", "/root", "/tmp", "/usr", "/var")
 
 # A partition of Slurm, CPUs of a node, generic resources of a node; the default partition has an asterisk.
 PARTITIONS = ("sinfo", "--noheader", "--format=%P|%c|%G")
@@ -86,10 +88,12 @@ def text(name: str) -> str:
 
 def file_systems() -> list[str]:
     """Return the directories of this machine's shared file systems; home directories aren't needed."""
-    mounts = [line.split()[1:3] for line in MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()]
+    text = MOUNTS.read_text(encoding="utf-8", errors="replace") if MOUNTS.exists() else ""
+    mounts = [line.split()[1:3] for line in text.splitlines()]
     # spaces are written as \040, and can't be in a plain YAML value either
     shared = {path for path, kind in mounts if kind in SHARED_TYPES and re.fullmatch(r"/[\w./-]+", path)
-              and not Path.home().is_relative_to(path)}
+              and not home().is_relative_to(path)
+              and not any(Path(path).is_relative_to(one) for one in NOT_FOR_CONTAINERS)}
     shared.update(one for one in DIRECTORIES if Path(one).is_dir())
     return sorted(one for one in shared if not any(one.startswith(f"{other}/") for other in shared))
 

@@ -180,8 +180,8 @@ def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]
     kernel = Kernel(folder / name, module, program, venv, own)
     replaced = next((path for path in (program, venv, own) if path and SUBSTITUTED.search(str(path))), None)
     if replaced:
-        raise KernelError(f"Jupyter replaces the name in braces in {replaced}, so the kernel could not start: use a "
-                          "path without them, such as a link")
+        raise KernelError(f"Jupyter may replace the name in braces in {replaced}, and then the kernel can't start: use "
+                          "a path without them, such as a link")
     make_room_for(kernel)
     title = kernel_title(module) + (f", {label}" if label else "")
     kernel.folder.mkdir(parents=True, exist_ok=True)
@@ -221,8 +221,22 @@ def check_package(found, module, venv, own):
     if venv:
         where, remedy = venv, f"source {shlex.quote(str(venv / 'bin/activate'))}; pip install {PACKAGE}"
     elif own:
-        where, remedy = own, f"module load {module}; unmake-squashfs; start-shell -c 'pip install {PACKAGE}'"
+        where, remedy = own, "; ".join(adding(module, own))
     raise KernelError(f"{where} has no {PACKAGE}, which kernels need. To add it: {remedy}")
+
+
+def adding(module: str, own: Path) -> Iterator[str]:
+    """Yield the commands that add ipykernel to user software in a directory."""
+    yield f"module load {module}"
+    unpacked, packed = files.is_there(own / DIRECTORY), files.is_there(own / SQUASHFS)
+    if not unpacked:
+        yield "unmake-squashfs"
+    if packed:
+        # the module would use the file
+        yield f"rm {shlex.quote(str(own / SQUASHFS))}"
+    if packed or not unpacked:
+        yield f"module unload {module}; module load {module}"
+    yield f"start-shell -c 'pip install {PACKAGE}'"
 
 
 def remove(folder: Path, name: str) -> Kernel:
