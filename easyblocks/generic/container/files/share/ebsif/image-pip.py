@@ -7,6 +7,7 @@ has no pip that is complete and new enough, or lacks setuptools although ensurep
 Usage: python3 -I - SCRIPT [DIRECTORY]. SCRIPT is the text of the command pip. DIRECTORY contains the image's pip: the
 Python of a new venv doesn't search other venvs.
 """
+import csv
 import os
 import re
 import shlex
@@ -43,11 +44,13 @@ def main():
     except PackageNotFoundError:
         return NOT_HERE
     version = tuple(int(part) for part in pip.version.split(".")[:2] if part.isdigit())
-    files = [file for file in pip.files or [] if file.parts[0] == "pip" and "__pycache__" not in file.parts]
+    # not pip.files, which leaves out missing files since Python 3.12
+    rows = csv.reader((pip.read_text("RECORD") or "").splitlines())
+    files = [row[0] for row in rows if row[0].startswith("pip/") and "__pycache__" not in row[0]]
     # Linux distributions remove the vendored packages (see pip/_vendor/__init__.py): then pip would use those that the
     # user installs
-    vendored = [file for file in files if file.parts[:2] == ("pip", "_vendor")]
-    if version < OLDEST or len(vendored) < 50 or not all(os.path.isfile(str(file.locate())) for file in files):
+    vendored = [file for file in files if file.startswith("pip/_vendor/")]
+    if version < OLDEST or len(vendored) < 50 or not all(os.path.isfile(str(pip.locate_file(file))) for file in files):
         return NOT_HERE
 
     for name in ("pip", "pip3", "pip%d.%d" % sys.version_info[:2]):
