@@ -108,8 +108,13 @@ def test_no_directory_for_caches(module):
     result = module.bash(f"""
         module load {MODULE}
         EBSIF_NODE_LOCAL= singularity exec -B none.conf:/runscripts/caches.conf $SIF python show.py
+        # the values of a container in which this job was submitted
+        export EBSIF_JOB_CACHES=/ebsif-0/job-7 TRITON_CACHE_DIR=/ebsif-0/job-7/triton SLURM_JOB_ID=8
+        EBSIF_NODE_LOCAL= singularity exec -B none.conf:/runscripts/caches.conf $SIF python show.py 2>/dev/null
+        singularity exec $SIF printenv EBSIF_JOB_CACHES TRITON_CACHE_DIR
         """)
-    assert result.stdout == "None None None\n"
+    assert result.stdout.splitlines() == [
+        "None None None", "None None None", on_node(module, "job-8"), on_node(module, "job-8/triton")]
     assert result.stderr == ("ebsif: no directory for caches on this node: /proc/nowhere /proc/nowhere can't be used. "
                              "Set EBSIF_NODE_LOCAL\n")
 

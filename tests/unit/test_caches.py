@@ -120,6 +120,87 @@ def test_values_of_the_person_stay(node):
     assert "XDG_CACHE_HOME" not in found
 
 
+def test_a_job_submitted_from_a_container(node):
+    """T-01, T-02: it inherits the variables of that job, whose caches may be removed and are on other nodes."""
+    first = node.run(SLURM_JOB_ID="7", home="/nowhere")[0]
+    job = str(node.caches() / "job-8")
+    assert first["HF_HOME"] == f"{node.caches()}/job-7/huggingface"
+    found, _ = node.run(**{**first, "SLURM_JOB_ID": "8", "NUMBA_CACHE_DIR": "/mine", "CUPY_CACHE_DIR": ""})
+    assert (found["EBSIF_JOB_CACHES"], found["TRITON_CACHE_DIR"]) == (job, f"{job}/triton")
+    assert not {"NUMBA_CACHE_DIR", "CUPY_CACHE_DIR"} & {*found}
+    # the runtime unsets what is empty: these are in the home directory
+    assert found["HF_HOME"] == found["XDG_CACHE_HOME"] == ""
+    # a container in the same job, and one that sets nothing
+    assert node.run(**first, SLURM_JOB_ID="7", home="/nowhere")[0] == first
+    node.write(init="none")
+    assert node.run(**first, SLURM_JOB_ID="8")[0] == {"EBSIF_JOB_CACHES": ""}
+
+
+def test_the_directory_on_the_node(node):
+    """T-03: ranks that share a container meet where the caches are."""
+    def place(**variables):
+        return subprocess.run([*node.shell, node.scripts / "find-caches", "--node"], capture_output=True, text=True,
+                              env={"PATH": "/usr/bin:/bin", **variables})
+
+    assert place().stdout == f"{node.local}\n"
+    assert place(EBSIF_NODE_LOCAL="/dev/shm").stdout == "/dev/shm\n"
+    node.write(node_caches=["/nowhere", "${DISK}"])
+    assert place(DISK=str(node.home)).stdout == f"{node.home}\n"
+    assert place().returncode == 1
+    assert list(node.local.iterdir()) == []
+
+
+def test_a_project_directory_of_somebody_else(node):
+    """T-01: others of the project may have created the directory that the site names by user: it is not used."""
+    if os.getuid() or Path("/.singularity.d").exists():
+        pytest.skip("needs a second account")
+    for theirs in ("me", "me/caches"):
+        (node.folder / "p/me/caches").mkdir(parents=True)
+        (node.folder / "p/me/caches").chmod(0o777)
+        os.chown(node.folder / "p" / theirs, OTHER, OTHER)
+        found, said = node.run(PROJECT="p", USER="me")
+        assert "HF_HOME" not in found
+        assert said == (f"ebsif: caches can't be in {node.folder}/p/me/caches: it, or a directory above, belongs to "
+                        "somebody else, or is a link\n")
+        shutil.rmtree(node.folder / "p")
+    (node.folder / "p/me").mkdir(parents=True)
+    (node.folder / "p/me/caches").symlink_to(node.home)
+    assert "HF_HOME" not in node.run(PROJECT="p", USER="me")[0]
+    # a directory for all of the project
+    node.write(project_caches=[f"{node.folder}/${{PROJECT}}/caches"])
+    (node.folder / "p/caches").mkdir()
+    os.chown(node.folder / "p/caches", OTHER, OTHER)
+    assert node.run(PROJECT="p", USER="me")[0]["HF_HOME"] == f"{node.folder}/p/caches/huggingface"
+
+
+def test_files_without_a_variable_stay_in_use(node):
+    """T-02: settings of accelerate and styles of matplotlib, by links; not in a directory that others use."""
+    settings = node.home / ".cache/huggingface/accelerate/default_config.yaml"
+    style = node.home / ".config/matplotlib/stylelib/mine.mplstyle"
+    for path in (settings, style):
+        path.parent.mkdir(parents=True)
+        path.write_text("mine")
+    for _ in range(2):
+        found, said = node.run(PROJECT="p", USER="me")
+        assert said == ""
+        assert Path(found["HF_HOME"], "accelerate/default_config.yaml").read_text() == "mine"
+        assert Path(found["MPLCONFIGDIR"], "stylelib/mine.mplstyle").read_text() == "mine"
+        assert [path.name for path in style.parent.iterdir()] == [style.name]
+    # one that is there stays
+    theirs = node.folder / "all/huggingface/accelerate"
+    link = node.folder / "p/me/caches/huggingface/accelerate/default_config.yaml"
+    link.unlink()
+    link.write_text("other")
+    node.run(PROJECT="p", USER="me")
+    assert link.read_text() == "other"
+    if os.getuid() == 0:
+        theirs.parent.mkdir(parents=True)
+        os.chown(node.folder / "all", OTHER, OTHER)
+        node.write(project_caches=[str(node.folder / "all")])
+        assert node.run()[0]["HF_HOME"] == str(theirs.parent)
+        assert not theirs.exists()
+
+
 def test_files_at_home_stay_in_use(node):
     """T-02: a cache that moves does not hide the token of Hugging Face and the settings of matplotlib."""
     token, settings = node.home / ".cache/huggingface/token", node.home / ".config/matplotlib/matplotlibrc"
@@ -159,11 +240,11 @@ def test_the_first_directory_that_can_be_used(node):
     assert said == ("ebsif: caches can't be in /proc/mine: EBSIF_NODE_LOCAL should be a directory on the node that is "
                     "visible in the container\n")
     found, said = node.run()
-    assert found == {}
+    assert found == {"EBSIF_JOB_CACHES": ""}
     assert said == ("ebsif: no directory for caches on this node: ${SCRATCH}/x /proc/no ${DISK} can't be used. Set "
                     "EBSIF_NODE_LOCAL\n")
     # a relative path would be another directory after `cd`
-    assert node.run(DISK="relative")[0] == {}
+    assert node.run(DISK="relative")[0] == {"EBSIF_JOB_CACHES": ""}
 
 
 def test_a_directory_of_somebody_else(node):

@@ -32,8 +32,9 @@ CACHE_SCRIPTS = [os.path.join('runscripts', 'find-caches'), os.path.join('runscr
 # Directories on every node, unless the site names others.
 NODE = ['/tmp']
 
-# Set by users: a directory on the node, and the directory of all caches (XDG Base Directory Specification).
-USER_SETTINGS = ('EBSIF_NODE_LOCAL', 'XDG_CACHE_HOME')
+# Set by users: a directory on the node, and the directory of all caches (XDG Base Directory Specification); set by a
+# container: the directory of the job, which other containers and jobs inherit.
+USER_SETTINGS = ('EBSIF_NODE_LOCAL', 'XDG_CACHE_HOME', 'EBSIF_JOB_CACHES')
 
 PLACE = re.compile(r'(project|(job|step|project)(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+)\Z')
 TEMPLATE = re.compile(r'(?:[A-Za-z0-9_.+@/-]|\$\{[A-Za-z0-9_]+\})+\Z')
@@ -72,6 +73,13 @@ HIDDEN_FILES = {
     'HF_TOKEN_PATH': ('.cache/huggingface/token', 'HF_HOME'),
     'MATPLOTLIBRC': ('.config/matplotlib/matplotlibrc', 'MPLCONFIGDIR'),
 }
+
+# What stays in use by a link, because no variable names it: path in the home directory, variable that would hide it,
+# name of the link there. Sources: accelerate/commands/config/config_args.py; matplotlib/style/core.py.
+LINKED_FILES = (
+    ('.cache/huggingface/accelerate/default_config.yaml', 'HF_HOME', 'accelerate/default_config.yaml'),
+    ('.config/matplotlib/stylelib', 'MPLCONFIGDIR', 'stylelib'),
+)
 
 
 def template_problem(template):
@@ -135,6 +143,7 @@ class Caches:
         lines += [('project', template) for template in spec.project_caches]
         lines += [('set', name, places[name]) + others[name] for name in sorted(places)]
         lines += [('file', name) + files[name] for name in sorted(files)]
+        lines += [('link', variable, path, name) for path, variable, name in LINKED_FILES if variable in places]
         names = list(USER_SETTINGS) + sum(map(list, steps), []) + list(places) + sum(map(list, others.values()), [])
         names += list(files) + [name for template in list(spec.node_caches) + list(spec.project_caches)
                                 for name in VARIABLES.findall(template)]

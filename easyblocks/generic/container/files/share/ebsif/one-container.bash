@@ -18,7 +18,7 @@ signals_to_forward=(HUP INT QUIT USR1 USR2 ALRM TERM XCPU)
 
 # share_container [OPTION] IMAGE PROGRAM ARGUMENT...
 share_container() {
-    local local_rank=0 local_size=1 job='' step='' node='' problem=''
+    local local_rank=0 local_size=1 job='' step='' node='' launcher='' directory='' problem=''
     # with a terminal, the runtime has to be in the foreground
     [[ ! -t 0 ]] || return 0
     find_rank
@@ -30,12 +30,13 @@ share_container() {
     done
     image=$1
     shift
-    instance=ebsif-$job.$step
-    if ! can_share || ! meet "$image" "${options[@]}"; then
+    if ! can_share || ! name_run || ! meet "$image" "${options[@]}"; then
         ((local_rank)) || explain
     elif [[ "$state" == ready ]]; then
         join "$@"
-        explain
+        # one of the ranks
+        ! mkdir -- "$place/noted" 2>/dev/null || explain
+        leave
     fi
 }
 
@@ -71,6 +72,43 @@ can_share() {
     }
 }
 
+# Set `instance`, a name for the run on this node, and `directory`, in which its ranks meet.
+name_run() {
+    local process=''
+    # several runs in a job, and even in none, may have the same numbers
+    [[ "$launcher${PALS_APID:+ named}" != @(PMI|Open MPI|torchrun|PALS) ]] || find_launcher || return
+    instance=ebsif-$job.$step${process:+.$process}
+    directory=$(sh "$root/runscripts/find-caches" --node) || {
+        problem="no directory on this node can be used (EBSIF_NODE_LOCAL sets one)"
+        return 1
+    }
+}
+
+# Set `process` to the one that has started the ranks of this node: the first one above this that is no rank.
+find_launcher() {
+    local line fields
+    process=$PPID
+    while ((process > 1)); do
+        # that of another account can't be read
+        [[ -r "/proc/$process/environ" ]] && is_rank || return 0
+        read -r line <"/proc/$process/stat" || break
+        # the name before it may contain anything
+        read -r -a fields <<<"${line##*) }"
+        process=${fields[1]}
+    done
+    problem="the launcher does not identify the run"
+    return 1
+}
+
+# True if `process` has the variables of a rank.
+is_rank() {
+    local variable
+    while IFS= read -r -d '' variable; do
+        [[ "$variable" != @(PMI_RANK|OMPI_COMM_WORLD_RANK|PALS_RANKID|TORCHELASTIC_RUN_ID)=* ]] || return 0
+    done <"/proc/$process/environ"
+    return 1
+} 2>/dev/null
+
 # meet IMAGE OPTION...: find the place of the ranks whose containers are made of the same things; set `place` and `state`.
 meet() {
     local name made_of other number
@@ -79,15 +117,20 @@ meet() {
         [[ "$name" == @(APPTAINER|SINGULARITY)ENV_* ]] || printf -v made_of '%s%q ' "$made_of" "$name=${!name}"
     done
     for number in {0..9}; do
-        place=${EBSIF_NODE_LOCAL:-/tmp}/ebsif-$EUID-$job.$step-$node-$number
+        place=$directory/ebsif-$EUID-${instance#ebsif-}-$node-$number
         enter || return
         wait_for_container "$@"
         IFS= read -r other <"$place/made-of"
         [[ "$made_of" != "$other" ]] || return 0
-        exec {ranks}>&- {alive}>&-
+        leave
     done
     problem="there are too many different ones"
     return 1
+}
+
+# Let the container end without this rank.
+leave() {
+    exec {ranks}>&- {alive}>&-
 }
 
 # Lock `ranks`. The directory may just be removed by the last rank of an earlier container.
@@ -172,7 +215,7 @@ close_others() {
 
 # join PROGRAM ARGUMENT...: run the program in the shared container and exit with its status. Returns if that failed.
 join() {
-    local digits=() used=() digit input output answers signals process program='' status='' signal
+    local digits=() used=() digit input output messages answers signals process program='' status='' signal
     # Shells in the container may know only single digits. Some launchers leave files of theirs open, so that all are in
     # use; a rank needs the one in PMI_FD.
     for digit in 9 8 7 6 5 4 3; do
@@ -197,19 +240,22 @@ join() {
     process=$joined_PID
     exec {answers}<&"${joined[0]}" {signals}>&"${joined[1]}" {input}<&- {output}>&-
     problem="the container can't be joined"
-    read -r -u "$answers" program || return 0
+    read -r -u "$answers" program || {
+        exec {answers}<&- {signals}>&-
+        return 0
+    }
     # joined-rank.sh may just have ended
     trap '' PIPE
     for signal in "${signals_to_forward[@]}"; do
         # shellcheck disable=SC2064  # with these values
         trap "echo $signal >&$signals" "$signal"
     done
-    exec 2>/dev/null
+    exec {messages}>&2 2>/dev/null
     echo "$program" >&"$signals"
     read -r -u "$answers" status
     wait "$process" || status=${status:-$?}
     # the last rank; all that have no lock any more have ended
-    ! flock --exclusive --nonblock "$ranks" || "$root/share/ebsif/end-container" --now "$place"
+    ! flock --exclusive --nonblock "$ranks" || "$root/share/ebsif/end-container" --now "$place" 2>&"$messages"
     exit "${status:-1}"
 }
 

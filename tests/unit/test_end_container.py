@@ -1,0 +1,70 @@
+"""The end of the container that ranks on a node share: with the files of each runtime, beside files of others."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+from support import CONTAINER_FILES
+
+
+def end(place):
+    """End the container as the last rank does; return what is said."""
+    return subprocess.run([CONTAINER_FILES / "share/ebsif/end-container", "--now", place], check=True, timeout=30,
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True).stderr
+
+
+@pytest.fixture
+def place(tmp_path):
+    """The directory in which the ranks have met, of a container that has started."""
+    made = tmp_path / f"ebsif-{os.getuid()}-1.0-n-0"
+    made.mkdir()
+    (made / "state").write_text("ready\n")
+    (made / "ranks").touch()
+    return made
+
+
+@pytest.mark.parametrize(("layout", "program"), [("app", "appinit"), ("sing", "sinit")])
+def test_the_instance_of_each_runtime_ends(tmp_path, place, layout, program):
+    """T-04: Apptainer and SingularityCE keep their instances under different names."""
+    shutil.copy("/bin/sleep", tmp_path / program)
+    first = subprocess.Popen([tmp_path / program, "60"], start_new_session=True)
+    try:
+        described = place / "config/instances" / layout / "host/user/ebsif-1.0/ebsif-1.0.json"
+        described.parent.mkdir(parents=True)
+        described.write_text(f'{{"pid":{first.pid},"ppid":{first.pid},"name":"ebsif-1.0"}}')
+        assert end(place) == ""
+        assert first.wait(timeout=5) == -9
+        assert list(tmp_path.glob("ebsif-*")) == []
+    finally:
+        first.kill()
+        first.wait()
+
+
+def test_an_instance_that_is_not_found_stays_known(tmp_path, place):
+    """T-04: of a runtime that keeps it elsewhere: the files stay, also when others end, and a message says so."""
+    assert "may still run" in end(place)
+    (kept,) = tmp_path.glob("ebsif-*")
+    place.mkdir()
+    (place / "config/instances/app").mkdir(parents=True)
+    (place / "state").write_text("ready\n")
+    # this one has ended by itself
+    assert end(place) == ""
+    assert list(tmp_path.glob("ebsif-*")) == [kept]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="makes files of another account")
+def test_files_of_others_are_left_alone(tmp_path, place):
+    """T-04: anybody can create such a name in /tmp; opening another user's pipe would wait forever."""
+    (place / "config/instances/app").mkdir(parents=True)
+    names = {kind: tmp_path / f"ebsif-{os.getuid()}-{kind}" for kind in ("theirs", "own", "old")}
+    for path in names.values():
+        path.mkdir()
+    os.mkfifo(names["theirs"] / "ranks")
+    os.mkfifo(names["own"] / "ranks")
+    (names["old"] / "ranks").touch()
+    (tmp_path / f"ebsif-{os.getuid()}-link").symlink_to(names["old"])
+    for path in (names["theirs"] / "ranks", names["theirs"]):
+        os.chown(path, 65534, 65534)
+    assert end(place) == ""
+    assert {path.name.rpartition("-")[2] for path in tmp_path.glob("ebsif-*")} == {"theirs", "own", "link"}
