@@ -113,6 +113,18 @@ class Cluster:
                 os.kill(process, signal.SIGKILL)
         self.slurm("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=killed")
 
+    def tasks(self, job):
+        """Return the first processes of the tasks in the steps of a job (list of int)."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                variables = (folder / "environ").read_bytes().split(b"\0")
+                if f"SLURM_JOB_ID={job}".encode() in variables and \
+                        any(variable.startswith(b"SLURM_STEP_ID=") for variable in variables) and \
+                        command(parent(folder.name)).startswith("slurmstepd"):
+                    found.append(int(folder.name))
+        return found
+
     def revive(self, name):
         """Start a node again that has died."""
         self.start_node(name)

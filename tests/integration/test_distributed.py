@@ -274,6 +274,33 @@ def test_the_signal_is_for_the_ranks_of_torchrun(training):
     assert sorted(re.findall("^saved .", output, re.MULTILINE)) == ["saved 0", "saved 1"]
 
 
+@pytest.mark.parametrize("options", ["", "--shared-container", "--launcher torchrun"])
+def test_signals_for_the_first_process_of_each_task(training, cluster, options):
+    """T-07: with proctrack/cgroup, Slurm signals only what slurmstepd has started: the program gets it."""
+    (training.site.work / "checkpoint.py").write_text(CHECKPOINT)
+    for old in training.site.work.glob("first-[01]"):
+        old.unlink()
+    said = training.run(f"ebsif job {MODULE} --name first --tasks-per-node 2 {options} --submit -- checkpoint.py first")
+    job = said.stdout.split()[-1]
+    log = training.site.work / f"first-{job}.out"
+    wait_until(lambda: len(list(training.site.work.glob("first-[01]"))) == 2)
+    tasks = cluster.tasks(job)
+    assert len(tasks) == (1 if "torchrun" in options else 2)
+    for process in tasks:
+        os.kill(process, signal.SIGUSR1)
+    wait_until(lambda: " JobState=RUNNING " not in cluster.slurm("scontrol", "show", "job", job))
+    assert " JobState=COMPLETED " in cluster.slurm("scontrol", "show", "job", job), log.read_text()
+    assert sorted(re.findall("^saved .", log.read_text(), re.MULTILINE)) == ["saved 0", "saved 1"]
+
+
+def wait_until(condition, seconds=60):
+    """Wait until a condition is true."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
 # What ranks of the site "bound" report: rank, local rank, node, CPUs.
 BOUND = [(str(rank), str(rank % 2), NODES[rank // 2], str(1 - rank % 2)) for rank in range(4)]
 
@@ -550,17 +577,11 @@ def test_signals_of_launchers_that_know_only_torchrun(tmp_path):
         "program = 'import signal, sys, time; signal.signal(signal.SIGUSR1, lambda *_: sys.exit(7)); '"
         "'print(\"up\", flush=True); time.sleep(60)'\n"
         "sys.exit(subprocess.run([sys.executable, '-c', program]).returncode)\n")
-    for way, status in (("pass", 7), ("keep", -signal.SIGKILL)):
-        command = [sys.executable, CONTAINER_FILES / "runscripts/start-ranks.py", way, "starter"]
-        with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True,
-                              start_new_session=True) as started:
-            assert started.stdout.readline() == "up\n"
-            started.send_signal(signal.SIGUSR1)
-            if way == "keep":
-                time.sleep(0.5)
-                assert started.poll() is None
-                os.killpg(started.pid, signal.SIGKILL)
-            assert started.wait(30) == status
+    command = [sys.executable, CONTAINER_FILES / "runscripts/start-ranks.py", "starter"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as started:
+        assert started.stdout.readline() == "up\n"
+        started.send_signal(signal.SIGUSR1)
+        assert started.wait(30) == 7
 
 
 def test_the_timer_of_a_pbs_job(training, pals):

@@ -1,9 +1,13 @@
 """Batch scripts that `ebsif job` writes for each site."""
 
 import dataclasses
+import hashlib
 import json
 import re
+import shlex
+import signal
 import subprocess
+import sys
 
 import pytest
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
@@ -13,7 +17,7 @@ from ebsif.jobs import data, job, submission
 from ebsif_command import run_ebsif
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import examples
+from support import CONTAINER_FILES, examples
 
 ACCOUNTS = {"SBATCH_ACCOUNT": "project_465000001", "PBS_ACCOUNT": "NCAR0001"}
 
@@ -129,7 +133,7 @@ def test_torchrun():
 def test_data_is_fetched_before_the_job(tmp_path):
     """S002-70: if data is missing, the job stops before any rank starts and says where to fetch it."""
     text = script("local", "--data", tmp_path / "da ta", "--data", "/")
-    start, end = text.index("# Data must be present"), text.index("# The shell survives signals")
+    start, end = text.index("# Data must be present"), text.index("# Slurm may signal only")
     check = ["bash", "-c", text[start:end]]
     result = subprocess.run(check, capture_output=True, text=True, check=False)
     assert result.returncode == 1
@@ -184,7 +188,11 @@ def test_the_program_is_passed_unchanged(words):
         (["M", "--submit", "--data", "gone:/data", "--", __file__], 3, "gone, which --data names, does not exist"),
         (["M", "--data", "a:/", "--", "a"], 2, "--data a:/: / can't be a directory in the container: write FILE:/data"),
         (["M", "--signal", "1800", "--", "a"], 3, "--signal 1800 is not before the end of a job of 00:30:00"),
-        (["M", "--array", "a", "--", "a"], 3, "'a' is not a valid value for --array"),
+        (["M", "--array", "a", "--", "a"], 3, "'a' is not a valid value for --array at the site local (such as 0-9"),
+        (["M", "--site", "derecho", "--account", "A", "--array", "1,3%2", "--", "a"], 3,
+         "'1,3%2' is not a valid value for --array at the site derecho (such as 0-9 or 0-9:3)"),
+        (["M", "--launcher", "accelerate", "--", "--config_file", "fsdp.yaml", "train.py"], 3,
+         "If it is the value, write --config_file=fsdp.yaml"),
         (["M", "--mail", "a b", "--", "a"], 3, "'a b' is not a valid value for --mail"),
         (["M", "--line", "#PBS -x", "--", "a"], 3, "should be '#SBATCH OPTION' for the scheduler of local, or OPTION"),
         (["M", "--line=--a\nid", "--", "a"], 3, "should be '#SBATCH OPTION' for the scheduler of local"),
@@ -289,23 +297,127 @@ def test_what_every_scheduler_can_do():
 def test_the_signal_decides_what_follows(name, tmp_path):
     """T-07, without a scheduler: the program gets the signal, and the script ends with the program's status."""
     text = script(name, "--signal", 60, *(["--requeue"] if name != "derecho" else []))
-    end = text[text.index("signals=0\n"):]
-    start = re.search(r"^(srun|mpiexec) ", end, re.MULTILINE).start()
     program = "bash -c 'trap \"sleep 0.2; exit $0\" USR1; touch up; for ((i = 0; i < 100; i++)); do sleep 0.05; done' "
     for status in (0, 9):
-        changed = f"{end[:start]}{program}{status} &{end[end.index(chr(10) + 'step=$!'):]}"
-        given = """
-            set -eo pipefail
-            SLURM_JOB_ID=7 run=x
-            record() { echo "record $*"; }
-            scontrol() { echo "scontrol $*"; }
-            (until [[ -e up ]]; do sleep 0.02; done; kill -USR1 $$) &
-            """
-        result = subprocess.run(["bash", "-c", given + changed], cwd=tmp_path, capture_output=True, text=True,
-                                check=False, timeout=60)
+        result = run_steps(text, program + str(status), tmp_path,
+                           "(until [[ -e up ]]; do sleep 0.02; done; kill -USR1 $$) &")
         again = ["scontrol requeue 7"] if status == 0 and name != "derecho" else []
         assert (result.returncode, result.stdout.splitlines()) == (status, [f"record --status {status}", *again])
         (tmp_path / "up").unlink()
+
+
+def run_steps(text, program, folder, before="", at_end=":"):
+    """
+    Run the part of a script that handles the signal.
+
+    Parameters
+    ----------
+    text : str
+        The script.
+    program : str
+        What it runs instead of the scheduler's launcher.
+    folder : Path
+        Where it runs.
+    before, at_end : str
+        Commands that run after the trap is installed, and when the status is recorded.
+    """
+    trap = re.search(r"^signals=0.*\ntrap .*\n", text, re.MULTILINE)
+    assert trap.end() < text.index("module load") < text.index("record() {")
+    rest = text[text.index("# A program that is just starting"):]
+    start = re.search(r"^(srun|mpiexec) ", rest, re.MULTILINE).start()
+    given = f"""
+        set -eo pipefail
+        SLURM_JOB_ID=7 run=x
+        record() {{ echo "record $*"; {at_end}; }}
+        scontrol() {{ echo "scontrol $*"; }}
+        """
+    changed = f"{rest[:start]}{program} &{rest[rest.index(chr(10) + 'step=$!'):]}"
+    return subprocess.run(["bash", "-c", f"{given}{trap[0]}{before}\n{changed}"], cwd=folder, capture_output=True,
+                          text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize(("options", "status", "again"), [
+    ([], 1, []), (["--segments", 2], 0, []), (["--requeue"], 0, ["scontrol requeue 7"])])
+def test_a_signal_before_the_program_starts(options, status, again, tmp_path):
+    """T-07: it would end the program, which is left to the next job; without one, the job has failed."""
+    result = run_steps(script("local", "--signal", 60, *options), "touch up", tmp_path, "kill -USR1 $$")
+    assert (result.returncode, result.stdout.splitlines()) == (status, [f"record --status {status}", *again])
+    assert "before the program had started" in result.stderr
+    assert not (tmp_path / "up").exists()
+
+
+@pytest.mark.parametrize("name", site.names())
+def test_a_signal_after_the_program_has_ended(name, tmp_path):
+    """T-07: it changes nothing: the job has the program's status, and does not return to the queue."""
+    text = script(name, "--signal", 60, *(["--requeue"] if name != "derecho" else []))
+    for status in (0, 9):
+        result = run_steps(text, f"bash -c 'exit {status}'", tmp_path, at_end="kill -USR1 $$")
+        assert (result.returncode, result.stdout) == (status, f"record --status {status}\n"), result.stderr
+
+
+# Says what it has read and its signals; each is written down.
+NOTES = """
+import signal, sys, time
+def note(number, _):
+    print(signal.Signals(number).name, flush=True)
+    if number == signal.SIGQUIT:
+        sys.exit(7)
+for number in map(int, sys.argv[1:]):
+    signal.signal(number, note)
+print(sys.stdin.readline().strip(), flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_shell_of_a_rank_passes_signals_on():
+    """T-07: with proctrack/cgroup, Slurm signals only the shell: the program gets each signal; its status counts."""
+    function = re.search(r"^rank\(\) \{\n.*?^\}\n", script("local"), re.MULTILINE | re.DOTALL)[0]
+    ways = [([*map(signal.Signals, (1, 2, 10, 12, 14, 24, 3))], 7), ([signal.SIGTERM], 1), ([signal.SIGUSR1], 138)]
+    for signals, status in ways:
+        handled = map(str, map(int, signals)) if len(signals) > 1 else ()
+        command = ["bash", "-c", f'{function}rank "$@"', "rank", sys.executable, "-c", NOTES, *handled]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                              text=True) as shell:
+            shell.stdin.write("read\n")
+            shell.stdin.flush()
+            assert shell.stdout.readline() == "read\n"
+            for number in signals:
+                shell.send_signal(number)
+                if len(signals) > 1:
+                    assert shell.stdout.readline() == f"{number.name}\n"
+            assert shell.wait(30) == status
+
+
+def test_a_shell_at_the_terminal_is_followed_by_removing_caches(tmp_path):
+    """Issue 23, point 4: the caches go, where the site says so, and the status is the shell's."""
+    text = job.script(job.Request("M", (), account="a"), site.read("lumi"), interactive=True)
+    (tmp_path / "remove-caches").touch()
+    shell = f"set -e; RUNSCRIPTS={tmp_path} SIF=x; srun() {{ echo \"srun $*\"; }}\n{text[text.index('# A shell on'):]}"
+    result = subprocess.run(["bash", "-c", shell], input="echo mine\nexit 5\n", capture_output=True, text=True,
+                            check=False)
+    first, second = result.stdout.splitlines()
+    assert (result.returncode, first) == (5, "mine")
+    assert second.startswith("srun --export=ALL --nodes=1") and second.endswith("singularity exec x remove-caches")
+
+
+@pytest.mark.parametrize(("words", "program"), [
+    (["-W", "error", "train.py", "data"], "train.py"), (["--config_file=fsdp.yaml", "train.py"], "train.py"),
+    (["--multi_gpu", "train.py"], "train.py"), (["--no-python", "train"], "train"), (["-m", "error"], None),
+    (["--module", "error"], None), (["train"], "train")])
+def test_the_program_in_the_record(words, program, tmp_path):
+    """T-11: the file that python or a launcher runs is found once, and recorded with its digest."""
+    assert job.program_file(words) == program
+    for name in ("error", "train", "train.py", "fsdp.yaml"):
+        (tmp_path / name).write_text(name)
+    text = job.script(job.Request("M", tuple(words)), site.read("local"))
+    arguments = re.search(r'^record --nodes "\S+" (.*) \\\n    (.*)$', text, re.MULTILINE).group(1, 2)
+    command = [sys.executable, CONTAINER_FILES / "runscripts/record-run.py", "x.json", "--nodes", "n",
+               *shlex.split(" ".join(arguments))]
+    subprocess.run(command, cwd=tmp_path, input='{"image": {}}', text=True, check=True, env={"SIF": "x"})
+    found = json.loads((tmp_path / "x.json").read_text())
+    assert found["arguments"] == ["M", "--site", "local", "--", *words]
+    assert found["program"] == (program and {
+        "path": program, "sha256": hashlib.sha256(program.encode()).hexdigest()})
 
 
 class Submitted:

@@ -41,6 +41,10 @@ class Scheduler:
         The command that runs another one in an allocation, at this terminal; empty if there is none.
     lacks : dict of str
         Options of ``ebsif job`` that it can't fulfil, and what to do instead.
+    array : str
+        A regular expression for the indices of an array of jobs; None if there are no arrays.
+    array_example : str
+        Such indices, for messages.
     steps : tuple of tuple of str
         Pairs of environment variables that identify a job and a step of it; the first pair counts whose first variable
         is set.
@@ -57,6 +61,8 @@ class Scheduler:
     cancel = None
     terminal = ()
     lacks = {}
+    array = None
+    array_example = None
     steps = ()
 
 
@@ -73,6 +79,8 @@ class Slurm(Scheduler):
     after = ('--dependency=afterok:%s', '--kill-on-invalid-dep=yes')
     cancel = ('scancel',)
     terminal = ('salloc',)
+    array = r'\d+(-\d+(:\d+)?)?(,\d+(-\d+(:\d+)?)?)*(%\d+)?'
+    array_example = '0-9, 0-9:3, 1,4 or 0-99%4'
     steps = (('SLURM_JOB_ID', 'SLURM_STEP_ID'),)
 
 
@@ -87,6 +95,8 @@ class PBS(Scheduler):
     starter = 'mpiexec'
     after = ('-W', 'depend=afterok:%s')
     cancel = ('qdel',)
+    array = r'\d+-\d+(:\d+)?'
+    array_example = '0-9 or 0-9:3'
     lacks = {
         # qrerun needs the privileges of an operator
         'requeue': 'with PBS, only operators can put a running job back into the queue: use --segments',

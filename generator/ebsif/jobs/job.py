@@ -32,6 +32,10 @@ ACCELERATE_KINDS = ("--config_file", "--cpu", "--multi_gpu", "--tpu", "--use_dee
                     "--use_megatron_lm")
 
 
+# Options of launchers after which the program is any executable.
+NO_PYTHON = ("--no-python", "--no_python")
+
+
 class JobError(EbsifError):
     """A batch script can't be written or submitted; the message says why and what to do."""
 
@@ -119,7 +123,8 @@ def script(request: Request, site: Site, interactive: bool = False, catalogues: 
         options=[*scheduler.options, *lines(request, site)], modules=scheduler.modules,
         data=[one.source for one in request.data], binds=",".join(one.bind for one in request.data if one.bind),
         words=arguments(request, site, catalogues), comment=comment(request, gpus),
-        program=program(request, site, tasks),
+        program=program(request, site, tasks), file=program_file(request.command) or "",
+        goes_on=request.requeue or request.segments > 1,
         submit=" ".join(scheduler_of(site).submit),
     )
 
@@ -137,17 +142,11 @@ def check(request, site, tasks, gpus, time):
         raise JobError(f"--signal {request.signal} is not before the end of a job of {time}: increase --time")
     if request.segments > 1 and request.array:
         raise JobError("--segments chains single jobs: it can't be combined with --array")
-    for option, pattern in PATTERNS.items():
-        value = getattr(request, option)
-        if value and not re.fullmatch(pattern, value):
-            raise JobError(f"'{value}' is not a valid value for --{option}")
-
-
-# What these options look like, for all schedulers that have them.
-PATTERNS = {
-    "array": r"\d+(-\d+(:\d+)?)?(,\d+(-\d+(:\d+)?)?)*(%\d+)?",
-    "mail": r"[A-Za-z0-9][A-Za-z0-9_.+-]*(@[A-Za-z0-9.-]+)?",
-}
+    if request.array and not re.fullmatch(scheduler_of(site).array, request.array):
+        raise JobError(f"'{request.array}' is not a valid value for --array at the site {site.name} (such as "
+                       f"{scheduler_of(site).array_example})")
+    if request.mail and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*(@[A-Za-z0-9.-]+)?", request.mail):
+        raise JobError(f"'{request.mail}' is not a valid value for --mail")
 
 
 def program(request, site, tasks):
@@ -280,15 +279,28 @@ def python_program(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def program_file(command: Iterable[str]) -> Optional[str]:
-    """Return the file that python runs, or None if it runs a module or code from the command line."""
+    """
+    Return the file that python or a launcher runs, or None if it runs a module or code from the command line.
+
+    Raises
+    ------
+    JobError
+        If this can't be told, because an option and its value are separate words.
+    """
     words = iter(command)
+    before = ""
     for word in words:
-        if word in ("-m", "-c", "-"):
+        if word in ("-m", "--module", "-c", "-"):
             return None
         if word in ("-W", "-X"):
             next(words, None)
         elif not word.startswith("-"):
+            # which of a launcher's options have a value is not known here
+            if before.startswith("--") and "=" not in before and before not in NO_PYTHON and not word.endswith(".py"):
+                raise JobError(f"'{before} {word}': is {word} the program (whose name then has to end in .py), or the "
+                               f"value of {before}? If it is the value, write {before}={word}")
             return word
+        before = word
     return None
 
 
@@ -307,8 +319,8 @@ def header(request, site, partition):
 
 def job_name(request):
     """Return the name of the program as the name of a job (str)."""
-    programs = [word for word in request.command if not word.startswith("-")]
-    stem = Path(programs[0] if programs else request.module).stem
+    names = [word for word in request.command if not word.startswith("-")]
+    stem = Path(program_file(request.command) or (names[0] if names else request.module)).stem
     return re.sub("[^A-Za-z0-9_.+-]", "-", stem).strip("-.+") or "job"
 
 

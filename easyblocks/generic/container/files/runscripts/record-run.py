@@ -13,22 +13,22 @@ SETTINGS = [os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
 def main(path, option, *values):
     """Begin the record of a run, or complete it."""
     if option == '--nodes':
-        content = begin(path, values[0], list(values[2:]))
+        end = values.index('--')
+        content = begin(path, values[0], dict(zip(values[1:end:2], values[2:end:2])), list(values[end + 1:]))
     else:
         content = read(path)
         content['runs'][-1].update(ended=now(), status=int(values[0]))
     write(path, content)
 
 
-def begin(path, nodes, arguments):
+def begin(path, nodes, options, arguments):
     """Return the record of a run that starts (dict); if the job is started again, with its earlier starts."""
     lock = json.load(sys.stdin)
     runs = read(path)['runs'] if os.path.exists(path) else []
-    words = arguments[arguments.index('--') + 1:]
     return {
         'arguments': arguments,
         'directory': os.getcwd(),
-        'program': program(words),
+        'program': program(options.get('--program')),
         'module': os.environ.get('EBSIF_LOADED_MODULE'),
         'image': {'path': os.environ['SIF'], 'sha256': lock['image'].get('sha256')},
         'environment': environment(),
@@ -37,15 +37,12 @@ def begin(path, nodes, arguments):
     }
 
 
-def program(words):
-    """Return path and SHA256 of the first argument that is a file (dict), or None."""
-    for word in words:
-        if os.path.isfile(word):
-            with open(word, 'rb') as file:
-                return {'path': word, 'sha256': hashlib.sha256(file.read()).hexdigest()}
-        if word in ('-m', '-c', '-'):
-            break
-    return None
+def program(path):
+    """Return path and SHA256 of the program (dict), or None if it is no file."""
+    if not path or not os.path.isfile(path):
+        return None
+    with open(path, 'rb') as file:
+        return {'path': path, 'sha256': hashlib.sha256(file.read()).hexdigest()}
 
 
 def environment():

@@ -1,10 +1,10 @@
 """
 Run in the container by conda-python-distributed: run a module that starts the ranks of a node (torchrun, accelerate).
 
-Usage: start-ranks.py pass|keep MODULE ARGUMENT...
+Usage: start-ranks.py MODULE ARGUMENT...
 
-Schedulers send USR1 and USR2 for the ranks, but these would end torchrun, which doesn't handle them. With "pass", the
-ranks get them from here, where the scheduler's launcher signals only the processes that it has started.
+Schedulers send USR1 and USR2 for the ranks, but these would end torchrun, which doesn't handle them. The ranks get
+them from here, because schedulers may signal only the processes that they have started.
 """
 import contextlib
 import os
@@ -30,14 +30,10 @@ def pass_on(number, _):
             os.kill(process, number)
 
 
-def keep(*_):
-    """Do nothing: the ranks get the signal, too. (If it was ignored, they would ignore it.)"""
-
-
-def main(way, module, *arguments):
+def main(module, *arguments):
     """Run the module."""
     for number in (signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, pass_on if way == 'pass' else keep)
+        signal.signal(number, pass_on)
     # as `python -m` does; Python doesn't add this directory if PYTHONSAFEPATH is set
     if sys.path[0] == os.path.dirname(os.path.abspath(__file__)):
         sys.path[0] = os.getcwd()

@@ -39,7 +39,3 @@ flux_first_host() {
 flux_binds_gpus() {
     return 2
 }
-
-flux_signals_all() {
-    return 2
-}

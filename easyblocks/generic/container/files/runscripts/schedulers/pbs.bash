@@ -35,7 +35,3 @@ pbs_first_host() {
 pbs_binds_gpus() {
     return 2
 }
-
-pbs_signals_all() {
-    return 2
-}

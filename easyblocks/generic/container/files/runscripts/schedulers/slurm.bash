@@ -50,7 +50,3 @@ slurm_first_host() {
 slurm_binds_gpus() {
     [[ -n ${SLURM_GPUS_PER_TASK:-} || ${SLURM_GPU_BIND:-none} != none ]] || return 2
 }
-
-slurm_signals_all() {
-    [[ -n ${SLURM_STEP_ID:-} ]] || return 2
-}
