@@ -22,6 +22,7 @@ import yaml
 from debugger import Debugger, connect
 from ebsif_command import run_ebsif
 from ondemand import render
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -481,7 +482,8 @@ def plot_in_a_browser(browser, view, connection, picture):
     browser.get(view.as_uri())
     windows = set(browser.window_handles)
     browser.find_element("css selector", "button").click()
-    wait = WebDriverWait(browser, 180)
+    # pages replace elements while they are looked at
+    wait = WebDriverWait(browser, 180, ignored_exceptions=[StaleElementReferenceException])
     wait.until(lambda _: len(browser.window_handles) > len(windows))
     (new,) = set(browser.window_handles) - windows
     browser.switch_to.window(new)

@@ -9,6 +9,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -84,7 +85,8 @@ def test_the_same_notebook_in_jupyterlab_of_the_container(workbench, executed, b
 def run_all_cells(browser, url):
     """Open a notebook in JupyterLab, choose "Run All Cells", wait for the plot, and save the notebook."""
     browser.get(url)
-    wait = WebDriverWait(browser, 180)
+    # pages replace elements while they are looked at
+    wait = WebDriverWait(browser, 180, ignored_exceptions=[StaleElementReferenceException])
     idle = "//*[@id='jp-main-statusbar']//*[contains(., '| Idle')]"
     # before that, JupyterLab would ask for a kernel
     wait.until(lambda _: browser.find_elements("xpath", idle))

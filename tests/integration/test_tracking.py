@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from ebsif_command import run_ebsif
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.support.ui import WebDriverWait
 from support import blocks
 from workbench import fetch, until_it_works
@@ -86,7 +87,8 @@ def test_both_through_ssh(workbench, logged, browser):
 def show(browser, url, selector, panel, picture):
     """Wait until a page shows an element, close a panel beside it with its button if there is one, save a picture."""
     browser.get(url)
-    wait = WebDriverWait(browser, 120)
+    # pages replace elements while they are looked at
+    wait = WebDriverWait(browser, 120, ignored_exceptions=[StaleElementReferenceException])
     wait.until(lambda _: browser.find_elements("css selector", selector))
     for button in browser.find_elements("css selector", panel)[:1]:
         button.click()
