@@ -222,6 +222,7 @@ def test_every_module_without_a_modules_tool(several_once, tmp_path):
         module load {name}; show loaded{number}; module purge
     """ for number, name in enumerate(names))
     binds = several_once.binds
+    before = binds.read_text()
     binds.write_text(f"# of this site\n  ?{folder}/a b:/mnt:ro \n{folder}/scratch:/media\n?/does/not/exist")
     for own in ({}, {"EBSIF_USER_SOFTWARE": tmp_path, "SITE_IMAGES": f"{folder}/two/..", "PIP_CONSTRAINT": "/mine"}):
         site.bash(script, work=site.work, **own)
@@ -242,6 +243,7 @@ def test_every_module_without_a_modules_tool(several_once, tmp_path):
     assert f"needs {folder}/gone, which doesn't exist on this node. It is listed in {binds}.\n" in said
     binds.unlink()
     assert fails("Bound/1.0") == f"with-module: The list of bind mounts can't be read: {binds}\n"
+    binds.write_text(before)
     assert "/nowhere/one/example.sif" in fails("Central/1.0", SITE_IMAGES="/nowhere")
     assert "can't be used together with the module site-bindings" in fails(
         "Example/1.0", before="module load site-bindings/1.0")
