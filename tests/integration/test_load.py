@@ -153,6 +153,7 @@ def test_binds_that_the_site_keeps_in_one_file(several):
     doesn't exist, a module uses its default binds if it has any, and can't be loaded otherwise.
     """
     bash, folder, file = several.site.bash, several.folder, several.binds
+    before = file.read_text()
     for name in ("scratch", "a b"):
         (folder / name / "file").write_text(name)
     assert bash("module load Bound/1.0 && singularity exec $SIF cat /mnt/file").stdout == "scratch"
@@ -172,6 +173,7 @@ def test_binds_that_the_site_keeps_in_one_file(several):
     assert "can't be read" in " ".join(bash("module load Bound/1.0", check=False).stderr.split())
     file.rmdir()
     assert "can't be read" in " ".join(bash("module load Bound/1.0", check=False).stderr.split())
+    file.write_text(before)
 
 
 def test_a_users_own_user_software(several, tmp_path):
