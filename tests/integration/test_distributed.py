@@ -225,7 +225,8 @@ import os, signal, sys, time
 
 def save(*_):
     time.sleep(0.5)
-    print("saved", os.environ["RANK"], flush=True)
+    # one write, because ranks share the output
+    os.write(1, f"saved {os.environ['RANK']}\n".encode())
     sys.exit()
 
 signal.signal(signal.SIGUSR1, save)

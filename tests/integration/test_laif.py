@@ -240,9 +240,10 @@ def test_ranks_are_consistent_however_they_are_started(place, cluster):
     ways = {"wrapper": "python", "run": "singularity run $SIF python",
             "script": "singularity exec $SIF conda-python-distributed"}
     for chosen in ({}, {"ROCR_USE_SLURM_LOCALID": "1", "MAP_HIP_TO_ROCR_VISIBLE_DEVICES": "1"}):
-        script = "\n".join(f"srun --nodes=2 --ntasks-per-node=2 {way} rank.py" for way in ways.values())
+        # without a rank's line, the error says why
+        script = "\n".join(f"srun --nodes=2 --ntasks-per-node=2 {way} rank.py || exit" for way in ways.values())
         lines = place.shown(OCI, script, **cluster.environment, **chosen)
-        assert len(lines) == 12
+        assert len(lines) == 12, lines
         for way, ranks in zip(ways, (lines[:4], lines[4:8], lines[8:])):
             found = sorted(ranks, key=lambda one: int(one.pop("SLURM_PROCID")))
             # plain `singularity run` sets what the entry point sets, no more
