@@ -1,0 +1,139 @@
+"""An HTTP server for tests: files that can be cut, altered and moved, and the protocol of registries with tokens."""
+
+import base64
+import hashlib
+import json
+import re
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+SIF_LAYER = "application/vnd.sylabs.sif.layer.v1.sif"
+
+
+class Files:
+    """
+    What a server has, and how it misbehaves.
+
+    Attributes
+    ----------
+    content : dict
+        Bytes by path.
+    cuts : list of int
+        Each answer takes one: after so many bytes the connection is cut.
+    moved : dict
+        URL by path, for redirects.
+    has_ranges : bool
+        Whether it sends parts of files.
+    password : str
+        If it is set, requests need a token that the server gives for this password of 'user', or basic.
+    is_basic : bool
+    requests : list of (str, dict)
+        Path and headers of each request.
+    """
+
+    def __init__(self):
+        """An empty server."""
+        self.content, self.cuts, self.moved, self.requests = {}, [], {}, []
+        self.has_ranges, self.password, self.is_basic, self.url = True, None, False, None
+
+    @property
+    def host(self):
+        """Host and port."""
+        return self.url.partition("://")[2]
+
+    def authorization(self, path):
+        """Return the header that a request for a path needs, None if it needs none."""
+        if self.password is None:
+            return None
+        basic = "Basic " + base64.b64encode(f"user:{self.password}".encode()).decode()
+        return basic if self.is_basic or path.startswith("/token") else "Bearer " + self.token
+
+    token = "t0ken-of-the-test"
+
+    @property
+    def challenge(self):
+        """The header of answers without authorization."""
+        return 'Basic realm="r"' if self.is_basic else f'Bearer realm="{self.url}/token",service="files"'
+
+    def blobs(self):
+        """Return the digests of blobs that were asked for, with the range (list of (str, str))."""
+        return [(path.rpartition("/")[2], headers.get("Range")) for path, headers in self.requests
+                if "/blobs/" in path]
+
+    def push(self, repository, tag, data, layer=SIF_LAYER):
+        """Add an image to the registry, as `apptainer push` does; return the digests of its manifest and its blob."""
+        blob = digest_of(data)
+        manifest = json.dumps({
+            "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": {"mediaType": "application/vnd.sylabs.sif.config.v1+json", "digest": digest_of(b"{}"), "size": 2},
+            "layers": [{"mediaType": layer, "digest": blob, "size": len(data)}]}).encode()
+        self.content[f"/v2/{repository}/blobs/{blob}"] = data
+        for reference in (tag, digest_of(manifest)):
+            self.content[f"/v2/{repository}/manifests/{reference}"] = manifest
+        return digest_of(manifest), blob
+
+
+def digest_of(data):
+    """Return a digest as registries write it."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+@contextmanager
+def serve_files():
+    """Start a server; the value is its Files."""
+    files = Files()
+
+    class Handler(BaseHTTPRequestHandler):
+        """Answers GET and HEAD."""
+
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *arguments):
+            """Print nothing."""
+
+        def answer(self, status, data=b"", **headers):
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            is_file = status in (200, 206) and not self.path.startswith("/token") and "/manifests/" not in self.path
+            number = files.cuts.pop(0) if is_file and files.cuts else len(data)
+            if self.command == "GET":
+                self.wfile.write(data[:number])
+            if number < len(data):
+                self.close_connection = True
+
+        def do_GET(self):
+            files.requests.append((self.path, dict(self.headers)))
+            wanted = files.authorization(self.path)
+            if wanted and self.headers.get("Authorization") != wanted:
+                return self.answer(401, WWW_Authenticate=files.challenge)
+            if self.path.startswith("/token"):
+                return self.answer(200, json.dumps({"token": files.token}).encode())
+            if self.path in files.moved:
+                return self.answer(307, Location=files.moved[self.path])
+            if self.path not in files.content:
+                return self.answer(404)
+            data = files.content[self.path]
+            part = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range") or "")
+            if not part or not files.has_ranges:
+                return self.answer(200, data)
+            start = int(part[1])
+            if start >= len(data):
+                return self.answer(416)
+            return self.answer(206, data[start:], Content_Range=f"bytes {start}-{len(data) - 1}/{len(data)}")
+
+        do_HEAD = do_GET  # noqa: N815
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    files.url = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        yield files
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,152 @@
+"""Sources of images, the runtime's logins, and the protocol of registries."""
+
+import base64
+import json
+
+import pytest
+from easybuild.easyblocks.generic.container.imagesource import ImageSource
+from easybuild.easyblocks.generic.container.login import login_for
+from easybuild.easyblocks.generic.container.registry import Registry, TransferError, start_of
+from httpfiles import digest_of, serve_files
+
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+
+
+@pytest.fixture(autouse=True)
+def no_login(tmp_path, monkeypatch):
+    """A home directory without logins."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("APPTAINER_CONFIGDIR", "SINGULARITY_CONFIGDIR", "DOCKER_CONFIG", "http_proxy", "https_proxy",
+                 *(f"{prefix}DOCKER_{what}" for prefix in ("", "APPTAINER_", "SINGULARITY_")
+                   for what in ("USERNAME", "PASSWORD"))):
+        monkeypatch.delenv(name, raising=False)
+
+
+def log_in(home, host, user="user", password="s3cret"):
+    """Write the file that `apptainer registry login` writes."""
+    (home / ".apptainer").mkdir(exist_ok=True)
+    auth = base64.b64encode(f"{user}:{password}".encode()).decode()
+    (home / ".apptainer/docker-config.json").write_text(json.dumps({"auths": {host: {"auth": auth}}}))
+
+
+@pytest.mark.parametrize("text, parts", [
+    (f"oras://registry.example/ai/x:1@{DIGEST}", ("oras", "registry.example", "ai/x", "1", DIGEST, None)),
+    ("oras://registry.example:5000/x", ("oras", "registry.example:5000", "x", None, None, None)),
+    (f"docker://localhost/a/b-c_d.e@{DIGEST}", ("docker", "localhost", "a/b-c_d.e", None, DIGEST, None)),
+    ("docker://python:3.12", ("docker", "docker.io", "library/python", "3.12", None, None)),
+    ("docker://nvcr.io/nvidia/pytorch:25.01-py3", ("docker", "nvcr.io", "nvidia/pytorch", "25.01-py3", None, None)),
+    ("docker://rocm/pytorch", ("docker", "docker.io", "rocm/pytorch", None, None, None)),
+    (f"https://images.example/x.sif#sha256={DIGEST[7:]}",
+     ("https", None, None, None, DIGEST, "https://images.example/x.sif")),
+    ("oci:/srv/layout:1.0", ("oci", None, None, "1.0", None, "/srv/layout")),
+    (f"oci-archive:/srv/a b.tar@{DIGEST}", ("oci-archive", None, None, None, DIGEST, "/srv/a b.tar")),
+    (f"docker-archive:/srv/x.tar#sha256={DIGEST[7:]}", ("docker-archive", None, None, None, DIGEST, "/srv/x.tar")),
+])
+def test_sources_are_read(text, parts):
+    """R-01: each kind of source is read as the programs for containers write it, and is written again as it is read."""
+    source = ImageSource.parse(text)
+    assert (source.kind, source.host, source.repository, source.tag, source.digest, source.path) == parts
+    assert vars(ImageSource.parse(str(source))) == vars(source)
+    assert ImageSource.parse(str(source.with_digest(DIGEST))).digest == DIGEST
+
+
+@pytest.mark.parametrize("text, problem", [
+    ("x.sif", "is not the source of an image"), ("library://x/y", "is not the source of an image"),
+    ("oras://registry.example/X:1", "lower case"), ("oras://registry.example/x@sha256:12", "64 hexadecimal"),
+    ("docker://user:secret@registry.example/x", "apptainer registry login"),
+    ("https://user:secret@images.example/x.sif", "others could read"), ("http://images.example/x.sif", "altered"),
+    ("https://images.example/x.sif#sha256=1", "64 hexadecimal"), ("https://images.example/", "URL of a SIF file"),
+    ("oci:layout", "full path"), ("docker-archive:/x#sha1=1", "full path"),
+])
+def test_wrong_sources_are_explained(text, problem):
+    """R-01: what is no source is refused with what would be one."""
+    with pytest.raises(ValueError, match=problem):
+        ImageSource.parse(text)
+
+
+def test_logins_are_those_of_the_runtime(tmp_path, monkeypatch):
+    """R-09: logins come from the files and variables that the runtime reads, and don't show their secrets."""
+    assert login_for("registry.example") is None
+    (tmp_path / ".docker").mkdir()
+    (tmp_path / ".docker/config.json").write_text(json.dumps({"auths": {
+        "https://registry.example/v2/": {"username": "docker", "password": "p"},
+        "https://index.docker.io/v1/": {"identitytoken": "refresh"}, "broken.example": {"auth": "%%%"}}}))
+    assert login_for("registry.example")[:2] == ("docker", "p")
+    assert login_for("docker.io").token == "refresh"
+    assert login_for("broken.example") is None
+    log_in(tmp_path, "registry.example")
+    login = login_for("registry.example")
+    assert login[:2] == ("user", "s3cret")
+    assert "s3cret" not in repr(login)
+    assert login_for("other.example") is None
+    monkeypatch.setenv("SINGULARITY_DOCKER_USERNAME", "once")
+    monkeypatch.setenv("SINGULARITY_DOCKER_PASSWORD", "pass:word")
+    assert login_for("other.example")[:2] == ("once", "pass:word")
+
+
+def test_logins_of_helpers(tmp_path, monkeypatch):
+    """R-09: a program that keeps the logins is asked."""
+    program = tmp_path / "docker-credential-test"
+    program.write_text('#!/bin/sh\nread host\necho "{\\"Username\\": \\"$host\\", \\"Secret\\": \\"from helper\\"}"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    (tmp_path / ".apptainer").mkdir()
+    (tmp_path / ".apptainer/docker-config.json").write_text('{"credsStore": "test"}')
+    assert login_for("registry.example")[:2] == ("registry.example", "from helper")
+
+
+@pytest.mark.parametrize("is_basic", [False, True])
+def test_registries_with_a_password(tmp_path, is_basic):
+    """R-09: with the runtime's login both ways of logging in work; without, the message says what to type."""
+    with serve_files() as files:
+        files.password, files.is_basic = "s3cret", is_basic
+        manifest, blob = files.push("ai/x", "1", b"data of the image")
+        with pytest.raises(TransferError, match="log in with `apptainer registry login") as info:
+            Registry(files.host).manifest("ai/x", "1")
+        assert info.value.status == 401
+        log_in(tmp_path, files.host, password="wrong")
+        with pytest.raises(TransferError, match="the login in use has no access") as info:
+            Registry(files.host).manifest("ai/x", "1")
+        assert "wrong" not in str(info.value)
+        log_in(tmp_path, files.host)
+        registry = Registry(files.host)
+        assert registry.manifest("ai/x", "1").digest == manifest
+        assert registry.blob("ai/x", blob).read() == b"data of the image"
+
+
+def test_passwords_stay_with_the_registry(tmp_path):
+    """R-09: the server that a blob is redirected to gets no credentials, that of the registry itself does."""
+    with serve_files() as files, serve_files() as elsewhere:
+        files.password, files.is_basic = "s3cret", True
+        log_in(tmp_path, files.host)
+        _, blob = files.push("ai/x", "1", b"data")
+        elsewhere.content["/blob"] = b"data"
+        files.moved[f"/v2/ai/x/blobs/{blob}"] = elsewhere.url + "/blob"
+        assert Registry(files.host).blob("ai/x", blob).read() == b"data"
+        assert [headers.get("Authorization") for _, headers in elsewhere.requests] == [None]
+        files.moved[f"/v2/ai/x/blobs/{blob}"] = files.url + "/moved"
+        files.content["/moved"] = b"data"
+        assert Registry(files.host).blob("ai/x", blob).read() == b"data"
+
+
+def test_altered_manifests_are_refused():
+    """R-03: a manifest without the digest that was asked for is an error."""
+    with serve_files() as files:
+        manifest, _ = files.push("ai/x", "1", b"data")
+        files.content[f"/v2/ai/x/manifests/{manifest}"] += b" "
+        with pytest.raises(TransferError, match="it was altered, or cut"):
+            Registry(files.host).manifest("ai/x", manifest)
+        with pytest.raises(TransferError, match="no image of this name, tag or digest"):
+            Registry(files.host).manifest("ai/x", digest_of(b"other"))
+        with pytest.raises(TransferError, match="no connection") as info:
+            Registry("127.0.0.1:1").manifest("ai/x", "1")
+        assert info.value.is_temporary
+
+
+def test_parts_of_blobs():
+    """R-01: a blob is read from any position, if the server can do that."""
+    with serve_files() as files:
+        _, blob = files.push("ai/x", "1", b"0123456789")
+        for files.has_ranges, expected in ((True, (4, b"456789")), (False, (0, b"0123456789"))):
+            with Registry(files.host).blob("ai/x", blob, 4) as answer:
+                assert (start_of(answer), answer.read()) == expected
