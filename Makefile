@@ -1,7 +1,7 @@
 # The main commands are `make demo` and `make test`. They create everything in .venv/ and .demo/, except for system
 # packages and the cached example image. (`make check` also creates build/.)
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-pythons test-faults faults-report bench image lint release clean
+.PHONY: help demo docs check test test-pythons test-faults faults-report bench image lint release clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -26,6 +26,9 @@ faults-report: ## show the outcome of each fault as a table, and write .demo/fau
 
 bench: ## benchmark against the tools in use today: a table, and .demo/bench.json
 	@scripts/bench
+
+docs: ## build the project's own web pages in .demo/docs, with the reference from the code
+	@scripts/docs
 
 image: ## build the example image unless it is cached, and print its path
 	@scripts/setup-system --image

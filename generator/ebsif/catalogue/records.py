@@ -69,7 +69,7 @@ class Stage(Model):
 class ContainerFields(Model):
     """The fields of a record, or of a family for all its records."""
 
-    homepage: Optional[SingleLine] = None
+    homepage: Optional[SingleLine] = Field(None, description="web page of the software")
     description: Optional[Text] = Field(
         None, description="description with placeholders; the list of components is added")
     suffix: Optional[Suffix] = Field(None, description="version suffix, with placeholders: -rocm-{rocm}-{date}")
@@ -131,7 +131,7 @@ class ContainerFields(Model):
     support: Optional[SingleLine] = Field(None, description="level of support, shown in the help of the module")
     usage: Optional[Text] = Field(None, description="usage, shown in the help of the module")
     warnings: list[SingleLine] = Field([], description="warnings, shown at installation and in the help of the module")
-    moduleclass: Optional[VersionPart] = None
+    moduleclass: Optional[VersionPart] = Field(None, description="category of the module, as in EasyBuild")
     parameters: dict[Annotated[str, AfterValidator(is_parameter)], Any] = Field(
         {}, description="easyconfig parameters that have no field here, written unchanged: whatis, hidden ...")
     doc: Optional[SingleLine] = Field(None, description="text for the site's list of software")
@@ -154,13 +154,14 @@ class Record(ContainerFields):
     """A container."""
 
     family: SingleLine = Field(description="name of a family in the file")
-    version: VersionPart
-    date: Optional[VersionPart] = None
+    version: VersionPart = Field(description="version of the software")
+    date: Optional[VersionPart] = Field(None, description="date in the version suffix: 20260131")
     hash: Optional[VersionPart] = Field(None, description="part of the file name that distinguishes builds")
     variant: Optional[VersionPart] = Field(None, description="part of the version suffix after the versions")
     label: Optional[VersionPart] = Field(
         None, description="part of the version suffix that distinguishes modules with the same image")
-    sha256: Optional[Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = None
+    sha256: Optional[Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = Field(
+        None, description="SHA256 of the image, checked at installation")
     size: Optional[Count] = Field(
         None, description="size of the image in bytes: another size tells that it was replaced or truncated")
     moving: bool = Field(False, description="whether the image may come from a directory whose links move")
@@ -172,7 +173,8 @@ class Record(ContainerFields):
 class CatalogueFile(Model):
     """A file in the catalogue."""
 
-    name: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
+    name: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.+-]*$")] = Field(
+        description="name of the software, and of its modules")
     extends: StrictBool = Field(
         False, description="whether the file adds to the one of the same name in the next catalogue, instead of "
                            "replacing it")

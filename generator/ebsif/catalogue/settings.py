@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
+from pydantic import Field
+
 from ebsif import files
 from ebsif.catalogue import reading, site
 from ebsif.catalogue.container import Container
@@ -22,9 +24,12 @@ CONFIGURATION_VARIABLE = "EBSIF_CONFIG"
 class Configuration(Model):
     """The configuration file."""
 
-    site: Optional[SingleLine] = None
-    catalogues: list[SingleLine] = []
-    output: Optional[SingleLine] = None
+    site: Optional[SingleLine] = Field(
+        None, description="name of the site, unless EBSIF_SITE or --site names another one")
+    catalogues: list[SingleLine] = Field(
+        [], description="directories with your own sites, searched before those of ebsif")
+    output: Optional[SingleLine] = Field(
+        None, description="directory for rendered easyconfigs; {site} stands for the name of the site")
 
 
 @dataclass(frozen=True)

@@ -179,8 +179,8 @@ class Scheduler(Model):
 class Site(Model):
     """The profile of a site."""
 
-    name: Annotated[str, Field(pattern=NAME)]
-    description: SingleLine
+    name: Annotated[str, Field(pattern=NAME)] = Field(description="name of the site, that of its directory")
+    description: SingleLine = Field(description="the machine, in a few words")
     extends: Optional[SingleLine] = Field(
         None, description="name of the site from which this one takes everything that it doesn't set itself, "
                           "containers included; its own name means that of the next catalogue")

@@ -1,0 +1,1 @@
+"""Build the project's own web pages from its documents, and the reference from its code."""

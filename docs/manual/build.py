@@ -1,0 +1,176 @@
+"""Build the pages: every document of the project, the files they link to, and the reference."""
+
+import dataclasses
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path, PurePosixPath
+
+import yaml
+from ebsif import version
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from manual import markdown, reference
+
+HERE = Path(__file__).resolve().parent
+CHECKOUT = HERE.parents[1]
+# Marks a directory that contains only our pages, so that the next run may replace it.
+MARKER = ".ebsif-manual"
+PICTURES = (".png", ".svg")
+
+
+class ManualError(Exception):
+    """The pages can't be built; the message says why and what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Page:
+    """A page: its address relative to the first page, its title, its content as HTML, and its headings."""
+
+    address: str
+    title: str
+    html: str
+    headings: list[markdown.Heading]
+    source: str = ""
+
+
+class Manual:
+    """
+    The pages of the project.
+
+    Attributes
+    ----------
+    files
+        Files of the project by their path: those that a clone has.
+    linked
+        Files and folders, no documents, that documents link to.
+    """
+
+    def __init__(self):
+        """Find the documents."""
+        command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+        names = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
+        self.files = sorted(name for name in names.split("\0") if name and (CHECKOUT / name).is_file())
+        self.linked = set()
+        self.templates = Environment(loader=FileSystemLoader(HERE / "templates"), autoescape=True,
+                                     undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+        self.templates.filters["markdown"] = inline
+
+    def write(self, directory: Path) -> int:
+        """Write all pages into an empty directory; return their number."""
+        contents = self.contents()
+        pictures = {path for path in self.linked if PurePosixPath(path).suffix in PICTURES}
+        pages = [page for _, some in contents for page in some]
+        pages += [self.listing(path) for path in sorted(self.linked - pictures)]
+        for path in pictures:
+            copy(CHECKOUT / path, directory / path)
+        copy(HERE / "templates/manual.css", directory / "manual.css")
+        template = self.templates.get_template("page.html.j2")
+        for page in pages:
+            target = directory / page.address
+            target.parent.mkdir(parents=True, exist_ok=True)
+            root = os.path.relpath(".", PurePosixPath(page.address).parent)
+            target.write_text(template.render(page=page, contents=contents, version=version(), root=root),
+                              encoding="utf-8")
+        return len(pages)
+
+    def contents(self) -> list[tuple[str, list[Page]]]:
+        """Return the sections of the site: the title and the pages of each."""
+        made = {name: self.reference_page(f"{name}.html", page) for name, page in reference.pages().items()}
+        made.update((name, self.document(name)) for name in self.files if self.is_document(name))
+        sections = yaml.safe_load((HERE / "contents.yaml").read_text(encoding="utf-8"))
+        exact = {pattern for patterns in sections.values() for pattern in patterns}
+        return [(title, [page for pattern in patterns for name, page in made.items()
+                         if name == pattern or (name not in exact and PurePosixPath(name).match(pattern))])
+                for title, patterns in sections.items()]
+
+    @staticmethod
+    def is_document(name: str) -> bool:
+        """Return whether a file is a document of the project: Markdown in docs, or at the top."""
+        return name.endswith(".md") and (name.startswith("docs/") or "/" not in name)
+
+    def document(self, name: str) -> Page:
+        """Return the page of a document."""
+        page = address_of(name)
+        text = (CHECKOUT / name).read_text(encoding="utf-8")
+        made = markdown.render(text, lambda link: self.address(link, name, page))
+        return Page(page, made.title, Markup(made.html), made.headings, name)
+
+    def address(self, link: str, name: str, page: str) -> str:
+        """Return the address on a page for a link in a document; notes files that it links to."""
+        path, hash_, anchor = link.partition("#")
+        if "://" in link or not path:
+            return link
+        target = os.path.normpath(os.path.join(os.path.dirname(name), path))  # noqa: PTH118, PTH120 within the project
+        if not (CHECKOUT / target).exists() or target.startswith(".."):
+            raise ManualError(f"{name} links to {link}, which does not exist")
+        if not self.is_document(target):
+            self.linked.add(target)
+        return os.path.relpath(address_of(target), PurePosixPath(page).parent) + hash_ + anchor
+
+    def reference_page(self, address: str, content: reference.Page) -> Page:
+        """Return a page of the reference."""
+        headings = [markdown.Heading(2, section.title, section.anchor) for section in content.sections]
+        html = self.templates.get_template("reference.html.j2").render(page=content)
+        return Page(address, content.title, Markup(html), headings)
+
+    def listing(self, path: str) -> Page:
+        """Return the page that shows a file, or the files of a folder."""
+        files = [name for name in self.files if name.startswith(f"{path}/")]
+        html = self.templates.get_template("file.html.j2").render(
+            path=path, files=files, text="" if files else (CHECKOUT / path).read_text(encoding="utf-8"))
+        return Page(address_of(path), path, Markup(html), [], path)
+
+
+def copy(source: Path, target: Path):
+    """Copy a file, with the directories that it needs."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+
+
+def inline(text: str) -> Markup:
+    """Return a paragraph of Markdown or of a docstring as HTML."""
+    return Markup(markdown.PARSER.renderInline(text.replace("``", "`")))
+
+
+def address_of(name: str) -> str:
+    """Return the address of a file of the project."""
+    path = PurePosixPath(name)
+    if path.suffix in PICTURES:
+        return name
+    if path.suffix != ".md":
+        return f"files/{name}.html"
+    path = path.relative_to("docs") if path.parts[0] == "docs" else path
+    return str(path.with_name("index.html") if path.stem == "README" else path.with_suffix(".html")).lower()
+
+
+def build(directory: Path) -> int:
+    """
+    Build all pages in a directory, which is replaced as a whole when they are complete.
+
+    Returns
+    -------
+    int
+        The number of pages.
+
+    Raises
+    ------
+    ManualError
+        If a document links to nothing, or the directory contains other files.
+    """
+    directory = directory.resolve()
+    is_ours = directory.is_dir() and ((directory / MARKER).is_file() or not any(directory.iterdir()))
+    if directory.exists() and not is_ours:
+        raise ManualError(f"{directory} contains other files, which would be lost: name another directory with -o")
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{directory.name}-", dir=directory.parent) as work:
+        made = Path(work) / "made"
+        made.mkdir(mode=0o755)
+        number = Manual().write(made)
+        (made / MARKER).write_text("Made by `make docs`, which replaces this directory as a whole.\n", encoding="utf-8")
+        if directory.exists():
+            directory.rename(Path(work) / "earlier")
+        made.rename(directory)
+    return number

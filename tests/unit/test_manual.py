@@ -1,0 +1,184 @@
+"""The project's own pages, which `make docs` builds: they are complete, follow the code, and no link is dead."""
+
+import html.parser
+import os
+import re
+import sys
+from types import SimpleNamespace
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from easybuild.easyblocks.generic.containervenv import ContainerVenv
+from ebsif import cli
+from ebsif.catalogue import schema
+from pydantic import Field, create_model
+from support import CHECKOUT, tracked
+
+sys.path.insert(0, str(CHECKOUT / "docs"))
+
+from manual import build, markdown, reference  # noqa: E402 after its path
+
+
+class Links(html.parser.HTMLParser):
+    """The links of a page, what it loads, and its anchors."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.links, self.loaded, self.anchors = [], [], set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.anchors |= {attributes["id"]} if "id" in attributes else set()
+        if attributes.get("href"):
+            (self.links if tag == "a" else self.loaded).append(attributes["href"])
+        if attributes.get("src"):
+            self.loaded.append(attributes["src"])
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """The folder of the pages."""
+    folder = tmp_path_factory.mktemp("manual") / "pages"
+    build.build(folder)
+    return folder
+
+
+def documents():
+    """The documents of the project."""
+    return [path for path in tracked("*.md") if build.Manual.is_document(str(path.relative_to(CHECKOUT)))]
+
+
+def check_external(link, page):
+    """Check that an external link has the form of one."""
+    parts = urlsplit(link)
+    if parts.hostname == "localhost":
+        return
+    assert parts.scheme == "https", (page, link)
+    assert re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)+(:\d+)?", parts.netloc), (page, link)
+    assert not re.search(r"[\s<>\"]", link), (page, link)
+
+
+def test_every_link_of_the_documents_leads_somewhere():
+    """W-09: where people read the documents as they are: no link to a missing file or heading."""
+    made = {path: markdown.render(path.read_text()) for path in documents()}
+    anchors = {path: {heading.anchor for heading in document.headings} for path, document in made.items()}
+    number = 0
+    for path, document in made.items():
+        for link in document.links:
+            number += 1
+            if "://" in link:
+                check_external(link, path)
+                continue
+            file, _, anchor = link.partition("#")
+            target = (path.parent / file).resolve() if file else path
+            assert target.exists(), (path, link)
+            assert not anchor or anchor in anchors[target], (path, link)
+    assert number > 100
+
+
+def test_every_link_of_the_pages_leads_somewhere(pages):
+    """W-09: no dead link, missing anchor or file, and nothing that is loaded from elsewhere."""
+    found = {path: Links(path.read_text(encoding="utf-8")) for path in pages.rglob("*.html")}
+    number = 0
+    for page, content in found.items():
+        assert not [link for link in content.loaded if "://" in link], page
+        for link in content.links + content.loaded:
+            number += 1
+            if "://" in link:
+                check_external(link, page)
+                continue
+            file, _, anchor = unquote(link).partition("#")
+            target = (page.parent / file.split("?")[0]).resolve() if file else page
+            assert target.is_file(), (page, link)
+            assert not anchor or anchor in found[target].anchors, (page, link)
+    assert number > 1000
+
+
+def test_every_document_is_a_page_of_one_section(pages):
+    """Issue 25: the menu of each page has each document once, the reference, and marks the page itself."""
+    contents = build.Manual().contents()
+    listed = [page.source for _, some in contents for page in some if page.source]
+    assert sorted(listed) == sorted(str(path.relative_to(CHECKOUT)) for path in documents())
+    assert {page.address for _, some in contents for page in some} >= {f"{name}.html" for name in reference.pages()}
+    for _, some in contents:
+        for page in some:
+            text = (pages / page.address).read_text(encoding="utf-8")
+            assert text.count('aria-current="page"') >= 1, page.address
+            assert "<h1" in text
+
+
+def test_links_to_nothing_stop_the_build(monkeypatch, tmp_path):
+    """W-09: a document with a dead link is not published; the message names both."""
+    real = build.Manual.address
+    monkeypatch.setattr(build.Manual, "address", lambda self, link, name, page: real(
+        self, link.replace("docs/using.md", "docs/missing.md"), name, page))
+    with pytest.raises(build.ManualError, match=re.escape("README.md links to docs/missing.md, which does not exist")):
+        build.build(tmp_path / "pages")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_files_are_not_replaced(tmp_path, pages):
+    """A directory with other files is refused; our own is replaced, without pages of removed documents."""
+    (tmp_path / "index.html").write_text("ours")
+    with pytest.raises(build.ManualError, match="contains other files"):
+        build.build(tmp_path)
+    (pages / "gone.html").write_text("")
+    build.build(pages)
+    assert not (pages / "gone.html").exists()
+    assert os.listdir(tmp_path) == ["index.html"]  # noqa: PTH208 names only
+
+
+def names_on(address):
+    """The names that a page of the reference describes, by section."""
+    sections = reference.pages()[address].sections
+    return {section.anchor: {entry.name for entry in section.entries} for section in sections}
+
+
+def test_the_reference_has_everything(pages):
+    """W-03: each parameter, field, command and option is there, with its text; each command with its examples."""
+    described = names_on("reference/parameters")
+    assert described["containerinstall"] | described["containervenv"] | {"requirements"} >= {
+        name for name, (_, _, kind) in ContainerVenv.extra_options().items() if "easyblock" in str(kind)}
+    assert set(names_on("reference/commands")) == set(cli.COMMANDS)
+    for name, model in schema.MODELS.items():
+        address = {"containers": "reference/records"}.get(name, f"reference/{name}")
+        assert names_on(address)[model.__name__.lower()] == set(schema.schema(model)["properties"])
+    for page in reference.pages().values():
+        for section in page.sections:
+            assert section.text, section.title
+            assert [entry.name for entry in section.entries if not entry.text] == [], section.title
+    text = (pages / "reference/commands.html").read_text(encoding="utf-8")
+    assert "ebsif extend PyTorch" in text
+    assert "--requirements FILE" in text
+
+
+def test_a_new_parameter_appears(monkeypatch):
+    """W-03: a parameter of an easyblock is in the reference without another edit."""
+    options = {**ContainerVenv.extra_options(), "sparkle": [7, "How much it sparkles", "CUSTOM"]}
+    monkeypatch.setattr(ContainerVenv, "extra_options", staticmethod(lambda: options))
+    (entry,) = (one for section in reference.parameters().sections for one in section.entries if one.name == "sparkle")
+    assert (entry.text, entry.default) == ("How much it sparkles", "7")
+
+
+def test_a_new_field_appears(monkeypatch):
+    """W-03: a field of a model is in the reference without another edit."""
+    model = create_model("Site", __base__=schema.MODELS["site"],
+                         sparkle=(bool, Field(True, description="whether it sparkles")))
+    monkeypatch.setitem(schema.MODELS, "site", model)
+    section = reference.pages()["reference/site"].sections[0]
+    (entry,) = (one for one in section.entries if one.name == "sparkle")
+    assert (entry.kind, entry.text, entry.default) == ("true or false", "whether it sparkles", "true")
+
+
+def test_a_new_command_with_its_option_appears(monkeypatch):
+    """W-03: a command and its options are in the reference without another edit."""
+    command = SimpleNamespace(
+        __doc__="Sparkle.", EXAMPLES="  ebsif sparkle --bright\n", run=None,
+        configure=lambda parser: parser.add_argument("--bright", action="store_true", help="sparkle more"))
+    monkeypatch.setitem(sys.modules, "ebsif.commands.sparkle", command)
+    monkeypatch.setitem(cli.COMMANDS, "sparkle", "sparkle")
+    section = reference.commands().sections[-1]
+    assert (section.title, section.text, section.examples) == (
+        "ebsif sparkle", "Sparkle.", "  ebsif sparkle --bright\n")
+    assert ("--bright", "sparkle more") in [(entry.name, entry.text) for entry in section.entries]
