@@ -135,6 +135,23 @@ debian_mirror() {
             return
         fi
     done <<<"$targets"
-    die "apt has no Debian mirror among its sources, so this only works on Debian: install Apptainer yourself" \
+    die "apt has no Debian mirror among its sources, so packages of other suites can't be had: install Apptainer yourself" \
         "(https://apptainer.org), or copy the example image from another machine"
+}
+
+# debian_suites DIRECTORY SUITE...: set `apt` to an apt-get that knows these suites of Debian. It uses the machine's mirror and
+# keyring, and keeps its state in the directory, so that the machine's own configuration of apt stays as it is.
+debian_suites() {
+    local state=$1 mirror suite
+    shift
+    mirror=$(debian_mirror)
+    mkdir -p "$state"/lists/partial "$state"/cache/archives/partial
+    for suite; do
+        printf 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' "$mirror" "$suite"
+    done >"$state/sources.list"
+    # download as root, because the account _apt can't access this private directory
+    apt=(apt-get -qq -o "Dir::Etc::sourcelist=$state/sources.list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$state/lists"
+        -o "Dir::Cache=$state/cache" -o APT::Sandbox::User=root)
+    say "    updating the package lists of Debian's suites $*"
+    "${apt[@]}" update
 }

@@ -29,6 +29,29 @@ def test_nothing_is_installed_on_a_prepared_machine():
     assert result.stderr.split() == "nothing is missing on this machine".split()  # noqa: SIM905
 
 
+def test_a_registry_and_oras_are_unpacked_for_the_tests(tmp_path):
+    """R-01: where they are missing, beside the other parts: oras of a newer Debian if the distribution has none."""
+    tools, log, parts = tmp_path / "tools", tmp_path / "log", tmp_path / "parts"
+    tools.mkdir()
+    for name, text in (
+            ("apt-get", f"""echo "$*" >>{log}; case $* in *indextargets*) echo http://mirror.example/debian ;; esac
+                [[ $* != *" download "* ]] || touch "${{@: -1}}.deb" """),
+            ("apt-cache", ""),
+            ("dpkg-deb", 'mkdir -p "$3/usr/bin"; name=$(basename "$2" .deb); cp /bin/true "$3/usr/bin/$name"')):
+        (tools / name).write_text(f"#!/bin/bash\n{text}\n")
+        (tools / name).chmod(0o755)
+    (parts / "usr/lib/x").mkdir(parents=True)
+    (parts / "usr/lib/x/modulecmd.tcl").touch()
+    shutil.copytree(Path(os.environ["EBSIF_TEST_SSHD"]).parent, parts / "usr/sbin")
+    for _ in range(2):
+        result = run([SCRIPTS / "setup-system", "--tests", parts], PATH=f"{tools}:{os.environ['PATH']}")
+        assert result.returncode == 0, result.stderr
+    assert sorted(one.name for one in (parts / "usr/bin").iterdir()) == ["docker-registry", "oras"]
+    downloads = [line for line in log.read_text().splitlines() if " download " in line]
+    assert [line.split()[-1] for line in downloads] == ["docker-registry", "oras"]
+    assert ["Dir::Etc::sourcelist=" in line for line in downloads] == [False, True]
+
+
 def test_missing_parts_are_named_first(tmp_path):
     """With the parts hidden and no package manager: what is missing, what to do; status 1."""
     tools = tmp_path / "tools"

@@ -1,0 +1,198 @@
+"""Manifests and descriptors of OCI: https://github.com/opencontainers/image-spec."""
+
+import hashlib
+import json
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Optional
+
+from ebsif import output
+from ebsif.errors import EbsifError
+from ebsif.registry.reference import DIGEST
+
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+INDEX = "application/vnd.oci.image.index.v1+json"
+EMPTY = "application/vnd.oci.empty.v1+json"
+INDEXES = (INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")
+MANIFESTS = (MANIFEST, "application/vnd.docker.distribution.manifest.v2+json", *INDEXES)
+# what the runtime pushes with oras://
+SIF_LAYER = "application/vnd.sylabs.sif.layer.v1.sif"
+
+TITLE = "org.opencontainers.image.title"
+# as names in Go, which OCI uses
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+class ContentError(EbsifError):
+    """What a registry or a directory contains is not what it should be; the message says what."""
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """
+    What identifies a manifest or a blob.
+
+    Attributes
+    ----------
+    media_type
+        Its media type.
+    digest
+        ``sha256:`` and so on.
+    size
+        Number of bytes.
+    annotations
+        Values by name.
+    platform
+        In an index: system and architecture.
+    """
+
+    media_type: str
+    digest: str
+    size: int
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    platform: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, media_type: str, content: bytes, **annotations: str) -> "Descriptor":
+        """Return the descriptor of some content."""
+        return cls(media_type, f"sha256:{hashlib.sha256(content).hexdigest()}", len(content), annotations)
+
+    @classmethod
+    def of_file(cls, media_type: str, path: Path, annotations: Mapping[str, str]) -> "Descriptor":
+        """Return the descriptor of a file."""
+        digest = hashlib.sha256()
+        with path.open("rb") as file:
+            for chunk in iter(lambda: file.read(1 << 20), b""):
+                digest.update(chunk)
+        return cls(media_type, f"sha256:{digest.hexdigest()}", path.stat().st_size, annotations)
+
+    @classmethod
+    def from_json(cls, value: Any, where: object) -> "Descriptor":
+        """
+        Return the descriptor in a manifest, of which `where` says which one it is.
+
+        Raises
+        ------
+        ContentError
+            If it isn't one.
+        """
+        value = value if isinstance(value, dict) else {}
+        digest, size = value.get("digest"), value.get("size")
+        kinds = [value.get("annotations") or {}, value.get("platform") or {}]
+        if not (isinstance(digest, str) and DIGEST.fullmatch(digest) and isinstance(size, int) and size >= 0
+                and all(isinstance(one, dict) for one in kinds)):
+            raise ContentError(f"{where}: a part of the manifest has no valid digest or size")
+        return cls(str(value.get("mediaType", "")), digest, size, *kinds)
+
+    @property
+    def title(self) -> str:
+        """The name of the file; empty if it has none."""
+        return str(self.annotations.get(TITLE, ""))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as part of a manifest."""
+        return {"mediaType": self.media_type, "digest": self.digest, "size": self.size,
+                **({"annotations": dict(self.annotations)} if self.annotations else {}),
+                **({"platform": dict(self.platform)} if self.platform else {})}
+
+    def check(self, content: bytes, where: object) -> bytes:
+        """Return the content if it has this digest; `where` says where it is from. Raise ContentError if not."""
+        algorithm, _, digest = self.digest.partition(":")
+        found = hashlib.new(algorithm, content).hexdigest()
+        if found != digest:
+            raise ContentError(f"{where}: the content of {self.digest} is another one, altered or cut "
+                               f"({algorithm}:{found})")
+        return content
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """
+    A manifest of an image or artefact, or an index of several.
+
+    Attributes
+    ----------
+    descriptor
+        Its own media type, digest and size.
+    content
+        The JSON in it.
+    """
+
+    descriptor: Descriptor
+    content: dict[str, Any]
+
+    @classmethod
+    def read(cls, text: bytes, media_type: str, where: object) -> "Manifest":
+        """
+        Return the manifest in a text.
+
+        Raises
+        ------
+        ContentError
+            If it isn't one; `where` says where it is from.
+        """
+        try:
+            content = json.loads(text)
+        except (ValueError, RecursionError):
+            content = None
+        if not isinstance(content, dict) or not isinstance(content.get("annotations") or {}, dict):
+            raise ContentError(f"{where}: not the manifest of an image or artefact")
+        media_type = content.get("mediaType") or media_type.partition(";")[0]
+        if media_type not in MANIFESTS:
+            raise ContentError(f"{where}: manifests of this kind are not supported ({output.escape(media_type)})")
+        found = cls(Descriptor.of(media_type, text), content)
+        # each is checked when it is made
+        found.layers, found.manifests, found.config  # noqa: B018
+        return found
+
+    @property
+    def digest(self) -> str:
+        """The digest of the manifest."""
+        return self.descriptor.digest
+
+    @property
+    def is_index(self) -> bool:
+        """Whether it is an index of manifests."""
+        return self.descriptor.media_type in INDEXES
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """Values by name."""
+        return {str(name): str(value) for name, value in (self.content.get("annotations") or {}).items()}
+
+    @property
+    def artifact_type(self) -> str:
+        """The kind of artefact; the media type of the configuration if it is not named, as OCI wants it."""
+        return self.content.get("artifactType") or (self.config.media_type if self.config else "")
+
+    @property
+    def config(self) -> Optional[Descriptor]:
+        """The configuration, None if there is none."""
+        return Descriptor.from_json(self.content["config"], self.digest) if "config" in self.content else None
+
+    @property
+    def layers(self) -> list[Descriptor]:
+        """The layers, or the files of an artefact."""
+        return self.descriptors("layers")
+
+    @property
+    def manifests(self) -> list[Descriptor]:
+        """The manifests in an index."""
+        return self.descriptors("manifests")
+
+    def descriptors(self, key: str) -> list[Descriptor]:
+        """Return the descriptors in a list of the manifest."""
+        found = self.content.get(key) or []
+        if not isinstance(found, list):
+            raise ContentError(f"{self.digest}: '{key}' in the manifest is not a list")
+        return [Descriptor.from_json(one, self.digest) for one in found]
+
+
+def for_this_machine(manifests: Iterable[Descriptor]) -> Optional[Descriptor]:
+    """Return the manifest in an index for Linux and the architecture of this machine, None if there is none."""
+    machine = platform.machine()
+    architecture = ARCHITECTURES.get(machine, machine)
+    return next((one for one in manifests if one.platform.get("os", "linux") == "linux"
+                 and one.platform.get("architecture", architecture) == architecture), None)

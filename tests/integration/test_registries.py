@@ -1,0 +1,150 @@
+"""The client for registries and OCI layouts, with a real registry and the real programs that fill it."""
+
+import json
+import subprocess
+
+import pytest
+from ebsif.errors import EbsifError
+from ebsif.registry.manifest import ContentError, Descriptor, Manifest
+from ebsif.registry.opening import open_repository
+from parts import part
+from registry import ACCOUNT, PASSWORD, CuttingProxy
+
+CONTENT = bytes(range(256)) * 12_000
+
+
+def run(*command, **options):
+    """Run a program and return its output."""
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=120, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def pushed(registry, tmp_path):
+    """The repository of an artefact that oras has pushed to the registry, with a name of its own for each test."""
+    (tmp_path / "data").write_bytes(CONTENT)
+    name = f"{registry.host}/tests/{tmp_path.name.replace('_', '-').lower()}"
+    run(part("EBSIF_TEST_ORAS"), "push", "--plain-http", f"{name}:1.0,1.1", "data:application/x-data",
+        "--annotation", "org.opencontainers.image.version=1.0", cwd=tmp_path)
+    return open_repository(f"oras://{name}:1.0")
+
+
+def test_tags_and_digests(pushed, tmp_path):
+    """R-02: a tag's digest is the one that skopeo sees; tags, manifest and content are read."""
+    name = f"docker://{pushed.reference.place}"
+    raw = run("skopeo", "inspect", "--tls-verify=false", "--raw", f"{name}:1.0")
+    assert pushed.resolve() == Manifest.read(raw.encode(), "", name).digest
+    assert pushed.tags() == ["1.0", "1.1"]
+    manifest = open_repository(pushed.reference.at(pushed.resolve())).image()
+    assert manifest.content == json.loads(raw)
+    assert manifest.annotations["org.opencontainers.image.version"] == "1.0"
+    (layer,) = manifest.layers
+    assert (layer.title, layer.media_type, pushed.read(layer)) == ("data", "application/x-data", CONTENT)
+    assert pushed.read(manifest.config) == b"{}"
+    with pytest.raises(EbsifError, match=r": tests/\S+ has no tag 1\.2 \(it has 1\.\d, 1\.\d\)"):
+        pushed.resolve("1.2")
+    with pytest.raises(EbsifError, match="has no manifest sha256:0+ in tests/"):
+        pushed.resolve(f"sha256:{'0' * 64}")
+
+
+@pytest.mark.parametrize("program", ["skopeo", "oras"])
+def test_a_directory_is_like_a_registry(pushed, tmp_path, program):
+    """R-08: a layout that other programs have written from the registry has the same digests and contents."""
+    place, layout = pushed.reference.place, tmp_path / "layout"
+    if program == "skopeo":
+        run("skopeo", "copy", "--insecure-policy", "--src-tls-verify=false", f"docker://{place}:1.0",
+            f"oci:{layout}:1.0")
+    else:
+        run(part("EBSIF_TEST_ORAS"), "copy", "--from-plain-http", f"{place}:1.0", "--to-oci-layout", f"{layout}:1.0")
+    for name in (f"oci:{layout}:1.0", f"oci:{layout}", f"oci:{layout}@{pushed.resolve()}"):
+        here = open_repository(name)
+        assert (here.resolve(), here.tags()) == (pushed.resolve(), ["1.0"])
+        assert here.read(here.manifest().layers[0]) == CONTENT
+    with pytest.raises(EbsifError, match=r"layout has no manifest with the tag 2 \(tags: 1.0\)"):
+        open_repository(f"oci:{layout}:2").resolve()
+    with pytest.raises(EbsifError, match="none is not a directory with an OCI layout"):
+        open_repository(f"oci:{tmp_path}/none:1").resolve()
+
+
+def test_what_is_uploaded_others_read(registry, tmp_path):
+    """R-08: blobs and manifests that are uploaded to a registry and to a directory are valid for oras and skopeo."""
+    oras, file = part("EBSIF_TEST_ORAS"), tmp_path / "data"
+    file.write_bytes(CONTENT)
+    for name, option, other in ((f"oras://{registry.host}/tests/up:1", "--plain-http", f"docker://{registry.host}/tests/up:1"),
+                                (f"oci:{tmp_path}/up:1", "--oci-layout", f"oci:{tmp_path}/up:1")):
+        repository = open_repository(name)
+        config = Descriptor.of("application/x-config", b"{}")
+        layer = Descriptor.of_file("application/x-data", file, {"org.opencontainers.image.title": "data"})
+        text = json.dumps({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+                           "config": config.as_json(), "layers": [layer.as_json()]}).encode()
+        for _ in range(2):
+            repository.upload(config, b"{}")
+            repository.upload(layer, file)
+            repository.put_manifest(Manifest.read(text, "", name).descriptor, text, "1")
+        pulled = tmp_path / option
+        run(oras, "pull", option, name.partition(":")[2].removeprefix("//"), "--output", pulled)
+        assert (pulled / "data").read_bytes() == CONTENT
+        raw = run("skopeo", "inspect", *(["--tls-verify=false"] if other.startswith("docker") else []), "--raw", other)
+        assert json.loads(raw) == repository.manifest().content
+        assert repository.tags() == ["1"]
+
+
+def test_the_runtimes_login(private_registry, tmp_path, monkeypatch):
+    """R-09: the login that the runtime has stored is used; without it, or with another, an error says what to do."""
+    host = private_registry.host
+    name = f"oras://{host}/tests/private:1"
+    for prefix in ("APPTAINER", "SINGULARITY"):
+        for variable in ("CONFIGDIR", "DOCKER_USERNAME", "DOCKER_PASSWORD", "AUTH_FILE"):
+            monkeypatch.delenv(f"{prefix}_{variable}", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(EbsifError, match=f"{host} wants a login: apptainer registry login --username NAME oras://{host}"):
+        open_repository(name).resolve()
+    run("apptainer", "registry", "login", "--username", ACCOUNT, "--password-stdin", f"oras://{host}", input=PASSWORD)
+    text = b'{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": []}'
+    index = Manifest.read(text, "", name)
+    open_repository(name).put_manifest(index.descriptor, text, "1")
+    assert open_repository(name).resolve() == index.digest
+    monkeypatch.setenv("APPTAINER_CONFIGDIR", str(tmp_path / "other"))
+    monkeypatch.setenv("APPTAINER_DOCKER_USERNAME", ACCOUNT)
+    monkeypatch.setenv("APPTAINER_DOCKER_PASSWORD", "wrong secret")
+    with pytest.raises(EbsifError, match="doesn't allow this for the account of the runtime's login") as error:
+        open_repository(name).resolve()
+    assert "wrong secret" not in str(error.value)
+
+
+def test_cut_and_altered(pushed, registry, tmp_path, monkeypatch):
+    """R-03: a transfer goes on where it was cut; what is altered or stays cut leaves nothing behind."""
+    (layer,) = pushed.manifest().layers
+    with CuttingProxy(registry, 1_500_000, 2) as proxy:
+        repository = open_repository(str(pushed.reference).replace(registry.host, proxy.host))
+        repository.download(layer, tmp_path / "got")
+        assert (tmp_path / "got").read_bytes() == CONTENT
+        assert proxy.ranges == ["", "bytes=1048576-", "bytes=2097152-"]
+    monkeypatch.setattr("ebsif.registry.repository.ATTEMPTS", 1)
+    with CuttingProxy(registry, 1_500_000, 1) as proxy:
+        repository = open_repository(str(pushed.reference).replace(registry.host, proxy.host))
+        with pytest.raises(EbsifError, match="the connection was cut"):
+            repository.download(layer, tmp_path / "cut")
+        assert not (tmp_path / "cut").exists()
+        repository.download(layer, tmp_path / "cut")
+        assert proxy.ranges == ["", "bytes=1048576-"]
+    assert (tmp_path / "cut").read_bytes() == CONTENT
+    blob = registry.blob(layer.digest)
+    try:
+        blob.write_bytes(CONTENT[:-1] + b"x")
+        for read in (lambda: pushed.download(layer, tmp_path / "altered"), lambda: pushed.read(layer)):
+            with pytest.raises(ContentError, match=f"the content of {layer.digest} is another one"):
+                read()
+        assert {one.name for one in tmp_path.iterdir()} == {"data", "got", "cut", ".ebsif.lock"}
+    finally:
+        blob.write_bytes(CONTENT)
+    manifest = registry.blob(pushed.resolve())
+    before = manifest.read_bytes()
+    digest = pushed.resolve()
+    try:
+        manifest.write_bytes(before.replace(b"1.0", b"9.9"))
+        with pytest.raises(ContentError, match="altered or cut"):
+            pushed.resolve(digest)
+    finally:
+        manifest.write_bytes(before)
