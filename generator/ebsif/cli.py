@@ -41,6 +41,7 @@ COMMANDS = {
     "site": "start the profile of your own site",
     "inspect": "show what is in an image",
     "add": "add an image to the catalogue",
+    "update": "compare the catalogue with the images there are, and add new ones",
     "import": "import existing easyconfigs into the catalogue",
     "render": "write the easyconfigs of the catalogue",
     "check": "check the catalogue and its easyconfigs",

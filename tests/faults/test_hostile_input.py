@@ -250,7 +250,7 @@ def test_metadata_of_an_image(place, texts):
     path = place / "Julia.yaml"
     path.unlink(missing_ok=True)
     try:
-        writing.write(proposal, path)
+        writing.write([proposal], path)
     except EbsifError:
         assert not path.exists()
     else:

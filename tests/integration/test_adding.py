@@ -68,6 +68,15 @@ def test_inspecting_an_image(ebsif, base_image):
     assert data["system"].startswith("Debian")
 
 
+def test_the_packages_that_an_image_lists(ebsif, small_image):
+    """R-11: what /.sbom.json lists is shown, and in the JSON."""
+    image = small_image("laif")
+    assert re.search(r"^bill +/\.sbom\.json lists packages: \d+ deb, \d+ pypi$",
+                     ebsif("inspect", image, "--no-checksum").stdout, re.MULTILINE)
+    listed = json.loads(ebsif("inspect", image, "--no-checksum", "--json").stdout)["listed"]
+    assert listed["pypi"]["torch"] == "2.10.0+rocm7.0"
+
+
 def test_files_that_are_no_images(ebsif, tmp_path, base_image):
     """A missing file, a directory, text, half an image: the error names it."""
     (tmp_path / "text.sif").write_text("text")
@@ -176,7 +185,8 @@ def add_records(path, numbers):
     """Add a record for each number; runs in a process of its own."""
     for number in numbers:
         values = {"family": "tool", "version": str(number), "file": f"tool-{number}.sif"}
-        writing.write(adding.Proposal("Tool", "tool", values, new_family={"homepage": "https://example.org/"}), path)
+        proposal = adding.Proposal("Tool", "tool", values, new_family={"homepage": "https://example.org/"})
+        writing.write([proposal], path)
 
 
 def test_concurrent_adds(tmp_path):

@@ -71,6 +71,19 @@ def test_version_from_labels_package_or_file_name(software, name, packages, labe
         assert proposal.new_family["package"] == "torch"
 
 
+def test_packages_that_the_image_lists():
+    """R-11: what /.sbom.json lists becomes version and components, where the image's Python doesn't tell."""
+    listed = {"pypi": {"Tool": "1.5", "fast_thing": "3.0"}, "deb": {"libfast": "1:2.1-0ubuntu1", "fast-thing": "1-1"}}
+    document = CatalogueFile.model_validate({
+        "name": "Tool", "families": {"tool": {"file": "tool-{date}.sif"}}, "containers": [{
+            "family": "tool", "version": "1.0", "date": "1",
+            "components": {"libfast": "1", "fast-thing": "2", "no": "1"}}]})
+    for packages, version in (({}, "3.0"), ({"fast-thing": "4.0"}, "4.0")):
+        proposal = adding.propose(found("tool-2.sif", packages, listed=listed), [document])
+        assert proposal.values["version"] == "1.5" and not proposal.reviews
+        assert proposal.values["components"] == {"libfast": "2.1", "fast-thing": version}
+
+
 def test_without_a_version_the_user_is_asked_for_one():
     """Admin D5, L-01: an unknown version is an error in new families; known ones find it in the file name."""
     with pytest.raises(adding.AddingError, match="nor name of tool.sif: add --version VERSION"):

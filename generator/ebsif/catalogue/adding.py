@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
@@ -18,6 +18,7 @@ from ebsif.catalogue.template import insert_placeholders, read_fields
 from ebsif.catalogue.versionguess import guess_version, is_same, packages_named, packages_of
 from ebsif.errors import FOUND, EbsifError
 from ebsif.image.inspection import Inspection
+from ebsif.image.packages import versions_by_name
 from ebsif.output import escape
 
 Programs = Callable[[list[str]], set[str]]
@@ -202,15 +203,20 @@ def check_file_name(file_name):
 
 def candidates_in(document, image, wanted):
     """Yield the families of a file whose images have such names; families without records only if they are named."""
-    for family in document.families:
-        defaults = family_values(document, family)
-        if wanted not in (None, family) or not defaults["file"]:
-            continue
-        fields = read_fields(defaults["file"], image.file_name)
+    for family, defaults, fields in families_named(document, image.file_name):
         used = [index for index, record in enumerate(document.containers) if record.family == family]
-        if fields is not None and (used or wanted):
+        if wanted in (None, family) and (used or wanted):
             doubt = doubt_about(image, defaults)
             yield Candidate(document, family, defaults, fields, doubt, max(used, default=-1))
+
+
+def families_named(document: CatalogueFile, file_name: str) -> Iterator[tuple[str, dict, dict]]:
+    """Yield the families of a file whose images have such names: name, values, and fields of the file name."""
+    for family in document.families:
+        defaults = family_values(document, family)
+        fields = read_fields(defaults["file"], file_name) if defaults["file"] else None
+        if fields is not None:
+            yield family, defaults, fields
 
 
 def doubt_about(image, defaults):
@@ -317,7 +323,7 @@ def components_of(found, document, fields):
             differing.append(f"{key} is {components[key]} in the file name, {version} in the image")
         components.setdefault(key, version)
     # packages that are components in other records of this name
-    packages = packages_of(found)
+    packages = {**versions_by_name(found.listed), **packages_of(found)}
     for key in sorted({key for record in document.containers for key in all_components(document, record)}):
         version = packages.get(normal_name(key))
         if version and key not in components:

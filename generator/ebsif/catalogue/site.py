@@ -54,6 +54,8 @@ class Images(Model):
     root: Optional[SingleLine] = Field(None, description="directory that relative paths start from")
     root_variable: Optional[EnvName] = Field(None, description="environment variable that overrides root")
     directories: list[ImageDirectory] = Field([], description="directories with images, in search order")
+    ignored: list[SingleLine] = Field(
+        [], description="patterns of names (*, ?, [...]) of images that `ebsif update` leaves out")
 
     @model_validator(mode="after")
     def check_root(self):

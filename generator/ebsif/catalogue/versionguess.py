@@ -6,6 +6,7 @@ from typing import Optional
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.image.inspection import Inspection
+from ebsif.image.packages import versions_by_name
 
 # Software whose Python package has another name.
 PACKAGES = {"pytorch": ["torch"], "tensorflow": ["tensorflow", "tensorflow-rocm", "tensorflow-cpu"]}
@@ -56,7 +57,7 @@ def guess_version(found: Inspection, names: list[str], file_name: str,
     tuple
         Version and what to review, each a str or None.
     """
-    packages = packages_of(found)
+    packages = {**versions_by_name({"pypi": found.listed.get("pypi", {})}), **packages_of(found)}
     said = versions_in_labels(found)
     said += [(f"the package {name}", packages[name].split("+")[0], None) for name in names if name in packages]
     said += [("the file name", version, None) for version in versions_in(file_name, software)]

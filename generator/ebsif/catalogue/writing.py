@@ -1,4 +1,4 @@
-"""Write a new record into a file of the catalogue."""
+"""Write new records into a file of the catalogue."""
 
 import re
 import tempfile
@@ -15,15 +15,15 @@ from ebsif.files import locked, replace
 from ebsif.output import escape
 
 
-def write(proposal: Proposal, path: Path, extended: Sequence[Path] = (),
+def write(proposals: Sequence[Proposal], path: Path, extended: Sequence[Path] = (),
           complete: Optional[Callable[[], None]] = None) -> None:
     """
-    Add a record to a file of the catalogue; the rest of the file stays unchanged, comments included.
+    Add records to a file of the catalogue; the rest of the file stays unchanged, comments included.
 
     Parameters
     ----------
-    proposal
-        The record.
+    proposals
+        The records.
     path
         The file, which is created if necessary.
     extended
@@ -39,7 +39,7 @@ def write(proposal: Proposal, path: Path, extended: Sequence[Path] = (),
         If the result would be invalid; nothing is written then.
     """
     with locked(path.parent):
-        before, text = with_record(proposal, path, extended)
+        before, text = with_records(proposals, path, extended)
         # another process may have added the image in the meantime
         if text == before:
             return
@@ -52,9 +52,18 @@ def write(proposal: Proposal, path: Path, extended: Sequence[Path] = (),
             raise
 
 
-def with_record(proposal: Proposal, path: Path, extended: Sequence[Path]) -> tuple[Optional[str], str]:
-    """Return the text of a file without (None for a new file) and with the record; see `write`."""
+def with_records(proposals: Sequence[Proposal], path: Path,
+                 extended: Sequence[Path]) -> tuple[Optional[str], str]:
+    """Return the text of a file without (None for a new file) and with the records; see `write`."""
     before = path.read_text(encoding="utf-8") if path.is_file() else None
+    text = before
+    for proposal in proposals:
+        text = with_record(text, proposal, path, extended)
+    return before, text
+
+
+def with_record(before, proposal, path, extended):
+    """Return a text (None for a new file) with a record at its end (str), unchanged if that is there already."""
     start = text_without_records(proposal, bool(extended)) if before is None else before
     if start and not start.endswith("\n"):
         start += "\n"
@@ -63,7 +72,7 @@ def with_record(proposal: Proposal, path: Path, extended: Sequence[Path]) -> tup
     text = start + proposal.text
     *others, added = parse(text, path, None, extended)
     same = [other for other in others if other.path == added.path and other.values == added.values]
-    return before, before if same else text
+    return before if same else text
 
 
 def parse(text: str, path: Path, site: Optional[Site], extended: Sequence[Path]) -> list[Container]:

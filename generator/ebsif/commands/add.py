@@ -8,11 +8,13 @@ catalogue already, nothing changes; the exit status is 1 if its SHA256 differs f
 import os
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 
 from ebsif import output
 from ebsif.arguments import add_dry_run
-from ebsif.catalogue import adding, reading, writing
+from ebsif.catalogue import adding, writing
+from ebsif.catalogue.entry import complete
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.image import inspection
 from ebsif.image.checksum import sha256 as sha256_of
@@ -40,7 +42,6 @@ def run(options):
     """Add an image; return the exit status."""
     settings = read_settings(options)
     profile = settings.site()
-    directories = settings.directories_of(profile)
     check_place(options.image, profile, options.moving)
     file_name = options.image.resolve().name
     containers = settings.containers(profile)
@@ -48,25 +49,20 @@ def run(options):
     if known:
         return check_known(known, options, settings)
     found = inspection.inspect(options.image)
-    programs = lambda names: inspection.programs(found, names)  # noqa: E731
+    programs = partial(inspection.programs, found)
     proposal = adding.propose(found, settings.documents(profile), options.name, options.family, options.version,
                               programs, ask)
     if options.moving:
         proposal.values["moving"] = True
-    # a dry run needs no writable catalogue
-    own = [*settings.own_directories, *([Path()] if options.dry_run else [])]
-    path, extended = place_of(proposal, own, profile, directories)
-    adding.compare_programs(proposal, container_of(proposal, path, extended, profile), programs)
-    container = container_of(proposal, path, extended, profile)
-    check_container(container, containers, proposal, path, file_name)
-    (rendered,) = rendering.render([container], settings.output)
+    entry = complete(proposal, file_name, settings, profile, containers, programs, options.dry_run)
+    (rendered,) = rendering.render([entry.container], settings.output)
     if options.dry_run:
-        before, after = writing.with_record(proposal, path, extended)
-        output.print_diff(path, before, after)
+        before, after = writing.with_records([proposal], entry.path, entry.extended)
+        output.print_diff(entry.path, before, after)
         output.print_diff(rendered.path, rendered.before, rendered.text)
         return 0
-    writing.write(proposal, path, extended, lambda: rendering.write(rendered))
-    print(f"{path}:\n{proposal.text}", end="")
+    writing.write([proposal], entry.path, entry.extended, lambda: rendering.write(rendered))
+    print(f"{entry.path}:\n{proposal.text}", end="")
     return print_next_step(rendered, options)
 
 
@@ -90,33 +86,6 @@ def check_known(known, options, settings):
         return 0
     rendering.write(rendered)
     return print_next_step(rendered, options)
-
-
-def place_of(proposal, own, profile, directories):
-    """Return the file for the record (Path), and the files that it extends (list of Path)."""
-    if not own:
-        raise adding.AddingError("the catalogue of the project can't be changed where it is installed: name one of "
-                                 "your own, --catalogue DIRECTORY (in a clone: generator/ebsif/catalogue/sites)")
-    path = own[0] / profile.name / "containers" / f"{proposal.name}.yaml"
-    chain = next((chain for chain in reading.chains(*directories) if chain[0].name == path.name), [])
-    return path, chain[1:] if path in chain else chain
-
-
-def container_of(proposal, path, extended, profile):
-    """Return the container of a proposed record (Container); nothing is written."""
-    before, text = writing.with_record(proposal, path, extended)
-    return writing.parse(text, path, profile, extended)[-1]
-
-
-def check_container(container, containers, proposal, path, file_name):
-    """Raise AddingError if a record is for another image, or another record has the same module."""
-    if container.file_name != file_name:
-        raise adding.AddingError(f"the record would be that of {container.file_name}, and the image is {file_name}; "
-                                 f"nothing was written. Complete it by hand ('file'), in {path}:\n{proposal.text}")
-    twin = next((one for one in containers if one.module.lower() == container.module.lower()), None)
-    if twin:
-        raise adding.AddingError(f"the module would be {container.module}, which is that of {twin.place}; nothing was "
-                                 f"written. Give it a 'label' of its own by hand, in {path}:\n{proposal.text}")
 
 
 def print_next_step(rendered, options):

@@ -86,6 +86,9 @@ def lines_of_python(found):
         yield "packages", f"{len(python['packages'])} (--json lists them)"
     else:
         yield "python", "none"
+    if found.listed:
+        counted = ", ".join(f"{len(packages)} {kind}" for kind, packages in found.listed.items())
+        yield "bill", f"/.sbom.json lists packages: {counted}"
     for environment in found.conda:
         default = ", the default" if python and python["prefix"] == environment["prefix"] else ""
         version = f" with Python {environment['python']}" if environment["python"] else ""

@@ -18,6 +18,7 @@ from easybuild.easyblocks.generic.container import sif
 from ebsif import output
 from ebsif.errors import EbsifError
 from ebsif.image.checksum import sha256
+from ebsif.image.packages import read_packages
 
 PROBES = Path(__file__).parent / "probes"
 
@@ -61,6 +62,8 @@ class Inspection:
     conda_root: Optional[str] = None
     conda_env: Optional[str] = None
     conda: list = field(default_factory=list)
+    # versions of packages by kind and name, as the image lists them itself
+    listed: dict = field(default_factory=dict)
 
     @property
     def file_name(self) -> str:
@@ -160,6 +163,7 @@ def read_system(found):
         raise InspectionError(f"{found.path} {what}: {reason[0]}")
     for name, value in lines:
         read_line(found, name, value)
+    found.listed = read_packages("\n".join(value for name, value in lines if name == "list"))
 
 
 def read_line(found, name, value):
@@ -175,7 +179,7 @@ def read_line(found, name, value):
     elif name == "conda":
         prefix, _, version = value.rpartition(" ")
         found.conda.append({"prefix": prefix, "python": version})
-    elif name != "end":
+    elif name not in ("end", "list"):
         found.components[name] = value
 
 

@@ -1,6 +1,5 @@
 """A report on installations: image, user software, disk space, place in the catalogue, and what is wrong."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
@@ -15,6 +14,7 @@ from easybuild.easyblocks.generic.container.texts import normal_name
 from ebsif.catalogue import selection
 from ebsif.errors import EbsifError
 from ebsif.findings import ERROR, NOTE, WARNING, Finding
+from ebsif.image.packages import software_version
 from ebsif.installed import imagestate, softwarestate, usage
 from ebsif.installed.imagestate import ImageState
 from ebsif.installed.names import shown
@@ -22,9 +22,6 @@ from ebsif.installed.places import Installation
 from ebsif.installed.softwarestate import SoftwareState
 from ebsif.installed.versus import Catalogue
 from ebsif.steps import Now, Steps
-
-# What distributions add to the version of the software: 1:1.2.4-0.2+deb12u1 is 1.2.4.
-UPSTREAM = re.compile(r"\A\d+:|[-~+].*\Z")
 
 
 @dataclass
@@ -194,8 +191,8 @@ def packages_of(one, findings):
         findings.append(Finding(WARNING, one.module, "not all packages of its image are known, because an earlier "
                                 "version of ebsif installed it: install it again with "
                                 f"`{one.rebuild}`"))
-    found = [(package.name, place_of(package), comparable(package)) for package in recorded_packages(one.record)
-             if package.place != IN_USER_SOFTWARE]
+    found = [(package.name, place_of(package), software_version(package.kind, package.version))
+             for package in recorded_packages(one.record) if package.place != IN_USER_SOFTWARE]
     own = softwarestate.packages(one, softwarestate.examine(one))
     return list(dict.fromkeys([*found, *((name, "user software", version) for name, version in own.items())]))
 
@@ -205,8 +202,3 @@ def place_of(package):
     if package.kind == "pypi":
         return "image"
     return f"image, {package.kind}" if package.place == IN_IMAGE else f"image, {package.place}"
-
-
-def comparable(package):
-    """Return the version of a package (str); that of a system's package without epoch and revision."""
-    return package.version if package.kind in ("pypi", "conda") else UPSTREAM.sub("", package.version)

@@ -38,5 +38,7 @@ done | sort -u | while read -r folder; do
 done
 say bash "$(command -v bash)"
 say system "$(sed -n 's/^PRETTY_NAME="\{0,1\}\([^"]*\).*/\1/p' /etc/os-release 2>/dev/null)"
+# the packages as the image lists them itself, line by line; the last line may be without its end
+[ ! -r /.sbom.json ] || { sed 's/^/list	/' /.sbom.json && echo; }
 # the last line, which shows that the output is complete
 say end yes

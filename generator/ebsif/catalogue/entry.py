@@ -1,0 +1,82 @@
+"""Complete a proposed record: the file that gets it, and the container that it describes, after all checks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ebsif.catalogue import adding, reading, writing
+from ebsif.catalogue.adding import AddingError, Programs, Proposal
+from ebsif.catalogue.container import Container
+from ebsif.catalogue.settings import Settings
+from ebsif.catalogue.site import Site
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A proposed record, the file for it, the files that this one extends, and the container that it describes."""
+
+    proposal: Proposal
+    path: Path
+    extended: list[Path]
+    container: Container
+
+
+def complete(proposal: Proposal, file_name: str, settings: Settings, profile: Site, containers: Sequence[Container],
+             programs: Programs, dry_run: bool = False) -> Entry:
+    """
+    Return the entry of a proposed record; nothing is written.
+
+    Parameters
+    ----------
+    proposal
+        The record; wrappers that the image lacks are removed from it.
+    file_name
+        File name of the image.
+    settings, profile
+        The catalogues and the site.
+    containers
+        All containers of the site.
+    programs
+        Returns which of some names (list) are programs in the image.
+    dry_run
+        Whether nothing will be written, so that no catalogue has to be writable.
+
+    Raises
+    ------
+    AddingError
+        If there is no file for the record, the record is for another image, or another record has the same module.
+    """
+    path, extended = place_of(proposal, settings, profile, dry_run)
+    adding.compare_programs(proposal, container_of(proposal, path, extended, profile), programs)
+    container = container_of(proposal, path, extended, profile)
+    check_container(container, containers, proposal, path, file_name)
+    return Entry(proposal, path, extended, container)
+
+
+def place_of(proposal, settings, profile, dry_run):
+    """Return the file for the record (Path), and the files that it extends (list of Path)."""
+    own = [*settings.own_directories, *([Path()] if dry_run else [])]
+    if not own:
+        raise AddingError("the catalogue of the project can't be changed where it is installed: name one of your own, "
+                          "--catalogue DIRECTORY (in a clone: generator/ebsif/catalogue/sites)")
+    path = own[0] / profile.name / "containers" / f"{proposal.name}.yaml"
+    chains = reading.chains(*settings.directories_of(profile))
+    chain = next((chain for chain in chains if chain[0].name == path.name), [])
+    return path, chain[1:] if path in chain else chain
+
+
+def container_of(proposal, path, extended, profile):
+    """Return the container of a proposed record (Container); nothing is written."""
+    _, text = writing.with_records([proposal], path, extended)
+    return writing.parse(text, path, profile, extended)[-1]
+
+
+def check_container(container, containers, proposal, path, file_name):
+    """Raise AddingError if a record is for another image, or another record has the same module."""
+    if container.file_name != file_name:
+        raise AddingError(f"the record would be that of {container.file_name}, and the image is {file_name}; "
+                          f"nothing was written. Complete it by hand ('file'), in {path}:\n{proposal.text}")
+    twin = next((one for one in containers if one.module.lower() == container.module.lower()), None)
+    if twin:
+        raise AddingError(f"the module would be {container.module}, which is that of {twin.place}; nothing was "
+                          f"written. Give it a 'label' of its own by hand, in {path}:\n{proposal.text}")

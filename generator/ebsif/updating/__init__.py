@@ -1,0 +1,1 @@
+"""Compare the catalogue of a site with the images that there are: in directories and in registries."""

@@ -1,0 +1,248 @@
+"""Compare the catalogue of a site with the images that there are, and propose records for those it doesn't have."""
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Optional
+
+from ebsif.catalogue import adding
+from ebsif.catalogue.adding import AddingError
+from ebsif.catalogue.container import Container
+from ebsif.catalogue.entry import Entry, complete
+from ebsif.catalogue.families import family_values
+from ebsif.catalogue.records import CatalogueFile, Record
+from ebsif.catalogue.settings import Settings
+from ebsif.catalogue.site import Site
+from ebsif.errors import EbsifError
+from ebsif.files import is_there
+from ebsif.findings import NOTE, WARNING, Finding
+from ebsif.image import inspection
+from ebsif.image.checksum import sha256
+from ebsif.steps import Steps
+from ebsif.updating.places import Survey
+from ebsif.updating.released import packages_beside, stated_sha256
+
+
+@dataclass
+class Comparison:
+    """
+    The comparison of a catalogue with images.
+
+    Attributes
+    ----------
+    settings, profile
+        The catalogues and the site.
+    containers, documents
+        The containers of the site, and the files of its catalogue.
+    dry_run
+        Whether nothing will be written.
+    entries, findings
+        The proposed records, and what else differs.
+    """
+
+    settings: Settings
+    profile: Site
+    containers: list[Container]
+    documents: list[CatalogueFile]
+    dry_run: bool = True
+    entries: list[Entry] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    @cached_property
+    def known(self) -> dict[str, list[Container]]:
+        """The containers by the file names of their images."""
+        known: dict[str, list[Container]] = {}
+        for one in self.containers:
+            known.setdefault(one.file_name, []).append(one)
+        return known
+
+    @cached_property
+    def ignored(self) -> list[str]:
+        """The patterns of names of images that are left out."""
+        families = [family_values(document, family)["images"] for document in self.documents
+                    for family in document.families]
+        return [pattern for images in (self.profile.images, *families) if images for pattern in images.ignored]
+
+    def is_image(self, name: str) -> bool:
+        """Return whether a file name is that of an image that counts."""
+        is_one = name.endswith(".sif") or any(fits(document, name) for document in self.documents)
+        return is_one and not self.is_ignored(name)
+
+    def is_ignored(self, name: str) -> bool:
+        """Return whether a file name or tag is left out."""
+        return any(fnmatchcase(name, pattern) for pattern in self.ignored)
+
+    def say(self, level: str, text: str, path: Path) -> None:
+        """Add a finding on a file or directory."""
+        self.findings.append(Finding(level, "", text, str(path), 0))
+
+    def say_of(self, level: str, container: Container, text: str) -> None:
+        """Add a finding on a record."""
+        self.findings.append(Finding(level, container.module_or_version, text, str(container.path),
+                                     container.line_of()))
+
+    def compare(self, survey: Survey) -> None:
+        """Compare the catalogue with the images in directories."""
+        self.findings += survey.findings
+        for container in self.containers:
+            self.check_record(container, survey)
+        seen: set[Path] = set()
+        others: dict[Path, list[str]] = {}
+        for path in [*survey.images, *(link.resolve() for link in survey.links)]:
+            # an image in two directories counts once
+            if path.name in self.known or path in seen or not is_there(path):
+                continue
+            seen.add(path)
+            kind = self.other_kind(path.name)
+            if kind:
+                others.setdefault(path.parent, []).append(kind)
+            else:
+                self.propose(path, survey)
+        for folder, kinds in others.items():
+            self.say(NOTE, "images of other kinds than those in the catalogue are left out "
+                     f"({', '.join(dict.fromkeys(kinds))}); `ebsif add IMAGE` adds one", folder)
+        for link in survey.links:
+            self.name_link(link)
+
+    def other_kind(self, name: str) -> str:
+        """
+        Return which word of a file name no image in the catalogue has ('' if there is none).
+
+        A release has images of several kinds, and the catalogue some of them. A version in another place of the name
+        makes no other kind.
+        """
+        words = []
+        for document in self.documents:
+            for _, _, fields in adding.families_named(document, name):
+                strange = strange_words(document, fields)
+                if not strange:
+                    return ""
+                words += strange
+        return words[0] if words else ""
+
+    def propose(self, path: Path, survey: Survey) -> None:
+        """Propose the record of an image; if that is impossible, say why."""
+        if not any(fits(document, path.name) for document in self.documents):
+            self.say(WARNING, "is not in the catalogue, and no family has images with such names: `ebsif add "
+                     f"{shlex.quote(str(path))} --name NAME` begins one; 'ignored' of 'images' leaves it out", path)
+            return
+        try:
+            found = self.inspected(path)
+            moved = self.moved(found, survey)
+            if moved:
+                self.say_of(WARNING, moved, f"its image {moved.file_name} has another name, {path}: change 'file', or "
+                            "give the image its earlier name")
+                return
+            programs = partial(inspection.programs, found)
+            proposal = adding.propose(found, self.documents, programs=programs)
+            entry = complete(proposal, path.name, self.settings, self.profile, self.containers, programs, self.dry_run)
+            self.check_place(entry, path)
+        except (EbsifError, OSError) as error:
+            self.say(WARNING, f"is not in the catalogue, and can't be added: {error}", path)
+            return
+        self.entries.append(entry)
+        self.containers.append(entry.container)
+        self.known.setdefault(path.name, []).append(entry.container)
+
+    def check_place(self, entry, path):
+        """Raise AddingError if an image is not where its record says that it is."""
+        places = [place for stability, place in entry.container.image_places if stability != "moving"]
+        if not any(is_there(place) for place in places):
+            listed = ", ".join(str(place.parent) for place in places) or "none"
+            raise AddingError(f"it would be looked for in other directories ({listed}): put it there, or add "
+                              f"{path.parent} to the directories of 'images'")
+
+    def inspected(self, path):
+        """Return the inspection of an image, with the SHA256 that its release states, if it does, else computed."""
+        with Steps() as steps:
+            steps.begin(f"looking into {path.name}", important=False)
+            found = inspection.inspect(path, checksum=False)
+        stated = stated_sha256(path)
+        found.sha256 = stated.sha256 if stated else sha256(path)
+        found.listed = found.listed or packages_beside(path)
+        return found
+
+    def moved(self, found, survey):
+        """Return the container whose image has got another name (Container), or None."""
+        return next((one for one in self.containers if one.sha256 and one.sha256 == found.sha256
+                     and all(survey.is_gone(place) for _, place in one.image_places)), None)
+
+    def check_record(self, container: Container, survey: Survey) -> None:
+        """Say whether the image of a record is gone, has moved, or is another one."""
+        if container.archived or getattr(container, "source", None):
+            return
+        places = [place for _, place in container.image_places]
+        there = [place for place in places if is_there(place)]
+        if there:
+            self.check_image(container, there[0])
+        elif places and all(survey.is_gone(place) for place in places):
+            self.say_of(WARNING, container, self.where_gone(container, places, survey))
+
+    def check_image(self, container, path):
+        """Say whether an image is another one than that of its record, without reading all of it."""
+        size, stated = path.stat().st_size, stated_sha256(path)
+        if container.size and size != container.size:
+            self.say_of(WARNING, container, f"its image {path} was replaced or truncated: it has {size} bytes, not "
+                        f"{container.size}. Put the right one there, or give the other one a name of its own")
+        elif container.sha256 and stated and stated.sha256 != container.sha256:
+            self.say_of(WARNING, container, f"{stated.path} states another SHA256 for its image than the record, "
+                        f"{stated.sha256}: if {path} was replaced, give the other one a name of its own")
+
+    def where_gone(self, container, places, survey):
+        """Return what to do about an image that is gone (str): where it is, if it is somewhere near."""
+        name = container.file_name
+        where = ", ".join(str(place.parent) for place in places)
+        found = next((path for path in survey.images if path.name == name), None) or nearby(name, survey)
+        if found:
+            return (f"its image {name} was moved from {where} to {found.parent}: name that directory in 'images' of "
+                    "the profile or of the family, or move it back")
+        return f"its image {name} is no longer in {where}: bring it back, or archive the record ('archived')"
+
+    def name_link(self, link: Path) -> None:
+        """Say what a link stands for, and that it may change (R-12)."""
+        target = link.resolve()
+        if not target.is_file():
+            self.say(WARNING, f"is a link to {target}, which does not exist: remove it, or correct it", link)
+            return
+        records = self.known.get(target.name, [])
+        if link.name in self.known and link.name == target.name:
+            return
+        stated = next((one.sha256 for one in records if one.sha256), None) or getattr(stated_sha256(target), "sha256",
+                                                                                      None)
+        digest = f"SHA256 {stated}" if stated else "its SHA256 is not recorded"
+        module = f", of {records[0].module}" if records else ", which is not in the catalogue"
+        self.say(NOTE, f"is a link to {target}{module} ({digest}); it may be another image tomorrow, so records name "
+                 "the file", link)
+
+
+def fits(document: CatalogueFile, name: str) -> bool:
+    """Return whether a family of a file has images with such a name."""
+    return next(adding.families_named(document, name), None) is not None
+
+
+def strange_words(document: CatalogueFile, fields: dict[str, str]) -> list[str]:
+    """Return those fields of a file name that are words, and that no record of the file has: 'flavour: rocm'."""
+    found = []
+    for key, value in fields.items():
+        used = {adding.all_components(document, record).get(key) for record in document.containers}
+        if key not in Record.model_fields and not any(map(str.isdigit, value)) and used and value not in used:
+            found.append(f"{key}: {value}")
+    return found
+
+
+def nearby(name: str, survey: Survey) -> Optional[Path]:
+    """Return a file of a name in a directory below those that were looked into, or None."""
+    for folder in sorted(survey.looked_in):
+        for path in below(folder):
+            if path.name == name:
+                return path
+    return None
+
+
+def below(folder: Path) -> Iterator[Path]:
+    """Yield the files one or two levels below a directory, as far as they can be read."""
+    for pattern in ("*/*.sif", "*/*/*.sif"):
+        yield from folder.glob(pattern)

@@ -1,0 +1,240 @@
+"""`ebsif update`: new images become records, moved and missing ones are named, with a tree like the AI Factory's."""
+
+import hashlib
+import json
+import os
+import shutil
+
+import pytest
+from ebsif import cli
+from ebsif.catalogue import reading, site
+from ebsif.image import inspection
+from ebsif.updating.released import stated_sha256
+from support import CHECKOUT
+
+LUMI = CHECKOUT / "generator/ebsif/catalogue/sites/lumi/containers/lumi-multitorch.yaml"
+OLD = ["u24r64f21m43t29-20251209_134408", "u24r64f21m43t29-20260124_092648", "u24r64f21m43t29-20260216_093549",
+       "u24r64f21m43t29-20260225_144743", "u24r64f21m43t29-20260319_153422", "u24r70f21m50t210-20260415_130625",
+       "u24r70f21m50t210-20260513_121430", "u24r70f21m50t210-20260807_115122"]
+NEW = "u24r71f22m50t211-20261101_120000"
+PACKAGES = {"apt": [{"name": "libc6", "version": "2.39"}], "pip": [{"name": "torch", "version": "2.11.0"}]}
+
+
+class Place:
+    """A site like LUMI, with releases like the AI Factory's, and a catalogue of its own."""
+
+    def __init__(self, folder):
+        self.folder, self.releases, self.stable = folder, folder / "releases", folder / "stable"
+        self.catalogue = folder / "own/mine/containers/lumi-multitorch.yaml"
+        self.catalogue.parent.mkdir(parents=True)
+        for name in ("stable", "links"):
+            (folder / name).mkdir()
+        text = LUMI.read_text().replace("/appl/local/laifs/containers", str(self.releases))
+        # the SHA256 of the real one
+        self.catalogue.write_text("".join(line for line in text.splitlines(keepends=True) if "sha256:" not in line))
+        self.write_profile()
+        for release in OLD:
+            self.release(release)
+
+    def write_profile(self, more=""):
+        """Write the profile, with more fields of `images`."""
+        (self.folder / "own/mine/site.yaml").write_text(
+            f"name: mine\ndescription: x\nimages:\n  root: {self.folder}\n  directories:\n    - {{path: stable}}\n"
+            f"    - {{path: links, stability: moving}}\n{more}")
+
+    def release(self, release, kinds=("full", "torch")):
+        """Make a release with images of some kinds, and what the AI Factory writes beside them."""
+        folder = self.releases / f"lumi-multitorch-{release}"
+        folder.mkdir(parents=True)
+        for kind in kinds:
+            image = folder / f"lumi-multitorch-{kind}-{release}.sif"
+            image.write_text(image.name)
+            image.with_suffix(".md").write_text(
+                f"# Container Image {image.stem}\n\n## Files\n\n{'0' * 64}  {image.stem}.json\n"
+                f"{hashlib.sha256(image.name.encode()).hexdigest()}  {image.name}\n")
+            image.with_suffix(".json").write_text(json.dumps(PACKAGES))
+        return folder
+
+    def update(self, *arguments):
+        """Run the command; return its exit status."""
+        return cli.main(["update", "--site", "mine", "--catalogue", str(self.folder / "own"), *arguments])
+
+
+def look(path, checksum=True):
+    """Stand for an inspection of an image."""
+    if "damaged" in path.read_text():
+        raise inspection.InspectionError(f"{path} is not a SIF file: no magic")
+    python = {"version": "3.12.3", "prefix": "/opt/venv", "base_prefix": "/usr", "packages": {}, "missing": []}
+    return inspection.Inspection(path=str(path), resolved=str(path.resolve()), size=path.stat().st_size, python=python,
+                                 init="venv-in-image")
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A site whose catalogue has all images."""
+    monkeypatch.setattr(inspection, "inspect", look)
+    monkeypatch.setattr(inspection, "programs", lambda _, names: set(names))
+    monkeypatch.setattr(site, "SITES", tmp_path / "project")
+    monkeypatch.chdir(tmp_path)
+    return Place(tmp_path)
+
+
+def test_nothing_differs(place, capsys):
+    """R-05: status 0 and one line; images in other formats and files beside them are no images."""
+    (place.stable / "README.md").touch()
+    assert place.update() == 0
+    assert capsys.readouterr() == ("the catalogue of mine has all images\n", "")
+    assert place.update("--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"records": [], "findings": []}
+
+
+def test_a_new_release_becomes_complete_records(place, capsys):
+    """R-05: shown as a diff and then written without a question or mark for review; comments and other records stay."""
+    folder = place.release(NEW, ["rocm", "libfabric", "mpich", "torch", "full"])
+    before = place.catalogue.read_text()
+    assert place.update() == 1
+    shown = capsys.readouterr().out
+    assert place.catalogue.read_text() == before
+    added = "".join(line[1:] for line in shown.splitlines(keepends=True) if line.startswith("+ "))
+    digest = hashlib.sha256(f"lumi-multitorch-full-{NEW}.sif".encode()).hexdigest()
+    size = len(f"lumi-multitorch-full-{NEW}.sif")
+    assert added.startswith(
+        "  - family: oci-full\n    version: 2.11\n    date: 20261101_120000\n"
+        "    components: {rocm: 7.1, libfabric: 2.2, torch: 2.11}\n"
+        f"    sha256: {digest}\n    size: {size}\n  - family: oci\n    version: 2.11\n")
+    assert "review" not in added
+    assert f"{folder}: note: images of other kinds than those in the catalogue are left out (flavour: libfabric, " \
+        "flavour: mpich, flavour: rocm); `ebsif add IMAGE` adds one\n" in shown
+    assert f"2 new records; to write: ebsif update --site mine --catalogue {place.folder}/own --write\n" in shown
+    assert place.update("--write") == 1
+    assert f"Next: ebsif check --deep --site mine --catalogue {place.folder}/own && ebsif render --site mine " in \
+        capsys.readouterr().out
+    assert place.catalogue.read_text() == before + added
+    records = reading.read(site.read("mine", [place.folder / "own"]), place.folder / "own/mine")
+    assert records[-2].module == "lumi-multitorch/2.11-rocm-7.1-full-20261101_120000"
+    # only the kinds that are left out are still named
+    assert place.update("--quiet") == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_json_has_records_and_findings(place, capsys):
+    """R-05: for programs."""
+    place.release(NEW)
+    (place.stable / "other-1.0.sif").touch()
+    assert place.update("--json") == 1
+    found = json.loads(capsys.readouterr().out)
+    assert [one["record"]["family"] for one in found["records"]] == ["oci-full", "oci"]
+    assert [(one["level"], one["path"]) for one in found["findings"]] == [
+        ("warning", str(place.stable / "other-1.0.sif"))]
+    assert "no family has images with such names" in found["findings"][0]["text"]
+    place.write_profile("  ignored: [other-*]\n")
+    assert place.update("--json") == 1
+    assert json.loads(capsys.readouterr().out)["findings"] == []
+
+
+def test_moved_and_missing_images(place, capsys):
+    """R-05: which record, where its image was, where it is, and what to do."""
+    first, second = (place.releases / f"lumi-multitorch-{release}" for release in OLD[:2])
+    first.rename(place.releases / "old")
+    shutil.rmtree(second)
+    text = place.catalogue.read_text().replace("oci, version: 2.10, date: 20260807_115122",
+                                               "oci, version: 2.10, date: 20260807_115122, size: 1")
+    place.catalogue.write_text(text)
+    assert place.update() == 1
+    said = capsys.readouterr().out
+    for kind in ("full", "torch"):
+        assert f"lumi-multitorch/2.9-rocm-6.4-{kind}-20251209_134408: its image lumi-multitorch-{kind}-{OLD[0]}.sif " \
+            f"was moved from {first} to {place.releases}/old: name that directory" in said
+        assert f"lumi-multitorch/2.9-rocm-6.4-{kind}-20260124_092648: its image lumi-multitorch-{kind}-{OLD[1]}.sif " \
+            f"is no longer in {second}: bring it back, or archive the record" in said
+    assert "lumi-multitorch/2.10-rocm-7.0-torch-20260807_115122: its image " in said
+    assert "was replaced or truncated: it has 58 bytes, not 1. Put the right one there" in said
+    assert said.count("warning: ") == 5
+    # an archived one is of no interest
+    place.catalogue.write_text(text.replace("history: a preview", "archived: true"))
+    assert place.update() == 1
+    assert "20251209" not in capsys.readouterr().out
+
+
+def test_an_image_with_another_name(place, capsys):
+    """R-05: an image with the SHA256 of a missing one is that one, and no new record."""
+    image = place.releases / f"lumi-multitorch-{OLD[7]}/lumi-multitorch-torch-{OLD[7]}.sif"
+    digest = hashlib.sha256(image.read_bytes()).hexdigest()
+    place.catalogue.write_text(place.catalogue.read_text().replace(
+        "oci, version: 2.10, date: 20260807_115122", f"oci, version: 2.10, date: 20260807_115122, sha256: {digest}"))
+    renamed = image.with_name(image.name.replace("20260807", "20260808"))
+    image.rename(renamed)
+    assert place.update() == 1
+    said = capsys.readouterr().out
+    assert f"its image {image.name} has another name, {renamed}: change 'file', or" in said
+    assert "+  - " not in said
+
+
+def test_another_sha256_in_the_release(place, capsys):
+    """R-05: the release states another SHA256 than the record; nothing has to be read for that."""
+    place.catalogue.write_text(place.catalogue.read_text().replace(
+        "oci, version: 2.10, date: 20260807_115122", f"oci, version: 2.10, date: 20260807_115122, sha256: {'1' * 64}"))
+    assert place.update() == 1
+    assert "states another SHA256 for its image than the record, " in capsys.readouterr().out
+
+
+def test_what_a_link_stands_for(place, capsys):
+    """R-12: a link that moves names its target, its SHA256 and record; the record is that of the target."""
+    folder = place.release(NEW)
+    target = folder / f"lumi-multitorch-full-{NEW}.sif"
+    (place.releases / "lumi-multitorch-latest.sif").symlink_to(target.relative_to(place.releases))
+    (place.folder / "links/broken.sif").symlink_to("nothing.sif")
+    (place.folder / "links/file.sif").touch()
+    assert place.update() == 1
+    said = capsys.readouterr().out
+    digest = hashlib.sha256(target.name.encode()).hexdigest()
+    assert f"{place.releases}/lumi-multitorch-latest.sif: note: is a link to {target}, of " \
+        f"lumi-multitorch/2.11-rocm-7.1-full-20261101_120000 (SHA256 {digest}); it may be another image" in said
+    assert "links/broken.sif: warning: is a link to " in said
+    assert "links/file.sif: note: is in a directory whose links move, and is no link" in said
+    assert "latest" not in "".join(line for line in said.splitlines() if line.startswith("+"))
+
+
+def test_what_can_t_be_read_hides_nothing(place, capsys, monkeypatch):
+    """R-05: a directory that can't be read, a missing one, and a damaged image are named; the new record is there."""
+    folder = place.release(NEW)
+    (folder / f"lumi-multitorch-torch-{NEW}.sif").write_text("damaged")
+    closed = place.releases / f"lumi-multitorch-{OLD[0]}"
+    scandir = os.scandir
+
+    def refuse(path):
+        if path == closed:
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    place.stable.rmdir()
+    assert place.update() == 1
+    said = capsys.readouterr().out
+    assert f"{place.stable}: warning: does not exist on this machine\n" in said
+    assert f"{closed}: warning: can't be read (Permission denied), so its images are unknown: run `chmod u+rX " in said
+    assert f"lumi-multitorch-torch-{NEW}.sif: warning: is not in the catalogue, and can't be added: " in said
+    assert "is not a SIF file: no magic" in said
+    assert said.count("+  - family: ") == 1
+    assert "is no longer in" not in said
+
+
+def test_nothing_to_compare_with(place, capsys):
+    """R-05: on another machine without the directories the command fails instead of reporting everything as missing."""
+    for path in (place.stable, place.folder / "links", place.releases):
+        path.rename(place.folder / f"no-{path.name}")
+    assert place.update() == 3
+    assert "no directory with images of mine can be read here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "text", "stated"), [
+    ("a.md", "DIGEST  a.sif\n", True), ("a.sif.sha256", "DIGEST *a.sif\n", True),
+    ("SHA256SUMS", "DIGEST  ./a.sif\n", True), ("release.sha256", "DIGEST  x/a.sif\n", True),
+    ("a.md", "DIGEST  b.sif\nDIGEST a.sif\n", False), ("a.txt", "DIGEST  a.sif\n", False),
+    ("a.md", "DIGEST  a.sif\n" + "1" * 64 + "  a.sif\n", False)])
+def test_sha256_stated_by_a_release(tmp_path, name, text, stated):
+    """R-05: lines of sha256sum in the usual files; two that disagree say nothing."""
+    digest = "0123456789abcdef" * 4
+    (tmp_path / name).write_text(text.replace("DIGEST", digest))
+    found = stated_sha256(tmp_path / "a.sif")
+    assert (found and found.sha256) == (digest if stated else None)
