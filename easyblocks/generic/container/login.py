@@ -66,11 +66,16 @@ def login_for(host):
 
 def login_files():
     """Return the files in which the runtimes keep their logins, in the order of their search (list of str)."""
+    named = [os.environ[name] for name in ('APPTAINER_AUTH_FILE', 'SINGULARITY_AUTH_FILE') if os.environ.get(name)]
+    if named:
+        return named[:1]
     home = os.environ.get('HOME') or os.path.expanduser('~')
     folders = [os.environ.get('APPTAINER_CONFIGDIR') or os.path.join(home, '.apptainer'),
                os.environ.get('SINGULARITY_CONFIGDIR') or os.path.join(home, '.singularity')]
-    docker = os.environ.get('DOCKER_CONFIG') or os.path.join(home, '.docker')
-    return [os.path.join(folder, 'docker-config.json') for folder in folders] + [os.path.join(docker, 'config.json')]
+    # Apptainer writes to config.json in its directory if that is named, and has no docker-config.json
+    docker = [os.environ.get('APPTAINER_CONFIGDIR'), os.environ.get('DOCKER_CONFIG') or os.path.join(home, '.docker')]
+    return [os.path.join(folder, 'docker-config.json') for folder in folders] + [
+        os.path.join(folder, 'config.json') for folder in docker if folder]
 
 
 def login_in(path, host):

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Optional, Union
 
+from easybuild.easyblocks.generic.container.imagesource import ImageSource
+
 from ebsif import files
 from ebsif.registry.manifest import INDEX, ContentError, Descriptor, for_this_machine
-from ebsif.registry.reference import Reference
 from ebsif.registry.repository import CHUNK, LARGEST, Repository
 
 VERSION = {"imageLayoutVersion": "1.0.0"}
@@ -25,10 +26,10 @@ TAGGED = "org.opencontainers.image.ref.name"
 class Layout(Repository):
     """The images and artefacts in a directory."""
 
-    def __init__(self, reference: Reference):
+    def __init__(self, reference: ImageSource):
         """Keep the directory, which doesn't need to exist."""
         super().__init__(reference)
-        self.folder = Path(reference.place).expanduser()
+        self.folder = Path(reference.path)
 
     def entries(self) -> list[Descriptor]:
         """Return the manifests in the index of the directory."""

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import platform
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any, Optional
 
 from ebsif import output
 from ebsif.errors import EbsifError
-from ebsif.registry.reference import DIGEST
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
 EMPTY = "application/vnd.oci.empty.v1+json"
+# those that every registry has to support
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 INDEXES = (INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")
 MANIFESTS = (MANIFEST, "application/vnd.docker.distribution.manifest.v2+json", *INDEXES)
 # what the runtime pushes with oras://

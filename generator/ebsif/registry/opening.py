@@ -2,11 +2,14 @@
 
 from typing import Union
 
-from ebsif.registry.reference import LAYOUT, Reference, parse
+from easybuild.easyblocks.generic.container.imagesource import OCI, ImageSource
+
+from ebsif.registry.layout import Layout
+from ebsif.registry.reference import parse
 from ebsif.registry.repository import Repository
 
 
-def open_repository(name: Union[str, Reference]) -> Repository:
+def open_repository(name: Union[str, ImageSource]) -> Repository:
     """
     Return the repository that a name stands for: in a registry or in a directory. Nothing is read yet.
 
@@ -16,11 +19,9 @@ def open_repository(name: Union[str, Reference]) -> Repository:
         If the name can't be understood.
     """
     reference = parse(name) if isinstance(name, str) else name
-    if reference.scheme == LAYOUT:
-        from ebsif.registry.layout import Layout
-
+    if reference.kind == OCI:
         return Layout(reference)
-    # requests takes long to import
+    # its libraries take long to import
     from ebsif.registry.client import RegistryRepository
 
     return RegistryRepository(reference)

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Optional, Union
 
+from easybuild.easyblocks.generic.container.imagesource import ImageSource
+
 from ebsif import files, output
 from ebsif.registry.manifest import ContentError, Descriptor, Manifest, for_this_machine
-from ebsif.registry.reference import Reference
 
 # of manifests, configurations and other files that are read into memory; registries limit manifests to this size
 LARGEST = 4 * 1024 * 1024  # bytes
@@ -32,7 +33,7 @@ class Repository(ABC):
         The name by which it was opened.
     """
 
-    def __init__(self, reference: Reference):
+    def __init__(self, reference: ImageSource):
         """Keep the name."""
         self.reference = reference
 
@@ -74,7 +75,7 @@ class Repository(ABC):
         EbsifError
             If it is not there, can't be read, or is not what its digest says.
         """
-        wanted = wanted or self.reference.wanted
+        wanted = wanted or self.reference.digest or self.reference.tag
         text, media_type = self.fetch_manifest(wanted)
         found = Manifest.read(text, media_type, self.reference)
         if wanted and ":" in wanted:
