@@ -149,7 +149,7 @@ def test_cut_and_altered(pushed, registry, tmp_path, monkeypatch):
     digest = pushed.resolve()
     try:
         manifest.write_bytes(before.replace(b"1.0", b"9.9"))
-        with pytest.raises(ContentError, match="altered or cut"):
+        with pytest.raises(EbsifError, match="it was altered, or cut"):
             pushed.resolve(digest)
     finally:
         manifest.write_bytes(before)
