@@ -1,4 +1,7 @@
-"""A Slurm cluster of four nodes on this machine: real daemons, private to one test process."""
+"""A Slurm cluster of four nodes on this machine: real daemons, private to one test process.
+
+The nodes share all files but those in `Cluster.local`, where each has a file system of its own.
+"""
 
 import contextlib
 import os
@@ -15,6 +18,9 @@ ALL_NODES = (*NODES, "nid001003", "nid001004")
 
 # more than this machine has, so that scripts for large sites are accepted; Slurm only counts them here
 CPUS, MEMORY, GPUS = 128, 600000, 8
+
+# Starts a daemon with a file system of its own in a directory.
+WITH_LOCAL = 'mount -t tmpfs -o size=2g,mode=1777 tmpfs "$1" && shift && exec "$@"'
 
 CONFIGURATION = """\
 ClusterName=tests
@@ -67,6 +73,7 @@ class Cluster:
     def __init__(self, place):
         self.place = Path(place)
         self.configuration = self.place / "slurm.conf"
+        self.local = self.place / "local"
         self.processes = []
         self.nodes = {}
 
@@ -77,7 +84,7 @@ class Cluster:
 
     def start(self):
         """Start the daemons and wait until all nodes accept jobs."""
-        for name in ("state", *(f"spool-{node}" for node in ALL_NODES)):
+        for name in ("state", "local", *(f"spool-{node}" for node in ALL_NODES)):
             (self.place / name).mkdir()
         self.start_munge()
         ports = free_ports(1 + len(ALL_NODES))
@@ -95,7 +102,15 @@ class Cluster:
 
     def start_node(self, name):
         """Start the daemon of a node."""
-        self.nodes[name] = self.daemon("slurmd", "-D", "-f", self.configuration, "-N", name)
+        self.nodes[name] = self.daemon(
+            "unshare", "--mount", "--propagation", "slave", "sh", "-c", WITH_LOCAL, "sh", self.local,
+            "slurmd", "-D", "-f", self.configuration, "-N", name)
+
+    def on(self, name, *command):
+        """Return the output of a command that sees the files of a node."""
+        return subprocess.run(
+            ["nsenter", f"--target={self.nodes[name].pid}", "--mount", *map(str, command)], check=True,
+            capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60).stdout
 
     def kill_node(self, name, ranks):
         """Let a node die with the processes of ranks on it (list of int), and tell Slurm, as a health check would."""

@@ -2,10 +2,11 @@
 
 import json
 import re
+import shutil
 import time
 
 import pytest
-from slurm import ALL_NODES
+from slurm import ALL_NODES, NODES
 
 # A training without PyTorch: each rank counts steps, saves the last one every fifth step and when it is asked to, and
 # goes on from there when it is started again. The file `finish` ends it.
@@ -308,3 +309,81 @@ def test_a_run_is_repeated_from_its_record(jobs):
     assert "conda-python-distributed ../again.py --other ||" in changed.stdout
     assert f"that run started in {jobs.folder}" in changed.stderr
     assert "../again.py has changed since that run" in changed.stderr
+
+
+# Each rank says its node, its image, and the file system of the image; its user software has to be there.
+WHERE = """
+import os, sys
+file = os.environ["SIF"]
+assert os.path.isdir("/user-software/venv") and os.environ["APPTAINER_CONTAINER"] == file
+sys.stdout.write(f"rank {os.environ['SLURMD_NODENAME']} {os.path.dirname(file)} {os.stat(file).st_dev}\\n")
+"""
+
+
+class Staging:
+    """Jobs that copy to the nodes, each of which has a file system of its own."""
+
+    def __init__(self, jobs):
+        self.jobs = jobs
+        self.environment = {"EBSIF_NODE_LOCAL": str(jobs.cluster.local), "APPTAINER_BIND": str(jobs.cluster.local)}
+        (jobs.folder / "where.py").write_text(WHERE)
+        jobs.module = jobs.installed.SQUASHED
+
+    def run(self, options, change=lambda text: text, **environment):
+        """Run a job with a changed script; return its ranks' (node, directory of the image, device) and its notes."""
+        script = change(self.jobs.ebsif(f"--nodes 2 --tasks-per-node 2 {options}", "where.py").stdout)
+        (self.jobs.folder / "where.sh").write_text(script)
+        job = self.jobs.bash("sbatch --parsable where.sh", **self.environment, **environment).stdout.strip()
+        self.jobs.names.append(job)
+        ended, said = self.jobs.ended(job), self.jobs.log(job, "where")
+        assert ended["JobState"] == "COMPLETED", said
+        lines = said.splitlines()
+        ranks = [tuple(line.split()[1:]) for line in lines if line.startswith("rank ")]
+        assert len(ranks) == 4, said
+        assert not [node for node in NODES if "staged" in self.jobs.cluster.on(node, "ls", self.jobs.cluster.local)]
+        return sorted(ranks), [line for line in lines if "stage-software" in line]
+
+
+@pytest.fixture
+def staging(jobs):
+    """Jobs that copy to their nodes."""
+    return Staging(jobs)
+
+
+def test_each_node_reads_its_own_copy(staging):
+    """T-05: sbcast copies user software and the image; the ranks of each node read its copy, which is then removed."""
+    own = staging.jobs.folder / "mine"
+    own.mkdir()
+    shared = staging.jobs.installed.root(staging.jobs.module) / "user-software.squashfs"
+    shutil.copyfile(shared, own / shared.name)
+    ranks, notes = staging.run(
+        "--stage all", lambda text: text.replace("\nstatus=0\n", '\nrm "$EBSIF_MOUNTED_USER_SOFTWARE"\nstatus=0\n'),
+        EBSIF_USER_SOFTWARE=str(own))
+    assert notes == [] and not (own / shared.name).exists(), staging.jobs.said()
+    assert [node for node, _, _ in ranks] == ["nid001001", "nid001001", "nid001002", "nid001002"]
+    (place,) = {directory for _, directory, _ in ranks}
+    assert place.startswith(f"{staging.jobs.cluster.local}/ebsif-")
+    assert ranks[0][2] == ranks[1][2] != ranks[2][2] == ranks[3][2]
+
+
+def test_a_node_without_a_good_copy_reads_the_shared_file(staging):
+    """T-05: a copy whose digest is wrong is named, and not used by ranks of that node, which share a container."""
+    damage = 'srun -w nid001002 -N 1 -n 1 sh -c \'for f in "$EBSIF_NODE_LOCAL"/*/*.new; do echo >>"$f"; done\' && '
+    ranks, notes = staging.run(
+        "--stage all --shared-container", lambda text: text.replace('on_each_node "$stage" --check', damage + (
+            'on_each_node "$stage" --check')))
+    shared = str(staging.jobs.installed.root(staging.jobs.module))
+    assert [directory == shared for _, directory, _ in ranks] == [False, False, True, True], staging.jobs.said()
+    assert len(notes) == 2 and all("has another SHA256" in note for note in notes)
+
+
+def test_a_node_without_room(staging):
+    """T-05: if a node has no room, that is said, and ranks read from the shared file system."""
+    cluster = staging.jobs.cluster
+    cluster.on("nid001002", "mount", "-o", "remount,size=1m", cluster.local)
+    try:
+        ranks, notes = staging.run("--stage all")
+    finally:
+        cluster.on("nid001002", "mount", "-o", "remount,size=2g", cluster.local)
+    assert {directory for _, directory, _ in ranks} == {str(staging.jobs.installed.root(staging.jobs.module))}
+    assert len(notes) == 1 and f"{cluster.local} has no room: " in notes[0]

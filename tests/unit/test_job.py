@@ -66,6 +66,26 @@ def test_one_container_for_the_ranks_of_a_node(name):
     assert "ONE_CONTAINER" not in script(name, "--nodes", 2)
 
 
+@pytest.mark.parametrize("launcher", job.LAUNCHERS[:2])
+@pytest.mark.parametrize("name", ["local", "derecho", "flux"])
+def test_copies_on_the_nodes(name, launcher, tmp_path):
+    """T-05: for each scheduler and launcher, nodes get copies before the ranks start, use them, and remove them."""
+    if name == "flux":
+        (tmp_path / "flux").mkdir()
+        (tmp_path / "flux/site.yaml").write_text(
+            "name: flux\ndescription: x\nscheduler: {kind: flux}\nstage: all\n")
+    options = ["--nodes", 2, "--launcher", launcher, "--signal", 60]
+    text = script(name, *options, *(["--catalogue", tmp_path] if name == "flux" else ["--stage", "user_software"]))
+    copies = [text.index(words) for words in (
+        "--plan --image)" if name == "flux" else "--plan)", "export EBSIF_STAGED", "on_each_node \"$stage\" --")]
+    launch = text.index(' \\\n    "${staged[@]}" s')
+    assert [*copies, launch] == sorted([*copies, launch])
+    assert text.count('|| on_each_node "$stage" --remove || :') == 2
+    assert ('"$stage" --broadcast sbcast --preserve' in text) == (name == "local")
+    assert ('on_each_node "$stage" --copy' in text) != (name == "local")
+    assert "staged" not in script(name if name != "flux" else "local", "--stage", "none")
+
+
 def test_lumi():
     """S002-68, S001-16: whole nodes, CPU masks in rank order, GPUs that ranks on a node can reach."""
     text = script("lumi", "--nodes", 4)

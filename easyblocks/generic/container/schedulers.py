@@ -37,6 +37,9 @@ class Scheduler:
         The options of `submit` for a job that starts after the success of another, whose ID replaces %s.
     cancel : tuple of str
         The command that ends jobs or removes them from the queue, for their IDs.
+    broadcast : tuple of str
+        The command that copies a file to all nodes of a job, for its path and that of the copies; empty: each node has
+        to copy it itself.
     terminal : tuple of str
         The command that runs another one in an allocation, at this terminal; empty if there is none.
     lacks : dict of str
@@ -59,6 +62,7 @@ class Scheduler:
     submitted = r'(\S+)'
     after = None
     cancel = None
+    broadcast = ()
     terminal = ()
     lacks = {}
     array = None
@@ -78,6 +82,8 @@ class Slurm(Scheduler):
     submitted = r'Submitted batch job (\d+)'
     after = ('--dependency=afterok:%s', '--kill-on-invalid-dep=yes')
     cancel = ('scancel',)
+    # sites may send the libraries of programs by default, which Slurm would look for in any file
+    broadcast = ('sbcast', '--preserve', '--send-libs=no')
     terminal = ('salloc',)
     array = r'\d+(-\d+(:\d+)?)?(,\d+(-\d+(:\d+)?)?)*(%\d+)?'
     array_example = '0-9, 0-9:3, 1,4 or 0-99%4'

@@ -81,7 +81,7 @@ class ContainerSpec:
         'share/ebsif/%s.bash' % name for name in (
             'common', 'inside', 'load', 'one-container', 'ready', 'run', 'without-host-modules')] + [
         'share/ebsif/end-container', 'runscripts/joined-rank.sh', 'runscripts/stay.sh', 'runscripts/rank.bash',
-        'runscripts/get-master'] + [
+        'runscripts/stage-software', 'runscripts/get-master'] + [
         'runscripts/schedulers/%s.bash' % kind for kind in sorted(SCHEDULERS)]
     PYTHON_SCRIPTS = ['interpreter/python', 'bin/list-packages', 'bin/make-venv', 'bin/extend-venv-activate',
                       'share/ebsif/make-venv.py',

@@ -38,6 +38,9 @@ NAME = "^[a-z0-9][a-z0-9_-]*$"
 GpuKind = Literal[("none", *GPU_KINDS)]
 GpuVisibility = Literal["local_rank", "all"]
 
+# What jobs copy to each node.
+STAGED = ("none", "user_software", "all")
+
 
 class ImageDirectory(Model):
     """A directory with images."""
@@ -211,6 +214,9 @@ class Site(Model):
         "refuse", description="what to do when another container module is loaded already")
     one_container_per_node: bool = Field(
         False, description="whether the ranks of a node share one container")
+    stage: Literal[STAGED] = Field(
+        "none", description="what the jobs of `ebsif job` copy to each node before the ranks start: nothing, the "
+                            "SquashFS file with user software, or also the image")
     listed_packages: Literal["all", "user_software", "none"] = Field(
         "all", description="Python packages that modules list as extensions (module spider, module avail)")
     wrappers_load: bool = Field(

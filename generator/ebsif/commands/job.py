@@ -16,6 +16,7 @@ from ebsif import output
 from ebsif.catalogue import selection
 from ebsif.catalogue.fieldtypes import is_duration
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.catalogue.site import STAGED
 from ebsif.installed import lock, runtimecommand
 from ebsif.installed.names import Names, add_name_argument
 from ebsif.jobs import data, job, record, submission
@@ -95,6 +96,9 @@ def add_running(parser):
     parser.add_argument("--nccl-debug", action="store_true", help="log which network plugin the GPUs use")
     parser.add_argument("--shared-container", action="store_true",
                         help="the ranks of a node share one container (the default at some sites)")
+    parser.add_argument("--stage", choices=STAGED,
+                        help="copy user software, or also the image, to each node before the ranks start (default: "
+                             "that of the site, usually none)")
     parser.add_argument("--report", action="store_true", help="print the CPUs and the GPU of each rank")
 
 

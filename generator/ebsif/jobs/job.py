@@ -72,6 +72,7 @@ class Request:
     nccl_debug: bool = False
     report: bool = False
     shared_container: bool = False
+    stage: Optional[str] = None
 
     @property
     def starts_ranks(self) -> bool:
@@ -124,6 +125,7 @@ def script(request: Request, site: Site, interactive: bool = False, catalogues: 
         data=[one.source for one in request.data], binds=",".join(one.bind for one in request.data if one.bind),
         words=arguments(request, site, catalogues), comment=comment(request, gpus),
         program=program(request, site, tasks), file=program_file(request.command) or "",
+        stage=request.stage or site.stage, broadcast=scheduler_of(site).broadcast,
         goes_on=request.requeue or request.segments > 1,
         submit=" ".join(scheduler_of(site).submit),
     )

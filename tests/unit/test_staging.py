@@ -1,0 +1,131 @@
+"""The run script that copies user software and images to nodes, without a container and a scheduler."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from support import CONTAINER_FILES
+
+PROGRAM = CONTAINER_FILES / "runscripts/stage-software"
+
+
+class Node:
+    """A node with a loaded module: an image and user software in an installation, and a directory of its own."""
+
+    def __init__(self, folder):
+        self.root, self.local = folder / "in, stallation:1", folder / "local"
+        for path in (self.root / "runscripts", self.root / "share/ebsif", self.local):
+            path.mkdir(parents=True)
+        shutil.copy(CONTAINER_FILES / "runscripts/find-caches", self.root / "runscripts")
+        (self.root / "runscripts/caches.conf").touch()
+        self.image, self.software = self.root / "image.sif", self.root / "user-software.squashfs"
+        self.image.write_bytes(b"image")
+        self.software.write_bytes(b"software")
+        self.binds = r"/scratch," + str(self.software).replace(",", r"\,").replace(":", r"\:") + ":/user-software:ro,/x"
+        self.environment = {
+            "PATH": os.environ["PATH"], "CONTAINERROOT": self.root, "SIF": self.image, "SIFEXAMPLE": self.image,
+            "EBSIF_MOUNTED_USER_SOFTWARE": self.software, "EBSIF_NODE_LOCAL": self.local,
+            "SINGULARITY_BINDPATH": self.binds, "APPTAINER_BINDPATH": self.binds}
+
+    def run(self, *arguments, status=0, **environment):
+        """Run the script; return (standard output, standard error)."""
+        result = subprocess.run(["bash", PROGRAM, *arguments], env={**self.environment, **environment}, check=False,
+                                capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        assert result.returncode == status, result.stderr
+        return result.stdout, result.stderr
+
+    def plan(self, *options):
+        """Plan what to copy; return the directory and the lines for the files."""
+        self.environment["EBSIF_STAGED"] = text = self.run("--plan", *options)[0].rstrip("\n")
+        place, *files = text.splitlines()
+        return place, files
+
+    def seen(self):
+        """Return what a rank sees: its arguments and variables."""
+        code = 'printf "%s\\n" "$@" "$SIF" "$SIFEXAMPLE" "$EBSIF_MOUNTED_USER_SOFTWARE" "$SINGULARITY_BINDPATH" ' \
+            '"$APPTAINER_BINDPATH"'
+        return self.run("--use", "bash", "-c", code, "bash", self.image, self.image)[0].splitlines()
+
+    def record(self, path, key, digest, **other):
+        """Write a record of the installation in which a file has a digest."""
+        status = {"size": path.stat().st_size, "mtime_ns": path.stat().st_mtime_ns, **other}
+        (self.root / "share/ebsif/lock.json").write_text(json.dumps(
+            {key: status, "user_software": {path.name: digest}}, indent=2, sort_keys=True))
+
+
+@pytest.fixture
+def node(tmp_path):
+    """A node."""
+    return Node(tmp_path)
+
+
+def digest(path):
+    """Return the SHA256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_the_ranks_of_a_node_use_its_copies(node):
+    """T-05: image and user software are copied, and image, binds and variables lead to the copies until their end."""
+    place, files = node.plan("--image")
+    assert files == [f"{digest(path)} {path}" for path in (node.software, node.image)]
+    shared = node.seen()
+    assert shared == [str(node.image)] * 4 + [str(node.software), node.binds, node.binds]
+    assert node.run("--copy") == ("", "")
+    image, software = f"{place}/image.sif", f"{place}/user-software.squashfs"
+    binds = f"/scratch,{software}:/user-software:ro,/x"
+    assert node.seen() == [image, str(node.image), image, image, software, binds, binds]
+    assert Path(place).stat().st_mode & 0o777 == 0o700
+    node.run("--remove")
+    assert list(node.local.iterdir()) == [] and node.seen() == shared
+
+
+def test_a_broadcast_is_checked(node):
+    """T-05: what a command has copied is used if its digest is right; otherwise it is removed, and that is said."""
+    place, _ = node.plan("--image")
+    assert node.seen()[0] == str(node.image)
+    node.run("--prepare")
+    node.run("--broadcast", "cp", "--preserve")
+    assert node.seen()[0] == str(node.image), "a copy that nobody has checked"
+    with Path(place, "image.sif.new").open("a") as copy:
+        copy.write("more")
+    _, said = node.run("--check")
+    assert f"the copy of {node.image} has another SHA256" in said and said.count("\n") == 1
+    assert node.seen()[:1] + node.seen()[4:5] == [str(node.image), f"{place}/user-software.squashfs"]
+    assert [path.name for path in Path(place).iterdir()] == ["user-software.squashfs"]
+
+
+@pytest.mark.parametrize(("arguments", "status", "expected"), [
+    (["--broadcast", "false"], 1, "false failed: ranks read "), (["--check"], 0, ""), (["--remove"], 0, ""),
+    (["--prepare"], 1, "can't write to "), (["--copy"], 0, "can't write to "), (["--what"], 64, "usage: "),
+    ([], 64, "usage: ")])
+def test_ranks_start_without_copies(node, arguments, status, expected):
+    """T-05: where the directory on the node is gone, or the broadcast fails, the ranks use the shared files."""
+    node.plan()
+    node.local.rmdir()
+    assert expected in node.run(*arguments, status=status)[1]
+    assert node.seen()[4] == str(node.software)
+
+
+def test_nothing_to_copy(node):
+    """T-05: a directory with user software is not copied, and without the module there is nothing to copy."""
+    node.software.unlink()
+    node.software.mkdir()
+    assert "is not copied to the nodes because it is a directory" in node.run("--plan", status=1)[1]
+    assert node.plan("--image")[1] == [f"{digest(node.image)} {node.image}"]
+    assert "load the module" in node.run("--plan", status=1, SIF="/gone")[1]
+    assert "no directory on this node" in node.run("--plan", status=1, EBSIF_NODE_LOCAL="/gone")[1]
+
+
+def test_the_recorded_digest(node):
+    """T-05: the digest in the record of the installation counts while size and time of the file are those in it."""
+    right, other = digest(node.software), "a" * 64
+    for key, changes, expected in (("user_software_file", {}, other), ("user_software_file", {"size": 7}, right),
+                                   ("user_software_file", {"mtime_ns": 7}, right), ("image", {}, right)):
+        node.record(node.software, key, other, **changes)
+        assert node.plan()[1] == [f"{expected} {node.software}"]
+    node.record(node.image, "image", other, sha256="b" * 64)
+    assert node.plan("--image")[1][1] == f"{'b' * 64} {node.image}"
