@@ -12,12 +12,13 @@ import subprocess
 import sys
 import tempfile
 import types
+import zipfile
 from pathlib import Path
 
 import pytest
 from easybuild.base import fancylogger
 from slurm import Cluster
-from support import CHECKOUT, ModulesTool, Site, make_wheel
+from support import CHECKOUT, EASYBLOCKS, ModulesTool, Site, make_wheel
 
 
 def part(variable):
@@ -142,6 +143,18 @@ def easybuild_wheels():
         return sorted(Path(made.stdout.strip()).glob("*.whl"))
 
     return get
+
+
+def unpack_easybuild(wheels, folder):
+    """Unpack EasyBuild's wheels into a directory for Python's path, with our easyblocks; return the directory."""
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as files:
+            files.extractall(folder)
+    (scripts,) = folder.glob("*.data/data/easybuild/scripts")
+    scripts.rename(folder / "easybuild/scripts")
+    for path in [*(EASYBLOCKS / "generic").glob("*.py"), EASYBLOCKS / "generic/container"]:
+        (folder / "easybuild/easyblocks/generic" / path.name).symlink_to(path)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,10 @@ import json
 import os
 import subprocess
 import sys
-import zipfile
 from importlib.metadata import version
 
 import pytest
+from parts import unpack_easybuild
 from support import EASYBLOCKS
 
 OLDEST = "5.1.0"  # as in setup.cfg
@@ -131,19 +131,7 @@ checksums = ['f0b5c2c2211c8d67ed15e75e656c7862d086e9245420892a7de62cd9ec582a06']
 @pytest.fixture(params=[OLDEST, NEWEST])
 def framework(request, tmp_path, easybuild_wheels):
     """A directory of Python's path with one version of EasyBuild and our easyblocks."""
-    return unpack(easybuild_wheels(request.param), tmp_path / "path")
-
-
-def unpack(wheels, folder):
-    """Unpack EasyBuild's wheels and add our easyblocks."""
-    for wheel in wheels:
-        with zipfile.ZipFile(wheel) as files:
-            files.extractall(folder)
-    (scripts,) = folder.glob("*.data/data/easybuild/scripts")
-    scripts.rename(folder / "easybuild/scripts")
-    for path in [*(EASYBLOCKS / "generic").glob("*.py"), EASYBLOCKS / "generic/container"]:
-        (folder / "easybuild/easyblocks/generic" / path.name).symlink_to(path)
-    return folder
+    return unpack_easybuild(easybuild_wheels(request.param), tmp_path / "path")
 
 
 def test_used_parts_of_the_framework(framework, tmp_path):

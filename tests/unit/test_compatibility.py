@@ -1,0 +1,71 @@
+"""The compatibility table, its record, and the versions that the project allows."""
+
+import configparser
+import re
+import sys
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+from support import CHECKOUT
+
+sys.path.insert(0, str(CHECKOUT / "tests/versions"))
+
+import record  # noqa: E402 in another directory
+
+OPTIONS = configparser.ConfigParser()
+OPTIONS.read(CHECKOUT / "setup.cfg")
+OPTIONS = OPTIONS["options"]
+
+
+def versions(part, step="install"):
+    """Return the recorded versions of a part, for which a step was tried, oldest first."""
+    return sorted(Version(row["version"]) for row in record.read() if row["part"] == part and step in row["steps"])
+
+
+def test_the_table_is_the_record():
+    """W-05, W-08: the table of the documentation is what was recorded, and everything worked."""
+    rows = record.read()
+    assert record.TABLE.findall(record.PAGE.read_text()) == [record.table(rows)]
+    assert {row["part"] for row in rows} == set(record.PARTS)
+    assert not [row for row in rows if set(row["steps"].values()) != {record.WORKS}]
+    # a step that was left out isn't shown as one that works
+    assert {row["version"] for row in rows if set(row["steps"]) != set(record.STEPS)} == {"3.6", "3.7", "3.8"}
+
+
+def test_versions_are_those_that_setup_allows():
+    """W-05: the oldest versions that were tried are the lower bounds of setup.cfg, and all others are allowed."""
+    required = {one.name: one.specifier for one in map(Requirement, OPTIONS["install_requires"].strip().splitlines())}
+    for name in ("easybuild-framework", "easybuild-easyblocks"):
+        assert bound(required[name]) == versions("EasyBuild")[0]
+    assert all(version in required["easybuild-framework"] for version in versions("EasyBuild"))
+    pythons = SpecifierSet(OPTIONS["python_requires"])
+    assert bound(pythons) == versions("Python", "commands")[0]
+    assert [str(version) for version in versions("Python") if version in pythons] == [
+        str(version) for version in versions("Python", "commands")]
+    assert f"{versions('Python')[0]} and newer" in record.PAGE.read_text()
+
+
+def bound(specifier):
+    """Return the lower bound of a specifier that consists of nothing else (Version)."""
+    (one,) = specifier
+    assert one.operator == ">="
+    return Version(one.version)
+
+
+def test_the_release_is_for_the_pythons_that_were_tried():
+    """W-05, W-10: the wheels of a release are those for the Pythons of the table."""
+    text = (CHECKOUT / "scripts/build-easyconfig").read_text()
+    pythons = re.findall(r'"([\d.]+)"', re.search(r"^PYTHONS = (.*)", text, re.MULTILINE).group(1))
+    assert pythons == [str(version) for version in versions("Python", "commands")]
+
+
+@pytest.mark.parametrize("step", record.STEPS)
+def test_a_failure_is_shown(step):
+    """W-05: a step that failed isn't a check mark in the table."""
+    row = {"part": "EasyBuild", "version": "5.1.0", "date": "2026-01-01", "with": {"Python": "3.11"},
+           "steps": dict.fromkeys(record.STEPS, record.WORKS) | {step: record.FAILS}}
+    line = record.table([row]).splitlines()[2]
+    assert line.split(" | ")[2 + record.STEPS.index(step)].startswith("FAILS")
+    assert line.count("works") == len(record.STEPS) - 1
