@@ -4,6 +4,7 @@ import re
 from typing import Annotated
 
 from easybuild.easyblocks.generic.container.caches import place_problem, template_problem
+from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, ImageSource
 from easybuild.easyblocks.generic.container.texts import bind_problem, value_problem, variable_problem
 from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, WrapValidator
 
@@ -103,6 +104,25 @@ def is_cache_place(text):
     return text
 
 
+def is_source(text):
+    """Return the source of an image, without which digest it has or with it."""
+    try:
+        return str(ImageSource.parse(is_line(text)))
+    except ValueError as error:
+        raise ValueError(f"'{text}' {error}") from None
+
+
+def is_repository(text):
+    """Return the repository of a registry, without a tag."""
+    try:
+        source = ImageSource.parse(is_line(text))
+    except ValueError as error:
+        raise ValueError(f"'{text}' {error}") from None
+    if source.kind not in IN_REGISTRY or source.tag or source.digest:
+        raise ValueError("should be oras://HOST/PATH or docker://HOST/PATH, without a tag")
+    return str(source)
+
+
 def is_version_part(text):
     """Return a text if it can be a version, or another part of the name of a file or module."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", text):
@@ -118,6 +138,8 @@ def is_suffix(text):
 
 
 SingleLine = Annotated[str, AfterValidator(is_line)]
+Source = Annotated[str, AfterValidator(is_source)]
+RepositoryName = Annotated[str, AfterValidator(is_repository)]
 Bind = Annotated[str, AfterValidator(is_bind)]
 CacheDirectory = Annotated[str, AfterValidator(is_cache_directory)]
 CachePlace = Annotated[str, AfterValidator(is_cache_place)]

@@ -6,7 +6,17 @@ from typing import Annotated, Any, Literal, Optional, Union
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_KINDS
 from pydantic import AfterValidator, Field, StrictBool, ValidationError, model_validator
 
-from ebsif.catalogue.fieldtypes import CachePlace, Count, EnvName, EnvText, SingleLine, Suffix, Text, VersionPart
+from ebsif.catalogue.fieldtypes import (
+    CachePlace,
+    Count,
+    EnvName,
+    EnvText,
+    SingleLine,
+    Source,
+    Suffix,
+    Text,
+    VersionPart,
+)
 from ebsif.catalogue.site import Binds, GpuKind, GpuVisibility, Images
 from ebsif.catalogue.yamlerrors import invalid
 from ebsif.catalogue.yamlfile import Model
@@ -16,7 +26,7 @@ WRITTEN_FROM = {
     "easyblock": "venv", "versionsuffix": "suffix", "toolchain": "nothing: it is SYSTEM", "sources": "file",
     "checksums": "sha256", "modextravars": "variables", "optional_binds": "binds", "library_binds": "binds",
     "bind_file": "binds", "bind_file_default": "binds", "image_root": "images", "image_root_variable": "images",
-    "image_dirs": "images",
+    "image_dirs": "images", "image_source": "source",
     "support_level": "support", "cache_variables": "caches",
     **dict.fromkeys(("gpu_mpi_library", "listed_packages", "node_caches", "one_container",
                      "one_container_per_node", "project_caches", "scheduler"), "the site")}
@@ -164,6 +174,9 @@ class Record(ContainerFields):
         None, description="SHA256 of the image, checked at installation")
     size: Optional[Count] = Field(
         None, description="size of the image in bytes: another size tells that it was replaced or truncated")
+    source: Optional[Source] = Field(
+        None, description="where the image is fetched from if it is in no image directory: oras://, docker:// or "
+                          "https://, oci:, oci-archive: or docker-archive:, with its digest")
     moving: bool = Field(False, description="whether the image may come from a directory whose links move")
     history: Optional[Text] = Field(None, description="what has changed, and when")
     default: bool = Field(

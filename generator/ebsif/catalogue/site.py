@@ -19,6 +19,7 @@ from ebsif.catalogue.fieldtypes import (
     Duration,
     EnvName,
     EnvValue,
+    RepositoryName,
     SingleLine,
 )
 from ebsif.catalogue.yamlerrors import DocumentError, Problem, invalid
@@ -57,8 +58,11 @@ class Images(Model):
     root: Optional[SingleLine] = Field(None, description="directory that relative paths start from")
     root_variable: Optional[EnvName] = Field(None, description="environment variable that overrides root")
     directories: list[ImageDirectory] = Field([], description="directories with images, in search order")
+    repositories: list[RepositoryName] = Field(
+        [], description="repositories of registries (oras://HOST/PATH, docker://HOST/PATH) in whose tags `ebsif "
+                        "update` looks for new images; those of records with a source are known")
     ignored: list[SingleLine] = Field(
-        [], description="patterns of names (*, ?, [...]) of images that `ebsif update` leaves out")
+        [], description="patterns of names (*, ?, [...]) of images, and of tags, that `ebsif update` leaves out")
 
     @model_validator(mode="after")
     def check_root(self):
