@@ -69,6 +69,17 @@ def test_all_packages_of_the_image_are_recorded(installed_once):
     assert {"pkg:deb/debian/libc6", "pkg:pypi/numpy", "pkg:pypi/greeting"} <= urls
 
 
+def test_an_installation_starts_the_container_rarely(installed_once):
+    """
+    E-01: each start takes as long as listing the packages, so that is done where pip has just run.
+
+    The image is inspected, the venv made, pip run, and bytecode compiled. Wrappers would need one more. Two
+    more starts are not in the log of the steps: make-squashfs tests how it can compress, and the sanity check.
+    """
+    starts = re.findall(r"exec --home .*", log_of(installed_once.root(installed_once.SQUASHED)))
+    assert len(starts) == 4, "\n".join(starts)
+
+
 def test_requirements_are_installed_squashed_and_the_directory_is_gone(installed_once):
     """S002-46: with `requirements`, pip install, packing and removal of the directory happen at installation."""
     root = installed_once.root(installed_once.SQUASHED)

@@ -67,8 +67,10 @@ class FakeContainer:
         self.calls = []
 
     def run(self, command, environment, **_):
-        """Record a command."""
+        """Record a command; after pip has installed, the packages are listed in the same container."""
         self.calls.append((command, environment))
+        if "--report" in command:
+            Path(command[command.index("run-logged.sh") + 3]).write_text(self.seen)
         return types.SimpleNamespace(exit_code=0, output=self.seen)
 
 
@@ -79,14 +81,22 @@ def fake_pip(work_dir):
 
 
 def test_the_log_of_a_stage(tmp_path):
-    """E-10: it has the output of all calls of pip, which may be any bytes; a call ends with pip's exit status."""
-    log = tmp_path / "a log"
-    for text, status in ((r"\377one", 7), ("two", 0)):
-        done = subprocess.run(["sh", CONTAINER_FILES / "sh/run-logged.sh", log, "sh", "-c",
-                               f"printf '{text}\\n' >&2; exit {status}"], stdout=subprocess.PIPE, check=False)
-        assert (done.returncode, done.stdout[-4:]) == (status, f"{text}\n".encode()[-4:])
+    """
+    E-10: it has the output of all calls of pip, which may be any bytes; a call ends with pip's exit status.
+
+    After success, another program runs with the same Python, and its output goes to a file.
+    """
+    log, program, output = (tmp_path / name for name in ("a log", "a program", "its output"))
+    program.write_text("echo ran; exit 5")
+    for text, status, last in ((r"\377one", 7, 7), ("two", 0, 5)):
+        for words, expected in ((("", ""), status), ((program, output), last)):
+            done = subprocess.run(["sh", CONTAINER_FILES / "sh/run-logged.sh", log, *words, "sh", "-c",
+                                   f"printf '{text}\\n' >&2; exit {status}"], stdout=subprocess.PIPE, check=False)
+            assert (done.returncode, done.stdout[-4:]) == (expected, f"{text}\n".encode()[-4:])
+        assert output.exists() == (status == 0)
+    assert output.read_text() == "ran\n"
     pip, _ = fake_pip(tmp_path)
-    assert pip.reasons(str(log), ["install"]) == "\ufffdone\ntwo\n"
+    assert pip.reasons(str(log), ["install"]) == "\ufffdone\n" * 2 + "two\n" * 2
 
 
 RECIPE = json.loads((CHECKOUT / "tests/data/archer2-recipe.json").read_text())

@@ -15,12 +15,12 @@ import shlex
 from easybuild.easyblocks.generic.container.diagnosis import NOTHING_FOUND, Diagnosis
 from easybuild.easyblocks.generic.container.framework import RunShellCmdError
 from easybuild.easyblocks.generic.container.lint import package_name
-from easybuild.easyblocks.generic.container.packages import constraint_lines, for_other_torch, pip_version
+from easybuild.easyblocks.generic.container.packages import Packages, constraint_lines, for_other_torch, pip_version
 from easybuild.easyblocks.generic.container.runtime import escape_bind, inject_variables
-from easybuild.easyblocks.generic.container.scripts import sh_command
+from easybuild.easyblocks.generic.container.scripts import read_program, sh_command
 from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.tools.build_log import EasyBuildError
-from easybuild.tools.filetools import apply_patch, copy_dir, extract_file, mkdir, remove_file, write_file
+from easybuild.tools.filetools import apply_patch, copy_dir, extract_file, mkdir, read_file, remove_file, write_file
 from easybuild.tools.utilities import trace_msg
 
 # Folder that collects a wheel of every installed package; set by `ebsif wheelhouse`.
@@ -135,19 +135,21 @@ class Pip:
         if stage.upgrade_pip:
             arguments = ['install', '--upgrade', 'pip', '-c', self.write_constraints(stage)]
             self.run(stage, arguments + self.index_options(stage), **where)
+        packages = None
         if stage.requirements:
             upgraded = self.venv.packages() if stage.pre or stage.upgrade_pip else before
-            self.install_requirements(stage, patches, pip_version(upgraded), **where)
+            packages = self.install_requirements(stage, patches, pip_version(upgraded), **where)
         self.run_commands(stage, 'post', **where)
         self.run_commands(stage, 'verify', **where)
-        packages = self.venv.packages()
+        if packages is None or stage.post or stage.verify:
+            packages = self.venv.packages()
         if self.fill:
             self.fill_wheelhouse(stage, packages.added_since(before), **where)
         self.check_nothing_replaced(stage, packages)
         return packages
 
     def install_requirements(self, stage, patches, version, **where):
-        """Install the requirements of a stage with pip, which has the given version."""
+        """Install the requirements of a stage with pip, which has the given version; return the packages (Packages)."""
         if re.search(r'\bgit\+', stage.requirements) and not self.wheelhouse:
             self.check_git(stage, **where)
         if patches and not self.wheelhouse:
@@ -165,8 +167,11 @@ class Pip:
                      '-c', self.write_constraints(stage)] + self.options(stage) + self.index_options(stage)
         if version_tuple(version) >= (22, 2):
             arguments += ['--report', os.path.join(folder, REPORT)]
-        self.run(stage, arguments, **where)
+        program, listed = os.path.join(folder, 'list.py'), os.path.join(folder, 'packages.txt')
+        write_file(program, read_program('installed-packages.py'))
+        self.run(stage, arguments, afterwards=(program, listed), **where)
         self.record_artifacts(stage)
+        return Packages.from_output(read_file(listed))
 
     def folder(self, stage):
         """Return the directory for the files that pip reads and writes in a stage."""
@@ -229,16 +234,16 @@ class Pip:
         own = [os.environ[name] for name in OWN_FILES if os.path.isfile(os.environ.get(name, ''))]
         return [escape_bind(path) for path in folders + own]
 
-    def run(self, stage, arguments, **where):
+    def run(self, stage, arguments, afterwards=('', ''), **where):
         """
-        Run pip for a stage; if it fails, explain why and what to do.
+        Run pip for a stage, then another program of Python (files: program, output); explain why pip fails.
 
         What pip prints is also in pip.log, where `ebsif` sees how far it is. That is not pip's own log: pip would write
         a line for each file of each page that it reads, which takes as long as everything else while it resolves.
         """
         log = os.path.join(self.folder(stage), 'pip.log')
         try:
-            self.venv.run(sh_command('run-logged.sh', log, *self.command + arguments), **where)
+            self.venv.run(sh_command('run-logged.sh', log, *afterwards + tuple(self.command + arguments)), **where)
         except RunShellCmdError as err:
             pins = {normal_name(name) for name in self.pins}
             output = err.output or ''

@@ -10,4 +10,5 @@ programs=$2
 packages=$3
 shift 3
 python3 -m venv --without-pip --system-site-packages "$venv" && "$venv/bin/python3" -I - "$@" &&
-    "$venv/bin/python" -c "$programs" && exec "$venv/bin/python" -c "$packages"
+    exec "$venv/bin/python" -c "$programs
+$packages"
