@@ -1,24 +1,26 @@
 """
 Compare with the tools in use today: the bare runtime, a recipe in the style in use today, and singularity-hpc where it
 does the same work. Contenders take turns in one run; only medians and ratios count, not absolute times. Prints a table,
-and writes the same as JSON. Not part of `make test`.
+and writes the same as JSON; with --record, also to docs/bench.json, and from there into docs/performance.md and its
+plots. Not part of `make test`.
 """
 
 import argparse
 import dataclasses
 import json
 import os
-import platform
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1] / "docs")]
 
 import command_line  # noqa: E402 in the same directory
 import distributed  # noqa: E402
 import imports  # noqa: E402
+import installers  # noqa: E402
 import installing  # noqa: E402
 import kernels  # noqa: E402
 import module_tools  # noqa: E402
@@ -26,6 +28,7 @@ import packing  # noqa: E402
 import ranks  # noqa: E402
 import trees  # noqa: E402
 import wrappers  # noqa: E402
+from manual import figures, record  # noqa: E402
 
 BENCHMARKS = {
     "install": installing.example, "extension": installing.extension, "change": installing.change,
@@ -34,7 +37,7 @@ BENCHMARKS = {
     "kernel": kernels.start,
     "modules": module_tools.measure, "start": command_line.start, "render": command_line.render,
     "import": imports.measure, "distributed": distributed.measure, "ranks": ranks.measure,
-    "trees": trees.measure,
+    "trees": trees.measure, "installers": installers.compare,
 }
 
 
@@ -42,12 +45,15 @@ def main():
     """Run the requested benchmarks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", metavar="NAME", nargs="*", help=f"{', '.join(BENCHMARKS)} (default: all)")
+    parser.add_argument("--record", action="store_true",
+                        help="keep the results in docs/bench.json instead of the earlier ones of these benchmarks, and "
+                             "write docs/performance.md and its plots from it")
     parser.add_argument("--json", type=Path, metavar="FILE", default=Path(".demo/bench.json"))
     options = parser.parse_args()
     unknown = set(options.names) - set(BENCHMARKS)
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))} (known: {', '.join(BENCHMARKS)})")
-    results = []
+    results, load = [], os.getloadavg()[0]
     # below the checkout, because /tmp may be in memory
     place = Path(tempfile.mkdtemp(prefix="bench-", dir=Path(".demo").resolve()))
     place.chmod(0o755)
@@ -57,16 +63,18 @@ def main():
             folder.mkdir()
             print(f"==> {name}", file=sys.stderr, flush=True)
             found = BENCHMARKS[name](folder)
-            results += found
+            results += [{"name": name, **dataclasses.asdict(row)} for row in found]
             print(table(found), flush=True)
             shutil.rmtree(folder, ignore_errors=True)
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    machine = {"cpus": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()}
-    options.json.write_text(json.dumps({"machine": machine, "results": [dataclasses.asdict(row) for row in results]},
-                                       indent=2) + "\n")
-    missed = [row for row in results if row.reached is False]
-    print(f"\n{sum(row.reached is True for row in results)} targets reached, {len(missed)} missed; {options.json}")
+    run = record.here(results, load, options.json.parent)
+    options.json.write_text(json.dumps(dataclasses.asdict(run), indent=1) + "\n")
+    if options.record:
+        record.add(run)
+        figures.update()
+    reached = [row["reached"] for row in results]
+    print(f"\n{reached.count(True)} targets reached, {reached.count(False)} missed; {options.json}")
     return 0
 
 
@@ -74,20 +82,15 @@ def table(found):
     """Return rows as a table (str)."""
     lines = []
     for row in found:
-        text = f"{row.benchmark:34} {row.contender:26} {in_units(row.seconds):>10}"
+        text = f"{row.benchmark:34} {row.contender:26} {figures.in_units(row.seconds):>10}"
         if row.against:
-            text += f"  {row.ratio:6.2f} x {row.against}, {in_units(row.difference, sign='+')}"
+            text += f"  {row.ratio:6.2f} x {row.against}, {figures.in_units(row.difference, '+')}"
         if row.target:
             text += f"  [{row.target}: {'reached' if row.reached else 'MISSED'}]"
         if row.note:
             text += f"  ({row.note})"
         lines.append(text)
     return "\n".join(lines)
-
-
-def in_units(seconds, sign=""):
-    """Return a time in readable units."""
-    return f"{seconds:{sign}.1f} s" if abs(seconds) >= 1 else f"{seconds * 1000:{sign}.1f} ms"
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@ Compare uv with pip as the installer of user software: packages, files and prote
 
 Each of thirty sets of requirements is installed on top of the example image, in a copy of the same venv: with pip as
 the easyblock calls it, with uv alone, and with uv that resolves with a stub of each package of the image. Prints a
-table in Markdown and what differs; docs/performance.md has the results. Needs the environment of `make test`, and an
-index.
+table in Markdown and what differs; `scripts/bench installers` measures the same. Needs the environment of `make test`,
+and an index.
 """
 
 import argparse
@@ -18,8 +18,9 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
 
+from measuring import Row  # noqa: E402 in this directory
 from support import CHECKOUT, make_wheel  # noqa: E402 in another directory
 
 PYTHON = "/opt/miniconda3/envs/pytorch/bin/python"
@@ -213,6 +214,16 @@ def differences(first, second):
         names = sorted(name for name in first[3].keys() | second[3].keys() if first[3].get(name) != second[3].get(name))
         texts.append(f"{len(names)} files differ: {', '.join(names[:4])}")
     return texts
+
+
+def compare(folder):
+    """Measure all sets; return a row for each contender (CPU time, not time)."""
+    place, found = Place(folder), []
+    for name, requirements in SETS.items():
+        for title, (status, seconds, packages, _, _) in measure(place, name, requirements, 1).items():
+            found.append(Row(f"requirements: {name}", title, seconds, 1,
+                             note="refused" if status else f"{len(packages)} packages"))
+    return found
 
 
 def main():

@@ -1,0 +1,107 @@
+"""The performance page and its plots: every figure comes from the recorded runs of the benchmarks."""
+
+import dataclasses
+import re
+import shutil
+import subprocess
+import sys
+from functools import partial
+from xml.etree import ElementTree
+
+import pytest
+from support import CHECKOUT
+
+sys.path[:0] = [str(CHECKOUT / "docs"), str(CHECKOUT / "tests/benchmarks")]
+
+import bench  # noqa: E402 after its path
+from manual import figures, record  # noqa: E402
+from measuring import Row, rows  # noqa: E402
+
+TIMES = {"today": [4.0, 4.2, 4.1], "ebsif": [1.0, 1.2, 1.1]}
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """A folder with the page and the record of the project, where they can be changed."""
+    (tmp_path / "docs/pictures").mkdir(parents=True)
+    for name in (figures.PAGE, record.FILE):
+        shutil.copy(CHECKOUT / name, tmp_path / name)
+    return tmp_path
+
+
+def test_the_page_shows_what_was_recorded():
+    """W-08: tables and plots are those of the record: `scripts/bench --record` writes all of them."""
+    page = (CHECKOUT / figures.PAGE).read_text()
+    for path, text in figures.made(record.read(), page).items():
+        assert (CHECKOUT / path).read_text() == text, path
+    for path in (CHECKOUT / "docs/pictures").glob("bench-*.svg"):
+        assert f"pictures/{path.name}" in page, path
+
+
+def test_no_other_figure_is_on_the_page():
+    """W-08: outside the blocks from the record there is no time, size, share or ratio."""
+    page = figures.BLOCK.sub("", (CHECKOUT / figures.PAGE).read_text())
+    assert "<!-- record" not in page
+    unit = r"(ns|µs|ms|s|min|h|KB|MB|GB|TB|GiB|MiB|%|seconds?|minutes?|times|percent|instructions)"
+    assert re.findall(rf"\d[\d.,]* ?{unit}\b", page) == []
+    assert re.findall(r"\b\d+\.\d+\b|\d of \d", page) == []
+
+
+def test_each_run_says_when_where_and_what():
+    """W-08: date, commit and machine of each run are in the record and on the page, without names of machines."""
+    page = (CHECKOUT / figures.PAGE).read_text()
+    for run in record.read():
+        assert re.fullmatch(r"20\d\d-\d\d-\d\d", run.date)
+        assert re.fullmatch(r"[0-9a-f]{7,}", run.commit), f"{run.commit}: recorded with uncommitted changes"
+        assert run.machine["cpus"] > 0
+        assert str(run) in page
+        assert all(row["name"] in bench.BENCHMARKS for row in run.results)
+
+
+def test_every_benchmark_has_a_place_on_the_page():
+    """W-08: whatever is measured is shown: each benchmark belongs to a block, and each block is on the page."""
+    shown = [name for plot in figures.PLOTS.values() for name in plot.names]
+    shown += [name for names in figures.OTHERS.values() for name in names]
+    assert sorted(shown) == sorted(bench.BENCHMARKS)
+    found = [name for _, name, _ in figures.BLOCK.findall((CHECKOUT / figures.PAGE).read_text())]
+    assert sorted(found) == sorted(["runs", "targets", *figures.PLOTS, *figures.OTHERS])
+
+
+def test_recording_a_run(clone, monkeypatch, capsys):
+    """W-08: `scripts/bench --record NAME` replaces the results of that benchmark, and makes page and plots of them."""
+    before, output = record.read(clone), record.output
+    monkeypatch.chdir(CHECKOUT)
+    # unit tests need no runtime
+    monkeypatch.setattr(record, "output", lambda *command: (
+        "apptainer version 1.4.5" if command[0] == "apptainer" else output(*command)))
+    monkeypatch.setattr(record, "add", partial(record.add, checkout=clone))
+    monkeypatch.setattr(figures, "update", partial(figures.update, checkout=clone))
+    monkeypatch.setitem(bench.BENCHMARKS, "wrapper", lambda folder: rows(
+        "wrapper <&>", TIMES, "ebsif", {"today": ("ratio", 0.2)}))
+    monkeypatch.setattr(sys, "argv", ["bench", "--record", f"--json={clone}/bench.json", "wrapper"])
+    assert bench.main() == 0
+    assert "0 targets reached, 1 missed" in capsys.readouterr().out
+    *_, run = record.read(clone)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
+    assert head.startswith(run.commit.removesuffix("-dirty"))
+    assert [row["contender"] for row in run.results] == ["today", "ebsif"]
+    kept = [row for one in record.read(clone)[:-1] for row in one.results]
+    assert kept == [row for one in before for row in one.results if row["name"] != "wrapper"]
+    page = (clone / figures.PAGE).read_text()
+    assert "| wrapper <&> | ebsif | today | 0.268 (1.1 s, 4.1 s) | -3.0 s | at most 0.2: **missed** |" in page
+    picture = ElementTree.parse(clone / figures.PICTURE.format("wrapper")).getroot()
+    assert [one.text for one in picture.iter("{http://www.w3.org/2000/svg}text")] == [
+        "Starting a command of the module (shorter is better)", "wrapper <&>", "today", "4.1 s", "ebsif", "1.1 s"]
+    bars = {one.get("class"): float(one.get("width")) for one in picture.iter("{http://www.w3.org/2000/svg}rect")}
+    assert bars["ours"] / bars["other"] == pytest.approx(1.1 / 4.1, abs=0.01)
+
+
+def test_a_benchmark_that_was_not_recorded_is_said(clone):
+    """W-08: nothing is shown of a benchmark without a record, and the page says so."""
+    run = record.read(clone)[0]
+    only = dataclasses.replace(run, results=[{"name": "ranks", **dataclasses.asdict(
+        Row("4 ranks", "ebsif", 1.0, 3, "today", 0.5, -1.0))}])
+    files = figures.made([only], (clone / figures.PAGE).read_text())
+    assert list(files) == [figures.PAGE, figures.PICTURE.format("ranks")]
+    others = len(figures.PLOTS) + len(figures.OTHERS) - 1
+    assert files[figures.PAGE].count("Not measured in the recorded runs.") == others
