@@ -21,6 +21,7 @@ if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]
 
 from easybuild.easyblocks.generic.container import lockfile, sif
 from easybuild.easyblocks.generic.container.imagecopy import is_verified
+from easybuild.easyblocks.generic.container.imagefetch import ImageFetch, check_note, origin_of
 from easybuild.easyblocks.generic.container.imageinstall import ImageInstall, check_installed_image
 from easybuild.easyblocks.generic.container.bindfile import current_binds
 from easybuild.easyblocks.generic.container.caches import CACHES_FILE, NODE
@@ -54,6 +55,7 @@ from easybuild.easyblocks.generic.container.wrappers import Wrappers
 from easybuild.framework import easyblock
 from easybuild.framework.easyblock import POSTPROC_STEP, EasyBlock
 from easybuild.framework.easyconfig.default import CUSTOM
+from easybuild.framework.easyconfig.easyconfig import letter_dir_for
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_warning
 from easybuild.tools.config import build_option, source_paths, update_build_option
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, copy_dir
@@ -113,6 +115,8 @@ class ContainerInstall(Reinstall, EasyBlock):
             'image_packages': [{}, "Python packages that the image must have, with their versions", CUSTOM],
             'image_root': [None, "Parent directory of relative 'image_dirs'", CUSTOM],
             'image_root_variable': [None, "Environment variable that overrides 'image_root'", CUSTOM],
+            'image_source': [None, "Where the image is fetched from if it isn't found: oras://, docker://, https://, "
+                                   "oci:, oci-archive: or docker-archive:, with its digest", CUSTOM],
             'init': [INIT_IMAGE, "How the image's Python environment is activated: %s" % ', '.join(INIT_KINDS), CUSTOM],
             'keep_user_software': [True, "On reinstallation, keep user software and scripts that were changed by hand",
                                    CUSTOM],
@@ -232,13 +236,42 @@ class ContainerInstall(Reinstall, EasyBlock):
             found = self.installed_images.find(filename, self.is_digest)
             if found:
                 return found
+        source = self.spec.source
+        if source:
+            kwargs.update(no_download=True, warning_only=True)
         before = self.robot_path
         # searched after the directory of the easyconfig, and named if the image is in none of them
         self.robot_path = list(before or []) + self.spec.central_directories
         try:
-            return super().obtain_file(filename, *args, **kwargs)
+            found = super().obtain_file(filename, *args, **kwargs)
         finally:
             self.robot_path = before
+        return self.fetched_image(source, found, kwargs.get('force_download')) if source else found
+
+    def fetched_image(self, source, found, again=False):
+        """
+        Return the path of an image that was found, or fetch it into EasyBuild's source path (R-01).
+
+        Parameters
+        ----------
+        source : ImageSource
+        found : str
+            The path, None if there is none.
+        again : bool
+            Fetch it also if it is there.
+        """
+        name = self.spec.image_name
+        if self.dry_run:
+            if found == name:
+                dry_run_msg("  * %s will be fetched from %s" % (name, source))
+            return found
+        if not found:
+            target = os.path.join(source_paths()[0], letter_dir_for(self.name), self.name, name)
+            found = ImageFetch(source, target, self.is_digest).fetch(again)
+        problem = check_note(found, source)
+        if problem:
+            self.warn(problem)
+        return found
 
     @property
     def installed_images(self):
@@ -400,8 +433,9 @@ class ContainerInstall(Reinstall, EasyBlock):
             return
         image = ImageInstall(self.spec.image, self.source_image, self.image_path, self.installed_images)
         self.record[lockfile.IMAGE] = image.install(self.src[0]['checksum'])
-        self.record[lockfile.IMAGE].update(source=self.src[0]['path'], labels=self.probe.labels,
-                                           signers=sif.signers(self.source_image))
+        self.record[lockfile.IMAGE].update(
+            origin_of(self.src[0]['path'], self.record[lockfile.IMAGE]['sha256']), labels=self.probe.labels,
+            signers=sif.signers(self.source_image))
         self.install_additions()
         self.write_record()
         path = os.path.join(os.path.dirname(self.lock_path), BILL_OF_MATERIALS)

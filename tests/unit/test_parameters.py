@@ -17,26 +17,11 @@ from easybuild.framework.easyconfig.easyconfig import EasyConfig
 from easybuild.tools.build_log import EasyBuildError, EasyBuildExit
 from easybuild.tools.module_generator import ModuleGeneratorLua, ModuleGeneratorTcl
 from easybuild.tools.modules import Lmod
-from easybuild.tools.options import set_up_configuration
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import examples
 
-
-@pytest.fixture(scope="module", autouse=True)
-def configuration(tmp_path_factory):
-    """EasyBuild's configuration as eb sets it up at start, without a modules tool."""
-    prefix = tmp_path_factory.mktemp("eb")
-    options = [f"--prefix={prefix}", "--allow-use-as-root-and-accept-consequences"]
-    before, tempdir = dict(os.environ), tempfile.tempdir
-    set_up_configuration(args=options, silent=True)
-    # this set the process's temporary directory to a private one: undo it for the tests that share the process
-    os.environ.clear()
-    os.environ.update(before)
-    tempfile.tempdir = tempdir
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("easybuild.tools.modules.avail_modules_tools", dict)
-        yield
+pytestmark = pytest.mark.usefixtures("configuration")
 
 
 @pytest.fixture(autouse=True)

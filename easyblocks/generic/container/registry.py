@@ -15,6 +15,7 @@ import hashlib
 import json
 import re
 import socket
+import ssl
 from collections import namedtuple
 from http.client import HTTPException
 from urllib.error import HTTPError, URLError
@@ -32,7 +33,7 @@ MOST = 4 * 1024 * 1024  # bytes of a manifest: the limit of registries
 TIMEOUT = 60  # seconds without any data
 
 # What a connection may raise: it is worth trying again. HTTPError is an answer, and handled before.
-BROKEN = (URLError, HTTPException, socket.timeout, ConnectionError)
+BROKEN = (URLError, HTTPException, socket.timeout, ConnectionError, ssl.SSLError)
 # Answers that are worth trying again (RFC 9110, RFC 6585).
 TEMPORARY = (408, 429, 500, 502, 503, 504)
 
@@ -266,17 +267,7 @@ class Registry:
                 data = answer.read(MOST + 1)
             except BROKEN as err:
                 raise TransferError("the connection to %s was cut: %s" % (self.host, err), True)
-        digest = 'sha256:' + hashlib.sha256(data).hexdigest()
-        if reference.startswith('sha256:') and digest != reference:
-            raise TransferError("%s sends a manifest with the digest %s instead of %s: it was altered, or cut" % (
-                self.host, digest, reference))
-        try:
-            content = json.loads(data.decode())
-        except ValueError:
-            content = None
-        if not isinstance(content, dict):
-            raise TransferError("%s sends something else than the manifest of %s" % (self.host, repository))
-        return Manifest(content, digest, data)
+        return parse_manifest(data, reference if reference.startswith('sha256:') else None, self.host)
 
     def blob(self, repository, digest, start=0):
         """
@@ -294,6 +285,42 @@ class Registry:
         """
         return self.request('GET', '/v2/%s/blobs/%s' % (repository, digest), range_header(start),
                             repository=repository)
+
+
+def parse_manifest(data, digest, place):
+    """
+    Return a Manifest.
+
+    Parameters
+    ----------
+    data : bytes
+    digest : str
+        What it should have, None if that isn't known.
+    place : str
+        Where it comes from, for errors.
+
+    Raises
+    ------
+    TransferError
+        If it has another digest, or is no manifest.
+    """
+    found = 'sha256:' + hashlib.sha256(data).hexdigest()
+    if digest not in (None, found):
+        raise TransferError("%s has a manifest with the digest %s instead of %s: it was altered, or cut" % (
+            place, found, digest))
+    try:
+        content = json.loads(data.decode())
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        raise TransferError("%s has something else in the place of a manifest" % place)
+    return Manifest(content, found, data)
+
+
+def digest_of(blob):
+    """Return the digest of a part of a manifest (str), None if it isn't one."""
+    digest = blob.get('digest') if isinstance(blob, dict) else None
+    return digest if isinstance(digest, str) and re.match(r'sha256:[0-9a-f]{64}\Z', digest) else None
 
 
 class Unauthorized(Exception):

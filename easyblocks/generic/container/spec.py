@@ -16,6 +16,7 @@ from easybuild.easyblocks.generic.container.bindfile import parse_binds
 from easybuild.easyblocks.generic.container.caches import CACHE_SCRIPTS, Caches
 from easybuild.easyblocks.generic.container.distributed import UNSET_SCRIPT, Distributed
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS, GPUS_FILE
+from easybuild.easyblocks.generic.container.imagesource import ImageSource
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
 from easybuild.easyblocks.generic.container.parameters import TEXTS, Parameters, is_of_kind
@@ -137,6 +138,11 @@ class ContainerSpec:
         return os.path.basename(source_name(self.sources[0]))
 
     @property
+    def source(self):
+        """Where the image can be fetched from (ImageSource), None if nothing says that."""
+        return ImageSource.parse(self.image_source) if self.image_source else None
+
+    @property
     def central_directories(self):
         """The full paths of 'image_dirs' in the current environment (list of str)."""
         root = os.environ.get(self.image_root_variable or '') or self.image_root or '/'
@@ -237,6 +243,7 @@ class ContainerSpec:
         """
         Parameters(self.options).check(self.__dict__)
         self.check_sources()
+        self.check_image_source()
         self.check_choices()
         self.masks.check()
         self.check_binds()
@@ -260,6 +267,16 @@ class ContainerSpec:
         if not all(isinstance(name, str) for name in names):
             raise EasyBuildError("Easyconfig parameter 'sources' should be a list with the name of an image (a SIF "
                                  "file), found: %s", sources)
+
+    def check_image_source(self):
+        """Check where the image can be fetched from, as soon as templates in it have a value."""
+        if not self.image_source or re.search(r'%\(', self.image_source):
+            return
+        try:
+            ImageSource.parse(self.image_source)
+        except ValueError as err:
+            raise EasyBuildError("Easyconfig parameter 'image_source': '%s' %s", Credentials.mask(self.image_source),
+                                 err)
 
     def check_choices(self):
         """Check the parameters that have a fixed set of values."""

@@ -1,0 +1,112 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+Let the container runtime convert an OCI layout, or an archive of Docker, to a SIF file.
+"""
+import os
+import signal
+import subprocess
+
+from easybuild.easyblocks.generic.container.download import Progress
+from easybuild.easyblocks.generic.container.framework import EasyBuildExit
+from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, SHOWN_LINES, passed_variables
+from easybuild.tools.build_log import EasyBuildError
+from easybuild.tools.filetools import mkdir, read_file, remove_dir, remove_file
+
+
+class Conversion:
+    """
+    A conversion to a SIF file.
+
+    Attributes
+    ----------
+    runtime : Runtime
+    folder : str
+        Existing directory for the result and for what the runtime needs meanwhile.
+    """
+
+    def __init__(self, runtime, folder):
+        """Nothing is started yet."""
+        self.runtime = runtime
+        self.folder = folder
+
+    @property
+    def result(self):
+        """Path of the SIF file (str)."""
+        return os.path.join(self.folder, 'image.sif')
+
+    @property
+    def cache(self):
+        """Path of the runtime's cache, which would keep a second copy of everything (str)."""
+        return os.path.join(self.folder, 'cache')
+
+    @property
+    def environment(self):
+        """Variables for the runtime (dict): no others of the caller, which may change what it makes."""
+        variables = passed_variables(os.environ)
+        if 'TMPDIR' in os.environ:
+            variables['TMPDIR'] = os.environ['TMPDIR']
+        variables.update((prefix + '_CACHEDIR', self.cache) for prefix in RUNTIME_PREFIXES)
+        return variables
+
+    def run(self, name, reference):
+        """
+        Convert an image.
+
+        Parameters
+        ----------
+        name : str
+            What to call it.
+        reference : str
+            What the runtime calls it: oci:DIRECTORY or docker-archive:FILE.
+
+        Raises
+        ------
+        EasyBuildError
+            With the end of what the runtime says.
+        """
+        command = [self.runtime.path, 'build', '--force', self.result, reference]
+        log = os.path.join(self.folder, 'output')
+        mkdir(self.cache)
+        with open(log, 'w') as output:
+            process = subprocess.Popen(command, env=self.environment, stdin=subprocess.DEVNULL, stdout=output,
+                                       stderr=subprocess.STDOUT, cwd=self.folder, start_new_session=True)
+        try:
+            with Progress(name) as progress:
+                while is_running(process):
+                    progress.say("the container runtime converts it: %s" % ''.join(lines_of(log)[-1:]))
+        finally:
+            end_group(process)
+            said = lines_of(log)[-SHOWN_LINES:]
+            remove_dir(self.cache)
+        if process.returncode != 0:
+            remove_file(self.result)
+            raise EasyBuildError("The container runtime can't convert the image with `%s`:\n%s\nIt needs space in %s "
+                                 "and for temporary files (APPTAINER_TMPDIR or `eb --tmpdir`).", ' '.join(command),
+                                 '\n'.join('  ' + line for line in said), self.folder,
+                                 exit_code=EasyBuildExit.FAIL_DOWNLOAD)
+
+
+def lines_of(log):
+    """Return the lines that the runtime has printed (list of str)."""
+    return [line for line in read_file(log).splitlines() if line.strip()]
+
+
+def is_running(process):
+    """Wait up to a second for the end of a process; return whether it still runs."""
+    try:
+        process.wait(timeout=1)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
+
+
+def end_group(process):
+    """End a process and those that it started, if it still runs."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait()

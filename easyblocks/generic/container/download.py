@@ -1,0 +1,201 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+Download a file of tens of gigabytes: how far it is, going on after cuts, and what to say if the disk is full.
+"""
+import errno
+import os
+import shutil
+import time
+
+from easybuild.easyblocks.generic.container.framework import EasyBuildExit
+from easybuild.easyblocks.generic.container.registry import BROKEN, TransferError, size_of, start_of
+from easybuild.easyblocks.generic.container.texts import format_size
+from easybuild.tools.build_log import EasyBuildError
+from easybuild.tools.output import PROGRESS_BAR_DOWNLOAD_ONE, show_progress_bars, start_progress_bar
+from easybuild.tools.output import stop_progress_bar, update_progress_bar
+from easybuild.tools.utilities import trace_msg
+
+BLOCK = 4 * 1024 * 1024  # bytes
+WAITS = (1, 2, 5, 10, 20)  # seconds before each further attempt that gets nothing new
+# Seconds after which there is a line on something that isn't done, and then the next ones.
+FIRST, LATER = 5, 30
+
+
+class Progress:
+    """
+    Shows how far something is: EasyBuild's progress bar where it shows those, else a line from time to time.
+
+    Attributes
+    ----------
+    what : str
+        Name of the file.
+    total : int
+        Bytes, None if unknown.
+    """
+
+    def __init__(self, what, total=None):
+        """Nothing is shown yet."""
+        self.what = what
+        self.total = total
+        self.done = 0
+        self.next = time.monotonic() + FIRST
+
+    def __enter__(self):
+        """Start the bar."""
+        if show_progress_bars():
+            start_progress_bar(PROGRESS_BAR_DOWNLOAD_ONE, self.total, label=self.what)
+        return self
+
+    def __exit__(self, *error):
+        """Remove the bar."""
+        if show_progress_bars():
+            stop_progress_bar(PROGRESS_BAR_DOWNLOAD_ONE)
+
+    def reach(self, done):
+        """Take how many bytes are there (int)."""
+        update_progress_bar(PROGRESS_BAR_DOWNLOAD_ONE, progress_size=done - self.done)
+        self.done = done
+        share = ' of %s' % format_size(self.total) if self.total else ''
+        self.say("%s%s" % (format_size(done), share))
+
+    def say(self, text):
+        """Write a line, unless there is a bar or the last line is recent."""
+        if time.monotonic() >= self.next and not show_progress_bars():
+            trace_msg("%s: %s" % (self.what, text))
+            self.next = time.monotonic() + LATER
+
+
+class Download:
+    """
+    A download into a file of which a part may be there from before.
+
+    Attributes
+    ----------
+    open_at : callable
+        Takes a position and returns an answer of the server (http.client.HTTPResponse) that begins there, or at the
+        start of the file.
+    path : str
+        The file.
+    size : int
+        Its size in bytes, None until it is known.
+    is_open, problem : bool, Exception or str
+        Whether the server has answered; why the last attempt ended.
+    """
+
+    def __init__(self, open_at, path, size=None):
+        """Nothing is opened yet."""
+        self.open_at = open_at
+        self.path = path
+        self.size = size
+
+    @property
+    def have(self):
+        """How many bytes are there (int)."""
+        return os.path.getsize(self.path) if os.path.exists(self.path) else 0
+
+    def run(self, name):
+        """
+        Download the file, and go on after cuts as long as anything arrives.
+
+        Parameters
+        ----------
+        name : str
+            What to call the file.
+
+        Raises
+        ------
+        EasyBuildError
+            If the server refuses or can't be reached (what is there stays), or if the disk is full.
+        """
+        if self.size is not None and self.have > self.size:
+            os.remove(self.path)
+        if self.have:
+            trace_msg("%s: going on after %s" % (name, format_size(self.have)))
+        with Progress(name, self.size) as progress:
+            most, failures = self.have, 0
+            while not self.is_complete(progress):
+                most, failures = (self.have, 0) if self.have > most else (most, failures + 1)
+                if failures > len(WAITS):
+                    raise self.cut(name)
+                time.sleep(WAITS[failures - 1] if failures else 0)
+
+    def is_complete(self, progress):
+        """Transfer once; return whether the file is complete (bool). The reason why not is in ``problem``."""
+        try:
+            return self.transfer(progress)
+        except TransferError as err:
+            # without an answer so far there is no network, or no such server
+            if not err.is_temporary or not (err.status or self.is_open):
+                raise EasyBuildError("%s", err, exit_code=EasyBuildExit.FAIL_DOWNLOAD)
+            self.problem = err
+        except BROKEN as err:
+            self.problem = err
+        except OSError as err:
+            if err.errno in (errno.ENOSPC, errno.EDQUOT):
+                self.stop_for_space()
+            raise EasyBuildError("Writing %s failed: %s", self.path, err, exit_code=EasyBuildExit.FAIL_DOWNLOAD)
+        return False
+
+    is_open = False
+    problem = "the connection was closed"
+
+    def transfer(self, progress):
+        """Get what is missing, in one connection; return whether the file is complete (bool)."""
+        if self.size is not None and self.have == self.size:
+            return True
+        with self.open_at(self.have) as answer:
+            self.is_open = True
+            start = start_of(answer)
+            if start not in (0, self.have):
+                raise TransferError("the server sends another part than the one asked for")
+            if self.size is None:
+                self.size = progress.total = size_of(answer)
+            self.check_space(start)
+            with open(self.path, 'r+b' if os.path.exists(self.path) else 'wb') as target:
+                target.truncate(start)
+                target.seek(start)
+                done = self.copy(answer, target, start, progress)
+            # without a known size the connection tells where the end is, and raises if it is cut
+            return self.size is None or done == self.size
+
+    def copy(self, answer, target, done, progress):
+        """Write what arrives; return the size of the file (int)."""
+        for block in iter(lambda: answer.read(BLOCK), b''):
+            done += len(block)
+            if self.size is not None and done > self.size:
+                raise TransferError("the server sends more than the %d bytes of the file" % self.size)
+            target.write(block)
+            target.flush()
+            progress.reach(done)
+        os.fsync(target.fileno())
+        return done
+
+    def check_space(self, start):
+        """Stop before the download if there isn't enough space for the rest of the file."""
+        folder = os.path.dirname(self.path)
+        free = shutil.disk_usage(folder).free + (self.have - start)
+        if self.size is not None and free < self.size - start:
+            raise EasyBuildError("Not enough space in %s: %s are needed, %s are free. Make room, or name another "
+                                 "directory with `eb --sourcepath`.", folder, format_size(self.size - start),
+                                 format_size(free), exit_code=EasyBuildExit.FAIL_DOWNLOAD)
+
+    def stop_for_space(self):
+        """Remove what is there, and raise the error for a full disk, or a quota."""
+        done = self.have
+        os.remove(self.path)
+        raise EasyBuildError("The disk or the quota is full: no more than %s%s could be written to %s, and are removed "
+                             "again. Make room, or name another directory with `eb --sourcepath`.", format_size(done),
+                             ' of %s' % format_size(self.size) if self.size else '', os.path.dirname(self.path),
+                             exit_code=EasyBuildExit.FAIL_DOWNLOAD)
+
+    def cut(self, name):
+        """Return the error for a connection that was cut too often (EasyBuildError)."""
+        return EasyBuildError("Fetching %s ended after %s%s: %s. What has arrived is kept in %s: the same command goes "
+                              "on from there.", name, format_size(self.have),
+                              ' of %s' % format_size(self.size) if self.size else '', self.problem, self.path,
+                              exit_code=EasyBuildExit.FAIL_DOWNLOAD)

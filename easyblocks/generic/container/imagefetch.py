@@ -1,0 +1,320 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+Fetch an image from where the easyconfig says it is (parameter 'image_source') into EasyBuild's source path.
+
+What is being fetched has another name until it is complete and verified. A note beside the image says where it is from,
+for installations later on.
+"""
+import glob
+import json
+import os
+from urllib.request import Request
+
+from easybuild.easyblocks.generic.container.conversion import Conversion
+from easybuild.easyblocks.generic.container.download import Download, Progress
+from easybuild.easyblocks.generic.container.framework import EasyBuildExit
+from easybuild.easyblocks.generic.container.imagecopy import copy_image, transfer
+from easybuild.easyblocks.generic.container.imagesource import DOCKER, DOCKER_ARCHIVE, OCI, ON_DISK, ORAS
+from easybuild.easyblocks.generic.container.lease import Lease
+from easybuild.easyblocks.generic.container.ociimage import OciImage, open_store
+from easybuild.easyblocks.generic.container.registry import Registry, TransferError, digest_of, open_url
+from easybuild.easyblocks.generic.container.registry import range_header
+from easybuild.easyblocks.generic.container.runtime import Runtime
+from easybuild.easyblocks.generic.container.sharedimage import InstalledImage
+from easybuild.easyblocks.generic.container.sif import is_sif
+from easybuild.easyblocks.generic.container.texts import format_size
+from easybuild.tools.build_log import EasyBuildError
+from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, mkdir, remove_dir, remove_file
+from easybuild.tools.filetools import write_file
+from easybuild.tools.utilities import trace_msg
+
+# Media types of an image that Apptainer or SingularityCE has pushed (oras://); the second one is that of old versions.
+SIF_LAYERS = ('application/vnd.sylabs.sif.layer.v1.sif', 'appliciation/vnd.sylabs.sif.layer.tar')
+
+# Keys of a note: source (with digest), its digest, and the SHA256 of the SIF file.
+SOURCE, SOURCE_DIGEST, SHA256 = 'source', 'source_digest', 'sha256'
+
+
+def is_sif_layers(layers):
+    """Return whether the layers of a manifest are those of a SIF file: one, with its media type."""
+    return isinstance(layers, list) and len(layers) == 1 and bool(digest_of(layers[0])) and \
+        layers[0].get('mediaType') in SIF_LAYERS
+
+
+def note_path(image):
+    """Return the path of the note on an image (str)."""
+    return image + '.source.json'
+
+
+def read_note(image):
+    """Return the note on an image: where it was fetched from (dict), empty without one."""
+    try:
+        with open(note_path(image)) as text:
+            note = json.load(text)
+    except (OSError, ValueError):
+        return {}
+    is_note = isinstance(note, dict) and all(isinstance(note.get(key), str) for key in (SOURCE, SOURCE_DIGEST, SHA256))
+    return note if is_note else {}
+
+
+class ImageFetch:
+    """
+    Fetches one image.
+
+    Attributes
+    ----------
+    source : ImageSource
+        With digest as soon as that is known.
+    target : str
+        Path of the SIF file.
+    is_expected : callable
+        Returns whether a SHA256 is the checksum in the easyconfig; without one, any is.
+    """
+
+    def __init__(self, source, target, is_expected):
+        """Nothing is sent yet."""
+        self.source = source
+        self.target = target
+        self.is_expected = is_expected
+        self.waits = Progress(self.name)
+
+    @property
+    def name(self):
+        """File name of the image (str)."""
+        return os.path.basename(self.target)
+
+    @property
+    def partial(self):
+        """Path of the file, or the directory, that is incomplete (str); another digest has another one."""
+        return '%s.partial-%s' % (self.target, self.source.digest.partition(':')[2][:12] if self.source.digest else '0')
+
+    def fetch(self, again=False):
+        """
+        Fetch the image, unless another process has done so meanwhile.
+
+        Parameters
+        ----------
+        again : bool
+            Replace an image that is there.
+
+        Returns
+        -------
+        str
+            The path.
+
+        Raises
+        ------
+        EasyBuildError
+            If the image can't be had, or is not what the easyconfig says. Nothing of that is left under its name.
+        """
+        mkdir(os.path.dirname(self.target), parents=True)
+        with Lease(self.target + '.lock').held(self.wait):
+            if os.path.exists(self.target) and not again:
+                trace_msg("%s has been fetched by another process meanwhile" % self.name)
+                return self.target
+            trace_msg("fetching %s from %s" % (self.name, self.source))
+            try:
+                sha256 = self.transfer()
+            except TransferError as err:
+                raise EasyBuildError("%s can't be fetched from %s: %s", self.name, self.source, err,
+                                     exit_code=EasyBuildExit.FAIL_DOWNLOAD)
+            finally:
+                # what is on this machine can be read again
+                if self.source.kind in ON_DISK and not self.complete and os.path.exists(self.partial):
+                    remove_dir(self.partial)
+            self.write_note(sha256)
+            os.rename(self.complete, self.target)
+            for path in glob.glob(glob.escape(self.target) + '.partial-*'):
+                (remove_dir if os.path.isdir(path) else remove_file)(path)
+        return self.target
+
+    def wait(self, owner):
+        """Say who is fetching the image."""
+        who = "process %s on %s" % (owner['pid'], owner['host']) if owner else "another process"
+        self.waits.say("waiting for %s, which is fetching it" % who)
+
+    def transfer(self):
+        """Fetch and verify the image; return its SHA256 (str). It is in ``complete`` then."""
+        if self.source.is_converted:
+            return self.convert()
+        return self.from_registry() if self.source.kind == ORAS else self.from_url()
+
+    complete = None
+
+    def from_registry(self):
+        """Fetch a SIF file from a registry; see ``transfer``."""
+        registry, repository = Registry(self.source.host), self.source.repository
+        manifest = registry.manifest(repository, self.source.reference)
+        layers = manifest.content.get('layers')
+        if not is_sif_layers(layers):
+            raise TransferError("that is no SIF file, but an image of layers or something else. For an image of layers "
+                                "write docker:// instead of oras://")
+        self.source = self.source.with_digest(manifest.digest)
+        digest = layers[0]['digest']
+        self.check_expected(digest.partition(':')[2])
+        return self.download(lambda start: registry.blob(repository, digest, start), digest, layers[0].get('size'))
+
+    def from_url(self):
+        """Fetch a SIF file by its URL; see ``transfer``."""
+        digest = self.source.digest
+        if digest:
+            self.check_expected(digest.partition(':')[2])
+        elif os.path.exists(self.partial):
+            # nothing says that the file on the server is still the same
+            remove_file(self.partial)
+        sha256 = self.download(lambda start: open_url(Request(self.source.path, headers=range_header(start))), digest)
+        if not digest:
+            self.check_expected(sha256)
+        self.source = self.source.with_digest('sha256:' + sha256)
+        return sha256
+
+    def check_expected(self, sha256):
+        """Check that the SIF file behind the source is the one in the easyconfig, before it is fetched if possible."""
+        if not self.is_expected(sha256):
+            raise EasyBuildError("The image from %s has the SHA256 %s, and 'checksums' in the easyconfig names another "
+                                 "one. Correct the one that is wrong.", self.source, sha256,
+                                 exit_code=EasyBuildExit.FAIL_CHECKSUM)
+
+    def download(self, open_at, digest, size=None):
+        """
+        Download a SIF file and verify it; return its SHA256 (str).
+
+        Parameters
+        ----------
+        open_at : callable
+            See Download.
+        digest : str
+            Its digest, None if it isn't known.
+        size : int
+            Its size, None if it isn't known.
+        """
+        self.complete = self.partial
+        had = os.path.exists(self.complete)
+        Download(open_at, self.complete, size).run(self.name)
+        sha256 = self.verified(digest)
+        if sha256 is None and had:
+            trace_msg("what was there from before is damaged: fetching all of it again")
+            remove_file(self.complete)
+            Download(open_at, self.complete, size).run(self.name)
+            sha256 = self.verified(digest)
+        if sha256 is None:
+            remove_file(self.complete)
+            raise EasyBuildError("What %s sends for %s doesn't have the digest %s: it was altered on the way or on the "
+                                 "server. Nothing of it is kept.", self.source.host or self.source.path, self.name,
+                                 digest, exit_code=EasyBuildExit.FAIL_CHECKSUM)
+        if not is_sif(self.complete):
+            remove_file(self.complete)
+            raise EasyBuildError("What %s sends is no SIF file. Nothing of it is kept.", self.source,
+                                 exit_code=EasyBuildExit.FAIL_DOWNLOAD)
+        return sha256
+
+    def verified(self, digest):
+        """Return the SHA256 of the complete file (str), None if that isn't the digest."""
+        trace_msg("verifying %s (%s)" % (self.name, format_size(os.path.getsize(self.complete))))
+        with open(self.complete, 'rb', buffering=0) as image:
+            sha256 = transfer(image, None)[0]
+        return sha256 if digest in (None, 'sha256:' + sha256) else None
+
+    def convert(self):
+        """Let the runtime convert an OCI image; see ``transfer``."""
+        if self.source.kind != DOCKER and not os.path.exists(self.source.path):
+            raise EasyBuildError("%s doesn't exist, from which %s is to be made", self.source.path, self.name,
+                                 exit_code=EasyBuildExit.FAIL_DOWNLOAD)
+        # before anything is fetched
+        runtime = Runtime()
+        reference = self.archive_reference() if self.source.kind == DOCKER_ARCHIVE else self.layout_reference()
+        conversion = Conversion(runtime, self.partial)
+        if not self.complete:
+            conversion.run(self.name, reference)
+            self.complete = conversion.result
+        return compute_checksum(self.complete, CHECKSUM_TYPE_SHA256)
+
+    def archive_reference(self):
+        """Verify an archive of Docker; return what the runtime calls it (str)."""
+        found = 'sha256:' + compute_checksum(self.source.path, CHECKSUM_TYPE_SHA256)
+        if self.source.digest not in (None, found):
+            raise EasyBuildError("%s has the SHA256 %s instead of that in 'image_source': it was altered, or is "
+                                 "another file.", self.source.path, found[7:], exit_code=EasyBuildExit.FAIL_CHECKSUM)
+        self.source = self.source.with_digest(found)
+        mkdir(self.partial)
+        return '%s:%s' % (DOCKER_ARCHIVE, self.source.path)
+
+    def layout_reference(self):
+        """Collect an OCI image in a layout; return what the runtime calls that (str)."""
+        store = open_store(self.source)
+        manifest = store.manifest(self.source)
+        self.source = self.source.with_digest(manifest.digest)
+        image = OciImage(store, os.path.join(self.partial, 'layout'))
+        layers = image.collect(self.source, manifest)
+        if is_sif_layers(layers):
+            # a SIF file that was pushed into a layout
+            self.check_expected(layers[0]['digest'].partition(':')[2])
+            self.complete = os.path.join(self.partial, 'image.sif')
+            copy_image(image.path(layers[0]['digest']), self.complete)
+        return '%s:%s' % (OCI, image.folder)
+
+    def write_note(self, sha256):
+        """Write where the image is from, before it gets its name."""
+        note = {SOURCE: str(self.source), SOURCE_DIGEST: self.source.digest, SHA256: sha256}
+        write_file(note_path(self.target), json.dumps(note, indent=2, sort_keys=True) + '\n', forced=True)
+
+
+def origin_of(image, sha256):
+    """
+    Return where an image is from, for the record (dict).
+
+    Parameters
+    ----------
+    image : str
+        Path of the image that was installed: with a note, or the own one of another installation.
+    sha256 : str
+        Its SHA256: notes and records on other contents don't count.
+
+    Returns
+    -------
+    dict
+        Source and digest; the path if that is all that is known.
+    """
+    for known in (read_note(image), InstalledImage(os.path.dirname(os.path.realpath(image))).image):
+        if known.get(SHA256) == sha256 and known.get(SOURCE_DIGEST):
+            return {key: known[key] for key in (SOURCE, SOURCE_DIGEST)}
+    return {SOURCE: image}
+
+
+def check_note(image, source):
+    """
+    Check that an image in the source path was fetched from the digest that the easyconfig names.
+
+    Parameters
+    ----------
+    image : str
+        Path.
+    source : ImageSource
+
+    Returns
+    -------
+    str
+        A warning if the easyconfig names no digest, and the note says which one it was; None otherwise.
+
+    Raises
+    ------
+    EasyBuildError
+        If it is another digest.
+    """
+    note = read_note(image)
+    if not note:
+        return None
+    digest = note[SOURCE_DIGEST]
+    if source.digest is None:
+        return "'image_source' names no digest: %s may become another image. To always get this one, write: " \
+            "image_source = '%s'" % (source, source.with_digest(digest))
+    if source.digest != digest:
+        raise EasyBuildError("%s was made from %s, and the easyconfig names %s. Give the image in 'sources' another "
+                             "name, or remove this file (and %s).", image, note[SOURCE], source, note_path(image),
+                             exit_code=EasyBuildExit.FAIL_CHECKSUM)
+    return None

@@ -1,0 +1,120 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+A lock for processes on several nodes, which ends with its owner wherever that was.
+"""
+import json
+import os
+import threading
+import time
+from contextlib import contextmanager
+
+from easybuild.easyblocks.generic.container.lockowner import GONE, forget, owner_state, read_owner, this_process
+
+# Seconds between signs of life, and without one until a lock counts as left behind. File systems of several nodes may
+# show the time of a file with a delay: nfs(5), acregmax.
+BEAT = 10
+LEFT = 150
+
+
+class Lease:
+    """
+    A lock: a file that names its owner, who touches it as long as it is needed.
+
+    The clocks of nodes differ, so whoever waits measures how long the file has not changed. An owner on the same
+    machine that no longer exists needs no wait. If an owner was suspended for so long that it lost its lock, two
+    processes do the same: what they protect must be able to stand that.
+
+    Attributes
+    ----------
+    path : str
+        The file, in an existing directory.
+    left : float
+        Seconds without a sign of life after which a lock counts as left behind.
+    """
+
+    def __init__(self, path, left=LEFT):
+        """Nothing is locked yet."""
+        self.path = path
+        self.left = left
+
+    @contextmanager
+    def held(self, waiting):
+        """
+        Context manager that holds the lock.
+
+        Parameters
+        ----------
+        waiting : callable
+            Called about once per second while another process has the lock, with its note (dict, None if unknown).
+        """
+        self.acquire(waiting)
+        stop = threading.Event()
+        beats = threading.Thread(target=self.beat, args=(stop,), daemon=True)
+        beats.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            beats.join()
+            if read_owner(self.path) == this_process():
+                forget(self.path)
+
+    def acquire(self, waiting):
+        """Wait for the lock; see ``held``."""
+        seen, since = None, time.monotonic()
+        while not self.create():
+            owner, sign = read_owner(self.path), self.sign
+            if sign != seen:
+                seen, since = sign, time.monotonic()
+            elif owner and owner_state(owner) == GONE or time.monotonic() - since > self.left:
+                self.remove(sign)
+                continue
+            waiting(owner)
+            time.sleep(min(1, self.left / 4))
+
+    def create(self):
+        """Create the file; return whether it wasn't there (bool)."""
+        try:
+            number = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+        except FileExistsError:
+            return False
+        with os.fdopen(number, 'w') as note:
+            json.dump(this_process(), note)
+        return True
+
+    @property
+    def sign(self):
+        """What changes with every sign of life, and with the owner (tuple), None without a lock."""
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            return None
+        return status.st_ino, status.st_mtime_ns
+
+    def remove(self, sign):
+        """Remove a lock that was left behind, unless another process was faster."""
+        mine = '%s.%s.%d' % (self.path, this_process()['host'], os.getpid())
+        try:
+            # only one process can do that
+            os.rename(self.path, mine)
+            status = os.stat(mine)
+            if (status.st_ino, status.st_mtime_ns) != sign:
+                # that of a process which removed the old one just before
+                os.link(mine, self.path)
+        except OSError:
+            pass
+        forget(mine)
+
+    def beat(self, stop):
+        """Give signs of life until the event is set."""
+        while not stop.wait(min(BEAT, self.left / 4)):
+            try:
+                os.utime(self.path)
+            except OSError:
+                # lost, or the file system doesn't answer: the work itself notices the latter
+                continue
