@@ -72,6 +72,7 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
         {"name": container.name, "version": container.version, "versionsuffix": container.versionsuffix},
         {"homepage": container.homepage, "description": description(container), "usage": container.usage},
         {"sources": [container.file_name], "checksums": [container.sha256] if container.sha256 else None,
+         "image_source": container.source,
          "download_instructions": instructions(container), "definition_files": container.definition_files},
         {"image": container.image if container.image != "own" else None,
          "image_root": images.root if images.directories else None,
