@@ -1,0 +1,53 @@
+"""The easyblock proposed to EasyBuild, docs/upstream: tried with the example image."""
+
+import pytest
+from parts import TOOLS
+from support import CHECKOUT, Site
+
+EASYBLOCK = CHECKOUT / "docs/upstream/containerimage.py"
+TEXT = """\
+easyblock = 'ContainerImage'
+sources = ['example.sif']
+binds = ['/srv:/data:ro', '/usr/share']
+container_env = {'GREETING': "it's 5 o'clock"}
+wrappers = ['git']
+"""
+
+
+@pytest.mark.parametrize("tool", ["Lmod-Lua", "EnvironmentModules-Tcl"])
+def test_the_proposed_easyblock(tmp_path, base_image, tool):
+    """W-06: it installs the example image without ebsif; module and wrapper work, and unloading leaves nothing."""
+    site = Site(tmp_path / "site", TOOLS[tool](), tmp_path)
+    (site.sources / "example.sif").symlink_to(base_image)
+    site.eb(site.easyconfig(TEXT), f"--include-easyblocks={EASYBLOCK}")
+    said = site.bash("""
+        env | grep -c ^APPTAINER
+        module load Example
+        echo "$SIF $APPTAINER_BINDPATH $SINGULARITY_BINDPATH"
+        singularity exec "$SIF" sh -c 'echo "$GREETING"; ls -d /data; test ! -w /data'
+        ln -s "$(type -P git)" here; ./here --version; git -C /data --exec-path
+        module unload Example
+        env | grep -c ^APPTAINER
+    """, check=False, APPTAINER_BIND="/opt:/mnt")
+    image = site.prefix / "eb/software/Example/1.0/Example-1.0.sif"
+    binds = "/srv:/data:ro,/usr/share"
+    lines = said.stdout.splitlines()
+    git = lines.pop(4)
+    assert lines == ["1", f"{image} {binds} {binds}", "it's 5 o'clock", "/data", "/usr/lib/git-core", "1"], said
+    assert git.startswith("git version 2.39")
+    assert image.stat().st_size == base_image.stat().st_size
+
+
+def test_mistakes_in_its_parameters(site):
+    """W-06: mistakes are found, those in parameters before anything is copied."""
+    def said(*change):
+        return site.eb(site.easyconfig(TEXT.replace(*change, 1)), f"--include-easyblocks={EASYBLOCK}", check=False,
+                       one_stream=True).stdout
+
+    assert "installs a single image, found 2 sources" in said("]", ", 'other.sif']")
+    assert "must start with a full path, and can't contain a comma: srv:/data:ro" in said("/srv", "srv")
+    assert "must be the name of a program, without directory: ../git" in said("'git'", "'../git'")
+    assert not (site.prefix / "eb/software").exists()
+    assert "command -v nothere" in said("'git'", "'nothere'")
+    # no module without a passed sanity check
+    assert not list(site.modules.rglob("*.lua"))

@@ -1,0 +1,34 @@
+"""The record of EasyBuild's own suites, run on the easyblock proposed to it."""
+
+import hashlib
+import json
+import re
+
+from support import CHECKOUT
+
+RECORD = json.loads((CHECKOUT / "tests/data/upstream.json").read_text())
+EASYBLOCK = CHECKOUT / "docs/upstream/containerimage.py"
+PAGE = (CHECKOUT / "docs/upstream.md").read_text()
+
+
+def test_the_suites_passed_with_this_easyblock():
+    """W-06, W-08: recorded with the file as it is (again: scripts/test-upstream), and shown in the proposal."""
+    assert RECORD["easyblock"] == hashlib.sha256(EASYBLOCK.read_bytes()).hexdigest()
+    assert set(RECORD["passed"]) == {"style", "general", "init_easyblocks", "module"}
+    shown = re.search(r"<!-- record -->\n(.*?)<!-- end of record -->", PAGE, re.DOTALL).group(1)
+    assert re.findall(r"^\| (\w+) \| passed \|$", shown, re.MULTILINE) == [*RECORD["passed"]]
+    assert "FAILED" not in shown
+    for value in (RECORD["date"], RECORD["framework"], RECORD["easyblocks"][:9]):
+        assert value in shown
+
+
+def test_its_size_is_as_stated():
+    """W-06: what the proposal says about the file."""
+    assert f"{len(EASYBLOCK.read_text().splitlines())} lines with the header" in PAGE
+
+
+def test_nothing_depends_on_it():
+    """Issue 25: nothing of the product uses the proposed easyblock."""
+    for path in [*(CHECKOUT / "easyblocks").rglob("*.py"), *(CHECKOUT / "generator").rglob("*.py"),
+                 CHECKOUT / "setup.cfg"]:
+        assert not re.search(r"ContainerImage\b|containerimage\b", path.read_text()), path
