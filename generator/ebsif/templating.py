@@ -9,15 +9,19 @@ if TYPE_CHECKING:
 
 
 @cache
-def environment(*packages: str) -> "Environment":
-    """Return the environment of the folders ``templates`` of packages such as ``ebsif.jobs``."""
+def environment(*packages: str, html: bool = False) -> "Environment":
+    """
+    Return the environment of the folders ``templates`` of packages such as ``ebsif.jobs``.
+
+    With `html`, all values are escaped.
+    """
     # not needed by commands that only print, nor when the Tab key is pressed, and slow to import
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     templates = Environment(
         loader=ChoiceLoader([PackageLoader(one) for one in packages]), undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
-        keep_trailing_newline=True, autoescape=False,  # noqa: S701 no HTML
+        keep_trailing_newline=True, autoescape=html,
     )
     templates.filters["sh"] = quote
     return templates

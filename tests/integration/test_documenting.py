@@ -56,7 +56,7 @@ def pages(tmp_path_factory):
     """
     The pages of all sites, and of a site whose texts try to be markup.
 
-    Containers that add no version of a component are left out: the time of Sphinx grows with the square of the number.
+    Containers that add no version of a component are left out: each costs time in the browser.
     """
     folder = tmp_path_factory.mktemp("docs")
     mine = folder / "sites/mine/containers"
@@ -65,8 +65,8 @@ def pages(tmp_path_factory):
     (mine / "Odd.yaml").write_text(CONTAINERS.replace("HOSTILE", json.dumps(HOSTILE)))
     real = build.build
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "build", lambda sites, directory: real(
-            [(profile, some_of(containers)) for profile, containers in sites], directory))
+        patch.setattr(build, "build", lambda sites, *rest: real(
+            [(profile, some_of(containers)) for profile, containers in sites], *rest))
         patch.setenv("HOME", "/nonexistent")
         patch.setenv("SBATCH_ACCOUNT", "whoever_makes_them")
         assert cli.main(["docs", str(folder / "public"), "--catalogue", str(folder / "sites")]) == 0
@@ -76,8 +76,9 @@ def pages(tmp_path_factory):
 def shown(browser):
     """Return the containers that the table shows: (site, module)."""
     rows = browser.execute_script(
-        "return Array.from(document.querySelectorAll('#containers tbody tr')).filter(row => row.offsetParent)"
-        ".map(row => [row.dataset.site, row.querySelector('a').textContent])")
+        "return Array.from(document.querySelectorAll('#containers tbody tr'))."
+        "filter(row => row.checkVisibility({visibilityProperty: true}))"
+        ".map(row => [row.dataset.site, row.dataset.module])")
     return {tuple(row) for row in rows}
 
 
@@ -94,7 +95,7 @@ def test_choosing_by_component_and_version(browser, pages):
     assert ("mine", "Odd/1.10-20250101") in everything
     assert ("mine", "Odd/1.9-20240101") not in everything
     Select(browser.find_element(By.ID, "site")).select_by_visible_text("mine")
-    browser.find_element(By.ID, "archived").click()
+    browser.find_element(By.CSS_SELECTOR, ".archive:not([hidden]) summary").click()
     assert {module for _, module in shown(browser)} == {"Odd/1.10-20250101", "Odd/1.9-20240101"}
     condition = browser.find_element(By.CLASS_NAME, "condition")
     Select(condition.find_element(By.CLASS_NAME, "component")).select_by_visible_text("thing")
@@ -109,7 +110,7 @@ def test_choosing_by_component_and_version(browser, pages):
     Select(second.find_element(By.CLASS_NAME, "component")).select_by_visible_text("rocm")
     assert shown(browser) == set()
     choice = browser.current_url.split("#")[1]
-    open_index(browser, pages, choice.replace("&has=rocm++", ""))
+    open_index(browser, pages, choice.replace("&has=rocm", ""))
     assert shown(browser) == {("mine", "Odd/1.10-20250101")}
 
 
@@ -123,7 +124,7 @@ def test_the_table_agrees_with_list(browser, pages):
     assert len(conditions) > 60
     open_index(browser, pages)
     for name, version in sorted(conditions):
-        browser.execute_script("location.hash = arguments[0]", f"archived=yes&has={name}+{version}+")
+        browser.execute_script("location.hash = arguments[0]", f"archived=yes&has={name}+{version}")
         WebDriverWait(browser, 10).until(lambda it, name=name, version=version: it.execute_script(
             "return [document.querySelector('.component').value, document.querySelector('.least').value]")
             == [name, version])
@@ -138,31 +139,27 @@ def test_the_table_agrees_with_list(browser, pages):
 
 def test_a_page_has_everything(browser, pages):
     """S002-18 (in part): from the table to the page: contents, install, use, extend, job script, history, support."""
-    open_index(browser, pages, "site=lumi&has=vllm+0.8.5%2Brocm624+")
+    open_index(browser, pages, "site=lumi&has=vllm+0.8.5%2Brocm624+0.8.5")
     browser.find_element(By.CSS_SELECTOR, "#containers tr:not([hidden]) a").click()
-    text = browser.find_element(By.TAG_NAME, "article").text
+    text = browser.find_element(By.TAG_NAME, "main").text
     module = "PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-20250527"
-    for part in (module, "Support:\nbest effort, by the LUMI User Support Team", "vllm\n0.8.5+rocm624",
-                 "eb PyTorch-2.7.0-rocm-6.2.4-python-3.12-singularity-20250527.eb", f"module load {module}",
-                 f"ebsif extend --site lumi {module} -r requirements.txt", "#SBATCH --partition=standard-g",
-                 "#SBATCH --account=your_account", "Changes", "transformers\n4.51.1\n4.52.3"):
+    for part in ("PyTorch 2.7.0 2025-05-27", module, "Support\nbest effort, by the LUMI User Support Team",
+                 "vllm\n0.8.5+rocm624", "eb PyTorch-2.7.0-rocm-6.2.4-python-3.12-singularity-20250527.eb",
+                 f"module load {module}", f"ebsif extend --site lumi {module} \\\n    -r requirements.txt",
+                 "ebsif kernel install lab", f"ebsif job --site lumi {module} \\\n", "Licence\nnot recorded",
+                 "Signature\nnot recorded", "Since PyTorch 2.6.0 of 2025-04-10:",
+                 "− transformers 4.51.1\n+ transformers 4.52.3"):
         assert part in text, part
-    assert "whoever_makes_them" not in text
+    browser.find_element(By.XPATH, "//summary[.='Show the script']").click()
+    text = browser.find_element(By.TAG_NAME, "main").text
+    for part in ("#SBATCH --partition=standard-g", "#SBATCH --account=your_account"):
+        assert part in text, part
+    assert "whoever_makes_them" not in browser.page_source
     # the previous version
-    article = browser.find_element(By.TAG_NAME, "article")
-    link = article.find_element(By.LINK_TEXT, "PyTorch/2.6.0-rocm-6.2.4-python-3.12-singularity-20250410")
-    # smooth scrolling would not have ended at the click
-    browser.execute_script("arguments[0].scrollIntoView({behavior: 'instant', block: 'center'})", link)
+    link = browser.find_element(By.PARTIAL_LINK_TEXT, "PyTorch 2.6.0")
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", link)
     link.click()
-    assert browser.find_element(By.TAG_NAME, "h1").text.startswith("PyTorch/2.6.0-rocm-6.2.4")
-
-
-def test_searching(browser, pages):
-    """The search finds a container's page by its contents."""
-    browser.get(f"{(pages / 'search.html').as_uri()}?q=horovod")
-    WebDriverWait(browser, 20).until(lambda it: it.find_elements(By.CSS_SELECTOR, "#search-results li a"))
-    found = [link.text for link in browser.find_elements(By.CSS_SELECTOR, "#search-results li a")]
-    assert any(text.startswith("TensorFlow/2.11.1-") for text in found), found
+    assert browser.find_element(By.TAG_NAME, "h1").text == "PyTorch 2.6.0 2025-04-10"
 
 
 def test_every_link_leads_somewhere(pages):
@@ -177,27 +174,31 @@ def test_every_link_leads_somewhere(pages):
                     links.append((tag, attributes[name]))
 
     number = 0
-    for page in pages.rglob("*.html"):
+    texts = {page: page.read_text(encoding="utf-8") for page in pages.rglob("*.html")}
+    for page, text in texts.items():
         links = []
-        Links().feed(page.read_text(encoding="utf-8"))
+        Links().feed(text)
         for tag, link in links:
             if "://" in link:
                 assert tag == "a", (page, link)
-            elif not link.startswith(("#", "data:", "mailto:")):
-                target = page.parent / unquote(link.split("#")[0].split("?")[0])
-                assert target.exists(), (page, link)
+            else:
+                path, _, part = unquote(link).partition("#")
+                target = (page.parent / path).resolve() if path else page
+                assert target.is_file(), (page, link)
+                # other parts are filters
+                assert not part or "=" in part or f'id="{part}"' in texts[target], (page, link)
                 number += 1
-    assert number > 1000
+    assert number > 600
 
 
 def test_texts_are_no_markup(browser, pages):
-    """Texts of catalogue and site are shown literally: neither as HTML nor as reStructuredText or a template."""
+    """Texts of catalogue and site are shown literally: neither as HTML nor as a template."""
     # remaining from other tests
     browser.get_log("browser")
     for page in ("mine/index.html", "mine/Odd/1.10-20250101.html", "mine/Odd/1.9-20240101.html"):
         browser.get((pages / page).as_uri())
         assert browser.title != "in"
-        text = browser.find_element(By.TAG_NAME, "article").text
+        text = browser.find_element(By.TAG_NAME, "main").text
         assert ("a machine <b>of ours</b> `x`_ |y|" if "index" in page else " ".join(HOSTILE.split())) in text
         assert not [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
 

@@ -8,11 +8,11 @@ from ebsif.catalogue.yamlfile import Model
 
 # Lists and tables to which a family or record adds instead of replacing them.
 ADDED = ("aliases", "conflicts", "definition_files", "keywords", "not_inherited", "warnings")
-MERGED = ("caches", "components", "container_env", "network_env", "variables", "image_packages", "script_names",
-          "parameters")
+MERGED = ("badges", "caches", "components", "container_env", "network_env", "variables", "image_packages",
+          "script_names", "parameters")
 
-# Tables in which null is a value in the easyconfig: the variable is unset in the container, or left alone.
-UNSETTING = ("caches", "container_env", "network_env")
+# Tables in which null is a value: the variable is unset in the container or left alone, the site's badge isn't shown.
+UNSETTING = ("badges", "caches", "container_env", "network_env")
 
 # The fields of every container, with their default values.
 EMPTY: dict[str, Any] = {

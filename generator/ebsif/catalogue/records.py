@@ -115,6 +115,9 @@ class ContainerFields(Model):
         {}, description="more Python packages of the image and their versions, checked at installation")
     keywords: list[SingleLine] = Field(
         [], description="what `module keyword` finds the module by, besides its description and components")
+    badges: dict[VersionPart, Optional[SingleLine]] = Field(
+        {}, description="components with a badge on the pages of `ebsif docs` and how they are written, in addition to "
+                        "those of the site; null takes one away")
     container_env: dict[EnvName, Optional[EnvText]] = Field(
         {}, description="environment variables in the container; null unsets a variable there")
     network_env: dict[EnvName, Optional[SingleLine]] = Field(

@@ -21,6 +21,7 @@ from ebsif.catalogue.fieldtypes import (
     EnvValue,
     RepositoryName,
     SingleLine,
+    VersionPart,
 )
 from ebsif.catalogue.yamlerrors import DocumentError, Problem, invalid
 from ebsif.catalogue.yamlfile import Model, line_of, load, validate
@@ -231,6 +232,10 @@ class Site(Model):
         None, description="level of support, shown in the help of the modules")
     doc_prefix: Optional[Comment] = Field(
         None, description="beginning of the comment in an easyconfig that is for the site's list of software")
+    badges: Optional[dict[VersionPart, SingleLine]] = Field(
+        None, description="components that decide which container to choose, and how they are written: the pages of "
+                          "`ebsif docs` show their versions (default: PyTorch, TensorFlow, jax, ROCm, CUDA, Python, "
+                          "vLLM, flash-attention)")
     driver_rocm: Optional[list[SingleLine]] = Field(
         None, min_length=2, max_length=2, description="oldest and newest version of ROCm that the driver supports")
 

@@ -1,6 +1,7 @@
-"""Build web pages for choosing a container: one page for each, a search, and a table that can be filtered by component.
+"""Build web pages for choosing a container: a table that can be searched, and a page for each.
 
-The pages are static: open index.html in a browser, or copy the directory to a web server.
+The pages are static: open index.html in a browser, or copy the directory to a web server. Containers that are installed
+here are shown with all their packages, others with what the catalogue says.
 """
 
 import argparse
@@ -38,6 +39,9 @@ def run(options):
     names = [options.site] if options.site else settings.site_names()
     sites = [(profile, settings.containers(profile)) for profile in map(settings.site, names)]
     output.hint(f"building pages for {sum(len(some) for _, some in sites)} containers of {', '.join(names)} ...")
-    build.build(sites, directory)
+    records = build.records_of(one for _, some in sites for one in some)
+    build.build(sites, directory, records)
+    if records:
+        output.hint(f"with all packages of {output.format_count(len(records), 'installed module')}")
     output.hint(f"open {directory / 'index.html'}")
     return 0

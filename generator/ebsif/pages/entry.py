@@ -1,0 +1,209 @@
+"""What the pages say about a container: its short name, badges, contents, and changes since the previous one."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Optional
+
+from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.texts import normal_name
+
+from ebsif.catalogue import selection
+from ebsif.catalogue.container import Container
+from ebsif.installed import lock
+
+# Components that decide which container to choose, and how they are written, unless the site says it.
+DEFAULT_BADGES = {"torch": "torch", "tensorflow": "TensorFlow", "jax": "jax", "rocm": "ROCm", "cuda": "CUDA",
+                  "python": "Python", "vllm": "vLLM", "flash-attn": "flash-attention"}
+
+# A date at the beginning of a container's date, which may have a time as well: 20250827, 20250827_134408.
+DATE = re.compile(r"(20\d\d)(\d\d)(\d\d)(?!\d)")
+# Parts of a template of version suffixes: a component with its name in front (-rocm-{rocm}), a placeholder, a word.
+SUFFIX_PART = re.compile(r"-?(?P<pair>[\w.]+)-\{(?P=pair)(?:!dotless)?\}|-?\{(?P<field>\w+)[^}]*\}|-?(?P<word>[^-{}]+)")
+
+
+@dataclass(frozen=True)
+class Badge:
+    """A component that decides which container to choose: its name, how it is written, and its version if known."""
+
+    name: str
+    label: str
+    full_version: Optional[str]
+
+    @property
+    def version(self) -> str:
+        """The version without what only identifies the build."""
+        return public(self.full_version or "")
+
+
+@dataclass(frozen=True)
+class Page:
+    """
+    A container, with what the pages say about it.
+
+    Attributes
+    ----------
+    container
+        The container.
+    before
+        The previous one in the catalogue; None for the first of its name.
+    record
+        The record of its installation; None if it isn't installed.
+    changes
+        The differences from the previous one.
+    short_name
+        Name, version, and what else tells it from the others of its name, except the date.
+    """
+
+    container: Container
+    before: Optional[Container]
+    record: Optional[dict[str, Any]]
+    changes: list[lock.Change]
+    short_name: str
+
+    @property
+    def address(self) -> str:
+        """Path of the page below the start page."""
+        return f"{self.container.site.name}/{self.container.module}.html"
+
+    @property
+    def date(self) -> str:
+        """The date of the container, as 2025-08-27 where it is one."""
+        text = self.container.date or ""
+        found = DATE.match(text)
+        return "-".join(found.groups()) if found else text
+
+    @cached_property
+    def packages(self) -> dict[str, dict[str, str]]:
+        """The packages in the record of the installation: versions by name, by kind."""
+        return lock.packages_by_kind(self.record) if self.record else {}
+
+    @cached_property
+    def contents(self) -> dict[str, Optional[str]]:
+        """Versions by normalized name: components, packages, and keywords, whose version is unknown."""
+        found: dict[str, Optional[str]] = {}
+        for kind in self.packages.values():
+            found.update((normal_name(name), version) for name, version in kind.items())
+        found.update(selection.components_of(self.container))
+        for keyword in map(normal_name, self.container.keywords):
+            named = [name for name, label in self.labels.items() if keyword in (name, normal_name(label))]
+            for name in named or [keyword]:
+                found.setdefault(name, None)
+        return found
+
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        """How the components that get a badge are written, by normalized name."""
+        of_site = self.container.site.badges
+        labels = {**(DEFAULT_BADGES if of_site is None else of_site), **self.container.badges}
+        return {normal_name(name): label for name, label in labels.items() if label}
+
+    @property
+    def alias(self) -> Optional[str]:
+        """The normalized name of the software, if the version is that of a package of another name."""
+        return alias(self.container)
+
+    @property
+    def components(self) -> dict[str, str]:
+        """The components in the catalogue that aren't listed among the packages, each under one name."""
+        listed = {normal_name(name) for kind in self.packages.values() for name in kind}
+        return {name: version for name, version in selection.components_of(self.container).items()
+                if name != self.alias and name not in listed}
+
+    @property
+    def badges(self) -> list[Badge]:
+        """The badges, without one for the software itself."""
+        itself = {normal_name(name) for name in (self.container.name, self.container.package) if name}
+        return [Badge(name, label, self.contents[name]) for name, label in self.labels.items()
+                if name in self.contents and name not in itself]
+
+    @property
+    def words(self) -> str:
+        """What the free text of the filter searches, besides the contents."""
+        container = self.container
+        texts = [container.module, self.short_name, container.site.name, self.date, container.file_name,
+                 container.fill(container.description or ""), container.history or "", *container.keywords,
+                 *(badge.label for badge in self.badges)]
+        return " ".join(" ".join(texts).lower().split())
+
+    @property
+    def labels_of_image(self) -> Mapping[str, str]:
+        """The labels of the image, as recorded at installation."""
+        return (self.record or {}).get(lockfile.IMAGE, {}).get("labels") or {}
+
+    @property
+    def licence(self) -> Optional[str]:
+        """The licence, from the record of the container or from a label of its image; None if unknown."""
+        named = self.container.parameters.get("software_license")
+        return named or self.labels_of_image.get("org.opencontainers.image.licenses")
+
+    @property
+    def signers(self) -> Optional[list[str]]:
+        """The fingerprints of the keys that signed the image; None if unknown."""
+        return self.record and self.record[lockfile.IMAGE].get("signers")
+
+
+def alias(container: Container) -> Optional[str]:
+    """Return the normalized name of a software whose version is that of a package of another name, else None."""
+    name, package = (normal_name(one or "") for one in (container.name, container.package))
+    return name if package and package != name else None
+
+
+def public(version: str) -> str:
+    """Return a version without what only identifies the build: 0.8.5+rocm624 becomes 0.8.5."""
+    return version.partition("+")[0]
+
+
+def pages(containers: Iterable[Container], records: Optional[Mapping[str, dict[str, Any]]] = None) -> list[Page]:
+    """
+    Return the pages of all containers.
+
+    Parameters
+    ----------
+    containers
+        All containers of a site.
+    records
+        The records of installations, by module.
+    """
+    records, known = records or {}, list(containers)
+    earlier, named = {}, {}
+    for container in sorted(known, key=selection.date_key):
+        before = named.setdefault(container.name, [])
+        earlier[container] = next((one for one in reversed(before) if one.file_name != container.file_name), None)
+        before.append(container)
+    return [Page(one, earlier[one], records.get(one.module), changes(earlier[one], one, records),
+                 short_name(one, named[one.name])) for one in known]
+
+
+def changes(earlier, container, records):
+    """Return the differences between two containers (list of lock.Change): of all packages if both are installed."""
+    if not earlier:
+        return []
+    before, after = records.get(earlier.module), records.get(container.module)
+    components = [one for one in lock.differences("component", *map(selection.components_of, (earlier, container)))
+                  if one.name != alias(container)]
+    if not (before and after):
+        return components
+    packages = [one for one in lock.compare(before, after) if one.kind.endswith("package")]
+    listed = {normal_name(one.name) for one in packages}
+    return [one for one in components if one.name not in listed] + packages
+
+
+def short_name(container: Container, others: Iterable[Container]) -> str:
+    """Return name, version, and the parts of the suffix, except versions and date, that others of the name lack."""
+    parts = suffix_parts(container)
+    common = set.intersection(*(set(suffix_parts(one)) for one in others))
+    return " ".join([container.name, container.version, *(part for part in parts if part not in common)])
+
+
+def suffix_parts(container):
+    """Return the parts of a version suffix (list of str), without date and components, whose versions have badges."""
+    found = []
+    for part in SUFFIX_PART.finditer(container.suffix or ""):
+        if part["word"]:
+            found.append(part["word"])
+        elif part["field"] and part["field"] not in ("date", "version", "name"):
+            found.append(container.fill(part[0]).strip("-"))
+    named = {f"{name}-{version}" for name, version in selection.components_of(container).items()}
+    return [part for part in found if part and part not in named]
