@@ -30,6 +30,7 @@ from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.hostlibraries import is_library_wanted
 from easybuild.easyblocks.generic.container.kernel import JUPYTER, install_kernel
+from easybuild.easyblocks.generic.container.lustre import STRIPING, STRIPING_FILE
 from easybuild.easyblocks.generic.container.masks import MASKS
 from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, SYNTAXES, ModuleFile
 from easybuild.easyblocks.generic.container.modulerc import add_symbolic_versions, update_earlier_spelling
@@ -124,6 +125,8 @@ class ContainerInstall(Reinstall, EasyBlock):
                                   "or 'if_newer' (it has none, or an older one)", CUSTOM],
             'listed_packages': ['all', "Python packages that the module lists as extensions: %s"
                                        % ', '.join(LISTED_PACKAGES), CUSTOM],
+            'lustre_striping': [STRIPING, "Options of `lfs setstripe` for the image and packed user software on "
+                                          "Lustre; an empty list leaves it to the file system", CUSTOM],
             'masked_paths': [[], "Files of the image to hide in the container (list of patterns), or to replace "
                                  "(dictionary of patterns and replacements)", CUSTOM],
             'network_env': [{}, "Environment variables for the site's network; None unsets a variable in the "
@@ -431,7 +434,8 @@ class ContainerInstall(Reinstall, EasyBlock):
         if self.dry_run:
             dry_run_msg("Copying the image to %s\n" % self.image_path)
             return
-        image = ImageInstall(self.spec.image, self.source_image, self.image_path, self.installed_images)
+        image = ImageInstall(self.spec.image, self.source_image, self.image_path, self.installed_images,
+                             self.spec.lustre_striping)
         self.record[lockfile.IMAGE] = image.install(self.src[0]['checksum'])
         self.record[lockfile.IMAGE].update(
             origin_of(self.src[0]['path'], self.record[lockfile.IMAGE]['sha256']), labels=self.probe.labels,
@@ -459,6 +463,8 @@ class ContainerInstall(Reinstall, EasyBlock):
         settings = {CACHES_FILE: self.spec.caches.text} if self.spec.caches.places else {}
         if self.spec.init != INIT_NONE or self.spec.unset_variables:
             settings[SETTINGS_FILE] = self.spec.distributed.settings_text
+        if self.spec.lustre_striping:
+            settings[STRIPING_FILE] = ''.join(option + '\n' for option in self.spec.lustre_striping)
         for name, text in settings.items():
             target = os.path.join(self.installdir, name)
             write_file(target, text)

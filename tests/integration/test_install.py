@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -126,8 +127,17 @@ def test_an_image_with_a_broken_pip(site, wheels):
     site.bash("module load Example/1.0 && singularity exec $SIF python -c 'import greeting, numpy'")
 
 
-def test_requirements_reach_pip_byte_for_byte(site, wheels):
-    """S000-06: the requirements file contains options, a direct URL, quotes, $, backticks and % byte for byte."""
+def test_requirements_reach_pip_byte_for_byte(site, wheels, tmp_path):
+    """
+    S000-06: the requirements file contains options, a direct URL, quotes, $, backticks and % byte for byte.
+
+    T-06: on Lustre (`lfs` and statfs(2) are stand-ins), image and user software get stripes before they are written.
+    """
+    stand_ins = {"lfs": f'echo "$*" >>"{tmp_path}/lfs.log"',
+                 "stat": f'[ "$1 $2" = "-f -c" ] && echo bd00bd0 || exec {shutil.which("stat")} "$@"'}
+    for name, text in stand_ins.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
     lines = [
         f'# `touch {site.work}/canary` $(touch {site.work}/canary) $HOME %s 100% "quoted" \'single\' \\ EOF',
         "# EOF",
@@ -136,8 +146,11 @@ def test_requirements_reach_pip_byte_for_byte(site, wheels):
         "hello >= 1.0 ; python_version > '3.0'  # ${HOME}",
     ]
     site.eb(
-        site.easyconfig(TEXT + requirements(*lines)), "--disable-cleanup-builddir", **wheel_settings(wheels)
-    )
+        site.easyconfig(TEXT + "lustre_striping = ['-c', '2']\n" + requirements(*lines)), "--disable-cleanup-builddir",
+        PATH=f"{tmp_path}:{os.environ['PATH']}", **wheel_settings(wheels))
+    striped = [line.rpartition("/") for line in (tmp_path / "lfs.log").read_text().splitlines()]
+    assert [name for _, _, name in striped] == ["example.sif.partial", "new"]
+    assert all(words.startswith("setstripe -c 2 /") for words, _, _ in striped)
     given = next(site.prefix.glob("eb/build/**/requirements.txt")).read_bytes()
     assert given == "".join(line + "\n" for line in lines).encode()
     assert not (site.work / "canary").exists()

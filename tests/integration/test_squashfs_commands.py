@@ -465,3 +465,34 @@ def test_advice_concerns_the_users_own_files(installation):
     result = run(installation, UNMAKE)
     assert "still takes precedence, and it belongs to nobody: ask them before" in result.stderr
     assert "rm '" not in result.stderr
+
+
+def lustre(folder, lfs):
+    """Let everything look like Lustre: stand-ins for `lfs` and for what statfs(2) says, the only parts not real."""
+    fake_program(folder, "stat", f'[[ "$1 $2" == "-f -c" ]] && echo bd00bd0 || exec {shutil.which("stat")} "$@"')
+    return fake_program(folder, "lfs", lfs)
+
+
+def test_stripes_before_packing(installation, tmp_path):
+    """T-06: on Lustre, the file has stripes before mksquashfs writes into it, and other files don't."""
+    settings = installation / "share/ebsif/striping.conf"
+    settings.write_text("-c\n8\n-S\n4M\n")
+    noted = f'exec >>"{tmp_path}/noted"; printf "%s\\n" "$@"; : >"${{@: -1}}"; exec stat -c %i "${{@: -1}}"'
+    result = run(installation, MAKE, path=fake_program(tmp_path / "local", "lfs", noted))
+    assert result.returncode == 0 and not (tmp_path / "noted").exists()
+    squashfs = installation / "user-software.squashfs"
+    squashfs.unlink()
+    result = run(installation, MAKE, path=lustre(tmp_path / "lustre", noted))
+    assert result.returncode == 0, result.stderr
+    *options, path, inode = (tmp_path / "noted").read_text().splitlines()
+    assert options == ["setstripe", "-c", "8", "-S", "4M"]
+    assert Path(path).parent.parent == installation and int(inode) == squashfs.stat().st_ino
+    assert stat.S_IMODE(squashfs.stat().st_mode) == 0o644
+
+
+def test_stripes_that_fail(installation, tmp_path):
+    """T-06: if the stripes can't be set, that is said, and user software is packed."""
+    (installation / "share/ebsif/striping.conf").write_text("-c\n8\n")
+    result = run(installation, MAKE, path=lustre(tmp_path / "lustre", "echo no stripes here >&2; exit 1"))
+    assert result.returncode == 0 and "is not striped over several servers of Lustre: no stripes here" in result.stderr
+    assert (installation / "user-software.squashfs").exists()

@@ -117,3 +117,26 @@ def test_every_form_of_checksum(checksum, right):
     """G-06 (defects A4): the easyconfig's checksum, in any form of EasyBuild, is compared with the installed image."""
     found = {"sha256": SHA256, "md5": MD5, "size": 7}
     assert imagecopy.is_verified(checksum, "x.sif", found.__getitem__) is right
+
+
+def test_stripes_before_copying(tmp_path, monkeypatch):
+    """T-06: on Lustre the image is copied into a file with stripes, which others can't read meanwhile."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name, text in {"stat": "echo bd00bd0", "lfs": f'echo "$*" >{tmp_path}/noted; umask 0; : >"${{@: -1}}"'}.items():
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n".replace("${@: -1}", f"{tmp_path}/target.partial"))
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    run = []
+    monkeypatch.setattr(imagecopy, "run_program", lambda words, **_: run.append(subprocess.run(
+        words, check=True, capture_output=True, text=True)) or type("Result", (), {"output": run[0].stdout}))
+    modes = []
+    monkeypatch.setattr(imagecopy, "transfer", lambda image, copy: modes.append(
+        os.fstat(copy.fileno()).st_mode & 0o777) or ("digest", copy.write(image.read())))
+    (tmp_path / "source").write_bytes(b"image")
+    imagecopy.copy_image(str(tmp_path / "source"), str(tmp_path / "target"), ["-c", "8"])
+    assert (tmp_path / "noted").read_text() == f"setstripe -c 8 {tmp_path}/target.partial\n"
+    assert modes == [0o600] and (tmp_path / "target").read_bytes() == b"image"
+    assert run[0].stderr == ""
+    imagecopy.copy_image(str(tmp_path / "source"), str(tmp_path / "target"), [])
+    assert len(run) == 1

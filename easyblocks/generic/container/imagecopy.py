@@ -14,14 +14,18 @@ import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 
+from easybuild.easyblocks.generic.container.lustre import MAKE_STRIPED
+from easybuild.easyblocks.generic.container.runtime import run_program
+from easybuild.easyblocks.generic.container.scripts import FILES
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_FUNCTIONS, CHECKSUM_TYPE_MD5, CHECKSUM_TYPE_SHA256
+from easybuild.tools.utilities import trace_msg
 
 BLOCK = 8 * 1024 * 1024  # bytes
 FICLONE = 0x40049409  # ioctl_ficlonerange(2): _IOW(0x94, 9, int), the same on all but a few old architectures
 
 
-def copy_image(source, target):
+def copy_image(source, target, striping=()):
     """
     Copy an image and compute its SHA256.
 
@@ -32,6 +36,8 @@ def copy_image(source, target):
     ----------
     source, target : str
         Paths.
+    striping : list of str
+        How the copy is spread over the servers of Lustre (options of ``lfs setstripe``).
 
     Returns
     -------
@@ -44,6 +50,7 @@ def copy_image(source, target):
         If reading or writing fails; the message names both files.
     """
     partial = target + '.partial'
+    make_striped(partial, striping)
     try:
         with open(source, 'rb', buffering=0) as image, open(partial, 'wb', buffering=0, opener=private) as copy:
             digest, size = transfer(image, None if is_cloned(image, copy) else copy)
@@ -59,6 +66,23 @@ def copy_image(source, target):
             os.remove(partial)
         raise EasyBuildError("Copying the image %s to %s failed: %s", source, target, err)
     return digest
+
+
+def make_striped(path, options):
+    """
+    Create an empty file with stripes if it is on Lustre; a failure is only reported.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    options : list of str
+        Options of ``lfs setstripe``; empty: leave it to the file system.
+    """
+    if options:
+        result = run_program(['bash', '-p', os.path.join(FILES, MAKE_STRIPED), path] + list(options), hidden=True)
+        if result.output.strip():
+            trace_msg(result.output.strip())
 
 
 def transfer(image, copy):
@@ -85,8 +109,10 @@ def write(copy, block):
 
 
 def private(path, flags):
-    """Open a new file that only its owner can read, because the image may have restricted access."""
-    return os.open(path, flags, 0o600)
+    """Open a file that only its owner can read, because the image may have restricted access."""
+    number = os.open(path, flags, 0o600)
+    os.fchmod(number, 0o600)
+    return number
 
 
 def is_cloned(image, copy):

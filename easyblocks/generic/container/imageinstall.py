@@ -35,14 +35,17 @@ class ImageInstall:
         Path of the copy or link in the installation.
     others : InstalledImages
         The images of other installations.
+    striping : list of str
+        How a copy is spread over the servers of Lustre (options of ``lfs setstripe``).
     """
 
-    def __init__(self, kind, source, target, others):
+    def __init__(self, kind, source, target, others, striping=()):
         """Take what ``install`` needs."""
         self.kind = kind
         self.source = source
         self.target = target
         self.others = others
+        self.striping = striping
 
     def install(self, checksum):
         """
@@ -77,7 +80,7 @@ class ImageInstall:
         if self.kind == IMAGE_OWN:
             size, start = os.path.getsize(self.source), time.time()
             trace_msg("copying %s to %s (%s)" % (self.source, self.target, format_size(size)))
-            sha256 = copy_image(self.source, self.target)
+            sha256 = copy_image(self.source, self.target, self.striping)
             trace_msg("copied at %.1f GB/s" % (size / 1e9 / max(time.time() - start, 1e-3)))
             return self.target, sha256
         problem = link_image(self.source, self.target) if self.kind == IMAGE_LINK else None

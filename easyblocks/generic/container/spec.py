@@ -17,6 +17,7 @@ from easybuild.easyblocks.generic.container.caches import CACHE_SCRIPTS, Caches
 from easybuild.easyblocks.generic.container.distributed import UNSET_SCRIPT, Distributed
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS, GPUS_FILE
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
+from easybuild.easyblocks.generic.container.lustre import MAKE_STRIPED
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
 from easybuild.easyblocks.generic.container.parameters import TEXTS, Parameters, is_of_kind
@@ -381,7 +382,8 @@ class VenvSpec(ContainerSpec):
         Name of the venv, with its default value.
     """
 
-    SCRIPTS = ContainerSpec.SCRIPTS + ['bin/make-squashfs', 'bin/unmake-squashfs', 'share/ebsif/squashfs.bash']
+    SCRIPTS = ContainerSpec.SCRIPTS + ['bin/make-squashfs', 'bin/unmake-squashfs', 'share/ebsif/squashfs.bash',
+                                       MAKE_STRIPED]
     MODULE_DECIDES = dict(
         ContainerSpec.MODULE_DECIDES, VIRTUAL_ENV="it names the venv of user software; 'venv_name' changes its name")
 

@@ -28,7 +28,7 @@ WRITTEN_FROM = {
     "bind_file": "binds", "bind_file_default": "binds", "image_root": "images", "image_root_variable": "images",
     "image_dirs": "images", "image_source": "source",
     "support_level": "support", "cache_variables": "caches",
-    **dict.fromkeys(("gpu_mpi_library", "listed_packages", "node_caches", "one_container",
+    **dict.fromkeys(("gpu_mpi_library", "listed_packages", "lustre_striping", "node_caches", "one_container",
                      "one_container_per_node", "project_caches", "scheduler"), "the site")}
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Optional
 
 from easybuild.easyblocks.generic.container import caches
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
+from easybuild.easyblocks.generic.container.lustre import STRIPING
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from pydantic import Field, model_validator
 
@@ -222,6 +223,9 @@ class Site(Model):
     stage: Literal[STAGED] = Field(
         "none", description="what the jobs of `ebsif job` copy to each node before the ranks start: nothing, the "
                             "SquashFS file with user software, or also the image")
+    lustre_striping: list[SingleLine] = Field(
+        list(STRIPING), description="options of `lfs setstripe` for images and packed user software where they are on "
+                                    "Lustre; an empty list leaves it to the file system")
     listed_packages: Literal["all", "user_software", "none"] = Field(
         "all", description="Python packages that modules list as extensions (module spider, module avail)")
     wrappers_load: bool = Field(

@@ -6,6 +6,7 @@ import textwrap
 from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.caches import NODE
+from easybuild.easyblocks.generic.container.lustre import STRIPING
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.container import CatalogueError, Container, RecordError
@@ -90,6 +91,7 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
          "gpu_mpi_library": site.gpu_mpi_library if gpu != "none" else None,
          "scheduler": site.scheduler.kind if site.scheduler.kind != "slurm" else None,
          "one_container_per_node": site.one_container_per_node or None,
+         "lustre_striping": site.lustre_striping if site.lustre_striping != STRIPING else None,
          "network_env": {**container.of_site("network_env"), **container.network_env}, **caches_of(container)},
         {**binds_of(container), "library_binds": container.all_binds.libraries, "masked_paths": container.masked_paths},
         {"container_env": {**container.of_site("container_env"), **container.container_env},
