@@ -5,13 +5,14 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from parts import TOOLS
-from support import CHECKOUT, CONTAINER_FILES, Site, tracked
+from support import CHECKOUT, CONTAINER_FILES, Site, blocks, tracked
 
 EXAMPLE = "PyTorch-2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121.eb"
 OTHER = "zlib-1.3.eb"
@@ -50,6 +51,15 @@ def test_a_release_is_complete(wheel):
     assert len(wanted) > 150
     assert wanted <= there, wanted - there
     assert {name for name in there if ".dist-info/" not in name} <= wanted
+
+
+def test_the_source_distribution_is_complete(release):
+    """W-10: it has every file of the project but the settings of tools (.*), and nothing else."""
+    with tarfile.open(next(release.glob("*.tar.gz"))) as files:
+        there = {one.name.partition("/")[2] for one in files if one.isfile()}
+    wanted = {str(path.relative_to(CHECKOUT)) for path in tracked()}
+    assert not {name for name in wanted - there if not name.startswith(".")}
+    assert {name for name in there - wanted if ".egg-info/" not in name} == {"PKG-INFO"}
 
 
 def pip(command, *arguments, python=sys.executable):
@@ -188,10 +198,11 @@ def own_easyconfig(release, folder):
 
 
 def test_installed_with_eb(tmp_path, release, easybuild_wheels):
-    """Issue of the house: eb installs ebsif without network; the module works with any EasyBuild."""
+    """W-07: eb installs ebsif without network; the module works with any EasyBuild; removing it leaves nothing."""
     easyconfig = own_easyconfig(release, tmp_path / "sources")
     site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
     assert "All contribution checks PASSed" in site.eb("--check-contrib", easyconfig).stdout
+    before = everything(site.prefix)
     # in an empty network namespace
     site.run(["unshare", "--map-root-user", "--net", "eb", *site.eb_options, easyconfig])
     number = (CONTAINER_FILES / "VERSION").read_text().strip()
@@ -213,6 +224,11 @@ def test_installed_with_eb(tmp_path, release, easybuild_wheels):
     assert f"/{EXAMPLE} (module: PyTorch/" in said.stdout
     # EasyBuild has no complaint about the loaded module
     assert "loaded" not in said.stdout + said.stderr
+    (removal,) = blocks("docs/upgrading.md")
+    site.bash(f"set -e; module load ebsif\n{removal}", EASYBUILD_PREFIX=site.prefix / "eb")
+    # temporary files are EasyBuild's
+    left = {path for path in everything(site.prefix) if site.temporary not in path.parents and not path.is_dir()}
+    assert not {path for path in left - before if (site.prefix / "eb") in path.parents or "ebsif" in str(path.name)}
 
 
 def test_saved_files_repeat_an_installation(installed_once, easybuild_wheels, tmp_path):

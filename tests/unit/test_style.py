@@ -62,8 +62,8 @@ def test_the_project_has_no_files_of_experiments():
     """Files that somebody made to try something, committed by accident, would come with every clone."""
     names = subprocess.run(["git", "ls-files"], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
     assert {name.partition("/")[0] for name in names.splitlines() if not name.startswith(".")} == {
-        "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "docs", "easyblocks",
-        "easyconfigs", "generator", "pyproject.toml", "scripts", "setup.cfg", "tests"}
+        "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "MANIFEST.in", "Makefile", "README.md", "SECURITY.md", "docs",
+        "easyblocks", "easyconfigs", "generator", "pyproject.toml", "scripts", "setup.cfg", "tests"}
 
 
 def test_the_documentation_names_only_commands_that_exist():
