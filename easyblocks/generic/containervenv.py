@@ -23,7 +23,7 @@ from easybuild.easyblocks.generic.container.modulefile import CONSTRAINTS, VenvM
 from easybuild.easyblocks.generic.container.packages import pip_version
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.record import InstallRecord
-from easybuild.easyblocks.generic.container.requirements import lock_of
+from easybuild.easyblocks.generic.container.requirements import lock_of, squashfs_of
 from easybuild.easyblocks.generic.container.reuse import REUSE_VARIABLE, Reuse
 from easybuild.easyblocks.generic.container.runtime import host_variables
 from easybuild.easyblocks.generic.container.spec import NEEDED_ON_HOST, PROTECT_ALL, VenvSpec
@@ -37,8 +37,8 @@ from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg
 from easybuild.tools.config import build_option
 from easybuild.tools.environment import restore_env
-from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, compute_checksum, copy_dir, mkdir
-from easybuild.tools.filetools import which, write_file
+from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, compute_checksum, copy_dir, copy_file
+from easybuild.tools.filetools import mkdir, which, write_file
 from easybuild.tools.utilities import trace_msg
 
 HEAVY_HERE_VARIABLE = 'EBSIF_HEAVY_HERE'
@@ -71,8 +71,8 @@ class ContainerVenv(ContainerInstall):
             'protect': [PROTECT_ALL, "Packages of the image that requirements can't replace: '%s', or a list of "
                                      "names" % PROTECT_ALL, CUSTOM],
             'requirements': [None, "Python packages to install: the text of a requirements.txt, a list of its lines, "
-                                   "a list of stages (dictionaries), or {'lock': FILE} to repeat an installation",
-                             CUSTOM],
+                                   "a list of stages (dictionaries), {'lock': FILE} to repeat an installation, or "
+                                   "{'lock': FILE, 'squashfs': FILE} to take its user software as well", CUSTOM],
             'squashfs_options': [[], "Options for mksquashfs that replace the default compression", CUSTOM],
             'venv_name': [None, "Name of the venv in /user-software/venv (default: name in lower case)", CUSTOM],
             'wheelhouse': [None, "Directory with wheels of all packages, to install without an index", CUSTOM],
@@ -83,6 +83,7 @@ class ContainerVenv(ContainerInstall):
         """Start without knowledge of the image."""
         super().__init__(*args, **kwargs)
         self.record_to_repeat = None
+        self.squashfs_to_take = None
         self.venv = None
         self.installed_packages = None
         self.constraints = []
@@ -101,6 +102,11 @@ class ContainerVenv(ContainerInstall):
     def stages(self):
         """The stages of user software (list of Stage), in the order of installation."""
         return Stage.from_parameter(self.repeated[lockfile.STAGES] if self.repeated else self.spec.requirements)
+
+    @property
+    def stages_for_pip(self):
+        """The stages that pip installs: none of them if user software is taken from a SquashFS file."""
+        return [] if squashfs_of(self.spec.requirements) else self.stages
 
     @property
     def known_record(self):
@@ -122,24 +128,38 @@ class ContainerVenv(ContainerInstall):
             raise EasyBuildError("Easyconfig parameter 'wheelhouse': there is no directory %s. %s",
                                  self.spec.wheelhouse, advice.FILL_WHEELHOUSE,
                                  exit_code=EasyBuildExit.MISSING_SOURCES)
-        for stage in self.stages:
+        self.fetch_squashfs()
+        for stage in self.stages_for_pip:
             for path in stage.local_paths:
                 if not os.path.exists(path):
                     self.warn("stage '%s' needs %s, which is not on this machine: it must be in the image, or an "
                               "earlier stage must create it" % (stage.name, path))
 
+    def fetch_squashfs(self):
+        """Find the SquashFS file that becomes user software, and compare it with the lock (R-03)."""
+        name = squashfs_of(self.spec.requirements)
+        if not name or build_option('module_only'):
+            return
+        self.squashfs_to_take = self.obtain_file(name, no_download=True)
+        wanted = self.repeated.get(lockfile.USER_SOFTWARE, {}).get(SQUASHFS)
+        found = compute_checksum(self.squashfs_to_take, CHECKSUM_TYPE_SHA256)
+        if found != wanted:
+            raise EasyBuildError("%s is not the user software of the lock: its SHA256 is %s, in the lock it is %s. Get "
+                                 "both again.", self.squashfs_to_take, found, wanted,
+                                 exit_code=EasyBuildExit.FAIL_CHECKSUM)
+
     def needed_files(self):
         """Names of files that are needed besides the image (list of str)."""
-        return super().needed_files() + [name for stage in self.stages for name in stage.patches]
+        return super().needed_files() + [name for stage in self.stages_for_pip for name in stage.patches]
 
     def prepare_step(self, *args, **kwargs):
         """Also check for the programs that patch sources, and pack and unpack user software."""
         super().prepare_step(*args, **kwargs)
         if self.dry_run or build_option('module_only'):
             return
-        self.keep_out_of_report([name for stage in self.stages for name in stage.variables])
+        self.keep_out_of_report([name for stage in self.stages_for_pip for name in stage.variables])
         self.check_heavy_stages()
-        if any(stage.patches for stage in self.stages) and not which('patch', log_ok=False, on_error='ignore'):
+        if any(stage.patches for stage in self.stages_for_pip) and not which('patch', log_ok=False, on_error='ignore'):
             raise EasyBuildError("patch not found on PATH, but a stage has 'patches': install it, or run eb on a node "
                                  "that has it.", exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
         missing = [name for name in ('mksquashfs', 'unsquashfs') if not which(name, log_ok=False, on_error='ignore')]
@@ -149,7 +169,7 @@ class ContainerVenv(ContainerInstall):
 
     def check_heavy_stages(self):
         """Refuse heavy stages on login nodes (S003-02): outside of jobs, on machines with a batch system."""
-        heavy = [stage.name for stage in self.stages if stage.heavy]
+        heavy = [stage.name for stage in self.stages_for_pip if stage.heavy]
         names = [one.job_variable for one in SCHEDULERS.values()] + [HEAVY_HERE_VARIABLE]
         allowed = any(os.environ.get(name) for name in names)
         submit = any(which(one.submit[0], log_ok=False, on_error='ignore') for one in SCHEDULERS.values())
@@ -161,7 +181,7 @@ class ContainerVenv(ContainerInstall):
     def build_step(self):
         """Create the venv, check that it sees the packages of the image, and install the requirements."""
         super().build_step()
-        stages, repeated = self.stages, self.repeated
+        stages, repeated, taken = self.stages, self.repeated, self.squashfs_to_take
         if self.dry_run:
             dry_run_msg("Making the venv %s in the container\n" % self.spec.venv)
             for stage in stages:
@@ -169,7 +189,7 @@ class ContainerVenv(ContainerInstall):
             return
         image_packages = self.probe.packages
         if repeated:
-            repeated.check_repeatable(image_packages.pins)
+            repeated.check_repeatable(image_packages.pins, with_files=not taken)
         # bound at /user-software during the installation
         folder = os.path.join(self.builddir, 'user-software')
         mkdir(folder, parents=True)
@@ -180,11 +200,16 @@ class ContainerVenv(ContainerInstall):
             lambda name: name != 'pip' and packages[name] == image_packages[name] and self.is_protected(name))
         pins = repeated.pins if repeated else dict(line.split('==', 1) for line in self.spec.constraints)
         pip = Pip(self.venv, self.builddir, protected, pins, self.spec.wheelhouse)
-        for text in Lint(stages, image_packages, pip_version(packages)).findings:
+        for text in Lint(self.stages_for_pip, image_packages, pip_version(packages)).findings:
             self.warn(text)
-        missing = stages
+        missing = self.stages_for_pip
         reuse = Reuse(os.environ.get(REUSE_VARIABLE, ''), stages, pins)
-        if not pip.fill and reuse.is_possible(self.source_image, self.spec.venv_name):
+        if taken:
+            trace_msg("user software is that of the lock, in %s" % os.path.basename(taken))
+            self.venv.unpack(taken)
+            packages = self.venv.packages()
+            pip.artifacts.update(repeated.get(lockfile.ARTIFACTS, {}))
+        elif not pip.fill and reuse.is_possible(self.source_image, self.spec.venv_name):
             trace_msg("starting with the packages of %s, which stay as they are" % reuse.installed.module)
             self.venv.unpack(reuse.squashfs)
             packages, missing = self.venv.packages(), reuse.missing
@@ -207,7 +232,8 @@ class ContainerVenv(ContainerInstall):
         self.record[lockfile.VENV_PACKAGES] = packages.select(packages.in_user_software).pins
         self.record[lockfile.LOCAL_FILES] = {
             path: compute_checksum(path, CHECKSUM_TYPE_SHA256)
-            for stage in stages for path in stage.local_paths + self.patch_files(stage) if os.path.isfile(path)}
+            for stage in self.stages_for_pip for path in stage.local_paths + self.patch_files(stage)
+            if os.path.isfile(path)}
 
     def install_stage(self, pip, stage, before):
         """Install a stage, with its modules and patches, and return the packages installed now (Packages)."""
@@ -252,14 +278,16 @@ class ContainerVenv(ContainerInstall):
             dry_run_msg("Installing user software as %s\n" % (target + '.squashfs' if stages else target))
             return
         group_writes = bool(build_option('group_writable_installdir'))
-        if stages:
+        if self.squashfs_to_take:
+            copy_file(self.squashfs_to_take, target + '.squashfs')
+            adjust_permissions(target + '.squashfs', 0o644, relative=False)
+        elif stages:
             self.venv.compile_bytecode(self.cfg.parallel)
-        else:
-            self.venv.fix_times()
-        share_files(self.venv.folder, group_writes)
-        if stages:
+            share_files(self.venv.folder, group_writes)
             self.squash()
         else:
+            self.venv.fix_times()
+            share_files(self.venv.folder, group_writes)
             copy_dir(self.venv.folder, target, symlinks=True)
             # copying the mode drops the set-gid bit inherited from the parent directory
             share_files(target, group_writes, set_gid=bool(os.stat(self.installdir).st_mode & stat.S_ISGID))

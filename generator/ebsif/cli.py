@@ -29,6 +29,8 @@ COMMANDS = {
     "extend": "add your own Python packages on top of a container",
     "upgrade": "move an extension to a newer container",
     "freeze": "write an easyconfig of a module as it is now, with exact versions",
+    "push": "share the environment of a module: put it into a registry or directory",
+    "pull": "install an environment from a registry or directory",
     "remove": "remove a module that you have installed",
     "job": "write a batch script for a multi-node run or an installation",
     "kernel": "add a module to the kernels of Jupyter",

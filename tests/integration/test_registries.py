@@ -80,7 +80,7 @@ def test_what_is_uploaded_others_read(registry, tmp_path):
                                 (f"oci:{tmp_path}/up:1", "--oci-layout", f"oci:{tmp_path}/up:1")):
         repository = open_repository(name)
         config = Descriptor.of("application/x-config", b"{}")
-        layer = Descriptor.of_file("application/x-data", file, {"org.opencontainers.image.title": "data"})
+        layer = Descriptor.of("application/x-data", CONTENT, **{"org.opencontainers.image.title": "data"})
         text = json.dumps({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
                            "config": config.as_json(), "layers": [layer.as_json()]}).encode()
         for _ in range(2):

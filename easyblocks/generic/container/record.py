@@ -87,7 +87,7 @@ class InstallRecord(dict):
         versions.update(line.split('==', 1) for line in self[lockfile.VENV_PACKAGES])
         return versions
 
-    def check_repeatable(self, image_packages):
+    def check_repeatable(self, image_packages, with_files=True):
         """
         Check that this image and the local files allow an exact repeat.
 
@@ -95,6 +95,8 @@ class InstallRecord(dict):
         ----------
         image_packages : list of str
             The packages of the image, as requirement lines.
+        with_files : bool
+            Whether local files are needed.
 
         Raises
         ------
@@ -105,7 +107,7 @@ class InstallRecord(dict):
         if problems:
             raise EasyBuildError("The installation can't be repeated with this image, its packages differ: %s",
                                  '; '.join(problems))
-        for path, sha256 in sorted(self.get(lockfile.LOCAL_FILES, {}).items()):
+        for path, sha256 in sorted(self.get(lockfile.LOCAL_FILES, {}).items() if with_files else []):
             if not os.path.isfile(path):
                 raise EasyBuildError("The installation can't be repeated: the local file %s no longer exists", path)
             if compute_checksum(path, CHECKSUM_TYPE_SHA256) != sha256:

@@ -5,7 +5,8 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-The easyconfig parameter 'requirements' in all its forms: a string, a list of lines, a list of stages, or a lock file.
+The easyconfig parameter 'requirements' in all its forms: a string, a list of lines, a list of stages, or a lock file,
+perhaps with the user software of that installation.
 
 Doesn't import EasyBuild, so that commands can use it too.
 """
@@ -29,8 +30,14 @@ def are_stages(value):
 
 def lock_of(value):
     """Return the lock file of the installation to repeat (str), or None if the value has another form."""
-    is_lock = isinstance(value, dict) and set(value) == {'lock'} and isinstance(value['lock'], str)
+    is_lock = isinstance(value, dict) and set(value) in ({'lock'}, {'lock', 'squashfs'}) and \
+        all(isinstance(name, str) for name in value.values())
     return value['lock'] if is_lock else None
+
+
+def squashfs_of(value):
+    """Return the SquashFS file with the user software of the installation to repeat (str), or None without one."""
+    return value.get('squashfs') if lock_of(value) else None
 
 
 def stages_of(value):

@@ -416,7 +416,8 @@ class VenvSpec(ContainerSpec):
             Stage.from_parameter(self.requirements)
         elif not lock_of(self.requirements):
             raise EasyBuildError("Easyconfig parameter 'requirements': a dictionary should be {'lock': FILE}, the "
-                                 "record of the installation to repeat, found: %s",
+                                 "record of the installation to repeat, and may have its user software, 'squashfs': "
+                                 "FILE; found: %s",
                                  Credentials.mask(self.requirements))
         wrong = [line for line in self.constraints if not re.match(r'[\w.-]+==[^\s;,*]+\Z', line)]
         if wrong:

@@ -6,11 +6,9 @@ installations or saved records.
 """
 
 import argparse
-import json
 import time
 from pathlib import Path
 
-from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.inventory import is_complete
 from easybuild.easyblocks.generic.container.sbom import bill_of_materials
 
@@ -55,7 +53,7 @@ def run(options):
     if not is_complete(record):
         output.note("this module was installed by an earlier version of ebsif: the packages of the image's system and "
                     "of Conda are not in its record; reinstall it (eb --rebuild) to record them")
-    text = bill_of_materials(record, time.time()) if options.sbom else as_text(record)
+    text = bill_of_materials(record, time.time()) if options.sbom else lock.as_text(record)
     if options.output:
         files.replace(options.output, text)
     else:
@@ -67,9 +65,3 @@ def record_of(names, text):
     """Return the current record of an installation, or a saved one (dict)."""
     found = names.find(text, only_installed=True)
     return lock.read(found) if isinstance(found, Path) else current.record_of(found)
-
-
-def as_text(record):
-    """Return a record as the text of a file, without the path of the easyconfig."""
-    shared = {name: value for name, value in record.items() if name != lockfile.EASYCONFIG}
-    return json.dumps(shared, indent=2, sort_keys=True) + "\n"

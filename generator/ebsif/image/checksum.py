@@ -10,15 +10,15 @@ BLOCK = 4 * 1024 * 1024  # bytes
 LONG = 20 * BLOCK  # the size of files that take long
 
 
-def sha256(path: Path) -> str:
-    """Return the SHA256 of a file; show progress if it is large."""
+def sha256(path: Path, what: str = "the image") -> str:
+    """Return the SHA256 of a file; show progress if it is large, and what it is."""
     digest, done, size = hashlib.sha256(), 0, path.stat().st_size
 
     def progress():
         return Now(f"{done / 1e9:.1f} of {size / 1e9:.1f} GB", done, size)
 
     with path.open("rb") as image, Steps(size > LONG) as steps:
-        steps.begin("SHA256 of the image", important=False, watch=progress)
+        steps.begin(f"SHA256 of {what}", important=False, watch=progress)
         for block in iter(lambda: image.read(BLOCK), b""):
             processes.stop_if_ending()
             digest.update(block)

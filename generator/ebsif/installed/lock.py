@@ -52,19 +52,41 @@ def read(place: Union[str, Path]) -> dict[str, Any]:
     if path.is_dir():
         path = path / lockfile.RECORD
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_bytes()
     except FileNotFoundError:
         raise LockError(f"{place}: not an installation of a container module ({path} does not exist)") from None
     except PermissionError as error:
         raise ClosedLockError(f"{path}: can't be read: {error.strerror}") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise LockError(f"{path}: can't be read: {getattr(error, 'strerror', None) or error}") from error
+    except OSError as error:
+        raise LockError(f"{path}: can't be read: {error.strerror}") from error
+    return parse(text, path)
+
+
+def parse(text: bytes, path: object) -> dict[str, Any]:
+    """
+    Return the content of a lock file; `path` says which one it is.
+
+    Raises
+    ------
+    LockError
+        If it is not a lock file.
+    """
+    try:
+        content = json.loads(text.decode())
+    except (ValueError, RecursionError) as error:
+        raise LockError(f"{path}: can't be read: {error}") from error
     if not isinstance(content, dict) or not isinstance(content.get(lockfile.IMAGE), dict):
         raise LockError(f"{path}: not the lock file of an installation (it has no 'image')")
     wrong = next(wrong_keys(content), None)
     if wrong:
         raise LockError(f"{path}: damaged: '{wrong}' has a wrong type")
     return content
+
+
+def as_text(record: dict[str, Any]) -> str:
+    """Return a record as the text of a file for others, without the path of the easyconfig."""
+    shared = {name: value for name, value in record.items() if name != lockfile.EASYCONFIG}
+    return json.dumps(shared, indent=2, sort_keys=True) + "\n"
 
 
 def wrong_keys(content: dict[str, Any]) -> Iterator[str]:

@@ -20,7 +20,7 @@ from easybuild.easyblocks.generic.container.registry import BROKEN, MOST, Regist
 from ebsif import output
 from ebsif.errors import EbsifError
 from ebsif.registry.manifest import ContentError, Descriptor
-from ebsif.registry.repository import CHUNK, CutError, Repository
+from ebsif.registry.repository import CHUNK, CutError, Progress, Repository, nothing
 
 PAGES = 1000  # of lists of tags
 NEXT = re.compile(r'<([^>]*)>;\s*rel="?next"?')
@@ -33,6 +33,24 @@ class RegistryError(EbsifError):
 
 class MissingError(RegistryError):
     """Something is not in the registry."""
+
+
+class Watched:
+    """A file that says how much of it was read."""
+
+    def __init__(self, file: IO[bytes], progress: Progress):
+        """Keep both."""
+        self.file, self.progress = file, progress
+
+    def read(self, size: int = -1) -> bytes:
+        """Read from the file."""
+        content = self.file.read(size)
+        self.progress(self.file.tell())
+        return content
+
+    def seek(self, *place: int) -> int:
+        """Go to a place in the file."""
+        return self.file.seek(*place)
 
 
 class RegistryRepository(Repository):
@@ -142,7 +160,7 @@ class RegistryRepository(Repository):
             return False
         return True
 
-    def upload(self, blob: Descriptor, content: Union[bytes, Path]) -> None:
+    def upload(self, blob: Descriptor, content: Union[bytes, Path], progress: Progress = nothing) -> None:
         """Put a blob there, which the registry compares with its digest."""
         if self.has(blob):
             return
@@ -152,9 +170,9 @@ class RegistryRepository(Repository):
             self.put_blob(place, blob, content)
             return
         with content.open("rb") as file:
-            self.put_blob(place, blob, file)
+            self.put_blob(place, blob, Watched(file, progress))
 
-    def put_blob(self, place: str, blob: Descriptor, data: Union[bytes, IO[bytes]]) -> None:
+    def put_blob(self, place: str, blob: Descriptor, data: Union[bytes, "Watched"]) -> None:
         """Send the content of a blob to the place that the registry has named."""
         url = f"{place}{'&' if urlsplit(place).query else '?'}digest={blob.digest}"
         self.ask("PUT", url, actions=WRITE, data=data, headers={

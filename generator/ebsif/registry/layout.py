@@ -6,7 +6,6 @@ https://github.com/opencontainers/image-spec/blob/main/image-layout.md
 
 import itertools
 import json
-import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from easybuild.easyblocks.generic.container.imagesource import ImageSource
 
 from ebsif import files
 from ebsif.registry.manifest import INDEX, ContentError, Descriptor, for_this_machine
-from ebsif.registry.repository import CHUNK, LARGEST, Repository
+from ebsif.registry.repository import CHUNK, LARGEST, Progress, Repository, nothing
 
 VERSION = {"imageLayoutVersion": "1.0.0"}
 MARK, CONTENTS = "oci-layout", "index.json"
@@ -94,7 +93,7 @@ class Layout(Repository):
         """Return whether a blob is there."""
         return files.is_there(self.path_of(blob.digest))
 
-    def upload(self, blob: Descriptor, content: Union[bytes, Path]) -> None:
+    def upload(self, blob: Descriptor, content: Union[bytes, Path], progress: Progress = nothing) -> None:
         """Put a blob there: others see it when it is complete."""
         path = self.path_of(blob.digest)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +102,10 @@ class Layout(Repository):
             if isinstance(content, bytes):
                 new.write_bytes(content)
             else:
-                shutil.copyfile(content, new)
+                with content.open("rb") as file, new.open("xb") as copy:
+                    for chunk in iter(lambda: file.read(CHUNK), b""):
+                        copy.write(chunk)
+                        progress(copy.tell())
             new.replace(path)
         finally:
             new.unlink(missing_ok=True)

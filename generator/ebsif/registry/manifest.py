@@ -6,7 +6,6 @@ import platform
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Optional
 
 from ebsif import output
@@ -60,15 +59,6 @@ class Descriptor:
     def of(cls, media_type: str, content: bytes, **annotations: str) -> "Descriptor":
         """Return the descriptor of some content."""
         return cls(media_type, f"sha256:{hashlib.sha256(content).hexdigest()}", len(content), annotations)
-
-    @classmethod
-    def of_file(cls, media_type: str, path: Path, annotations: Mapping[str, str]) -> "Descriptor":
-        """Return the descriptor of a file."""
-        digest = hashlib.sha256()
-        with path.open("rb") as file:
-            for chunk in iter(lambda: file.read(1 << 20), b""):
-                digest.update(chunk)
-        return cls(media_type, f"sha256:{digest.hexdigest()}", path.stat().st_size, annotations)
 
     @classmethod
     def from_json(cls, value: Any, where: object) -> "Descriptor":

@@ -18,6 +18,13 @@ CHUNK = 1 << 20  # bytes
 # attempts to go on with a transfer after it was cut
 ATTEMPTS = 5
 
+# Is called with the number of bytes that are there.
+Progress = Callable[[int], object]
+
+
+def nothing(_: int) -> None:
+    """Show no progress."""
+
 
 class CutError(ContentError):
     """A transfer was cut: another attempt may go on."""
@@ -54,8 +61,8 @@ class Repository(ABC):
         """Return whether a blob is there."""
 
     @abstractmethod
-    def upload(self, blob: Descriptor, content: Union[bytes, Path]) -> None:
-        """Put a blob there; `content` are its bytes or its file."""
+    def upload(self, blob: Descriptor, content: Union[bytes, Path], progress: Progress = nothing) -> None:
+        """Put a blob there; `content` are its bytes or its file, `progress` is as for `download`."""
 
     @abstractmethod
     def put_manifest(self, descriptor: Descriptor, text: bytes, tag: Optional[str]) -> None:
@@ -121,7 +128,7 @@ class Repository(ABC):
                 break
         return blob.check(content, self.reference)
 
-    def download(self, blob: Descriptor, path: Path, progress: Callable[[int], object] = lambda _: None) -> None:
+    def download(self, blob: Descriptor, path: Path, progress: Progress = nothing) -> None:
         """
         Write a blob to a file that doesn't exist until it is complete.
 

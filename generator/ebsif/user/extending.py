@@ -162,14 +162,16 @@ def known_image(container: Container) -> Image:
     """Return what the catalogue, or the record of an installation, says about the image of a container."""
     packages = selection.components_of(container)
     python = packages.pop("python", None)
+    digest = container.sha256
     modules = places.known(places.directories_of_modules(), container.module)
     roots = [getattr(container, "root", None), *(one.root for one in modules)]
     for root in roots:
         if root and (root / lockfile.RECORD).is_file():
             record = lock.read(root)
+            digest = record[lockfile.IMAGE].get("sha256", digest)
             python = record.get(lockfile.VERSIONS, {}).get("python", python)
             packages.update({normal_name(name): version for name, version
                              in lock.pins(record.get(lockfile.IMAGE_PACKAGES, [])).items()})
             break
     # the catalogue may say just 3
-    return Image(python if re.fullmatch(r"\d+(\.\d+)+", python or "") else None, packages)
+    return Image(python if re.fullmatch(r"\d+(\.\d+)+", python or "") else None, packages, digest)

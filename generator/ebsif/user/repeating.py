@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.site import Site
@@ -12,6 +13,7 @@ from ebsif.errors import EbsifError
 from ebsif.installed import imagestate, inventory, lock
 from ebsif.installed.names import shown
 from ebsif.user import bases, environments
+from ebsif.user.extending import known_image
 from ebsif.user.plan import REASONS, Addition, Plan
 
 # of a lock beside the easyconfig that names it
@@ -87,6 +89,24 @@ def repeated(container: Container, record: dict[str, Any]) -> Container:
     before = parameters.pop("venv_name", container.venv_name) or container.name.lower()
     return container.replace(sha256=record[lockfile.IMAGE]["sha256"], parameters=parameters,
                              venv_name=record.get(lockfile.VENV_NAME, before))
+
+
+def has_other_image(container: Container, record: dict[str, Any]) -> bool:
+    """Return whether a container is known to have another image than a record, as which it can't be repeated."""
+    image = known_image(container).sha256
+    return image not in (None, record[lockfile.IMAGE]["sha256"])
+
+
+def adapted(container: Container, record: dict[str, Any]) -> tuple[Container, list[dict[str, Any]]]:
+    """
+    Return a container with another image than a record, and stages that install the packages of the record on it.
+
+    The packages keep their versions, as far as the image has none of them.
+    """
+    there = known_image(container).packages
+    pins = [f"{name}=={version}" for name, version in lock.pins(record[lockfile.VENV_PACKAGES]).items()
+            if normal_name(name) not in there and name not in environments.TOOLS]
+    return container.replace(parameters={**container.parameters, "constraints": pins}), record[lockfile.STAGES]
 
 
 def is_same(easyconfig: Path, record: dict[str, Any]) -> bool:

@@ -37,10 +37,13 @@ class Image:
         Version of its Python, with or without the patch release.
     packages
         Versions of its packages by normalized name; there may be more packages.
+    sha256
+        The SHA256 of its file, if it is known.
     """
 
     python: Optional[str] = None
     packages: dict[str, str] = field(default_factory=dict)
+    sha256: Optional[str] = None
 
     @property
     def pythons(self) -> list[str]:

@@ -1,0 +1,106 @@
+"""Make the module of an environment that `ebsif push` has put into a registry or an OCI layout directory.
+
+The image that it belongs to must be here, in a module or in the catalogue: the user software of the new module is then
+the same as that of the original, byte for byte. With another image it can't be; the lock that is then written says what
+to install. The login for the registry is that of the container runtime (`apptainer registry login`).
+"""
+
+import shlex
+
+from easybuild.easyblocks.generic.container.texts import format_size
+
+from ebsif import eb, output
+from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.errors import UsageError
+from ebsif.installed import lock, places
+from ebsif.installed.names import Names
+from ebsif.registry.opening import open_repository
+from ebsif.steps import Now, Steps
+from ebsif.user import artefact, extending, plan, repeating
+from ebsif.user.outcome import add_outcome, choose_date, may_replace, nothing_to_do, require_place, write, write_file
+
+EXAMPLES = """\
+  # what is in it, and is its image here?
+  ebsif pull oras://registry.example/group/mine:1 --check
+  ebsif pull oras://registry.example/group/mine:1 --install
+  # a directory, where there is no network
+  ebsif pull oci:environments:mine --name theirs --install
+"""
+
+MORE = "OPTION_OF_eb"
+SQUASHFS_SUFFIX = ".squashfs"
+
+
+def configure(parser):
+    """Add the arguments."""
+    add_settings_arguments(parser)
+    parser.add_argument("reference", metavar="REF", help="oras://HOST/PATH:TAG or oci:DIRECTORY:TAG, also with @DIGEST")
+    parser.add_argument("--name", help="name of the extension, part of the version suffix (default: that of the "
+                                       "original)")
+    add_outcome(parser)
+
+
+def run(options):
+    """Write the easyconfig, the lock and the user software, check or install them; return the exit status."""
+    repository = open_repository(options.reference)
+    found = artefact.read(repository)
+    record = found.record
+    options.name = options.name or name_in(record)
+    extending.check_names(options.name)
+    require_place(options)
+    eb.session(tuple(options.more))
+    site = read_settings(options).site()
+    try:
+        container = repeating.base_of(record, Names(options).containers, site)
+    except repeating.RepeatingError as error:
+        raise repeating.RepeatingError(f"{error.args[0].partition(': get')[0]}: {offer_lock(options, found)}") from None
+    container = repeating.repeated(container, record)
+    same = choose_date(options, container, options.name, lambda path, _: repeating.is_same(path, record))
+    if same:
+        return nothing_to_do(same)
+    output.note(f"{found.name} is {repeating.module_of(record)}, on the image of {container.module}")
+    if options.check:
+        plan.show_packages(repeating.plan(record))
+        if not (options.install or options.rebuild):
+            return 0
+        options.check = False
+    return write(options, container, fetch(options, container, found), options.name)
+
+
+def name_in(record):
+    """Return the name of the extension in a record (str)."""
+    named = places.NAMED.search(lock.module_name(record) or "")
+    if not named:
+        raise UsageError(f"{repeating.module_of(record)} has no name of an extension: choose one with --name")
+    return named.group("name")
+
+
+def offer_lock(options, found):
+    """Write the lock, and return how it can be used on another image (str)."""
+    path = options.output / f"{repeating.module_of(found.record).replace('/', '-')}{repeating.LOCK_SUFFIX}"
+    if not options.dry_run:
+        write_file(path, found.text(artefact.LOCK), False)
+    return ("its user software fits no other image. To install the packages of its lock on another one: ebsif extend "
+            f"CONTAINER --from-lock {shlex.quote(str(path))} --name {options.name} --install")
+
+
+def fetch(options, container, found):
+    """Write lock and user software beside the easyconfig; return the parameter that names them (dict)."""
+    extended = extending.extend(container, {}, options.name, options.date)
+    path = options.output / extended.easyconfig_name
+    locked, squashfs = path.with_suffix(repeating.LOCK_SUFFIX), path.with_suffix(SQUASHFS_SUFFIX)
+    if not options.dry_run:
+        write_file(locked, found.text(artefact.LOCK), may_replace(options, path, extended.module))
+        size, done = found.squashfs.size, 0
+
+        def progress(number):
+            nonlocal done
+            done = number
+
+        with Steps() as steps:
+            steps.begin("fetching user software",
+                        watch=lambda: Now(f"{format_size(done)} of {format_size(size)}", done, size))
+            artefact.download(found, squashfs, progress)
+            steps.detail(format_size(size))
+        print(squashfs)
+    return {"lock": locked.name, "squashfs": squashfs.name}

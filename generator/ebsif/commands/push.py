@@ -1,0 +1,62 @@
+"""Put the environment of a module into a registry or an OCI layout directory, for others.
+
+That is its user software, with lock, bill of materials and easyconfig, as one artefact. It belongs to the module's
+image, which is not part of it: `ebsif pull` makes the module where that image is. Credentials in lock and easyconfig
+are replaced. The login for the registry is that of the container runtime (`apptainer registry login`).
+"""
+
+import contextlib
+
+from easybuild.easyblocks.generic.container.texts import format_size
+
+from ebsif import output
+from ebsif.installed.names import Names, complete_installed
+from ebsif.registry.client import RegistryError
+from ebsif.registry.manifest import ContentError
+from ebsif.registry.opening import open_repository
+from ebsif.steps import Now, Steps
+from ebsif.user import artefact, portable
+
+EXAMPLES = """\
+  ebsif push mine oras://registry.example/group/mine:1
+  ebsif push mine oras://registry.example/group/mine:1 --license MIT
+  # a directory, to carry to a machine without network access
+  ebsif push mine oci:environments:mine
+"""
+
+
+def configure(parser):
+    """Add the arguments."""
+    parser.add_argument("module", metavar="MODULE", help="an installed module, an installation directory, or a part "
+                                                         "of a name").completer = complete_installed
+    parser.add_argument("reference", metavar="REF", help="where to put it: oras://HOST/PATH:TAG or oci:DIRECTORY:TAG")
+    parser.add_argument("--license", metavar="SPDX", help="the licence of the packages, as in SPDX's list (default: "
+                                                          "that of the image, if its labels have one)")
+
+
+def run(options):
+    """Push the environment; return 0."""
+    reference = artefact.reference_to_push(options.reference)
+    found = portable.of(Names(options).installation(options.module), options.license)
+    if not found.squashfs:
+        raise portable.PortableError(f"{found.module} has no packages of its own: others need only its image")
+    repository, done = open_repository(reference), 0
+    size = found.squashfs.stat().st_size
+
+    def progress(number):
+        nonlocal done
+        done = number
+
+    before = None
+    with contextlib.suppress(RegistryError, ContentError):
+        before = repository.resolve(reference.tag)
+    with Steps() as steps:
+        steps.begin("pushing user software",
+                    watch=lambda: Now(f"{format_size(done)} of {format_size(size)}", done, size))
+        manifest = artefact.push(found, repository, progress)
+        steps.detail(format_size(size))
+    if before and before != manifest.digest:
+        output.note(f"{reference} was another one before, which still has its digest: {before}")
+    print(reference.with_digest(manifest.digest))
+    output.hint(f"others install it with: ebsif pull {reference} --install")
+    return 0

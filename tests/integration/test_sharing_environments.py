@@ -1,0 +1,145 @@
+"""Environments of modules in registries and directories: `ebsif push` and `pull`, with the real eb and registry."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+from parts import Installed, example_site, part
+from registry import ACCOUNT, PASSWORD
+
+MODULE = Installed.SQUASHED
+
+
+@pytest.fixture
+def mine(installed_once, tmp_path):
+    """The site of somebody with packages of their own."""
+    (tmp_path / "mine").mkdir()
+    return installed_once.copy(tmp_path / "mine", MODULE)
+
+
+@pytest.fixture
+def theirs(installed_once, tmp_path):
+    """Another site, with the same image in another module, and without any index for packages."""
+    (tmp_path / "theirs").mkdir()
+    return installed_once.copy(tmp_path / "theirs", Installed.WRITABLE)
+
+
+def ebsif(site, *words, check=True, **environment):
+    """Run ebsif at a site; return the CompletedProcess."""
+    environment = {"EASYBUILD_PREFIX": site.prefix / "eb", "HOME": site.home, "PIP_NO_INDEX": "1", **environment}
+    return site.run(["ebsif", *words], check, **environment)
+
+
+def test_pushed_here_and_pulled_elsewhere(mine, theirs, registry):
+    """R-06: the other site's module has the same bytes, without an index; the base is in the annotations."""
+    name = f"oras://{registry.host}/group/mine:1"
+    pushed = ebsif(mine, "push", MODULE, name, "--license", "MIT")
+    line, advice = pushed.stdout.splitlines()
+    digest = re.fullmatch(rf"{re.escape(name)}@(sha256:[0-9a-f]{{64}})", line).group(1)
+    assert advice == f"others install it with: ebsif pull {name} --install"
+    assert "pushing user software" in pushed.stderr
+    # the same again is the same
+    assert digest in ebsif(mine, "push", MODULE, name, "--license", "MIT").stdout
+    assert " was another one before" in ebsif(mine, "push", MODULE, name).stderr
+    root = mine.prefix / "eb/software" / MODULE
+    record = json.loads((root / "share/ebsif/lock.json").read_text())
+    seen = json.loads(subprocess.run(
+        [part("EBSIF_TEST_ORAS"), "manifest", "fetch", "--plain-http", f"{registry.host}/group/mine@{digest}"],
+        capture_output=True, text=True, check=True).stdout)
+    prefix = "org.opencontainers.image."
+    assert {key.removeprefix(prefix): value for key, value in seen["annotations"].items()} == {
+        "title": MODULE, "version": "1.0-squashed", "licenses": "MIT",
+        "created": seen["annotations"][f"{prefix}created"],
+        "description": "Python packages on top of example.sif: greeting==1.0, hello==1.0",
+        "base.name": "example.sif", "base.digest": f"sha256:{record['image']['sha256']}"}
+    assert [one["annotations"][f"{prefix}title"] for one in seen["layers"]] == [
+        "user-software.squashfs", "lock.json", "sbom.cdx.json", "Example-1.0-squashed.eb"]
+
+    said = ebsif(theirs, "pull", f"{name}@{digest}", "--name", "theirs", "--date", "1", "--install", "-o", theirs.work,
+                 "--", *theirs.eb_options)
+    module = "Example/1.0-writable-theirs-1"
+    assert f" module load {module}\n" in said.stdout, said.stdout + said.stderr
+    copy = theirs.prefix / "eb/software" / module
+    assert (copy / "user-software.squashfs").read_bytes() == (root / "user-software.squashfs").read_bytes()
+    again = json.loads((copy / "share/ebsif/lock.json").read_text())
+    for key in ("stages", "venv_packages", "artifacts", "venv_name", "user_software", "image_packages"):
+        assert again[key] == record[key], key
+    script = "singularity exec $SIF python -c 'import greeting; print(greeting.__file__)'"
+    used = theirs.bash(f"module load {module}; {script}").stdout
+    assert used.startswith("/user-software/venv/pytorch/")
+    # a file that was altered meanwhile is refused before anything is done
+    squashfs = theirs.work / f"{module.replace('/', '-')}.squashfs"
+    squashfs.write_bytes(squashfs.read_bytes() + b"x")
+    failed = theirs.eb(squashfs.with_suffix(".eb"), "--rebuild", check=False)
+    assert f"{squashfs.name} is not the user software of the lock" in failed.stdout + failed.stderr
+    assert (copy / "user-software.squashfs").read_bytes() == (root / "user-software.squashfs").read_bytes()
+
+
+def test_a_directory_instead_of_a_registry(mine, theirs, tmp_path, base_image):
+    """R-08, R-06: all of it without a network; with another image it is refused, and the lock is written."""
+    place = tmp_path / "carried"
+    ebsif(mine, "push", MODULE, f"oci:{place}:mine")
+    moved = shutil.move(place, tmp_path / "arrived")
+    (moved / "blobs/sha256/unrelated").write_text("")
+    said = ebsif(theirs, "pull", f"oci:{moved}", "--name", "theirs", "--check", "-o", theirs.work)
+    assert [line.split()[:3] for line in said.stdout.splitlines()] == [["+", "greeting", "1.0"], ["+", "hello", "1.0"]]
+    assert not list(theirs.work.iterdir())
+    said = ebsif(theirs, "pull", f"oci:{moved}:mine", check=False, cwd=theirs.work)
+    assert "Example/1.0-squashed has no name of an extension: choose one with --name" in said.stderr
+
+    (tmp_path / "other").mkdir()
+    other = example_site(tmp_path / "other", base_image)
+    failed = ebsif(other, "pull", f"oci:{moved}:mine", "--name", "theirs", "--install", "-o", other.work, check=False)
+    assert failed.returncode == 3
+    lock = other.work / "Example-1.0-squashed.lock.json"
+    assert "the image example.sif of Example/1.0-squashed is neither in an installed module nor in the catalogue" in \
+        failed.stderr
+    assert f"ebsif extend CONTAINER --from-lock {lock} --name theirs --install" in failed.stderr
+    assert [one.name for one in other.work.iterdir()] == [lock.name]
+    assert json.loads(lock.read_text())["venv_packages"] == ["greeting==1.0", "hello==1.0"]
+
+
+def test_no_credential_is_shared(mine, private_registry, tmp_path):
+    """R-09: the runtime's login is used; no file of ours has it, and what was recorded with a module is masked."""
+    host = private_registry.host
+    record = mine.prefix / "eb/software" / MODULE / "share/ebsif/lock.json"
+    content = json.loads(record.read_text())
+    content["stages"][0]["env"] = {"HF_TOKEN": "hf_oneverysecrettoken"}
+    content["stages"][0]["requirements"] += "--index-url https://me:oneverysecretword@registry.example/simple\n"
+    record.write_text(json.dumps(content))
+    name = f"oras://{host}/group/mine:1"
+    failed = ebsif(mine, "push", MODULE, name, check=False)
+    assert failed.returncode == 3
+    assert "apptainer registry login --username NAME" in failed.stderr
+    mine.run(["apptainer", "registry", "login", "--username", ACCOUNT, "--password", PASSWORD, f"oras://{host}"],
+             HOME=mine.home)
+    for target in (name, f"oci:{tmp_path}/layout:1"):
+        said = ebsif(mine, "push", MODULE, target)
+        assert f"credentials in the record of {MODULE} are replaced by ****" in said.stderr
+    texts = [path.read_bytes() for folder in (tmp_path / "layout", private_registry.place / "data")
+             for path in folder.rglob("*") if path.is_file() and path.stat().st_size < 10 ** 6]
+    assert len(texts) > 10
+    assert any(b"https://me:****@registry.example" in text for text in texts)
+    for secret in (b"oneverysecret", PASSWORD.encode()):
+        assert not [text for text in texts if secret in text]
+
+
+def test_what_can_not_be_pushed_or_pulled(mine, theirs, registry, tmp_path, base_image):
+    """R-06: user software that may change, wrong references, an image instead of an environment: what to do."""
+    failed = ebsif(theirs, "push", Installed.WRITABLE, f"oci:{tmp_path}/x:1", check=False)
+    assert failed.returncode == 3
+    assert re.search(r"is a directory, .*: pack it first \(.*module load \S+; make-squashfs\)", failed.stderr)
+    assert not (tmp_path / "x").exists()
+    for reference, expected in (("docker://host.example/x:1", "write oras:// instead of docker://"),
+                                (f"oci:{tmp_path}/x", f"name a tag, and no digest: oci:{tmp_path}/x:1"),
+                                ("registry.example/x:1", "should be oras://HOST/PATH:TAG")):
+        assert expected in ebsif(mine, "push", MODULE, reference, check=False).stderr
+    (tmp_path / "file").write_text("x")
+    name = f"{registry.host}/group/image:1"
+    subprocess.run([part("EBSIF_TEST_ORAS"), "push", "--plain-http", name,
+                    "file:application/vnd.sylabs.sif.layer.v1.sif"], check=True, cwd=tmp_path, capture_output=True)
+    failed = ebsif(theirs, "pull", f"oras://{name}", check=False)
+    assert failed.stderr == (f"ebsif: oras://{name} is not an environment that `ebsif push` has written: an image? "
+                             f"`ebsif add oras://{name}` adds it to the catalogue\n")
