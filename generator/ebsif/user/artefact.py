@@ -98,7 +98,7 @@ def annotations_of(portable: Portable) -> dict[str, str]:
 
 def base_of(image: dict[str, Any]) -> tuple[str, str]:
     """Return name and digest of an image: those in the registry that it is from, else those of its file."""
-    source, digest = image.get("image_source") or image.get("source") or "", image.get("source_digest")
+    source, digest = image.get("source") or "", image.get("source_digest")
     if digest and "://" in source:
         return source.partition("://")[2].partition("@")[0], digest
     return image["file"], f"sha256:{image['sha256']}"
