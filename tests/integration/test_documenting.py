@@ -11,6 +11,7 @@ from ebsif import cli
 from ebsif.catalogue import reading, selection, site
 from ebsif.pages import build
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 SITE = "name: mine\ndescription: a machine <b>of ours</b> `x`_ |y|\n"
@@ -26,6 +27,9 @@ containers:
     date: 20250101
     components: {thing: 1.10}
     description: HOSTILE
+    homepage: "javascript:document.title='in'"
+    keywords: ['"><b id=in>']
+    badges: {thing: "<b id=in>thing</b>"}
     usage: "</script><script>document.title='in'</script>\\u2028.. raw:: html\\n\\n   <script>alert(1)</script>"
 """
 
@@ -114,10 +118,73 @@ def test_choosing_by_component_and_version(browser, pages):
     assert shown(browser) == {("mine", "Odd/1.10-20250101")}
 
 
+def type_words(browser, text):
+    """Type a text into the filter, as the only one."""
+    browser.find_element(By.ID, "words").send_keys(Keys.CONTROL + "a", Keys.NULL, text, Keys.ENTER)
+
+
+def test_one_typed_word_answers(browser, pages):
+    """W-01: `vllm` or `torch 2.7` shows the containers that have it; the address is shared, and back leads back."""
+    lumi = [one for one in some_of(settings_containers("lumi")) if not one.archived]
+    open_index(browser, pages, "site=lumi")
+    everything = shown(browser)
+    assert everything == {("lumi", one.module) for one in lumi}
+    for text, wanted in {"vllm": "vllm", "torch 2.7": "torch==2.7.*", "torch==2.7.1": "torch==2.7.1",
+                         "rocm>=6.2": "rocm>=6.2", "pytorch-2.6": "pytorch==2.6.*", "transformers": "transformers",
+                         "flash-attention": "flash-attention", "python 3.10": "python==3.10"}.items():
+        requirement = selection.parse_requirement(wanted)
+        alias = selection.parse_requirement(wanted.replace("flash-attention", "flash-attn"))
+        type_words(browser, text)
+        expected = {("lumi", one.module) for one in lumi if selection.has_keyword(one, requirement)
+                    or selection.satisfies(one, alias)}
+        assert expected
+        assert shown(browser) == expected, text
+    # all of the words, those of descriptions too
+    type_words(browser, "vllm AI Factory 2.10")
+    assert {module.split("-rocm")[0] for _, module in shown(browser)} == {"lumi-multitorch/2.10"}
+    found = shown(browser)
+    assert len(found) < len(everything)
+    address = browser.current_url
+    type_words(browser, "nothing has this")
+    assert browser.find_element(By.ID, "number").text == "No container fits"
+    browser.back()
+    assert shown(browser) == found
+    browser.get("about:blank")
+    browser.get(address)
+    assert shown(browser) == found
+    assert browser.find_element(By.ID, "words").get_attribute("value") == "vllm AI Factory 2.10"
+    # what only archived containers have is shown at once
+    type_words(browser, "rocm 5.4")
+    assert shown(browser) <= {("lumi", one.module) for one in settings_containers("lumi") if one.archived}
+    assert shown(browser)
+    browser.find_element(By.ID, "clear").click()
+    assert shown(browser) > everything
+
+
+def settings_containers(name):
+    """Return all containers of a site of the project."""
+    return reading.read(site.read(name), site.SITES / name)
+
+
+def test_newest_first_by_software(browser, pages):
+    """W-01: each software has a table, its newest container in the first row; badges say what decides."""
+    open_index(browser, pages, "site=lumi")
+    groups = {}
+    for row in browser.find_elements(By.CSS_SELECTOR, ".software:not([hidden]) tbody tr:not([hidden])"):
+        if row.is_displayed():
+            group = row.find_element(By.XPATH, "ancestor::section[1]/*[1]").text
+            groups.setdefault(group, []).append(row)
+    assert list(groups)[:2] == ["lumi-multitorch", "PyTorch"]
+    dates = [row.find_element(By.CLASS_NAME, "date").text for row in groups["PyTorch"]]
+    assert dates == sorted(dates, reverse=True)
+    row = next(row for row in groups["PyTorch"] if row.text.startswith("PyTorch 2.7.0"))
+    assert row.text.startswith("PyTorch 2.7.0 2025-05-27 ROCm 6.2.4 Python 3.12 vLLM 0.8.5 flash-attention 2.7.3")
+
+
 def test_the_table_agrees_with_list(browser, pages):
     """Each component in each version gives the same containers as `ebsif list --has`, with all of the catalogue's."""
     profiles = [site.read(name) for name in site.names()]
-    containers = [one for profile in profiles for one in some_of(reading.read(profile, site.SITES / profile.name))]
+    containers = [one for profile in profiles for one in some_of(settings_containers(profile.name))]
     # local parts of versions (+rocm624) count as versions of their own in the table
     conditions = {(name, version) for one in containers for name, version in selection.components_of(one).items()
               if version[0].isdigit() and "+" not in version}
@@ -195,12 +262,17 @@ def test_texts_are_no_markup(browser, pages):
     """Texts of catalogue and site are shown literally: neither as HTML nor as a template."""
     # remaining from other tests
     browser.get_log("browser")
-    for page in ("mine/index.html", "mine/Odd/1.10-20250101.html", "mine/Odd/1.9-20240101.html"):
+    for page in ("index.html", "mine/index.html", "mine/Odd/1.10-20250101.html", "mine/Odd/1.9-20240101.html"):
         browser.get((pages / page).as_uri())
         assert browser.title != "in"
+        assert not browser.find_elements(By.CSS_SELECTOR, "#in, a[href^='javascript']")
+        # and if one were, the browser would not run it
+        browser.execute_script("const one = document.createElement('script'); one.textContent = 'document.title = 1';"
+                               "document.body.append(one)")
+        assert browser.title != "1"
+        assert "Content Security Policy" in browser.get_log("browser")[-1]["message"]
         text = browser.find_element(By.TAG_NAME, "main").text
         assert ("a machine <b>of ours</b> `x`_ |y|" if "index" in page else " ".join(HOSTILE.split())) in text
-        assert not [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
 
 
 def test_other_files_are_not_overwritten(tmp_path, pages):

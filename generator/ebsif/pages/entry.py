@@ -205,5 +205,5 @@ def suffix_parts(container):
             found.append(part["word"])
         elif part["field"] and part["field"] not in ("date", "version", "name"):
             found.append(container.fill(part[0]).strip("-"))
-    named = {f"{name}-{version}" for name, version in selection.components_of(container).items()}
-    return [part for part in found if part and part not in named]
+    named = tuple(f"{name}-" for name in selection.components_of(container))
+    return [part for part in found if part and not part.startswith(named)]

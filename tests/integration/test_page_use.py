@@ -1,0 +1,277 @@
+"""The pages of `ebsif docs` on a phone, in the dark, by keyboard and without JavaScript, in a real browser."""
+
+import base64
+import os
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+from ebsif.catalogue import reading, site
+from ebsif.pages import build
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+
+CONTAINER = "lumi/PyTorch/2.7.1-rocm-6.2.4-python-3.12-singularity-20250827.html"
+ARCHIVED = "lumi/PyTorch/2.2.2-rocm-5.6.1-python-3.10-vllm-0.4.0.post1-singularity-20240617.html"
+KINDS = ("index.html", "lumi/index.html", CONTAINER, ARCHIVED)
+
+# Each text with its colour and those of the elements behind it; controls with their placeholder.
+COLOURS = """
+const seen = [];
+const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+const behind = (element) => {
+  const found = [];
+  for (let one = element; one; one = one.parentElement) found.push(getComputedStyle(one).backgroundColor);
+  return found;
+};
+while (walker.nextNode()) {
+  const element = walker.currentNode.parentElement;
+  if (!walker.currentNode.textContent.trim() || !element.checkVisibility()) continue;
+  const style = getComputedStyle(element);
+  seen.push([walker.currentNode.textContent.trim(), element instanceof SVGElement ? style.fill : style.color,
+    behind(element)]);
+}
+document.querySelectorAll("[placeholder]").forEach((element) => seen.push(
+  [element.placeholder, getComputedStyle(element, "::placeholder").color, behind(element)]));
+return seen;
+"""
+
+# What is wrong for those who don't see the page: names of controls and pictures, order of headings, one main.
+NAMES = """
+const wrong = [];
+const text = (element) => (element.getAttribute("aria-label") || element.textContent).trim();
+document.querySelectorAll("input, select").forEach((one) => {
+  if (!one.labels.length || !text(one.labels[0])) wrong.push(`no label: ${one.outerHTML}`);
+});
+document.querySelectorAll("a, button, summary").forEach((one) => {
+  if (!text(one)) wrong.push(`no name: ${one.outerHTML}`);
+});
+document.querySelectorAll("img").forEach((one) => { if (!one.alt) wrong.push(`no alt: ${one.outerHTML}`); });
+document.querySelectorAll("svg").forEach((one) => {
+  const title = document.getElementById(one.getAttribute("aria-labelledby"));
+  if (one.getAttribute("aria-hidden") !== "true" && !(title && text(title))) wrong.push("svg without title");
+});
+document.querySelectorAll("table").forEach((one) => {
+  if (!one.querySelector("thead th[scope=col]")) wrong.push("no header");
+});
+document.querySelectorAll("nav").forEach((one) => { if (!one.ariaLabel) wrong.push("nav without name"); });
+const levels = Array.from(document.querySelectorAll("h1, h2, h3, h4"), (one) => Number(one.tagName[1]));
+if (levels[0] !== 1 || levels.filter((one) => one === 1).length !== 1) wrong.push(`headings: ${levels}`);
+levels.forEach((one, place) => { if (place && one > levels[place - 1] + 1) wrong.push(`headings: ${levels}`); });
+const ids = Array.from(document.querySelectorAll("[id]"), (one) => one.id);
+if (new Set(ids).size !== ids.length) wrong.push("an id twice");
+if (document.documentElement.lang !== "en" || document.querySelectorAll("main").length !== 1) wrong.push("lang, main");
+return wrong;
+"""
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """The pages of LUMI."""
+    directory = tmp_path_factory.mktemp("lumi") / "pages"
+    profile = site.read("lumi")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MODULEPATH", "")
+        build.build([(profile, reading.read(profile, site.SITES / "lumi"))], directory)
+    return directory
+
+
+@pytest.fixture
+def look(browser, pages):
+    """A function that opens a page with a width, light or dark; the browser is as before afterwards."""
+
+    def look(page, width=1200, dark=False, choice="", height=800):
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600})
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [
+            {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
+        browser.get("about:blank")
+        browser.get(f"{(pages / page).as_uri()}{choice}")
+
+    yield look
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_a_phone(browser, look):
+    """W-02: no page scrolls sideways at 360 pixels; all rows have two lines at most, with everything in them."""
+    for page in KINDS:
+        look(page, 360)
+        assert browser.execute_script("return document.documentElement.scrollWidth") == 360, page
+    look("index.html", 360, choice="#archived=yes")
+    rows = browser.execute_script(
+        "return Array.from(document.querySelectorAll('#containers tbody tr'), (row) => [row.innerText,"
+        "row.offsetHeight, row.scrollHeight, parseFloat(getComputedStyle(row).lineHeight)])")
+    assert len(rows) > 80
+    for text, height, content, line in rows:
+        assert line < height < 3 * line, text
+        assert content <= height, f"cut: {text}"
+
+
+def channels(colour):
+    """Return red, green, blue and opacity of a computed colour (0 to 1)."""
+    numbers = [float(one) for one in colour[colour.index("(") + 1 : -1].split(",")]
+    return [one / 255 for one in numbers[:3]] + (numbers[3:] or [1.0])
+
+
+def luminance(colour):
+    """Return the relative luminance of a colour (WCAG 2.2)."""
+    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in colour[:3]]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(front, behind):
+    """Return the contrast of a text with the first opaque colour behind it (WCAG 2.2)."""
+    back = next(one for one in map(channels, behind) if one[3] == 1)
+    assert all(one[3] in (0, 1) for one in map(channels, behind))
+    lights = sorted((luminance(channels(front)), luminance(back)))
+    return (lights[1] + 0.05) / (lights[0] + 0.05)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_contrast(browser, look, dark):
+    """W-02: every text has a contrast of 4.5 or more, in the light and in the dark; the dark page is dark."""
+    for page in KINDS:
+        look(page, dark=dark, choice="#q=vllm&archived=yes" if page == "index.html" else "")
+        browser.execute_script("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        seen = browser.execute_script(COLOURS)
+        assert len(seen) > 25
+        paper = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+        assert (luminance(channels(paper)) < 0.1) == dark
+        for text, front, behind in seen:
+            assert contrast(front, behind) >= 4.5, (page, text, front, behind)
+
+
+def test_names_and_headings(browser, look):
+    """W-02: controls, pictures and tables have names, headings skip no level, and titles tell pages apart."""
+    titles = set()
+    for page in KINDS:
+        look(page)
+        assert browser.execute_script(NAMES) == [], page
+        titles.add(browser.title)
+    assert len(titles) == len(KINDS)
+
+
+def focused(browser):
+    """Return the focused element after a press of the Tab key, which must be seen."""
+    browser.switch_to.active_element.send_keys(Keys.TAB)
+    element = browser.switch_to.active_element
+    style = browser.execute_script(
+        "const style = getComputedStyle(arguments[0]); return [style.outlineStyle, style.outlineWidth]", element)
+    assert style == ["solid", "3px"], element.get_attribute("outerHTML")
+    return element
+
+
+def test_the_keyboard(browser, look):
+    """W-02: from the address to the page of a container and its commands without a mouse; the focus is always seen."""
+    look("index.html")
+    assert focused(browser).text == "Skip to the content"
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    assert browser.switch_to.active_element.get_attribute("id") == "content"
+    browser.switch_to.active_element.send_keys("/")
+    words = browser.switch_to.active_element
+    assert words.get_attribute("id") == "words"
+    words.send_keys("torch 2.7.1")
+    passed = []
+    while not passed or passed[-1] != "PyTorch 2.7.1":
+        assert len(passed) < 10, passed
+        passed.append(focused(browser).text)
+    assert {"Add a component", "Clear", "Copy link"} <= set(passed)
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    WebDriverWait(browser, 30).until(lambda it: it.title.startswith("PyTorch 2.7.1"))
+    while "load and run" not in (focused(browser).get_attribute("aria-label") or ""):
+        pass
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    WebDriverWait(browser, 30).until(lambda it: it.switch_to.active_element.text == "Copied")
+    # the filter is still there
+    browser.back()
+    WebDriverWait(browser, 30).until(lambda it: it.find_elements(By.ID, "number"))
+    assert browser.find_element(By.ID, "number").text == "1 of 43 containers"
+
+
+def test_copying(browser, look, pages):
+    """Issue 25, point 1: the buttons copy a command without what surrounds it, also where there is no clipboard."""
+    look(CONTAINER)
+    browser.execute_cdp_cmd("Browser.grantPermissions", {"permissions": ["clipboardReadWrite",
+                                                                        "clipboardSanitizedWrite"]})
+    module = CONTAINER.removeprefix("lumi/").removesuffix(".html")
+    for clipboard in (True, False):
+        if not clipboard:
+            browser.execute_script("navigator.clipboard.writeText = () => Promise.reject(); ")
+        for button in browser.find_elements(By.CSS_SELECTOR, "#use .copy")[: 1 if clipboard else 2]:
+            button.click()
+            WebDriverWait(browser, 30).until(lambda it, button=button: button.text == "Copied")
+        text = browser.execute_async_script("navigator.clipboard.readText().then(arguments[0], arguments[0])")
+        assert text == (f"module load {module}\npython train.py" if clipboard else
+                        f"eb {module.replace('/', '-')}.eb")
+
+
+def test_searching_packages(browser, look):
+    """Issue 25, point 1: what is inside can be searched."""
+    look(CONTAINER)
+    browser.find_element(By.CSS_SELECTOR, ".search input").send_keys("VLLM 0.10")
+    assert browser.find_element(By.ID, "packages").text == "vllm\n0.10.1+rocm624"
+    assert browser.find_element(By.CSS_SELECTOR, ".search output").text == "1 of 8"
+
+
+def test_without_javascript(browser, look):
+    """W-02: everything can be read, and nothing is there that needs JavaScript."""
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    look("index.html", choice="#q=vllm")
+    assert not browser.find_element(By.ID, "filter").is_displayed()
+    assert not browser.find_elements(By.TAG_NAME, "button")[3:]
+    assert not [one for one in browser.find_elements(By.TAG_NAME, "button") if one.is_displayed()]
+    assert "PyTorch 2.7.1" in browser.find_element(By.ID, "containers").text
+    assert "jax 0.4.28" in browser.find_element(By.ID, "containers").text
+    browser.find_element(By.CSS_SELECTOR, ".archive summary").click()
+    assert "AlphaFold 69afc4d" in browser.find_element(By.ID, "containers").text
+    browser.find_element(By.PARTIAL_LINK_TEXT, "PyTorch 2.7.1").click()
+    text = browser.find_element(By.TAG_NAME, "main").text
+    assert "ebsif extend" in text
+    assert "+ vllm 0.10.1+rocm624" in text
+    assert not browser.find_element(By.CSS_SELECTOR, ".search").is_displayed()
+
+
+def test_the_timeline(browser, look):
+    """Issue 25, point 1: a circle for each container with a date, by time and software; a text says the same."""
+    look("index.html", 360)
+    circles = browser.execute_script("return Array.from(document.querySelectorAll('.timeline circle'), (one) => "
+                                     "[one.textContent, one.getBoundingClientRect().x, one.getBoundingClientRect().y])")
+    lumi = [one for one in reading.read(site.read("lumi"), site.SITES / "lumi") if one.date]
+    assert len(circles) == len(lumi)
+    days = [text.partition(", ")[2].removesuffix(" (archived)") for text, _, _ in circles]
+    assert sorted(range(len(days)), key=lambda place: (days[place], circles[place][1])) == sorted(
+        range(len(days)), key=lambda place: (circles[place][1], days[place]))
+    assert len({height for _, _, height in circles}) == len({one.name for one in lumi})
+    title = browser.find_element(By.CSS_SELECTOR, ".timeline > title").get_attribute("textContent")
+    assert title.startswith(f"{len(lumi)} containers of ")
+    assert all(0 <= x <= 350 for _, x, _ in circles)
+
+
+def smaller(picture):
+    """Return a PNG picture without what isn't needed, as small as zlib makes it (bytes)."""
+    place, data, kept = 8, b"", {}
+    while place < len(picture):
+        (size,) = struct.unpack(">I", picture[place : place + 4])
+        kind, content = picture[place + 4 : place + 8], picture[place + 8 : place + 8 + size]
+        place += size + 12
+        data, kept = (data + content, kept) if kind == b"IDAT" else (data, {**kept, kind: content})
+    packer = zlib.compressobj(9, memLevel=9)
+    parts = {b"IHDR": kept[b"IHDR"], b"IDAT": packer.compress(zlib.decompress(data)) + packer.flush(), b"IEND": b""}
+    return picture[:8] + b"".join(
+        struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        for kind, content in parts.items())
+
+
+def test_pictures(browser, look, tmp_path):
+    """Issue 25, point 1: pictures of the pages for the documentation; EBSIF_TEST_PICTURES names their directory."""
+    pictures = Path(os.environ.get("EBSIF_TEST_PICTURES", tmp_path))
+    views = {"pages": ("index.html", 1000, False, "#q=vllm", 680), "pages-phone": (CONTAINER, 360, True, "", 680)}
+    for name, view in views.items():
+        look(*view)
+        taken = browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"]
+        (pictures / f"{name}.png").write_bytes(smaller(base64.b64decode(taken)))
+        assert 10_000 < (pictures / f"{name}.png").stat().st_size < 150_000
