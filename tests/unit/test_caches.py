@@ -65,6 +65,14 @@ def node(request):
     shutil.rmtree(folder)
 
 
+def test_no_program_is_started_once_the_places_exist(node):
+    """T-01: this runs at each start of a container, where each program would take a millisecond."""
+    variables = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "2", "PROJECT": "p", "USER": "me", "UID": str(os.getuid())}
+    first, _ = node.run(**variables)
+    again, said = node.run(**variables, PATH="/nowhere")
+    assert (again, said) == (first, "")
+
+
 def test_the_places(node):
     """T-01: compiled code on the node, per job, and per step where a lock decides; downloads on project storage."""
     found, said = node.run(SLURM_JOB_ID="7", SLURM_STEP_ID="2", PROJECT="p", USER="me")

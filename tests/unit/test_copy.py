@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container import imagecopy
@@ -58,6 +59,23 @@ def test_a_clone_is_not_written(tmp_path, monkeypatch):
     digest = imagecopy.copy_image(str(tmp_path / "source"), str(tmp_path / "target"))
     assert digest == hashlib.sha256(content).hexdigest()
     assert (tmp_path / "target").read_bytes() == content
+
+
+def test_the_size_of_writes(tmp_path):
+    """E-01: for large writes Linux looks for large pieces of memory; file systems that want them say so (Lustre)."""
+    sizes = []
+    with (tmp_path / "target").open("wb", buffering=0) as file:
+        wanted = max(imagecopy.WRITE, os.fstat(file.fileno()).st_blksize)
+
+        def partly(block):
+            sizes.append(len(block))
+            return file.write(block[:-1] if len(sizes) == 1 else block)
+
+        content = os.urandom(3 * wanted + 5)
+        imagecopy.write(SimpleNamespace(fileno=file.fileno, write=partly), memoryview(content))
+    assert sizes == [wanted, wanted, wanted, 6]
+    assert (tmp_path / "target").read_bytes() == content
+    assert imagecopy.WRITE == 128 * 1024
 
 
 def test_a_failed_copy_leaves_nothing(tmp_path):

@@ -122,9 +122,9 @@ class ShellModule(ModuleSyntax):
 
     def has_other_size(self, variable, size):
         """Condition: the path in a variable is a file, and has another size than this."""
-        # without a program for it on PATH, the size is taken for right
-        return '-n "$ebsif_loading" && -f "$%s" && "$(stat -L -c %%s -- "$%s" 2>/dev/null || echo %d)" != %d' % (
-            variable, variable, size, size)
+        # without a program for it on PATH, nothing is printed, and the size is taken for right; exec: one process less
+        return '-n "$ebsif_loading" && -f "$%s" && "$(exec stat -L -c %%s -- "$%s" 2>/dev/null)" != @(|%d)' % (
+            variable, variable, size)
 
     def is_no_dir(self, variable):
         """Condition: a variable is set, but not to the path of a directory."""
