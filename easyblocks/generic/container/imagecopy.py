@@ -23,8 +23,8 @@ from easybuild.tools.filetools import CHECKSUM_FUNCTIONS, CHECKSUM_TYPE_MD5, CHE
 from easybuild.tools.utilities import trace_msg
 
 BLOCK = 4 * 1024 * 1024  # bytes to read and hash at a time
-# Bytes to write at a time, unless the file system names more, like cp (coreutils, ioblksize.h): for larger writes, Linux
-# 6.16 and newer look for larger pieces of memory (folios), which takes four times the CPU time (ext4, Linux 6.18).
+# Bytes to write at a time, unless the file system names more, like cp (coreutils, ioblksize.h): for larger writes,
+# Linux 6.16 and newer look for larger pieces of memory (folios), which takes four times the CPU time (ext4 of 6.18).
 WRITE = 128 * 1024
 FICLONE = 0x40049409  # ioctl_ficlonerange(2): _IOW(0x94, 9, int), the same on all but a few old architectures
 
