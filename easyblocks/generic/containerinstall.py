@@ -46,12 +46,14 @@ from easybuild.easyblocks.generic.container.credentials import Credentials
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_LINK, IMAGE_OWN, IMAGE_SHARED, InstalledImage
 from easybuild.easyblocks.generic.container.sharedimage import InstalledImages, recursively_except
 from easybuild.easyblocks.generic.container.shellmodule import ENVIRONMENT, ShellGenerator, ShellModule
+from easybuild.easyblocks.generic.container.signature import IGNORED, REQUIRED, SIGNATURES, VERIFIED
 from easybuild.easyblocks.generic.container.spec import INIT_IMAGE, INIT_KINDS, INIT_NONE, LISTED_PACKAGES
 from easybuild.easyblocks.generic.container.spec import ONE_CONTAINER, REFUSE
 from easybuild.easyblocks.generic.container.spec import WRAPPERS_ALL, ContainerSpec, check_easyconfig
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.texts import value_problem
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
+from easybuild.easyblocks.generic.container.verification import Verification, check_required
 from easybuild.easyblocks.generic.container.wrappers import Wrappers
 from easybuild.framework import easyblock
 from easybuild.framework.easyblock import POSTPROC_STEP, EasyBlock
@@ -146,6 +148,8 @@ class ContainerInstall(Reinstall, EasyBlock):
                                 % ', '.join(SCHEDULERS), CUSTOM],
             'script_names': [{}, "Additional names of commands and run scripts (new name: existing name, both as "
                                  "bin/NAME or runscripts/NAME)", CUSTOM],
+            'signature': [IGNORED, "What is done about the signature of the image: %s" % ', '.join(SIGNATURES), CUSTOM],
+            'signature_keys': [[], "Files of the public keys (OpenPGP or PEM) of those who may sign the image", CUSTOM],
             'support_level': [None, "How this container is supported, for the help of the module", CUSTOM],
             'warnings': [[], "Texts to show at installation and in the help of the module", CUSTOM],
             'wrappers': [[], "Programs of the container and run scripts that become commands of the module (list of "
@@ -165,6 +169,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.container = None
         self.source_image = None
         self.probe = None
+        self.signature = None
         self.link_mode = InstalledImage(self.installdir).link_mode
         # nothing outside the container should compile against or link with an installation
         for variable in list(self.module_load_environment.as_dict):
@@ -325,6 +330,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.keep_easyblocks()
         if build_option('module_only'):
             return
+        self.verify_signature()
         required, optional = current_binds(self.spec.bind_file, self.spec.bind_file_default)
         self.container = Container(
             Runtime(), self.source_image, self.builddir, search_path=self.spec.image_search_path,
@@ -338,6 +344,21 @@ class ContainerInstall(Reinstall, EasyBlock):
             raise EasyBuildError("mksquashfs not found on PATH, but 'masked_paths' needs it: install the package "
                                  "squashfs-tools, or run eb on a node that has it.",
                                  exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
+
+    def verify_signature(self):
+        """Verify the signature of the image before anything in it is run or copied (R-04)."""
+        if self.spec.signature == IGNORED:
+            return
+        verification = Verification(Runtime(), [self.obtain_file(name, download_instructions='')
+                                                for name in self.spec.signature_keys],
+                                    os.path.join(self.builddir, 'keyring'))
+        self.signature = verification.of_image(self.source_image, self.src[0]['path'])
+        if self.signature.state == VERIFIED:
+            trace_msg("the image %s" % self.signature)
+        elif self.spec.signature == REQUIRED:
+            check_required(self.signature, self.source_image)
+        else:
+            self.warn("the image %s %s" % (self.spec.image_name, self.signature))
 
     def keep_easyblocks(self):
         """
@@ -440,6 +461,8 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.record[lockfile.IMAGE].update(
             origin_of(self.src[0]['path'], self.record[lockfile.IMAGE]['sha256']), labels=self.probe.labels,
             signers=sif.signers(self.source_image))
+        if self.signature:
+            self.record[lockfile.IMAGE]['signature'] = self.signature.record
         self.install_additions()
         self.write_record()
         path = os.path.join(os.path.dirname(self.lock_path), BILL_OF_MATERIALS)

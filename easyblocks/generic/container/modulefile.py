@@ -22,6 +22,7 @@ from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, bin
 from easybuild.easyblocks.generic.container.shellmodule import ShellModule
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, IMAGE_SHARED
 from easybuild.easyblocks.generic.container.sharedimage import image_places
+from easybuild.easyblocks.generic.container.signature import Signature
 from easybuild.easyblocks.generic.container.spec import INIT_CONDA_MANUAL, LISTED_PACKAGES
 from easybuild.easyblocks.generic.container.spec import REPLACE
 from easybuild.easyblocks.generic.container.tclmodule import TclModule
@@ -101,6 +102,10 @@ class ModuleFile:
                 "Caches of libraries, unless you set the variable yourself:"] + spec.caches.help_lines))
         if self.image_record.get('sha256'):
             sections.append("The SHA256 of the image is %s.%s" % (self.image_record['sha256'], self.sharing))
+        if self.image_record.get('source_digest'):
+            sections.append("The image comes from %s." % self.image_record['source'])
+        if self.image_record.get('signature'):
+            sections.append("The image %s." % Signature(**self.image_record['signature']))
         if spec.masks:
             sections.append('\n'.join(['Files of the image that are masked in the container:'] +
                                       [' - ' + line for line in spec.masks.lines]))

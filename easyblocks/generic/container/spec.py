@@ -24,6 +24,7 @@ from easybuild.easyblocks.generic.container.parameters import TEXTS, Parameters,
 from easybuild.easyblocks.generic.container.requirements import lock_of
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_KINDS
+from easybuild.easyblocks.generic.container.signature import IGNORED, REQUIRED, SIGNATURES
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.texts import bind_problem, value_problem, variable_problem
 from easybuild.tools.build_log import EasyBuildError
@@ -282,11 +283,15 @@ class ContainerSpec:
     def check_choices(self):
         """Check the parameters that have a fixed set of values."""
         for param, known in (('init', INIT_KINDS), ('image', IMAGE_KINDS), ('gpu', (None,) + tuple(sorted(GPU_KINDS))),
-                             ('one_container', ONE_CONTAINER), ('listed_packages', tuple(LISTED_PACKAGES))):
+                             ('one_container', ONE_CONTAINER), ('listed_packages', tuple(LISTED_PACKAGES)),
+                             ('signature', SIGNATURES)):
             value = getattr(self, param)
             if value not in known:
                 raise EasyBuildError("Unknown value for easyconfig parameter '%s': '%s' (known: %s)", param, value,
                                      ', '.join(str(kind) for kind in known))
+        if self.signature == REQUIRED and not self.signature_keys:
+            raise EasyBuildError("Easyconfig parameter 'signature' is '%s', so 'signature_keys' must name the files of "
+                                 "the public keys", REQUIRED)
 
     def check_binds(self):
         """Check the syntax of binds."""

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.signature import Signature
 
 from ebsif.arguments import add_json
 from ebsif.catalogue.container import Container
@@ -56,6 +57,10 @@ def lines_of_installation(one):
     yield "extends", one.base or "nothing"
     yield "packages", ", ".join(f"{name} {version}" for name, version in packages.items()) or "only those of the image"
     yield "image", one.image or f"{record[lockfile.IMAGE]['file']}, which is gone: install the module again"
+    if record[lockfile.IMAGE].get("source_digest"):
+        yield "  fetched from", record[lockfile.IMAGE]["source"]
+    if record[lockfile.IMAGE].get("signature"):
+        yield "  signature", f"the image {Signature(**record[lockfile.IMAGE]['signature'])}"
     yield "installed", f"{one.date.isoformat()} in {one.root}"
     yield "load", one.load
 
@@ -78,7 +83,9 @@ def lines(container):
     yield "image", container.file_name
     for stability, path in container.image_places:
         yield "  searched in", f"{path.parent} ({stability}): {'found' if is_there(path) else 'not found'}"
-    if not container.image_places:
+    if container.source:
+        yield "  fetched from", container.source
+    if not container.image_places and not container.source:
         yield "  searched in", "EasyBuild's source paths (the site has no image directories)"
     yield "binds", ", ".join([*binds.required, *(f"{bind} (optional)" for bind in binds.optional)]) or "none"
     if easyconfig.caches_of(container):

@@ -37,6 +37,7 @@ def read_own(values: dict[str, Any], found: Imported, source: Source, site: Site
     if str(values.get("download_instructions")).startswith(easyconfig.WHERE.format(site.description) + "\n"):
         del values["download_instructions"]
     read_image_places(values, record, site)
+    read_source(values, record, site)
     read_bind_file(values, site)
     read_not_inherited(values, record, site)
     read_network(values, record, site)
@@ -95,6 +96,17 @@ def read_image_places(values, record, site):
     if own != theirs:
         directories = [{"path": path} for path in own.pop("dirs")]
         record["images"] = {**{name: value for name, value in own.items() if value}, "directories": directories}
+
+
+def read_source(values, record, site):
+    """Read where the image is fetched from, and what the easyconfig says on its signature if the site doesn't."""
+    source = values.pop("image_source", None)
+    if source:
+        record["source"] = source
+    for name in ("signature", "signature_keys"):
+        value = values.pop(name, None)
+        if not is_empty(value) and value != getattr(site, name):
+            record[name] = value
 
 
 def read_network(values, record, site):

@@ -94,14 +94,23 @@ def wrong_keys(content: dict[str, Any]) -> Iterator[str]:
     image = content[lockfile.IMAGE]
     if not isinstance(image.get("file"), str):
         yield f"{lockfile.IMAGE}: file"
-    yield from (f"{lockfile.IMAGE}: {key}" for key in ("kind", "origin", "source", "resolved", "sha256")
+    yield from (f"{lockfile.IMAGE}: {key}" for key in ("kind", "origin", "source", "source_digest", "resolved",
+                                                  "sha256")
                 if not isinstance(image.get(key), (str, type(None))))
+    if not is_signature(image.get("signature")):
+        yield f"{lockfile.IMAGE}: signature"
     yield from (f"{lockfile.IMAGE}: {key}" for key in ("size", "mtime_ns")
                 if not isinstance(image.get(key), (int, type(None))))
     yield from (key for key in (lockfile.IMAGE_PACKAGES, lockfile.VENV_PACKAGES) if not are_pins(content.get(key, [])))
     yield from (key for key in (lockfile.SYSTEM_PACKAGES, lockfile.CONDA_PACKAGES, lockfile.IMAGE_LIST)
                 if not isinstance(content.get(key, {}), dict) or not all(map(are_pins, content.get(key, {}).values())))
     yield from (key for key in (lockfile.MODULE, lockfile.USER_SOFTWARE) if not isinstance(content.get(key, {}), dict))
+
+
+def is_signature(value):
+    """Return whether a value is what is recorded of a signature, or nothing."""
+    return value is None or isinstance(value, dict) and value.keys() == {"state", "details"} and all(
+        isinstance(text, str) for text in value.values())
 
 
 def are_pins(lines):
