@@ -25,7 +25,7 @@ TEXTS = {
 }
 REMEDIES = {
     UNSIGNED: "Get the signed image, or sign it with a key of yours (`apptainer sign`).",
-    FOREIGN: "If you trust who signed it, add the public key to 'signature_keys'; all signers of an image must be there.",
+    FOREIGN: "If you trust who signed it, add the public key to 'signature_keys', which needs those of all signers.",
     ALTERED: "Don't use it, get the image again.",
     UNKNOWN: "Load the module of cosign, or run eb on a node that has it.",
 }

@@ -24,7 +24,7 @@ from easybuild.easyblocks.generic.container.parameters import TEXTS, Parameters,
 from easybuild.easyblocks.generic.container.requirements import lock_of
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_KINDS
-from easybuild.easyblocks.generic.container.signature import IGNORED, REQUIRED, SIGNATURES
+from easybuild.easyblocks.generic.container.signature import REQUIRED, SIGNATURES
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.texts import bind_problem, value_problem, variable_problem
 from easybuild.tools.build_log import EasyBuildError

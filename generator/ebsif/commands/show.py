@@ -14,7 +14,7 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.settings import add_settings_arguments
 from ebsif.catalogue.summary import as_data, format_components
 from ebsif.files import is_there
-from ebsif.installed import current, lock
+from ebsif.installed import current, imagestate, lock
 from ebsif.installed.names import Names, NamingError, add_name_argument, shown
 from ebsif.render import easyconfig
 
@@ -56,11 +56,12 @@ def lines_of_installation(one):
     yield shown(one), ""
     yield "extends", one.base or "nothing"
     yield "packages", ", ".join(f"{name} {version}" for name, version in packages.items()) or "only those of the image"
-    yield "image", one.image or f"{record[lockfile.IMAGE]['file']}, which is gone: install the module again"
-    if record[lockfile.IMAGE].get("source_digest"):
-        yield "  fetched from", record[lockfile.IMAGE]["source"]
-    if record[lockfile.IMAGE].get("signature"):
-        yield "  signature", f"the image {Signature(**record[lockfile.IMAGE]['signature'])}"
+    image = record[lockfile.IMAGE]
+    yield "image", imagestate.path_of(one) or f"{image['file']}, which is gone: install the module again"
+    if image.get("source_digest"):
+        yield "  fetched from", image["source"]
+    if image.get("signature"):
+        yield "  signature", f"the image {Signature(**image['signature'])}"
     yield "installed", f"{one.date.isoformat()} in {one.root}"
     yield "load", one.load
 

@@ -1,0 +1,150 @@
+"""Signatures of images, made and verified by the real runtime; those of registries by a program in place of cosign."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from httpfiles import serve_files
+
+TEXT = "init = 'none'\nsignature = '{signature}'\nsignature_keys = {keys}\n"
+
+
+@pytest.fixture(scope="module")
+def signing(tmp_path_factory, small_image):
+    """
+    A directory with images: signed with a PGP key, with a PEM key, with an unknown key, unsigned, altered, extended.
+
+    The public keys are site.asc and site.pem.
+    """
+    folder = tmp_path_factory.mktemp("signing")
+
+    def run(*command, keys="keys", **options):
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True,
+                       env={**os.environ, "APPTAINER_KEYSDIR": str(folder / keys)}, **options)
+
+    for keys, name in (("keys", "Site"), ("other", "Other")):
+        run("apptainer", "key", "newpair", "--name", name, "--email", "s@example.org", "--comment", "",
+            "--password", "", "--push=false", "--bit-length", "2048", keys=keys)
+    run("apptainer", "key", "export", "--armor", "site.asc", input="0\n")
+    run("openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", "private.pem")
+    run("openssl", "ec", "-in", "private.pem", "-pubout", "-out", "site.pem")
+    for name in ("unsigned", "signed", "pem", "foreign"):
+        shutil.copy(small_image("busybox"), folder / f"{name}.sif")
+    run("apptainer", "sign", "--keyidx", "0", "signed.sif")
+    run("apptainer", "sign", "--keyidx", "0", "foreign.sif", keys="other")
+    run("apptainer", "sign", "--key", "private.pem", "pem.sif")
+    altered = bytearray((folder / "signed.sif").read_bytes())
+    altered[600_000] ^= 1
+    (folder / "altered.sif").write_bytes(altered)
+    shutil.copy(folder / "signed.sif", folder / "extended.sif")
+    (folder / "more").write_bytes(bytes(4096))
+    run("apptainer", "sif", "add", "extended.sif", "more", "--datatype", "4", "--parttype", "4", "--partfs", "1",
+        "--partarch", "2", "--groupid", "0")
+    return folder
+
+
+@pytest.fixture
+def installing(site, signing):
+    """A function that installs easyconfigs {name: (image, signature)}; it returns the site and the results."""
+    def install(images, keys=("site.asc", "site.pem"), more="", **environment):
+        keys = [str(signing / name) for name in keys]
+        for image in {image for image, _ in images.values()}:
+            if (signing / f"{image}.sif").exists():
+                shutil.copy(signing / f"{image}.sif", site.sources)
+        texts = {name: f"easyblock = 'ContainerInstall'\nsources = ['{image}.sif']\nversionsuffix = '-{name}'\n"
+                 + TEXT.format(signature=signature, keys=keys) + more for name, (image, signature) in images.items()}
+        return site, site.eb_each(texts, **environment)
+
+    return install
+
+
+def record(site, name):
+    """Return what an installation has recorded on its image."""
+    path = site.prefix / f"eb/software/Example/1.0-{name}/share/ebsif/lock.json"
+    return json.loads(path.read_text())["image"]
+
+
+def test_required_signatures(installing):
+    """R-04: images that are unsigned, signed by others, altered or extended are refused before they are copied."""
+    names = ("unsigned", "foreign", "altered", "extended", "signed", "pem")
+    site, results = installing({name: (name, "required") for name in names})
+    said = {name: " ".join(results[name].stdout.split()) for name in names}
+    assert "is not signed, and the easyconfig requires a signature" in said["unsigned"]
+    assert "is not signed with one of the keys in 'signature_keys' (signed by " in said["foreign"]
+    assert "was altered after it had been signed (integrity: data object integrity compromised" in said["altered"]
+    assert "was altered after it had been signed (integrity: non-signature object" in said["extended"]
+    for name in names[:4]:
+        assert results[name].returncode == 1, said[name]
+        assert "copying" not in said[name]
+        assert not list((site.prefix / f"eb/software/Example/1.0-{name}").glob("*"))
+    for name, signer in (("signed", "Site <s@example.org> ("), ("pem", "site.pem")):
+        assert results[name].returncode == 0, said[name]
+        found = record(site, name)["signature"]
+        assert found["state"] == "verified"
+        assert found["details"].startswith(signer)
+        # so does the help of the module, and `ebsif show`
+        assert f"The image is signed by {signer}" in (site.modules / f"Example/1.0-{name}.lua").read_text()
+        shown = site.run(["ebsif", "show", site.prefix / f"eb/software/Example/1.0-{name}"]).stdout
+        assert f"the image is signed by {signer}" in shown
+
+
+def test_recorded_signatures(installing):
+    """R-04: where signatures are recorded, an image is installed whatever they are; warning, help and record say it."""
+    site, results = installing({"mine": ("foreign", "recorded"), "none": ("unsigned", "ignored")}, keys=["site.pem"])
+    assert "WARNING: the image foreign.sif is not signed with one of the keys" in results["mine"].stdout
+    assert record(site, "mine")["signature"]["state"] == "foreign"
+    help_text = (site.modules / "Example/1.0-mine.lua").read_text()
+    assert "The image is not signed with one of the keys in 'signature_keys' (signed by" in help_text
+    bill = (site.prefix / "eb/software/Example/1.0-mine/share/ebsif/sbom.cdx.json").read_text()
+    assert '"name": "ebsif:signature"' in bill
+    assert "signature" not in record(site, "none")
+    assert "WARNING: the image" not in results["none"].stdout
+
+
+def test_wrong_keys(installing, signing):
+    """R-04: keys that are missing, private or no keys are named; without keys nothing can be required."""
+    _, results = installing({"one": ("signed", "required")}, keys=["private.pem"])
+    assert "private.pem is a private key" in results["one"].stdout
+    (signing / "no-key").write_text("no key")
+    _, results = installing({"two": ("signed", "required")}, keys=["no-key"])
+    assert "no-key is no public key that apptainer can read" in results["two"].stdout
+    _, results = installing({"three": ("signed", "required")}, keys=[])
+    assert "'signature' is 'required', so 'signature_keys' must name" in results["three"].stdout
+
+
+COSIGN = """\
+#!/bin/sh
+echo "$@" >>{log}
+case "$*" in *site.pem*"{digest}") exit 0;; esac
+echo "Error: no matching signatures" >&2
+exit 1
+"""
+
+
+def test_signatures_in_registries(installing, signing, tmp_path, small_image):
+    """R-04: cosign verifies what a SIF file was converted from, by its digest; without cosign it is refused."""
+    root = tmp_path / "root"
+    (root / "bin").mkdir(parents=True)
+    image = small_image("busybox")
+    subprocess.run(["apptainer", "--silent", "exec", "--no-home", "--bind", f"{root}:/mnt", image, "cp", "-a",
+                    "/bin/busybox", "/bin/sh", "/mnt/bin"], check=True)
+    with serve_files() as files:
+        digest = files.push_image("ai/x", root)
+        source = f"image_source = 'docker://{files.host}/ai/x@{digest}'\n"
+        _, results = installing({"unknown": ("converted", "required")}, more=source)
+        assert "may be signed, which can't be verified here (cosign is not on PATH)" in " ".join(
+            results["unknown"].stdout.split())
+        programs = tmp_path / "programs"
+        programs.mkdir()
+        (programs / "cosign").write_text(COSIGN.format(log=programs / "log", digest=digest))
+        (programs / "cosign").chmod(0o755)
+        search = f"{programs}:{Path(os.environ['PATH'])}"
+        site, results = installing({"good": ("converted", "required")}, more=source, PATH=search)
+        assert results["good"].returncode == 0, results["good"].stdout
+        assert record(site, "good")["signature"] == {"state": "verified", "details": "site.pem"}
+        assert (programs / "log").read_text().split()[-1] == f"{files.host}/ai/x@{digest}"
+        _, results = installing({"bad": ("converted", "required")}, keys=["site.asc"], more=source, PATH=search)
+        assert "cosign needs a key in PEM format" in results["bad"].stdout
