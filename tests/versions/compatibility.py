@@ -46,16 +46,22 @@ def modules_tools(folder):
     for path in sorted(folder.iterdir(), key=lambda path: Version(path.name.rpartition("-")[2])):
         name, _, version = path.name.rpartition("-")
         if name == "lmod":
-            home = path / "usr/share/lmod/lmod"
-            for syntax in ("Lua", "Tcl"):
-                tools[f"Lmod ({syntax})", version] = ModulesTool(
-                    "Lmod", syntax, (("LMOD_CMD", str(home / "libexec/lmod")),), f"source '{home}/init/bash'")
+            tools |= lmod(path / "usr/share/lmod/lmod", version)
         else:
             (command,) = path.glob("usr/lib/*/modulecmd.tcl")
             tools["Environment Modules", version] = ModulesTool(
                 "EnvironmentModules", "Tcl", (("MODULES_CMD", str(command)),),
                 f"source <(tclsh '{command}' bash autoinit)")
     return tools
+
+
+def lmod(home, version=None):
+    """Return an Lmod in a directory, with module files in both syntaxes: ModulesTool by part and version (dict)."""
+    command, init = home / "libexec/lmod", f"source '{home}/init/bash'"
+    if not version:
+        version = re.search(r"Version (\S+)", said_by(command, "bash", "--version", stderr=subprocess.STDOUT)).group(1)
+    return {(f"Lmod ({syntax})", version): ModulesTool("Lmod", syntax, (("LMOD_CMD", str(command)),), init)
+            for syntax in ("Lua", "Tcl")}
 
 
 def find_python(version):
@@ -84,13 +90,17 @@ class Versions:
         A directory for everything that is written.
     tools : Path
         The directory with unpacked modules tools.
+    lmods : list of Path
+        Directories of other Lmods.
     """
 
-    def __init__(self, place, tools):
+    def __init__(self, place, tools, lmods):
         self.place = place
         self.image = Path(part("EBSIF_TEST_BASE_IMAGE"))
         self.tools = modules_tools(tools)
         self.newest_lmod = [version for name, version in self.tools if name == "Lmod (Lua)"][-1]
+        for home in lmods:
+            self.tools |= lmod(home)
         self.easybuilds = easybuild_versions()
         self.apptainer = Version(said_by("apptainer", "--version").split()[-1].partition("-")[0])
         self.newest = {"EasyBuild": self.easybuilds[-1], "Lmod (Lua)": self.newest_lmod,
@@ -106,7 +116,8 @@ class Versions:
     def trial(self, name, version):
         """Return the trial for a version of a part (Trial)."""
         tool = self.tools.get((name, version)) or self.tools["Lmod (Lua)", self.newest_lmod]
-        folder = self.place / f"{name}-{version}".replace(" ", "-")
+        # Lmod may start Tcl by a shell, without quoting paths
+        folder = self.place / re.sub(r"[^\w.]+", "-", f"{name}-{version}")
         python = Path(sys._base_executable)
         venv = Path(sys.prefix)
         if name == "Python":
@@ -153,6 +164,8 @@ def main():
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(record.PARTS)} (default: all)")
     parser.add_argument("--modules-tools", type=Path, required=True, metavar="DIRECTORY",
                         help="what scripts/unpack-modules-tools has written")
+    parser.add_argument("--lmod", type=Path, default=[], action="append", metavar="DIRECTORY",
+                        help="another Lmod to try: the directory with libexec/lmod")
     options = parser.parse_args()
     unknown = set(options.parts) - set(record.PARTS)
     if unknown:
@@ -160,7 +173,7 @@ def main():
     place = Path(tempfile.mkdtemp(prefix="ebsif-versions-"))
     failed = False
     try:
-        versions = Versions(place, options.modules_tools.resolve())
+        versions = Versions(place, options.modules_tools.resolve(), [path.resolve() for path in options.lmod])
         for name, version in versions.rows():
             if options.parts and name not in options.parts:
                 continue
