@@ -604,7 +604,8 @@ class ContainerInstall(Reinstall, EasyBlock):
             extra = super().make_module_extra(*args, **kwargs)
         finally:
             self.cfg['modextravars'] = variables
-        return extra + module_file.text + text + self.module_packages()
+        text = module_file.module.unless_searched(module_file.text + text)
+        return extra + '\n' + text + module_file.changed_packages + self.module_packages()
 
     def module_packages(self):
         """Statements that list the packages in EBEXTSLIST<NAME>, which EasyBuild only writes for 'exts_list'."""

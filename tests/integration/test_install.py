@@ -253,7 +253,7 @@ def test_module_only_and_sanity_check_only(site):
 
     S002-04, S002-02: without the installed SIF, --module-only and its sanity check use the central copy.
     E-08: it lists packages that were added by hand, of the directory and of the file that make-squashfs makes, as
-    `module spider` does without it.
+    `module spider` does without it. T-12: while nothing has changed, that doesn't read the record.
     """
     easyconfig = site.easyconfig(TEXT + f"image_dirs = ['/does/not/exist', '{site.sources}']\n")
     site.eb(easyconfig)
@@ -264,6 +264,10 @@ def test_module_only_and_sanity_check_only(site):
     assert module.read_text() == text
     site.eb(easyconfig, "--sanity-check-only")
 
+    record = root / "share/ebsif/lock.json"
+    record.rename(root / "record")
+    assert spider(site, "numpy") and spider(site, "pip")
+    (root / "record").rename(record)
     (folder,) = root.glob("user-software/venv/*/lib/python3.*/site-packages")
     (folder / "byhand-1.0.dist-info").mkdir()
     (folder / "byhand-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: ByHand\nVersion: 1.0\n")

@@ -86,3 +86,20 @@ def test_messages_contain_values(syntax):
         "Shell": "ebsif_refuse() { printf %s \"$1\"; }\n",
     }
     assert run(syntax, said[syntax] + program) == "one a $ [b] and " + ROOT
+
+
+def test_looking_for_packages_executes_nothing_of_the_container():
+    """T-12: `module spider` reads every module of a tree: it neither runs what is for loading nor looks into files."""
+    module = SYNTAXES["Lua"](ROOT)
+    listing = module.list_packages("/venv", ["image_packages"], {f"{ROOT}/file": 5, f"{ROOT}/other": 0})
+    loading = module.unless_searched(module.functions + module.setenv("X", "loaded"))
+    said = {}
+    for mode in ("spider", "load"):
+        for time in (5, 6):
+            prelude = (
+                f"local root = '{ROOT}'\nfunction mode() return '{mode}' end\n"
+                "function setenv(_, value) io.write(value) end\nfunction isDir() io.write('looks ') end\n"
+                f"lfs = {{attributes = function(path) return path == '{ROOT}/file' and {time} or nil end}}\n")
+            said[mode, time] = subprocess.run(["lua", "-"], input=(prelude + loading + listing).encode(), check=True,
+                                              capture_output=True, timeout=60).stdout.decode()
+    assert said == {("spider", 5): "", ("spider", 6): "looks ", ("load", 5): "loaded", ("load", 6): "loaded"}

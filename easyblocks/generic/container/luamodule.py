@@ -137,11 +137,22 @@ class LuaModule(ModuleSyntax):
         """Unload the module whose name is in a variable before this one is loaded."""
         return self.when('mode() == "load"', 'unload(%s)\n' % module_variable)
 
-    def list_packages(self, directory, keys):
-        """Let `module spider` list packages as they are in a venv, a path in the installation, and in the record."""
+    def list_packages(self, directory, keys, times):
+        """
+        Let `module spider` list packages as they are in a venv, a path in the installation, and in the record.
+
+        It reads them only if the files have other times than these (dict of int, 0: missing). Otherwise they are those
+        that the module lists anyway.
+        """
         with open(os.path.join(os.path.dirname(self.functions_path), 'packages.lua')) as functions:
             statement = functions.read() + self.call('list_packages', '/' + directory, *keys)
-        return self.when('mode() == "spider"', statement)
+        changed = ' or '.join('(lfs.attributes(%s, "modification") or 0) ~= %d' % (self.quote(path), times[path])
+                              for path in sorted(times))
+        return self.when('mode() == "spider" and (%s)' % changed, statement)
+
+    def unless_searched(self, text):
+        """Execute statements, except for `module spider`, which only needs what EasyBuild writes into every module."""
+        return self.when('mode() ~= "spider"', text)
 
     def is_file(self, path):
         """Condition: a path is a regular file or a link to one."""

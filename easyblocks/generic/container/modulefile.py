@@ -7,6 +7,7 @@
 """
 The container-specific part of a module file: everything that is decided at load time, on the node.
 """
+import glob
 import os
 
 from easybuild.easyblocks.generic.container import lockfile
@@ -154,9 +155,12 @@ class ModuleFile:
         """Statements for the modules that can't be loaded together with this one."""
         return ''.join(self.module.conflict(name) for name in self.spec.conflicts)
 
+    # statements for packages that are not those of the record
+    changed_packages = ''
+
     @property
     def text(self):
-        """All other statements."""
+        """All other statements, which are only for loading and unloading."""
         return '\n'.join([
             '', self.alone(), self.image(), self.binds(),
             self.masks() + self.environment() + self.gpu() + self.spec.distributed.module_statements(self.module)])
@@ -328,11 +332,15 @@ class VenvModuleFile(ModuleFile):
                 self.shown_name.rpartition('/')[0], self.shown_name)]
 
     @property
-    def text(self):
-        """Add the packages that users add by hand to what `module spider` lists (E-08)."""
+    def changed_packages(self):
+        """Statements that add the packages that users add by hand to what `module spider` lists (E-08)."""
         keys = LISTED_PACKAGES[self.spec.listed_packages]
         directory = os.path.relpath(self.spec.venv, os.path.dirname(USER_SOFTWARE))
-        return super().text + ('\n' + self.module.list_packages(directory, keys) if keys else '')
+        library = os.path.join(self.module.root, directory, 'lib')
+        paths = [os.path.join(self.module.root, SQUASHFS)] + glob.glob(
+            os.path.join(glob.escape(library), '*', 'site-packages'))
+        times = {path: int(os.path.getmtime(path)) if os.path.exists(path) else 0 for path in paths}
+        return '\n' + self.module.list_packages(directory, keys, times) if keys else ''
 
     def more_binds(self):
         """Statements that bind the user software they find; the SquashFS file takes precedence over the directory."""

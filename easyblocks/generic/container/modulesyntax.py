@@ -68,9 +68,13 @@ class ModuleSyntax:
         """Path of the file with the functions."""
         return os.path.join(FILES, 'modulefile', self.FUNCTIONS)
 
-    def list_packages(self, directory, keys):
+    def list_packages(self, directory, keys, times):
         """Nothing: only Lmod reads lists of packages from module files, in Lua best."""
         return ''
+
+    def unless_searched(self, text):
+        """Execute statements, except when the modules tool reads all modules to search them."""
+        return text
 
     def only_one(self, refusal):
         """Allow one container module: refuse with a message if there is one (its parts), else unload the other."""
