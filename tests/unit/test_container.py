@@ -23,7 +23,8 @@ from easybuild.framework.easyconfig import MANDATORY
 from easybuild.framework.easyconfig.easyconfig import EasyConfig
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.docs import gen_easyblocks_overview_md, gen_easyblocks_overview_rst, get_easyblock_classes
-from test_parameters import configuration  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("configuration")
 
 PURELIB = "/user-software/venv/x/lib/python3/site-packages"
 PIP = ("pip", "26.0", "/opt/lib")

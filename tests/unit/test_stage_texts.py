@@ -27,7 +27,8 @@ from ebsif.catalogue import reading, site
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 from support import CHECKOUT, CONTAINER_FILES
-from test_parameters import configuration  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("configuration")
 
 
 def stage(**properties):
