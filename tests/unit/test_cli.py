@@ -206,3 +206,12 @@ def test_a_new_software_touches_data_only():
     software = {path.name for path in (CHECKOUT / "easyconfigs").glob("?/*")}
     places = {path.parent.name for path in (CHECKOUT / "generator/ebsif/catalogue/sites").glob("*/site.yaml")}
     assert software and places and not words & (software | places)
+
+
+def test_listing_the_catalogue_imports_little():
+    """Importing takes most of the time of `ebsif list`: not EasyBuild's framework, nor what inspects installations."""
+    listed = subprocess.run([sys.executable, "-X", "importtime", EBSIF, "list", "--site", "lumi"], capture_output=True,
+                            text=True, check=True)
+    imported = set(re.findall(r"(\S+)$", listed.stderr, re.MULTILINE))
+    assert "PyTorch/" in listed.stdout and "ebsif.catalogue.records" in imported
+    assert not imported & {"easybuild.tools", "ebsif.eb", "ebsif.installed", "jinja2", "rich", "urllib.request"}
