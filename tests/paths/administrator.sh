@@ -1,9 +1,11 @@
 # shellcheck shell=bash disable=SC1090,SC1091,SC2046,SC2086,SC2091
-# An administrator: a new image in the catalogue, installed, and on the web pages.
-ebsif add images/pytorch-2.14.0-cpu-python-3.11.sif | tee printed
-ebsif render
+# An administrator: a new image in the catalogue, installed, and on the web pages; images that are somewhere else.
+# status 1: something is new
+ebsif update --site local || [ $? = 1 ]
+ebsif update --site local --write || [ $? = 1 ]
+ebsif render --site local
 ebsif check --deep
-$(sed -n 's/^install it with: //p' printed)
+eb easyconfigs/p/PyTorch/PyTorch-2.14.0-*.eb
 module use $EASYBUILD_PREFIX/modules/all
 module load PyTorch/2.14.0
 singularity exec $SIF python -c 'import numpy; print("with", numpy.__file__)'
@@ -11,4 +13,8 @@ ebsif installed --has 'numpy<99'
 ebsif doctor --installed
 ebsif reframe --site local -o checks
 ebsif docs --site local -o pages
+ebsif inspect oras://$REGISTRY/ai/new:3
+ebsif add oras://$REGISTRY/ai/new:3 | tee printed
+$(sed -n 's/^install it with: //p' printed)
+ebsif update --site local && echo all there
 ebsif add images/pytorch-2.14.0-cpu-python-3.11.sif

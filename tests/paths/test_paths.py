@@ -183,10 +183,16 @@ def follow_a_researcher(person):
     check_the_third_month(person, person.types("third-month"), mine)
 
 
-def test_an_administrator(site, wheels, base_image):
-    """S001-09: a new image of a known family is added to the catalogue and installed with two commands."""
+def test_an_administrator(site, wheels, base_image, small_image, registry):
+    """S001-09, R-05, R-02: new images, in a directory and in a registry, are added to the catalogue and installed."""
     person = Person(site, wheels)
+    person.environment["REGISTRY"] = registry.host
+    site.run(["apptainer", "push", "--no-https", small_image("busybox"), f"oras://{registry.host}/ai/new:3"])
     (site.work / "images").mkdir()
+    (site.prefix / "sites/local").mkdir()
+    (site.prefix / "sites/local/site.yaml").write_text(
+        f"name: local\ndescription: x\nextends: local\nimages: {{directories: [{{path: {site.work}/images}}]}}\n")
+    (site.work / "images/pytorch-2.13.0-cpu-python-3.11.sif").symlink_to(base_image)
     shutil.copy(base_image, site.work / "images/pytorch-2.14.0-cpu-python-3.11.sif")
     said = person.types("administrator")
     assert "with /opt/miniconda3/" in said
@@ -194,6 +200,10 @@ def test_an_administrator(site, wheels, base_image):
     # admin D12: the project's records stay in the project's file; a second time, nothing changes
     assert records.startswith("name: PyTorch\nextends: true\ncontainers:\n  - family: example\n")
     assert records.count("  - family:") == 1
+    assert "1 new record; to write: ebsif update --site local " in said
+    assert re.search(r"^all there$", said, re.MULTILINE)
+    assert re.search(rf"^    source: 'oras://{registry.host}/ai/new:3@sha256:[0-9a-f]{{64}}'$", said, re.MULTILINE)
+    assert (site.modules / "new/3.lua").is_file()
     assert "is in the catalogue already: PyTorch/2.14.0" in said
     assert said.splitlines()[-2].endswith(": unchanged")
     assert (site.work / "pages/index.html").is_file()

@@ -107,7 +107,7 @@ def test_a_new_release_becomes_complete_records(place, capsys):
         "flavour: mpich, flavour: rocm); `ebsif add IMAGE` adds one\n" in shown
     assert f"2 new records; to write: ebsif update --site mine --catalogue {place.folder}/own --write\n" in shown
     assert place.update("--write") == 1
-    assert f"Next: ebsif check --deep --site mine --catalogue {place.folder}/own && ebsif render --site mine " in \
+    assert f"Next: ebsif render --site mine --catalogue {place.folder}/own && ebsif check --deep --site mine " in \
         capsys.readouterr().out
     assert place.catalogue.read_text() == before + added
     records = reading.read(site.read("mine", [place.folder / "own"]), place.folder / "own/mine")

@@ -224,7 +224,8 @@ def doubt_about(image, defaults):
     init, wanted = image.found.init, defaults["init"] or "image"
     # the Conda environment may be the same; with a venv, it matters how Python is activated
     alike = {init, wanted} == {"conda-manual", "conda-injected"} and not defaults["venv"]
-    if init != wanted and not alike:
+    # of an image in a registry only the configuration is known
+    if init and init != wanted and not alike:
         return f"Python is activated by {init} here, by {wanted} in that family"
     entry_point = defaults["entry_point"]
     if entry_point and entry_point not in image.programs([entry_point]):
@@ -262,8 +263,7 @@ def propose_for_family(image, candidate):
     if differing:
         reviews["components"] = "; ".join(differing)
     values.update(conda_of(image.found, candidate))
-    if image.found.sha256:
-        values.update(sha256=image.found.sha256, size=str(image.found.size))
+    values.update(identity_of(image.found))
     return Proposal(candidate.document.name, candidate.family, values, reviews)
 
 
@@ -299,9 +299,10 @@ def take_date(image, candidate, fields, values, reviews):
     if "date" in fields:
         values["date"] = fields.pop("date")
     elif "{date}" in (candidate.defaults["suffix"] or ""):
-        written = Path(image.found.resolved).stat().st_mtime
-        values["date"] = time.strftime("%Y%m%d", time.localtime(written))
-        reviews["date"] = "the day the file was written"
+        written = None if image.found.source else Path(image.found.resolved).stat().st_mtime
+        values["date"] = image.found.created or time.strftime("%Y%m%d", time.localtime(written))
+        if not image.found.created:
+            reviews["date"] = "today" if image.found.source else "the day the file was written"
 
 
 def take_python(image, candidate, fields, values, reviews):
@@ -329,6 +330,14 @@ def components_of(found, document, fields):
         if version and key not in components:
             components[key] = version
     return components, differing
+
+
+def identity_of(found):
+    """Return the fields that say which image it is: its source, SHA256 and size (dict)."""
+    values = {"source": found.source} if found.source else {}
+    if found.sha256:
+        values.update(sha256=found.sha256, size=str(found.size))
+    return values
 
 
 def conda_of(found, candidate):
@@ -380,8 +389,7 @@ def propose_new_software(image, name):
     values = {"family": name.lower(), "version": version}
     if found.components:
         values["components"] = dict(found.components)
-    if found.sha256:
-        values.update(sha256=found.sha256, size=str(found.size))
+    values.update(identity_of(found))
     return Proposal(name, name.lower(), values, reviews, new_family=family)
 
 

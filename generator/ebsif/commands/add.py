@@ -1,5 +1,8 @@
 """Add an image to the catalogue of a site: inspect it, write its record, render its easyconfig.
 
+The image is a SIF file, or is in a registry, an OCI layout, an archive or on a server; then the record names its source
+with the digest, and `eb` fetches it.
+
 The file name determines the family. At a terminal, you are asked for whatever neither the name nor the image tells;
 guesses are marked with 'review' in the record. If there is an error, nothing is written. If the image is in the
 catalogue already, nothing changes; the exit status is 1 if its SHA256 differs from the record.
@@ -11,26 +14,33 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from easybuild.easyblocks.generic.container.imagesource import FORMS
+
 from ebsif import output
 from ebsif.arguments import add_dry_run
 from ebsif.catalogue import adding, writing
 from ebsif.catalogue.entry import complete
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.image import inspection
+from ebsif.image import inspection, remote
 from ebsif.image.checksum import sha256 as sha256_of
 from ebsif.render import rendering
+from ebsif.updating.sourced import fits, same_image, sourced
 
 EXAMPLES = """\
   ebsif add /appl/images/lumi-pytorch-rocm-6.4.4-....sif --site lumi \\
       --catalogue ~/our-containers
   ebsif add julia.sif --name Julia --dry-run
+  ebsif add oras://registry.example/ai/new:3         # also docker://, https://, oci:DIRECTORY
 """
 
 
 def configure(parser):
     """Add the arguments."""
     add_settings_arguments(parser, output=True)
-    parser.add_argument("image", metavar="IMAGE", type=Path, help="a SIF file")
+    parser.add_argument("image", metavar="IMAGE", help=f"a SIF file, or where the image is: {FORMS}")
+    parser.add_argument("--fetch", metavar="DIRECTORY", type=Path,
+                        help="fetch an image that is not here into this directory, and look into it (by default, it is "
+                             "fetched only if no family has such images, into EasyBuild's source path)")
     parser.add_argument("--name", help="name of the software, for its first image")
     parser.add_argument("--family", help="name of a family in the catalogue")
     parser.add_argument("--version", help="version of the software, if neither the file name nor the image tells it")
@@ -42,16 +52,22 @@ def run(options):
     """Add an image; return the exit status."""
     settings = read_settings(options)
     profile = settings.site()
-    check_place(options.image, profile, options.moving)
-    file_name = options.image.resolve().name
-    containers = settings.containers(profile)
+    documents, containers = settings.documents(profile), settings.containers(profile)
+    is_file = not remote.is_source(options.image)
+    if is_file:
+        options.image = Path(options.image)
+        check_place(options.image, profile, options.moving)
+    new = None if is_file else from_source(options, documents)
+    file_name = options.image.resolve().name if is_file else new.found.file_name
     known = [one for one in containers if one.file_name == file_name]
     if known:
-        return check_known(known, options, settings)
-    found = inspection.inspect(options.image)
-    programs = partial(inspection.programs, found)
-    proposal = adding.propose(found, settings.documents(profile), options.name, options.family, options.version,
-                              programs, ask)
+        return (check_known if is_file else check_known_source)(known, options, settings, new)
+    found = inspection.inspect(options.image) if is_file else new.found
+    if is_file and options.image.is_symlink():
+        output.note(f"{options.image} is a link: the record is for {found.resolved} (SHA256 {found.sha256}); the link "
+                    "may stand for another image tomorrow")
+    programs = partial(inspection.programs, found) if is_file else new.programs
+    proposal = adding.propose(found, documents, options.name, options.family, options.version, programs, ask)
     if options.moving:
         proposal.values["moving"] = True
     entry = complete(proposal, file_name, settings, profile, containers, programs, options.dry_run)
@@ -66,7 +82,20 @@ def run(options):
     return print_next_step(rendered, options)
 
 
-def check_known(known, options, settings):
+def from_source(options, documents):
+    """Return what is known of an image at a source (Sourced); complete the options with name and version."""
+    source = remote.parse(options.image)
+    new = sourced(source, documents, options.fetch, whole=bool(options.fetch))
+    if source.digest is None:
+        output.note(f"{options.image} is {new.source.digest} today, and may be another image tomorrow: the record "
+                    "names the digest")
+    if not fits(documents, new.found.file_name):
+        options.name = options.name or new.name or None
+        options.version = options.version or new.version
+    return new
+
+
+def check_known(known, options, settings, _):
     """Compare an image with the records that have its file name; render the first of them, and return 0."""
     recorded = {one.sha256 for one in known if one.sha256}
     if recorded:
@@ -80,6 +109,23 @@ def check_known(known, options, settings):
                 "and install the module again")
     print(f"{known[0].file_name} is in the catalogue already: {known[0].module}, in {known[0].place}"
           + ("" if recorded else ", without its SHA256"))
+    return render_known(known, options, settings)
+
+
+def check_known_source(known, options, settings, new):
+    """Compare an image at a source with the records that have its file name; see `check_known`."""
+    wrong = next((one for one in known if same_image(one, new.found) is False), None)
+    if wrong:
+        raise adding.OtherImage(
+            f"{wrong.file_name} is in the catalogue already, and is another image there: {wrong.module} in "
+            f"{wrong.place}. If {new.source} takes its place for good, write that into the record as 'source', correct "
+            "its 'sha256' and 'size', `ebsif render`, and install the module again")
+    print(f"{known[0].file_name} is in the catalogue already: {known[0].module}, in {known[0].place}")
+    return render_known(known, options, settings)
+
+
+def render_known(known, options, settings):
+    """Render the first of the records with a file name, unless this is a dry run; return 0."""
     (rendered,) = rendering.render(known[:1], settings.output)
     if options.dry_run:
         output.print_diff(rendered.path, rendered.before, rendered.text)
@@ -91,8 +137,10 @@ def check_known(known, options, settings):
 def print_next_step(rendered, options):
     """Print how to install the container; return 0."""
     output.hint(f"{rendered.path}: {rendered.state}")
-    sources = shlex.quote(f"--sourcepath={options.image.resolve().parent}")
-    output.hint(f"install it with: eb {shlex.quote(str(rendered.path))} {sources}")
+    # an image at a source is fetched by eb, unless it was fetched into a directory
+    folder = options.image.resolve().parent if isinstance(options.image, Path) else options.fetch
+    sources = [f"--sourcepath={folder.absolute()}"] if folder else []
+    output.hint(f"install it with: {shlex.join(['eb', str(rendered.path), *sources])}")
     return 0
 
 
@@ -112,5 +160,3 @@ def check_place(image, profile, meant):
         raise adding.AddingError(f"{image} is in a directory whose links move, so it will be another image one day: "
                                  f"add the file it is now, {image.resolve()}, from a directory that stays, or say "
                                  "--moving")
-    if image.is_symlink():
-        print(f"ebsif: {image} is a link: the record is for {image.resolve()}", file=sys.stderr)

@@ -1,7 +1,8 @@
 """Compare the catalogue of a site with the images that there are, and propose records for new ones.
 
-It looks into the image directories of the profile and of the families, and reads what releases say about their images
-(NAME.md or NAME.sha256 with SHA256, NAME.json with packages). Proposed records are shown as a diff; --write writes
+It looks into the image directories of the profile and of the families, reads what releases say about their images
+(NAME.md or NAME.sha256 with SHA256, NAME.json with packages), and asks the registries that the profile, the families or
+the sources of records name for their tags; no image is fetched. Proposed records are shown as a diff; --write writes
 them. It also names images that have moved, vanished or been replaced, and what links such as `latest` stand for. What
 can't be read is named, and doesn't hide the rest. The exit status is 1 if anything differs.
 """
@@ -15,7 +16,7 @@ from ebsif.catalogue import writing
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.errors import FOUND, EbsifError
 from ebsif.findings import NOTE
-from ebsif.updating import places
+from ebsif.updating import places, tags
 from ebsif.updating.comparison import Comparison
 
 EXAMPLES = """\
@@ -39,11 +40,13 @@ def run(options):
     comparison = Comparison(settings, profile, settings.containers(profile), documents, dry_run=not options.write)
     named = places.places_of(profile, documents)
     survey = places.survey(named, comparison.is_image)
-    if not survey.looked_in:
+    repositories = tags.repositories(comparison)
+    if not (survey.looked_in or repositories):
         missing = ", ".join(place.template for place in named) or "the profile names none"
         raise EbsifError(f"there is nothing to compare with: no directory with images of {profile.name} can be read "
                          f"here ({missing})")
     comparison.compare(survey)
+    tags.compare(comparison, repositories)
     changed = list(changes(comparison.entries, options.write))
     if options.json:
         print(json.dumps(data_of(comparison), indent=2))
@@ -85,7 +88,7 @@ def print_next_step(comparison, options):
     if not (number or comparison.findings):
         output.hint(f"the catalogue of {comparison.profile.name} has all images")
     elif number and options.write:
-        commands = " && ".join(shlex.join(["ebsif", *command, *words]) for command in (["check", "--deep"], ["render"]))
+        commands = " && ".join(shlex.join(["ebsif", *command, *words]) for command in (["render"], ["check", "--deep"]))
         output.hint(f"written: {output.format_count(number, 'record')}. Next: {commands}")
     elif number:
         output.hint(f"{output.format_count(number, 'new record')}; to write: "

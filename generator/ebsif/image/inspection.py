@@ -62,13 +62,17 @@ class Inspection:
     conda_root: Optional[str] = None
     conda_env: Optional[str] = None
     conda: list = field(default_factory=list)
-    # versions of packages by kind and name, as the image lists them itself
+    # versions of packages by kind and name, as the image lists them itself, and where
     listed: dict = field(default_factory=dict)
+    listed_in: str = ""
+    # of an image in a registry: where it is, with its digest, and the day it was made (20261231)
+    source: Optional[str] = None
+    created: Optional[str] = None
 
     @property
     def file_name(self) -> str:
-        """File name of the image as the user named it."""
-        return Path(self.path).name
+        """File name of the image as the user named it, or for which it is fetched."""
+        return Path(self.resolved if self.source else self.path).name
 
     @property
     def data(self) -> dict[str, Any]:
@@ -164,6 +168,7 @@ def read_system(found):
     for name, value in lines:
         read_line(found, name, value)
     found.listed = read_packages("\n".join(value for name, value in lines if name == "list"))
+    found.listed_in = "/.sbom.json" if found.listed else ""
 
 
 def read_line(found, name, value):

@@ -19,7 +19,7 @@ from easybuild.easyblocks.generic.container.registry import BROKEN, MOST, Regist
 
 from ebsif import output
 from ebsif.errors import EbsifError
-from ebsif.registry.manifest import ContentError, Descriptor
+from ebsif.registry.manifest import INDEX, ContentError, Descriptor, Manifest
 from ebsif.registry.repository import CHUNK, CutError, Progress, Repository, nothing
 
 PAGES = 1000  # of lists of tags
@@ -136,6 +136,26 @@ class RegistryRepository(Repository):
                 return sorted(map(str, found))
             path = urljoin(answer.geturl(), following.group(1))
         raise RegistryError(f"{self.reference.host}: the list of tags of {self.reference.repository} has no end")
+
+    def referrers(self, digest: str) -> list[str]:
+        """Return the digests of the manifests that refer to one; of registries without this, by its tag."""
+        name = self.reference.repository
+        try:
+            try:
+                path = f"/v2/{name}/referrers/{digest}"
+                with self.registry.request("GET", path, {"Accept": INDEX}, repository=name) as answer:
+                    found = Manifest.read(answer.read(MOST), INDEX, self.reference)
+            except TransferError as error:
+                # those that are older than version 1.1 of the specification
+                if error.status != HTTPStatus.NOT_FOUND:
+                    raise
+                text = self.registry.manifest(name, digest.replace(":", "-")).data
+                found = Manifest.read(text, INDEX, self.reference)
+        except TransferError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return []
+            raise RegistryError(f"{self.reference}: {error}") from None
+        return [one.digest for one in found.manifests]
 
     def chunks(self, blob: Descriptor, start: int) -> Iterator[bytes]:
         """Yield the content of a blob from a position on, also if the registry can only send all of it."""

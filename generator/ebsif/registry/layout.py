@@ -4,6 +4,7 @@ A directory with an OCI layout: images and artefacts as in a registry, without o
 https://github.com/opencontainers/image-spec/blob/main/image-layout.md
 """
 
+import contextlib
 import itertools
 import json
 import uuid
@@ -14,6 +15,7 @@ from typing import Optional, Union
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
 
 from ebsif import files
+from ebsif.errors import EbsifError
 from ebsif.registry.manifest import INDEX, ContentError, Descriptor, for_this_machine
 from ebsif.registry.repository import CHUNK, LARGEST, Progress, Repository, nothing
 
@@ -69,6 +71,16 @@ class Layout(Repository):
         except FileNotFoundError:
             raise ContentError(f"{self.folder}: the manifest {found.digest} is missing") from None
         return found.check(text, self.reference), found.media_type
+
+    def referrers(self, digest: str) -> list[str]:
+        """Return the digests of the manifests that refer to one."""
+        found = []
+        for one in self.entries():
+            with contextlib.suppress(EbsifError):
+                subject = self.manifest(one.digest).content.get("subject")
+                if isinstance(subject, dict) and subject.get("digest") == digest:
+                    found.append(one.digest)
+        return found
 
     def path_of(self, digest):
         """Return the file with the content of a digest (Path)."""

@@ -53,6 +53,10 @@ class Repository(ABC):
         """Return all tags, sorted."""
 
     @abstractmethod
+    def referrers(self, digest: str) -> list[str]:
+        """Return the digests of the manifests that refer to one, such as a bill of materials or a signature."""
+
+    @abstractmethod
     def chunks(self, blob: Descriptor, start: int) -> Iterator[bytes]:
         """Yield the content of a blob from a position on."""
 

@@ -24,6 +24,7 @@ from ebsif.image.checksum import sha256
 from ebsif.steps import Steps
 from ebsif.updating.places import Survey
 from ebsif.updating.released import packages_beside, stated_sha256
+from ebsif.updating.sourced import fits
 
 
 @dataclass
@@ -68,7 +69,7 @@ class Comparison:
 
     def is_image(self, name: str) -> bool:
         """Return whether a file name is that of an image that counts."""
-        is_one = name.endswith(".sif") or any(fits(document, name) for document in self.documents)
+        is_one = name.endswith(".sif") or fits(self.documents, name)
         return is_one and not self.is_ignored(name)
 
     def is_ignored(self, name: str) -> bool:
@@ -91,7 +92,9 @@ class Comparison:
             self.check_record(container, survey)
         seen: set[Path] = set()
         others: dict[Path, list[str]] = {}
-        for path in [*survey.images, *(link.resolve() for link in survey.links)]:
+        # a link that a record names is meant
+        links = [link for link in survey.links if link.name not in self.known]
+        for path in [*survey.images, *(link.resolve() for link in links)]:
             # an image in two directories counts once
             if path.name in self.known or path in seen or not is_there(path):
                 continue
@@ -104,7 +107,7 @@ class Comparison:
         for folder, kinds in others.items():
             self.say(NOTE, "images of other kinds than those in the catalogue are left out "
                      f"({', '.join(dict.fromkeys(kinds))}); `ebsif add IMAGE` adds one", folder)
-        for link in survey.links:
+        for link in links:
             self.name_link(link)
 
     def other_kind(self, name: str) -> str:
@@ -125,7 +128,7 @@ class Comparison:
 
     def propose(self, path: Path, survey: Survey) -> None:
         """Propose the record of an image; if that is impossible, say why."""
-        if not any(fits(document, path.name) for document in self.documents):
+        if not fits(self.documents, path.name):
             self.say(WARNING, "is not in the catalogue, and no family has images with such names: `ebsif add "
                      f"{shlex.quote(str(path))} --name NAME` begins one; 'ignored' of 'images' leaves it out", path)
             return
@@ -143,9 +146,13 @@ class Comparison:
         except (EbsifError, OSError) as error:
             self.say(WARNING, f"is not in the catalogue, and can't be added: {error}", path)
             return
+        self.add(entry, path.name)
+
+    def add(self, entry: Entry, file_name: str) -> None:
+        """Add a proposed record."""
         self.entries.append(entry)
         self.containers.append(entry.container)
-        self.known.setdefault(path.name, []).append(entry.container)
+        self.known.setdefault(file_name, []).append(entry.container)
 
     def check_place(self, entry, path):
         """Raise AddingError if an image is not where its record says that it is."""
@@ -162,7 +169,8 @@ class Comparison:
             found = inspection.inspect(path, checksum=False)
         stated = stated_sha256(path)
         found.sha256 = stated.sha256 if stated else sha256(path)
-        found.listed = found.listed or packages_beside(path)
+        if not found.listed:
+            found.listed, found.listed_in = packages_beside(path), str(path.with_suffix(".json"))
         return found
 
     def moved(self, found, survey):
@@ -172,7 +180,8 @@ class Comparison:
 
     def check_record(self, container: Container, survey: Survey) -> None:
         """Say whether the image of a record is gone, has moved, or is another one."""
-        if container.archived or getattr(container, "source", None):
+        # what has a source needn't be in a directory
+        if container.archived or container.source:
             return
         places = [place for _, place in container.image_places]
         there = [place for place in places if is_there(place)]
@@ -208,19 +217,12 @@ class Comparison:
             self.say(WARNING, f"is a link to {target}, which does not exist: remove it, or correct it", link)
             return
         records = self.known.get(target.name, [])
-        if link.name in self.known and link.name == target.name:
-            return
         stated = next((one.sha256 for one in records if one.sha256), None) or getattr(stated_sha256(target), "sha256",
                                                                                       None)
         digest = f"SHA256 {stated}" if stated else "its SHA256 is not recorded"
         module = f", of {records[0].module}" if records else ", which is not in the catalogue"
         self.say(NOTE, f"is a link to {target}{module} ({digest}); it may be another image tomorrow, so records name "
                  "the file", link)
-
-
-def fits(document: CatalogueFile, name: str) -> bool:
-    """Return whether a family of a file has images with such a name."""
-    return next(adding.families_named(document, name), None) is not None
 
 
 def strange_words(document: CatalogueFile, fields: dict[str, str]) -> list[str]:

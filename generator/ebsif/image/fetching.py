@@ -1,0 +1,78 @@
+"""Fetch an image, as the installation of its module would, which then finds it there."""
+
+import contextlib
+import io
+import sys
+from pathlib import Path
+from typing import Optional
+
+from easybuild.easyblocks.generic.container.imagesource import ImageSource
+
+from ebsif import eb, output
+from ebsif.errors import EbsifError
+from ebsif.image.checksum import sha256 as sha256_of
+from ebsif.image.remote import parse
+from ebsif.steps import Now, Steps
+
+
+class FetchError(EbsifError):
+    """An image can't be fetched; the message says why and what to do."""
+
+
+def fetch(source: ImageSource, name: str, folder: Optional[Path] = None, size: int = 0,
+          sha256: Optional[str] = None) -> tuple[Path, ImageSource]:
+    """
+    Fetch an image, unless it is there already; show progress.
+
+    Parameters
+    ----------
+    source
+        Where it is, with its digest if that is known.
+    name
+        Name of the SIF file.
+    folder
+        The directory for it (default: EasyBuild's source path).
+    size
+        Size in bytes of what is fetched; 0 if it is not known.
+    sha256
+        That of the SIF file, if it is known.
+
+    Returns
+    -------
+    tuple of Path and ImageSource
+        The SIF file, and the source with its digest, which a note beside the file (``.source.json``) keeps.
+
+    Raises
+    ------
+    FetchError
+        If it can't be fetched, or isn't what it should be; nothing of it is left under its name then.
+    """
+    # they take long to import
+    from easybuild.easyblocks.generic.container.imagefetch import SOURCE, ImageFetch, check_note, read_note
+    from easybuild.tools.build_log import EasyBuildError
+
+    eb.session()
+    target = (folder or Path(eb.source_paths()[0])).absolute() / name
+
+    def progress():
+        sizes = [part.stat().st_size for path in target.parent.glob(f"{name}.partial-*")
+                 for part in (path.rglob("*") if path.is_dir() else [path]) if part.is_file()]
+        total = f" of {size / 1e9:.1f}" if size else ""
+        return Now(f"{sum(sizes) / 1e9:.1f}{total} GB", sum(sizes), size)
+
+    # what EasyBuild prints is for the output of eb
+    said = sys.stderr if output.is_verbose() else io.StringIO()
+    try:
+        with Steps() as steps, contextlib.redirect_stdout(said):
+            if target.exists():
+                check_note(str(target), source)
+            else:
+                steps.begin(f"fetching {name}", watch=progress)
+                ImageFetch(source, str(target), lambda found: sha256 in (None, found)).fetch()
+    except EasyBuildError as error:
+        raise FetchError(str(error).strip("'\"")) from None
+    note = read_note(str(target))
+    if not note and sha256 != sha256_of(target):
+        raise FetchError(f"{target} exists already, and nothing says that it is the image from {source}: move it away, "
+                         "or name another directory")
+    return target, parse(note[SOURCE]) if note else source
