@@ -1,5 +1,6 @@
 """The project's own pages, which `make docs` builds: they are complete, follow the code, and no link is dead."""
 
+import html
 import html.parser
 import os
 import re
@@ -16,7 +17,7 @@ from support import CHECKOUT, tracked
 
 sys.path.insert(0, str(CHECKOUT / "docs"))
 
-from manual import build, markdown, reference  # noqa: E402 after its path
+from manual import build, markdown, reference, session  # noqa: E402 after its path
 
 
 class Links(html.parser.HTMLParser):
@@ -182,3 +183,26 @@ def test_a_new_command_with_its_option_appears(monkeypatch):
     assert (section.title, section.text, section.examples) == (
         "ebsif sparkle", "Sparkle.", "  ebsif sparkle --bright\n")
     assert ("--bright", "sparkle more") in [(entry.name, entry.text) for entry in section.entries]
+
+
+def test_the_picture_of_the_terminal_shows_the_commands_of_the_readme():
+    """Issue 25, point 3: the recorded session is that of the README: `scripts/record-session` draws it again."""
+    picture = session.PICTURE.read_text(encoding="utf-8")
+    text = " ".join(html.unescape(re.sub("<[^>]*>", " ", picture)).split())
+    assert len(session.commands()) == 5
+    for command in session.commands():
+        assert f"$ {command}" in text
+    assert "http" not in picture.replace("http://www.w3.org/2000/svg", "").replace("https://www.textualize.io", "")
+
+
+def test_a_screen_as_a_picture():
+    """Issue 25, point 3: text and colours of the terminal are in the picture."""
+    def cell(data, colour, is_bold=False):
+        return SimpleNamespace(data=data, fg=colour, bold=is_bold, italics=False)
+
+    line = [cell("o", "green", True), cell("k", "brown"), cell("<", "ff0000"),
+            *(cell(" ", "default") for _ in range(session.COLUMNS - 3))]
+    screen = SimpleNamespace(display=["ok<", "  "], buffer=[line])
+    picture = session.drawn(screen)
+    assert re.search(r">o</text>.*>k</text>.*>&lt;</text>", picture, re.DOTALL)
+    assert {"font-weight: bold", "fill: #ff0000"} <= set(re.findall(r"font-weight: bold|fill: #ff0000", picture))

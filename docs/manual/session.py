@@ -1,0 +1,108 @@
+"""
+Record the commands of the README as a person sees them at a terminal: docs/pictures/session.svg.
+
+Run by scripts/record-session, which sets up what the commands need.
+"""
+
+import io
+import itertools
+import os
+import pty
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.style import Style
+from rich.text import Text
+
+if TYPE_CHECKING:
+    import pyte
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PICTURE = CHECKOUT / "docs/pictures/session.svg"
+COLUMNS, LINES = 104, 300
+# Bash reads one command after the other, and shows each as if it had been typed. What they install is not for the demo.
+SHOW = """
+source .demo/env.sh
+export EASYBUILD_PREFIX=$HOME/eb
+mkdir -p "$HOME/eb/modules/all"
+module use "$HOME/eb/modules/all"
+cd "$HOME"
+while IFS= read -r -u 3 command; do
+    printf '\\e[1;32m$\\e[0m %s\\n' "$command"
+    eval "$command" || exit
+    echo
+done 3<"$1"
+"""
+
+
+def commands() -> list[str]:
+    """Return the commands of the README that load, use and extend a module."""
+    text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    first, second = re.findall(r"^```bash\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[:2]
+    # what sets up the demo takes minutes, and says nothing of use
+    return [line for line in (first + second).splitlines() if not line.startswith(("make ", "source "))]
+
+
+def record(file: Path) -> "pyte.Screen":
+    """Run the commands in a file at a terminal; return its screen."""
+    # only for recording, and fetched for that
+    import pyte
+
+    screen = pyte.Screen(COLUMNS, LINES)
+    stream = pyte.ByteStream(screen)
+    process, terminal = pty.fork()
+    if not process:
+        os.environ.update(TERM="xterm-256color", COLUMNS=str(COLUMNS), LINES=str(LINES))
+        os.execvp("bash", ["bash", "--noprofile", "--norc", "-c", SHOW, "bash", str(file)])
+    while True:
+        try:
+            output = os.read(terminal, 65536)
+        except OSError:
+            # Linux: everything that had the terminal open has ended
+            break
+        stream.feed(output)
+    if os.waitpid(process, 0)[1]:
+        sys.exit("\n".join(["a command failed:", *(line.rstrip() for line in screen.display if line.strip())]))
+    return screen
+
+
+def drawn(screen: "pyte.Screen") -> str:
+    """Return a screen as SVG, which loads nothing from other servers."""
+    last = max(number for number, line in enumerate(screen.display) if line.strip())
+    text = Text()
+    for number in range(last + 1):
+        cells = [screen.buffer[number][column] for column in range(COLUMNS)]
+        for look, some in itertools.groupby(cells, key=lambda cell: (cell.fg, cell.bold, cell.italics)):
+            text.append("".join(cell.data for cell in some), style_of(*look))
+        text.append("\n")
+    # the frame cuts off the lower end of the last line
+    text.append("\n")
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
+    console.print(text, end="")
+    svg = console.export_svg(title="ebsif", unique_id="session")
+    return re.sub(r" *@font-face \{.*?\}\n", "", svg, flags=re.DOTALL).replace("Fira Code, monospace", "monospace")
+
+
+def style_of(colour: str, is_bold: bool, is_italic: bool) -> Style:
+    """Return the style of characters on the screen."""
+    # the terminal's eight colours have names, of which one is not rich's
+    known = {"default": None, "brown": "yellow"}
+    named = known.get(colour, f"#{colour}" if re.fullmatch("[0-9a-f]{6}", colour) else colour)
+    return Style(color=named, bold=is_bold, italic=is_italic)
+
+
+def main() -> int:
+    """Record the session in the directory that is named on the command line, and draw it."""
+    folder = Path(sys.argv[1])
+    file = folder / "commands"
+    file.write_text("".join(f"{line}\n" for line in commands()), encoding="utf-8")
+    PICTURE.write_text(drawn(record(file)), encoding="utf-8")
+    print(PICTURE)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
