@@ -5,11 +5,13 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import yaml
 from ebsif import version
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from ebsif.pages import layout
 from markupsafe import Markup
 
 from manual import markdown, reference
@@ -19,6 +21,10 @@ CHECKOUT = HERE.parents[1]
 # Marks a directory that contains only our pages, so that the next run may replace it.
 MARKER = ".ebsif-manual"
 PICTURES = (".png", ".svg")
+# The navigation at the top of each page.
+LINKS = [("Users", "for-users.html"), ("Administrators", "for-administrators.html"),
+         ("EasyBuild people", "for-easybuild.html"), ("Reference", "reference/commands.html"),
+         ("Performance", "performance.html")]
 
 
 class ManualError(Exception):
@@ -27,12 +33,13 @@ class ManualError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-    """A page: its address relative to the first page, its title, its content as HTML, and its headings."""
+    """A page: its address below the first page, its title, its template with values, its headings, and its document."""
 
     address: str
     title: str
-    html: str
-    headings: list[markdown.Heading]
+    template: str
+    values: dict[str, Any]
+    headings: Sequence[markdown.Heading] = ()
     source: str = ""
 
 
@@ -43,7 +50,7 @@ class Manual:
     Attributes
     ----------
     files
-        Files of the project by their path: those that a clone has.
+        Paths of the files that a clone has.
     linked
         Files and folders, no documents, that documents link to.
     """
@@ -54,9 +61,6 @@ class Manual:
         names = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
         self.files = sorted(name for name in names.split("\0") if name and (CHECKOUT / name).is_file())
         self.linked = set()
-        self.templates = Environment(loader=FileSystemLoader(HERE / "templates"), autoescape=True,
-                                     undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-        self.templates.filters["markdown"] = inline
 
     def write(self, directory: Path) -> int:
         """Write all pages into an empty directory; return their number."""
@@ -67,13 +71,10 @@ class Manual:
         for path in pictures:
             copy(CHECKOUT / path, directory / path)
         copy(HERE / "templates/manual.css", directory / "manual.css")
-        template = self.templates.get_template("page.html.j2")
+        layout.copy_static(directory)
         for page in pages:
-            target = directory / page.address
-            target.parent.mkdir(parents=True, exist_ok=True)
-            root = os.path.relpath(".", PurePosixPath(page.address).parent)
-            target.write_text(template.render(page=page, contents=contents, version=version(), root=root),
-                              encoding="utf-8")
+            layout.write(directory, page.address, page.template, packages=["manual"], title=page.title, brand="ebsif",
+                         links=LINKS, contents=contents, page=page, version=version(), **page.values)
         return len(pages)
 
     def contents(self) -> list[tuple[str, list[Page]]]:
@@ -82,9 +83,12 @@ class Manual:
         made.update((name, self.document(name)) for name in self.files if self.is_document(name))
         sections = yaml.safe_load((HERE / "contents.yaml").read_text(encoding="utf-8"))
         exact = {pattern for patterns in sections.values() for pattern in patterns}
-        return [(title, [page for pattern in patterns for name, page in made.items()
-                         if name == pattern or (name not in exact and PurePosixPath(name).match(pattern))])
-                for title, patterns in sections.items()]
+        found = {title: [name for pattern in patterns for name in made
+                         if name == pattern or (name not in exact and PurePosixPath(name).match(pattern))]
+                 for title, patterns in sections.items()}
+        # documents that nobody has put into the contents come last
+        found[list(found)[-1]] += sorted(set(made).difference(*found.values()))
+        return [(title, [made[name] for name in names]) for title, names in found.items()]
 
     @staticmethod
     def is_document(name: str) -> bool:
@@ -96,7 +100,9 @@ class Manual:
         page = address_of(name)
         text = (CHECKOUT / name).read_text(encoding="utf-8")
         made = markdown.render(text, lambda link: self.address(link, name, page))
-        return Page(page, made.title, Markup(made.html), made.headings, name)
+        if not made.headings:
+            raise ManualError(f"{name} has no heading, so its page has no title: begin it with a line like '# Title'")
+        return Page(page, made.title, "document.html", {"html": Markup(made.html)}, made.headings, name)
 
     def address(self, link: str, name: str, page: str) -> str:
         """Return the address on a page for a link in a document; notes files that it links to."""
@@ -113,15 +119,13 @@ class Manual:
     def reference_page(self, address: str, content: reference.Page) -> Page:
         """Return a page of the reference."""
         headings = [markdown.Heading(2, section.title, section.anchor) for section in content.sections]
-        html = self.templates.get_template("reference.html.j2").render(page=content)
-        return Page(address, content.title, Markup(html), headings)
+        return Page(address, content.title, "reference.html", {"content": content, "inline": inline}, headings)
 
     def listing(self, path: str) -> Page:
         """Return the page that shows a file, or the files of a folder."""
         files = [name for name in self.files if name.startswith(f"{path}/")]
-        html = self.templates.get_template("file.html.j2").render(
-            path=path, files=files, text="" if files else (CHECKOUT / path).read_text(encoding="utf-8"))
-        return Page(address_of(path), path, Markup(html), [], path)
+        text = "" if files else (CHECKOUT / path).read_text(encoding="utf-8")
+        return Page(address_of(path), path, "file.html", {"files": files, "text": text})
 
 
 def copy(source: Path, target: Path):
@@ -158,7 +162,7 @@ def build(directory: Path) -> int:
     Raises
     ------
     ManualError
-        If a document links to nothing, or the directory contains other files.
+        If a document links to nothing or has no heading, or the directory contains other files.
     """
     directory = directory.resolve()
     is_ours = directory.is_dir() and ((directory / MARKER).is_file() or not any(directory.iterdir()))

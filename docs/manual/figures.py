@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from ebsif.templating import environment
 
 from manual import record
 
@@ -86,12 +86,10 @@ def groups(plot: Plot, some: list[dict[str, Any]]) -> Iterator[tuple[str, dict[s
 
 def picture(plot: Plot, some: list[dict[str, Any]]) -> str:
     """Return a plot as SVG."""
-    templates = Environment(loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True,
-                            undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     shown = [(task, [(name, row["seconds"], in_units(row["seconds"]), bool(row["against"]))
                      for name, row in bars.items()]) for task, bars in groups(plot, some)]
     longest = max(seconds for _, bars in shown for _, seconds, _, _ in bars)
-    return templates.get_template("plot.svg.j2").render(plot=plot, groups=shown, longest=longest)
+    return environment("manual", html=True).get_template("plot.svg.j2").render(plot=plot, groups=shown, longest=longest)
 
 
 def block(name: str, runs: list[record.Run]) -> str:
