@@ -1,6 +1,7 @@
 """Build the pages: every document of the project, the files they link to, and the reference."""
 
 import dataclasses
+import fnmatch
 import os
 import shutil
 import subprocess
@@ -84,7 +85,7 @@ class Manual:
         sections = yaml.safe_load((HERE / "contents.yaml").read_text(encoding="utf-8"))
         exact = {pattern for patterns in sections.values() for pattern in patterns}
         found = {title: [name for pattern in patterns for name in made
-                         if name == pattern or (name not in exact and PurePosixPath(name).match(pattern))]
+                         if name == pattern or (name not in exact and fnmatch.fnmatch(name, pattern))]
                  for title, patterns in sections.items()}
         # documents that nobody has put into the contents come last
         found[list(found)[-1]] += sorted(set(made).difference(*found.values()))
@@ -136,7 +137,7 @@ def copy(source: Path, target: Path):
 
 def inline(text: str) -> Markup:
     """Return a paragraph of Markdown or of a docstring as HTML."""
-    return Markup(markdown.PARSER.renderInline(text.replace("``", "`")))
+    return Markup(markdown.TEXTS.renderInline(text.replace("``", "`")))
 
 
 def address_of(name: str) -> str:

@@ -48,13 +48,14 @@ def in_units(seconds: float, sign: str = "") -> str:
 
 def compared(some: list[dict[str, Any]]) -> str:
     """Return a table in Markdown of the rows that are compared with another contender."""
-    lines = ["| what | who | compared with | ratio | difference | target |", "|---|---|---|---|---|---|"]
+    lines = ["| what | compared with | ours | theirs | ratio | difference | target |", "|---|---|---|---|---|---|---|"]
     for row in some:
         if row["against"]:
             theirs = next((one["seconds"] for one in some
                            if (one["benchmark"], one["contender"]) == (row["benchmark"], row["against"])), None)
-            both = in_units(row["seconds"]) + (f", {in_units(theirs)}" if theirs else "")
-            lines.append(f"| {row['benchmark']} | {row['contender']} | {row['against']} | {row['ratio']:.3f} ({both}) "
+            who = "" if row["contender"] == "ebsif" else f": {row['contender']}"
+            lines.append(f"| {row['benchmark']}{who} | {row['against']} | {in_units(row['seconds'])} "
+                         f"| {in_units(theirs) if theirs else ''} | {row['ratio']:.3f} "
                          f"| {in_units(row['difference'], '+')} | {target(row)} |")
     return "\n".join(lines)
 

@@ -8,6 +8,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 PARSER = MarkdownIt("commonmark", {"html": True}).enable("table")
+# texts from the code, in which <name> is no HTML
+TEXTS = MarkdownIt("commonmark", {"html": False})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import re
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
@@ -106,7 +107,7 @@ def commands() -> Page:
     parsers = (subparser(name) for name in cli.COMMANDS)
     sections = [Section(
         f"ebsif {name}", name, list(options(parser)), parser.description, parser.format_usage()[len("usage: "):],
-        (parser.epilog or "").partition("\n")[2]) for name, parser in zip(cli.COMMANDS, parsers)]
+        textwrap.dedent((parser.epilog or "").partition("\n")[2])) for name, parser in zip(cli.COMMANDS, parsers)]
     return Page("Commands", "All commands of `ebsif`, in the order of `ebsif --help`. A command ends with "
                             "0 (done), 1 (something was found), 2 (wrong use) or 3 (failed).", sections)
 

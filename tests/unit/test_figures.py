@@ -88,7 +88,7 @@ def test_recording_a_run(clone, monkeypatch, capsys):
     kept = [row for one in record.read(clone)[:-1] for row in one.results]
     assert kept == [row for one in before for row in one.results if row["name"] != "wrapper"]
     page = (clone / figures.PAGE).read_text()
-    assert "| wrapper <&> | ebsif | today | 0.268 (1.1 s, 4.1 s) | -3.0 s | at most 0.2: **missed** |" in page
+    assert "| wrapper <&> | today | 1.1 s | 4.1 s | 0.268 | -3.0 s | at most 0.2: **missed** |" in page
     picture = ElementTree.parse(clone / figures.PICTURE.format("wrapper")).getroot()
     assert [one.text for one in picture.iter("{http://www.w3.org/2000/svg}text")] == [
         "Starting a command of the module (shorter is better)", "wrapper <&>", "today", "4.1 s", "ebsif", "1.1 s"]

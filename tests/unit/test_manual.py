@@ -181,7 +181,7 @@ def test_a_new_command_with_its_option_appears(monkeypatch):
     monkeypatch.setitem(cli.COMMANDS, "sparkle", "sparkle")
     section = reference.commands().sections[-1]
     assert (section.title, section.text, section.examples) == (
-        "ebsif sparkle", "Sparkle.", "  ebsif sparkle --bright\n")
+        "ebsif sparkle", "Sparkle.", "ebsif sparkle --bright\n")
     assert ("--bright", "sparkle more") in [(entry.name, entry.text) for entry in section.entries]
 
 
