@@ -2,7 +2,7 @@
 
 import pytest
 from parts import TOOLS
-from support import CHECKOUT, Site
+from support import CHECKOUT, Site, blocks
 
 EASYBLOCK = CHECKOUT / "docs/upstream/containerimage.py"
 TEXT = """\
@@ -39,7 +39,13 @@ def test_the_proposed_easyblock(tmp_path, base_image, tool):
 
 
 def test_mistakes_in_its_parameters(site):
-    """W-06: mistakes are found, those in parameters before anything is copied."""
+    """W-06: mistakes are found, those in parameters before anything is copied; the proposal's example has none."""
+    (text,) = blocks("docs/upstream.md", "python")
+    example = site.prefix / "PyTorch-2.13.0.eb"
+    example.write_text(text)
+    said = site.eb(example, "--dry-run", f"--include-easyblocks={EASYBLOCK}").stdout
+    assert "(module: PyTorch/2.13.0)" in said, said
+
     def said(*change):
         return site.eb(site.easyconfig(TEXT.replace(*change, 1)), f"--include-easyblocks={EASYBLOCK}", check=False,
                        one_stream=True).stdout

@@ -182,6 +182,9 @@ def test_readable_sizes_and_numbers():
 @pytest.mark.parametrize(("said", "remedy"), [
     ("ERROR: You seem to be running EasyBuild with root privileges which is not wise, so let's end this here.",
      "Run this as the user who installs software"),
+    ("ERROR: Lmod modules tool can not be used, 'lmod' command is not available; use --modules-tool to specify a "
+     "different modules tool to use (EnvironmentModulesC, EnvironmentModulesTcl, EnvironmentModules, Lmod)",
+     "Set EASYBUILD_MODULES_TOOL (and EASYBUILD_MODULE_SYNTAX=Tcl with Environment Modules)"),
     ("ERROR: Can't find path", "Install ebsif and EasyBuild with pip"),
 ])
 def test_doctor_names_the_remedy_if_eb_fails(monkeypatch, said, remedy):

@@ -77,6 +77,14 @@ def find_program(part, names, remedy, version_option="--version", statuses=(0,))
     return Finding(ERROR, part, f"{' or '.join(names)} not on PATH: {remedy}")
 
 
+# What EasyBuild refuses before it searches, and what to do about it.
+REFUSALS = {
+    "root privileges": "Run this as the user who installs software",
+    "modules tool can not be used": "Set EASYBUILD_MODULES_TOOL (and EASYBUILD_MODULE_SYNTAX=Tcl with Environment "
+                                    "Modules), or the same in EasyBuild's configuration file",
+}
+
+
 def find_easyconfigs():
     """
     Return a Finding on whether eb finds one of our easyconfigs and its easyblock.
@@ -88,9 +96,8 @@ def find_easyconfigs():
     if answer.returncode == 0:
         return Finding(OK, part, f"eb finds them without options: eb {EXAMPLE} --dry-run")
     said = [line for line in answer.stdout.splitlines() if line.startswith("ERROR")] or [answer.stdout.strip()]
-    # EasyBuild refuses root before it searches
-    remedy = ("Run this as the user who installs software" if "root privileges" in answer.stdout else
-              "Install ebsif and EasyBuild with pip in the same Python environment")
+    remedy = next((remedy for words, remedy in REFUSALS.items() if words in answer.stdout),
+                  "Install ebsif and EasyBuild with pip in the same Python environment")
     # some messages of EasyBuild end without a full stop
     return Finding(ERROR, part, f"eb {EXAMPLE} --dry-run says: {' '.join(said).rstrip('.')}. {remedy}")
 
