@@ -25,6 +25,8 @@ class Files:
         Bytes by path.
     cuts : list of int
         Each answer takes one: after so many bytes the connection is cut.
+    held : threading.Event
+        If it is set, connections that would be cut stay open without an end until the event occurs.
     moved : dict
         URL by path, for redirects.
     has_ranges : bool
@@ -39,6 +41,7 @@ class Files:
     def __init__(self):
         """An empty server."""
         self.content, self.cuts, self.moved, self.requests = {}, [], {}, []
+        self.held = None
         self.has_ranges, self.password, self.is_basic, self.url = True, None, False, None
 
     @property
@@ -116,6 +119,9 @@ def serve_files():
             if self.command == "GET":
                 self.wfile.write(data[:number])
             if number < len(data):
+                if files.held:
+                    self.wfile.flush()
+                    files.held.wait(60)
                 self.close_connection = True
 
         def do_GET(self):

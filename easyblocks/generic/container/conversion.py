@@ -53,7 +53,7 @@ class Conversion:
         variables.update((prefix + '_CACHEDIR', self.cache) for prefix in RUNTIME_PREFIXES)
         return variables
 
-    def run(self, name, reference):
+    def run(self, name, reference, hint=''):
         """
         Convert an image.
 
@@ -63,6 +63,8 @@ class Conversion:
             What to call it.
         reference : str
             What the runtime calls it: oci:DIRECTORY or docker-archive:FILE.
+        hint : str
+            What to add to errors.
 
         Raises
         ------
@@ -86,8 +88,8 @@ class Conversion:
         if process.returncode != 0:
             remove_file(self.result)
             raise EasyBuildError("The container runtime can't convert the image with `%s`:\n%s\nIt needs space in %s "
-                                 "and for temporary files (APPTAINER_TMPDIR or `eb --tmpdir`).", ' '.join(command),
-                                 '\n'.join('  ' + line for line in said), self.folder,
+                                 "and for temporary files (APPTAINER_TMPDIR or `eb --tmpdir`).%s", ' '.join(command),
+                                 '\n'.join('  ' + line for line in said), self.folder, hint,
                                  exit_code=EasyBuildExit.FAIL_DOWNLOAD)
 
 

@@ -20,7 +20,7 @@ from easybuild.tools.output import PROGRESS_BAR_DOWNLOAD_ONE, show_progress_bars
 from easybuild.tools.output import stop_progress_bar, update_progress_bar
 from easybuild.tools.utilities import trace_msg
 
-BLOCK = 4 * 1024 * 1024  # bytes
+BLOCK = 256 * 1024  # bytes: what is lost at most if eb is killed
 WAITS = (1, 2, 5, 10, 20)  # seconds before each further attempt that gets nothing new
 # Seconds after which there is a line on something that isn't done, and then the next ones.
 FIRST, LATER = 5, 30

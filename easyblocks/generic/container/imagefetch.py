@@ -230,7 +230,8 @@ class ImageFetch:
         reference = self.archive_reference() if self.source.kind == DOCKER_ARCHIVE else self.layout_reference()
         conversion = Conversion(runtime, self.partial)
         if not self.complete:
-            conversion.run(self.name, reference)
+            conversion.run(self.name, reference, " What was fetched is kept there for the next attempt."
+                           if self.source.kind == DOCKER else '')
             self.complete = conversion.result
         return compute_checksum(self.complete, CHECKSUM_TYPE_SHA256)
 
