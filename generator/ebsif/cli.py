@@ -31,6 +31,7 @@ COMMANDS = {
     "freeze": "write an easyconfig of a module as it is now, with exact versions",
     "push": "share the environment of a module: put it into a registry or directory",
     "pull": "install an environment from a registry or directory",
+    "export": "write the environment of a module as an RO-Crate, for a paper",
     "remove": "remove a module that you have installed",
     "job": "write a batch script for a multi-node run or an installation",
     "kernel": "add a module to the kernels of Jupyter",

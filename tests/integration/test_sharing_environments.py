@@ -6,6 +6,7 @@ import shutil
 import subprocess
 
 import pytest
+from crates import problems
 from parts import Installed, example_site, part
 from registry import ACCOUNT, PASSWORD
 
@@ -143,3 +144,34 @@ def test_what_can_not_be_pushed_or_pulled(mine, theirs, registry, tmp_path, base
     failed = ebsif(theirs, "pull", f"oras://{name}", check=False)
     assert failed.stderr == (f"ebsif: oras://{name} is not an environment that `ebsif push` has written: an image? "
                              f"`ebsif add oras://{name}` adds it to the catalogue\n")
+
+
+def test_a_crate_for_a_paper(mine, tmp_path):
+    """R-07: the validator finds nothing missing, and no credential is in it."""
+    record = mine.prefix / "eb/software" / MODULE / "share/ebsif/lock.json"
+    content = json.loads(record.read_text())
+    content["stages"][0]["env"] = {"HF_TOKEN": "hf_oneverysecrettoken"}
+    record.write_text(json.dumps(content))
+    crate = tmp_path / "crate"
+    said = ebsif(mine, "export", MODULE, "-o", crate)
+    assert said.stdout == (f"{crate}/ro-crate-metadata.json\n"
+                           f"in {crate}: Example-1.0-squashed.eb, lock.json, sbom.cdx.json\n")
+    assert "the crate states no licence, but repositories ask for one: --license CC0-1.0" in said.stderr
+    assert f"{crate} exists already" in ebsif(mine, "export", MODULE, "-o", crate, check=False).stderr
+    assert problems(crate, tmp_path) == []
+    shutil.rmtree(crate)
+    ebsif(mine, "export", MODULE, "-o", crate, "--license", "CC0-1.0")
+    entities = {one["@id"]: one for one in json.loads((crate / "ro-crate-metadata.json").read_text())["@graph"]}
+    assert entities["./"]["license"] == {"@id": "https://spdx.org/licenses/CC0-1.0"}
+    assert entities["#image"]["identifier"] == f"sha256:{content['image']['sha256']}"
+    assert entities["#module"]["softwareRequirements"] == ["greeting==1.0", "hello==1.0"]
+    assert {one["@id"] for one in entities["./"]["hasPart"]} == {
+        "Example-1.0-squashed.eb", "lock.json", "sbom.cdx.json"} == {
+        path.name for path in crate.iterdir()} - {"ro-crate-metadata.json"}
+    for path in crate.iterdir():
+        assert "oneverysecret" not in path.read_text()
+    # the only problem is the one that is made here
+    metadata = crate / "ro-crate-metadata.json"
+    metadata.write_text(metadata.read_text().replace('"datePublished"', '"dateModified"'))
+    (problem,) = problems(crate, tmp_path)
+    assert "datePublished" in problem

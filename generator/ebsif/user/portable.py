@@ -39,7 +39,7 @@ class Portable:
     texts
         The texts of files by name: the lock, the bill of materials, the easyconfig if there is one.
     squashfs
-        The SquashFS file with user software; None for a module without packages of its own.
+        The SquashFS file with user software; None if there is none, or it isn't needed.
     installed
         When the module was installed.
     license
@@ -69,7 +69,7 @@ class Portable:
         return self.record.get(lockfile.VENV_PACKAGES, [])
 
 
-def of(installation: Installation, license_name: Optional[str] = None) -> Portable:
+def of(installation: Installation, license_name: Optional[str] = None, with_user_software: bool = True) -> Portable:
     """
     Return the environment of an installation, for others.
 
@@ -79,13 +79,15 @@ def of(installation: Installation, license_name: Optional[str] = None) -> Portab
         The installation; its user software has to be packed.
     license_name
         The licence, by its name in SPDX's list.
+    with_user_software
+        Whether its user software is needed.
 
     Raises
     ------
     PortableError
-        If user software is a directory.
+        If user software is needed, and is a directory.
     """
-    squashfs = packed(installation)
+    squashfs = packed(installation) if with_user_software else None
     record = current.record_of(installation)
     if squashfs:
         record = {**record, lockfile.USER_SOFTWARE: {SQUASHFS: sha256(squashfs, "user software")}}

@@ -1,0 +1,36 @@
+"""Write the environment of a module as an RO-Crate, for the repository of a paper.
+
+That is a directory with the lock, the bill of materials and the easyconfig of the module, and metadata that describe
+them: packages, image with its digest, licence. With the lock, `ebsif extend --from-lock` makes the same module.
+Credentials in it are replaced.
+"""
+
+from pathlib import Path
+
+from ebsif import output
+from ebsif.installed.names import Names, add_name_argument
+from ebsif.user import crate, portable
+
+EXAMPLES = """\
+  ebsif export mine -o crate --license CC0-1.0
+"""
+
+
+def configure(parser):
+    """Add the arguments."""
+    add_name_argument(parser, "module", "what to export", metavar="MODULE", only_installed=True)
+    parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path, required=True,
+                        help="directory to create")
+    parser.add_argument("--license", metavar="SPDX", help="licence of the files in it, as in SPDX's list (default: "
+                                                          "that of the image, if its labels have one)")
+
+
+def run(options):
+    """Write the crate; return 0."""
+    found = portable.of(Names(options).installation(options.module), options.license, with_user_software=False)
+    crate.write(found, options.output)
+    if not found.license:
+        output.note("the crate states no licence, but repositories ask for one: --license CC0-1.0, for example")
+    print(options.output / crate.METADATA)
+    output.hint(f"in {options.output}: {', '.join(sorted(found.texts))}")
+    return 0
