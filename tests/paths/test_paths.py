@@ -109,7 +109,11 @@ def check_the_modules(person, mine):
 
 
 def check_the_third_month(person, said, mine):
-    """E-06 to E-08: a colleague's module with the same files, a package by hand in it, and nothing of it left."""
+    """E-06 to E-08, R-06, R-07: a colleague's module with the same files, a package by hand, and nothing of it left."""
+    assert "\ncrate/ro-crate-metadata.json\n" in said
+    assert re.search(r"^(oras://\S+/mine:1)@sha256:\S{64}\nothers install it with: ebsif pull \1 --install$", said,
+                     re.MULTILINE)
+    assert f" is {mine}.3, on the image of Example/1.0-writable\n" in said
     assert "\nthe same files\n" in said
     assert f"module load {mine}.3\n" in said and "--nodes=64" in said and "/images.squashfs:/data:image" in said
     assert "\n+ package greeting 1.0\nthey differ\n" in said
@@ -142,7 +146,7 @@ def make_project(folder):
     (folder / "backend.py").write_text(BACKEND)
 
 
-def test_a_researcher(installed_once, tmp_path):
+def test_a_researcher(installed_once, tmp_path, registry):
     """S001-05: first day, second week, third month: requirements.txt to loaded module in two commands, and its life."""
     wheels = shutil.copytree(installed_once.wheels, tmp_path / "wheels")
     make_wheel(wheels, "lightly")
@@ -150,6 +154,7 @@ def test_a_researcher(installed_once, tmp_path):
     for name in ("pytest", "iniconfig", "packaging", "pluggy", "pygments"):
         wheel_of_installed(name, wheels)
     person = Person(installed_once.copy(tmp_path, Installed.WRITABLE), wheels)
+    person.environment["REGISTRY"] = registry.host
     site = person.site
     make_project(site.work / "project")
     (site.prefix / "sites/local/containers").mkdir(parents=True)

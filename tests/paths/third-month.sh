@@ -3,6 +3,9 @@
 module use $EASYBUILD_PREFIX/modules/all
 ebsif job mine --nodes 64 --requeue --signal 300 --data images.squashfs:/data --time 2-00:00:00 -- train.py --epochs 100
 ebsif lock mine >lock.json
+ebsif export mine -o crate/
+ebsif push mine oras://$REGISTRY/group/mine:1
+ebsif pull oras://$REGISTRY/group/mine:1 --name theirs --check
 ebsif extend --from-lock lock.json --name theirs --install | tee printed
 $(sed -n 's/^load it with: //p' printed)
 ebsif diff ./lock.json

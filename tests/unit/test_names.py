@@ -584,6 +584,21 @@ def test_changes_by_hand_are_taken_along(extension):
     assert "added by hand, which are taken along: byhand==3.0" in said
 
 
+def test_an_environment_for_another_image(extension, tmp_path):
+    """R-06: on a container with another image, what was asked for is installed, in the versions of the lock."""
+    assert main(["lock", "mine", "-o", "lock.json"]) == 0
+    record = json.loads((tmp_path / "lock.json").read_text())
+    record["image"] = {"file": "b.sif", "sha256": "1" * 64}
+    record["venv_packages"].append("numpy==1.0")
+    (tmp_path / "b.json").write_text(json.dumps(record))
+    values, said = extension.extend(MINE, "--from-lock", "b.json", "--name", "theirs")
+    assert values["requirements"].split() == ["einops", "gone"]
+    # not the version of a package that this image has
+    assert values["constraints"] == ["greeting==1.0", "hello==1.0", "rich==1.0", "http==1.0"]
+    assert values["versionsuffix"].endswith("-20261121-theirs-20261122")
+    assert f"{BASE} has another image than b.json: its packages are installed in the same versions" in said
+
+
 def test_an_environment_of_somebody_else(extension, tmp_path):
     """E-07: the container follows from the image, of a module or the catalogue; else the image is named."""
     assert main(["lock", "mine", "-o", "lock.json"]) == 0

@@ -218,7 +218,8 @@ def repeat(options, names):
     if repeating.has_other_image(container, record):
         output.note(f"{container.module} has another image than {options.from_lock}: its packages are installed in the "
                     "same versions, as far as the image has no others")
-        return write(options, *repeating.adapted(container, record), options.name)
+        container, stages = repeating.adapted(container, record)
+        return write(options, container, changing.simplest(stages), options.name)
     container = repeating.repeated(container, record)
     same = choose_date(options, container, options.name,
                        lambda path, _: repeating.is_same(path, record))
