@@ -111,6 +111,15 @@ def test_a_phone(browser, look):
         assert content <= height, f"cut: {text}"
 
 
+def test_a_row_for_each_container(browser, look):
+    """Issue 25, point 1: on a screen of 1100 pixels, a container has one line."""
+    look("index.html", 1100, choice="#archived=yes")
+    heights = browser.execute_script(
+        "return Array.from(document.querySelectorAll('#containers tbody tr'), (row) => row.offsetHeight)")
+    assert len(heights) > 80
+    assert max(heights) < 50
+
+
 def channels(colour):
     """Return red, green, blue and opacity of a computed colour (0 to 1)."""
     numbers = [float(one) for one in colour[colour.index("(") + 1 : -1].split(",")]
@@ -247,7 +256,7 @@ def test_the_timeline(browser, look):
         range(len(days)), key=lambda place: (circles[place][1], days[place]))
     assert len({height for _, _, height in circles}) == len({one.name for one in lumi})
     title = browser.find_element(By.CSS_SELECTOR, ".timeline > title").get_attribute("textContent")
-    assert title.startswith(f"{len(lumi)} containers of ")
+    assert title.startswith(f"{len(lumi)} containers (lumi-multitorch, PyTorch, ")
     assert all(0 <= x <= 350 for _, x, _ in circles)
 
 
@@ -269,7 +278,7 @@ def smaller(picture):
 def test_pictures(browser, look, tmp_path):
     """Issue 25, point 1: pictures of the pages for the documentation; EBSIF_TEST_PICTURES names their directory."""
     pictures = Path(os.environ.get("EBSIF_TEST_PICTURES", tmp_path))
-    views = {"pages": ("index.html", 1000, False, "#q=vllm", 680), "pages-phone": (CONTAINER, 360, True, "", 680)}
+    views = {"pages": ("index.html", 1100, False, "#q=vllm", 680), "pages-phone": (CONTAINER, 360, True, "", 680)}
     for name, view in views.items():
         look(*view)
         taken = browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"]

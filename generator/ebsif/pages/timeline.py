@@ -36,11 +36,12 @@ class Timeline:
 
     @property
     def summary(self) -> str:
-        """What the picture shows, in a sentence, for those who can't see it."""
+        """What the picture shows, for those who can't see it."""
         found = [page for _, some in self.rows for _, page in some]
         archived = sum(1 for page in found if page.container.archived)
-        return (f"{len(found)} containers of {len(self.rows)} kinds of software, from {min(one.date for one in found)} "
-                f"to {max(one.date for one in found)}; {archived} of them are archived.")
+        names = ", ".join(name for name, _ in self.rows)
+        return (f"{len(found)} containers ({names}) from {min(one.date for one in found)} to "
+                f"{max(one.date for one in found)}, {archived} of them archived")
 
 
 def timeline(pages: list[Page]) -> Optional[Timeline]:

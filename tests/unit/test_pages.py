@@ -1,0 +1,112 @@
+"""What the pages of `ebsif docs` say of a container: names, badges, packages of installations, changes."""
+
+import json
+import re
+
+import pytest
+from ebsif.catalogue import reading, site
+from ebsif.pages import build, entry, timeline
+from ebsif_command import run_ebsif
+
+CONTAINERS = """\
+name: PyTorch
+families:
+  base: {file: "a-{date}.sif", suffix: "-rocm-{rocm}-python-{python}{variant}-sif{label}-{date}", package: torch,
+         venv: true, python: 3.11, description: Mine, homepage: https://pytorch.org/}
+containers:
+  - {family: base, version: 2.9, date: 20260101, components: {rocm: 6.4, vllm: 0.8.5+rocm624}}
+  - {family: base, version: "2.10", date: 20260601_120000, keywords: [flash-attention],
+     components: {rocm: 7.0, vllm: 0.9.dev3+gabc}, variant: debug, badges: {mpich: MPICH, python: null, vllm: VLLM}}
+  - {family: base, version: "2.10", date: 20260701, components: {rocm: 7.0, mpich: 5.0}, label: other,
+     badges: {mpich: MPICH}, variant: vllm-1, history: of <b>July</b>}
+"""
+OLD = "PyTorch/2.9-rocm-6.4-python-3.11-sif-20260101"
+NEW = "PyTorch/2.10-rocm-7.0-python-3.11-debug-sif-20260601_120000"
+
+
+@pytest.fixture
+def catalogue(tmp_path):
+    """A directory with a site, mine, of three containers."""
+    folder = tmp_path / "sites/mine"
+    (folder / "containers").mkdir(parents=True)
+    (folder / "site.yaml").write_text("name: mine\ndescription: Mine\n")
+    (folder / "containers/PyTorch.yaml").write_text(CONTAINERS)
+    return folder.parent
+
+
+def read(catalogue):
+    """Return the containers of the site."""
+    return reading.read(site.read("mine", [catalogue]), catalogue / "mine")
+
+
+def test_short_names_and_badges(catalogue):
+    """Issue 25, point 1: a short name tells containers apart; badges are data of site and family, with a default."""
+    old, new, other = entry.pages(read(catalogue))
+    assert [page.short_name for page in (old, new, other)] == [
+        "PyTorch 2.9", "PyTorch 2.10 debug", "PyTorch 2.10 vllm-1 other"]
+    assert [page.date for page in (old, new)] == ["2026-01-01", "2026-06-01"]
+    assert [(one.label, one.version) for one in old.badges] == [("ROCm", "6.4"), ("Python", "3.11"), ("vLLM", "0.8.5")]
+    assert [(one.label, one.version) for one in new.badges] == [
+        ("ROCm", "7.0"), ("VLLM", "0.9.dev3"), ("flash-attention", "")]
+    assert [one.label for one in other.badges] == ["ROCm", "Python", "MPICH"]
+    (catalogue / "mine/site.yaml").write_text("name: mine\ndescription: Mine\nbadges: {python: Py}\n")
+    assert [[one.label for one in page.badges] for page in entry.pages(read(catalogue))] == [["Py"], ["VLLM"],
+                                                                                           ["Py", "MPICH"]]
+
+
+def test_packages_of_installations(eb_prefix, catalogue, tmp_path):
+    """
+    Issue 25, point 1: the packages of installed modules are on their pages and in the filter, with the differences.
+
+    Installations of other images, and damaged records, count for nothing; where they are isn't published.
+    """
+    image = {"sha256": "0" * 64, "size": 4_000_000_000, "signers": ["ABCDEF"],
+             "source": "/secret/place/a.sif", "labels": {"org.opencontainers.image.licenses": "BSD-3-Clause"}}
+    eb_prefix.install(OLD, image={"file": "a-20260101.sif", **image}, image_packages=["numpy==2.0", "torch==2.9.0"])
+    hostile = "<img/src=x/onerror=alert(1)>==1"
+    eb_prefix.install(NEW, image={"file": "a-20260601_120000.sif", **image, "signers": []},
+                      image_packages=["numpy==2.1", "torch==2.10.0", hostile])
+    eb_prefix.install(read(catalogue)[2].module, image={"file": "another.sif"})
+    result = run_ebsif(["docs", "-o", "pages", "--site", "mine", "--catalogue", catalogue], tmp_path,
+                       {"MODULEPATH": eb_prefix.modules, "HOME": tmp_path, "PATH": "/usr/bin:/bin"})
+    assert result.returncode == 0, result.stderr
+    assert "with all packages of 2 installed modules\n" in result.stdout
+    page, before, other = ((tmp_path / "pages/mine" / f"{one.module}.html").read_text() for one in (
+        *reversed(read(catalogue)[:2]), read(catalogue)[2]))
+    for text in ("numpy</span> <span class=\"version\">2.1<", "<del>− numpy 2.0</del><ins>+ numpy 2.1</ins>",
+                 "<ins>+ &lt;img/src=x/onerror=alert(1)&gt; 1</ins>", "<dd>BSD-3-Clause</dd>", "4.0 GB", "0" * 64,
+                 "the image isn't signed", "<span>einops <span class=\"unseen\">(user software)</span></span>"):
+        assert text in page, text
+    assert page.count("<li><span>torch</span>") == 1
+    assert "<img" not in page
+    assert "/secret" not in page
+    assert "by the key ABCDEF (as recorded at installation, which doesn't verify it)" in before
+    assert "numpy" not in other
+    index = (tmp_path / "pages/index.html").read_text()
+    versions = json.loads(re.search(r"data-versions='([^']*)'|data-versions=\"([^\"]*)\"", index).group(2)
+                          .replace("&#34;", '"'))
+    assert versions["numpy"] == ["2.0", "2.1"]
+
+
+def test_what_is_unknown_is_said(catalogue, tmp_path):
+    """Issue 25, point 1: without an installation, nothing is invented."""
+    build.build([(site.read("mine", [catalogue]), read(catalogue))], tmp_path / "pages")
+    text = (tmp_path / "pages/mine" / f"{OLD}.html").read_text()
+    for part in ("<dt>Licence</dt><dd>not recorded</dd>", "<dt>Signature</dt><dd>not recorded</dd>",
+                 "<dt>Source</dt><dd>not recorded</dd>", "This is the first container of PyTorch in the catalogue."):
+        assert part in text, part
+    later = (tmp_path / "pages/mine" / f"{read(catalogue)[2].module}.html").read_text()
+    assert "of &lt;b&gt;July&lt;/b&gt;" in later
+    assert "<ins>+ mpich 5.0</ins>" in later
+
+
+def test_the_timeline(catalogue):
+    """Issue 25, point 1: places follow the dates; without two dates there is no picture."""
+    pages = entry.pages(read(catalogue))
+    made = timeline.timeline(pages)
+    ((name, row),) = made.rows
+    assert name == "PyTorch"
+    assert [place for place, _ in row] == [2.0, 82.09, 98.0]
+    assert made.summary == "3 containers (PyTorch) from 2026-01-01 to 2026-07-01, 0 of them archived"
+    assert timeline.timeline(pages[:1]) is None
+    assert timeline.timeline([]) is None
