@@ -133,6 +133,15 @@ def small_image():
 
 
 @pytest.fixture(scope="session")
+def root_of_busybox(small_image, tmp_path_factory):
+    """A directory (Path) with the files of an image: busybox."""
+    root = tmp_path_factory.mktemp("root")
+    subprocess.run(["apptainer", "--silent", "exec", "--no-home", "--bind", f"{root}:/mnt", small_image("busybox"),
+                    "cp", "-a", "/bin", "/mnt"], check=True)
+    return root
+
+
+@pytest.fixture(scope="session")
 def easybuild_wheels():
     """A function that returns the wheels of a version of EasyBuild, which are downloaded once."""
 

@@ -29,6 +29,7 @@ from easybuild.easyblocks.generic.container.distributed import GPU_VISIBILITY, O
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.hostlibraries import is_library_wanted
+from easybuild.easyblocks.generic.container.imagesource import DOCKER
 from easybuild.easyblocks.generic.container.kernel import JUPYTER, install_kernel
 from easybuild.easyblocks.generic.container.lustre import STRIPING, STRIPING_FILE
 from easybuild.easyblocks.generic.container.masks import MASKS
@@ -274,6 +275,9 @@ class ContainerInstall(Reinstall, EasyBlock):
                 dry_run_msg("  * %s will be fetched from %s" % (name, source))
             return found
         if not found:
+            if source.kind == DOCKER and source.digest and self.spec.signature == REQUIRED:
+                # not after a download of many gigabytes
+                check_required(self.verification.of_source(source), source)
             target = os.path.join(source_paths()[0], letter_dir_for(self.name), self.name, name)
             found = ImageFetch(source, target, self.is_digest).fetch(again)
         problem = check_note(found, source)
@@ -345,14 +349,17 @@ class ContainerInstall(Reinstall, EasyBlock):
                                  "squashfs-tools, or run eb on a node that has it.",
                                  exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
 
+    @property
+    def verification(self):
+        """What verifies signatures with the keys in the easyconfig (Verification)."""
+        keys = [self.obtain_file(name, download_instructions='') for name in self.spec.signature_keys]
+        return Verification(Runtime(), keys, os.path.join(self.builddir or '', 'keyring'))
+
     def verify_signature(self):
         """Verify the signature of the image before anything in it is run or copied (R-04)."""
         if self.spec.signature == IGNORED:
             return
-        verification = Verification(Runtime(), [self.obtain_file(name, download_instructions='')
-                                                for name in self.spec.signature_keys],
-                                    os.path.join(self.builddir, 'keyring'))
-        self.signature = verification.of_image(self.source_image, self.src[0]['path'])
+        self.signature = self.verification.of_image(self.source_image, self.src[0]['path'])
         if self.signature.state == VERIFIED:
             trace_msg("the image %s" % self.signature)
         elif self.spec.signature == REQUIRED:

@@ -26,15 +26,6 @@ def busybox(small_image):
     return small_image("busybox")
 
 
-@pytest.fixture(scope="module")
-def root(busybox, tmp_path_factory):
-    """The files of an image (Path): busybox."""
-    root = tmp_path_factory.mktemp("root")
-    subprocess.run(["apptainer", "--silent", "exec", "--no-home", "--bind", f"{root}:/mnt", busybox, "cp", "-a", "/bin",
-                    "/mnt"], check=True)
-    return root
-
-
 def easyconfig(site, source, more=""):
     """Write an easyconfig with a source of the image; return its path."""
     return site.easyconfig(f"{TEXT}image_source = '{source}'\n{more}")
@@ -88,9 +79,9 @@ def test_a_registry_with_a_password(site, busybox, private_registry):
     assert not any(secret.decode() in said for secret in secrets)
 
 
-def test_layers_of_a_registry(site, root, registry, tmp_path):
+def test_layers_of_a_registry(site, root_of_busybox, registry, tmp_path):
     """R-01, R-03: an image of layers is converted, with both digests in the record; altered layers are refused."""
-    digest = ocilayouts.add_image(tmp_path / "layout", root, "1")
+    digest = ocilayouts.add_image(tmp_path / "layout", root_of_busybox, "1")
     layer = json.loads((tmp_path / "layout/blobs/sha256" / digest[7:]).read_text())["layers"][0]["digest"]
     name = f"docker://{registry.host}/ai/layers"
     subprocess.run(["skopeo", "copy", "--insecure-policy", "--dest-tls-verify=false", f"oci:{tmp_path}/layout:1",
@@ -117,15 +108,15 @@ def test_layers_of_a_registry(site, root, registry, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["oci", "oci-archive", "docker-archive"])
-def test_images_of_layers_on_disk(site, root, tmp_path, kind):
+def test_images_of_layers_on_disk(site, root_of_busybox, tmp_path, kind):
     """R-01: an OCI layout, in a directory or an archive, and an archive of Docker are converted without network."""
     place = tmp_path / "place"
     if kind == "docker-archive":
-        ocilayouts.docker_archive(place, root)
+        ocilayouts.docker_archive(place, root_of_busybox)
         digest = digest_of(place.read_bytes())
         source = f"{kind}:{place}#sha256={digest[7:]}"
     else:
-        digest = ocilayouts.add_image(tmp_path / "layout", root, "1")
+        digest = ocilayouts.add_image(tmp_path / "layout", root_of_busybox, "1")
         if kind == "oci":
             place = tmp_path / "layout"
         else:
@@ -175,10 +166,10 @@ def test_two_at_once_and_one_killed(site, busybox):
     assert (site.sources / "e/Example/x.sif").read_bytes() == content
 
 
-def test_full_disks(site, root, tmp_path, fault):
+def test_full_disks(site, root_of_busybox, tmp_path, fault):
     """R-03: a disk that is too small for the image says so, and nothing of it is left."""
     noise = tmp_path / "root"
-    shutil.copytree(root, noise, symlinks=True)
+    shutil.copytree(root_of_busybox, noise, symlinks=True)
     (noise / "noise").write_bytes(os.urandom(3_000_000))
     with serve_files() as files:
         digest = files.push_image("ai/x", noise)

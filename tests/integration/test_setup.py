@@ -29,8 +29,8 @@ def test_nothing_is_installed_on_a_prepared_machine():
     assert result.stderr.split() == "nothing is missing on this machine".split()  # noqa: SIM905
 
 
-def test_a_registry_and_oras_are_unpacked_for_the_tests(tmp_path):
-    """R-01: where they are missing, beside the other parts: oras of a newer Debian if the distribution has none."""
+def test_programs_for_registries_are_unpacked_for_the_tests(tmp_path):
+    """R-01: where they are missing, beside the other parts: those of a newer Debian if the distribution has none."""
     tools, log, parts = tmp_path / "tools", tmp_path / "log", tmp_path / "parts"
     tools.mkdir()
     for name, text in (
@@ -46,10 +46,10 @@ def test_a_registry_and_oras_are_unpacked_for_the_tests(tmp_path):
     for _ in range(2):
         result = run([SCRIPTS / "setup-system", "--tests", parts], PATH=f"{tools}:{os.environ['PATH']}")
         assert result.returncode == 0, result.stderr
-    assert sorted(one.name for one in (parts / "usr/bin").iterdir()) == ["docker-registry", "oras"]
+    assert sorted(one.name for one in (parts / "usr/bin").iterdir()) == ["cosign", "docker-registry", "oras"]
     downloads = [line for line in log.read_text().splitlines() if " download " in line]
-    assert [line.split()[-1] for line in downloads] == ["docker-registry", "oras"]
-    assert ["Dir::Etc::sourcelist=" in line for line in downloads] == [False, True]
+    assert [line.split()[-1] for line in downloads] == ["docker-registry", "oras", "cosign"]
+    assert ["Dir::Etc::sourcelist=" in line for line in downloads] == [False, True, True]
 
 
 def test_missing_parts_are_named_first(tmp_path):

@@ -1,4 +1,4 @@
-"""Signatures of images, made and verified by the real runtime; those of registries by a program in place of cosign."""
+"""Signatures of images, made and verified by the real runtime, and by cosign in a registry."""
 
 import json
 import os
@@ -6,8 +6,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import ocilayouts
 import pytest
-from httpfiles import serve_files
+from parts import part
+from registry import ACCOUNT, PASSWORD
 
 TEXT = "init = 'none'\nsignature = '{signature}'\nsignature_keys = {keys}\n"
 
@@ -115,36 +117,35 @@ def test_wrong_keys(installing, signing):
     assert "'signature' is 'required', so 'signature_keys' must name" in results["three"].stdout
 
 
-COSIGN = """\
-#!/bin/sh
-echo "$@" >>{log}
-case "$*" in *site.pem*"{digest}") exit 0;; esac
-echo "Error: no matching signatures" >&2
-exit 1
-"""
-
-
-def test_signatures_in_registries(installing, signing, tmp_path, small_image):
-    """R-04: cosign verifies what a SIF file was converted from, by its digest; without cosign it is refused."""
-    root = tmp_path / "root"
-    (root / "bin").mkdir(parents=True)
-    image = small_image("busybox")
-    subprocess.run(["apptainer", "--silent", "exec", "--no-home", "--bind", f"{root}:/mnt", image, "cp", "-a",
-                    "/bin/busybox", "/bin/sh", "/mnt/bin"], check=True)
-    with serve_files() as files:
-        digest = files.push_image("ai/x", root)
-        source = f"image_source = 'docker://{files.host}/ai/x@{digest}'\n"
-        _, results = installing({"unknown": ("converted", "required")}, more=source)
-        assert "may be signed, which can't be verified here (cosign is not on PATH)" in " ".join(
-            results["unknown"].stdout.split())
-        programs = tmp_path / "programs"
-        programs.mkdir()
-        (programs / "cosign").write_text(COSIGN.format(log=programs / "log", digest=digest))
-        (programs / "cosign").chmod(0o755)
-        search = f"{programs}:{Path(os.environ['PATH'])}"
-        site, results = installing({"good": ("converted", "required")}, more=source, PATH=search)
-        assert results["good"].returncode == 0, results["good"].stdout
-        assert record(site, "good")["signature"] == {"state": "verified", "details": "site.pem"}
-        assert (programs / "log").read_text().split()[-1] == f"{files.host}/ai/x@{digest}"
-        _, results = installing({"bad": ("converted", "required")}, keys=["site.asc"], more=source, PATH=search)
-        assert "cosign needs a key in PEM format" in results["bad"].stdout
+def test_signatures_in_registries(installing, signing, site, root_of_busybox, private_registry, tmp_path):
+    """R-04, R-09: cosign verifies what is converted, by digest, with the runtime's login; anything else is refused."""
+    cosign = Path(part("EBSIF_TEST_COSIGN"))
+    search = [path for path in os.environ["PATH"].split(":") if not Path(path, "cosign").exists()]
+    site.run(["apptainer", "registry", "login", "--username", ACCOUNT, "--password", PASSWORD,
+              f"docker://{private_registry.host}"])
+    sources = {}
+    for name in ("signed", "unsigned"):
+        layout = tmp_path / name
+        digest = ocilayouts.add_image(layout, root_of_busybox, "1", {"name": name})
+        place = f"{private_registry.host}/signatures/{name}"
+        site.run(["skopeo", "copy", "--insecure-policy", "--dest-tls-verify=false", f"oci:{layout}:1",
+                  f"docker://{place}:1"], REGISTRY_AUTH_FILE=site.home / ".docker/config.json")
+        sources[name] = f"image_source = 'docker://{place}@{digest}'\n"
+        if name == "signed":
+            site.run([cosign, "generate-key-pair", "--output-key-prefix", signing / "cosign"], COSIGN_PASSWORD="")
+            site.run([cosign, "sign", "--yes", "--key", signing / "cosign.key", "--tlog-upload=false",
+                      "--allow-http-registry", f"{place}@{digest}"], COSIGN_PASSWORD="")
+    paths = {"without": ":".join(search), "with": ":".join([str(cosign.parent), *search])}
+    for source, keys, path, expected in (
+            ("signed", ["cosign.pub"], "without", "can't be verified here (cosign is not on PATH)"),
+            ("unsigned", ["cosign.pub"], "with", "is not signed, and the easyconfig requires"),
+            ("signed", ["site.pem"], "with", "is not signed with one of the keys in 'signature_keys' (no matching sig"),
+            ("signed", ["site.asc"], "with", "cosign needs a key in PEM format")):
+        _, results = installing({"x": ("converted", "required")}, keys, sources[source], PATH=paths[path])
+        assert expected in " ".join(results["x"].stdout.split())
+        assert not list(site.sources.rglob("converted*"))
+    _, results = installing({"x": ("converted", "required")}, ["site.pem", "cosign.pub"], sources["signed"],
+                            PATH=paths["with"])
+    assert results["x"].returncode == 0, results["x"].stdout
+    assert record(site, "x")["signature"] == {"state": "verified", "details": "cosign.pub"}
+    assert PASSWORD not in results["x"].stdout

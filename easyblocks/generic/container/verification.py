@@ -161,5 +161,5 @@ def is_altered(found):
 def last_line(done):
     """Return the last line that a program has printed (str)."""
     lines = ((done.output or '') + '\n' + (done.stderr or '')).strip().splitlines()
-    return re.sub(r'^(?:(?:FATAL|ERROR|Error|Failed to verify container):\s*)+', '', lines[-1].strip()) if lines else \
-        "no message"
+    prefixes = r'(?:(?:FATAL|ERROR|Failed to verify container|error during command execution):\s*)+'
+    return re.sub(prefixes, '', lines[-1].strip()) if lines else "no message"
