@@ -75,12 +75,13 @@ def test_packages_of_installations(eb_prefix, catalogue, tmp_path):
         *reversed(read(catalogue)[:2]), read(catalogue)[2]))
     for text in ("numpy</span> <span class=\"version\">2.1<", "<del>− numpy 2.0</del><ins>+ numpy 2.1</ins>",
                  "<ins>+ &lt;img/src=x/onerror=alert(1)&gt; 1</ins>", "<dd>BSD-3-Clause</dd>", "4.0 GB", "0" * 64,
-                 "the image isn't signed", "<span>einops <span class=\"unseen\">(user software)</span></span>"):
+                 "<dd>The image is not signed.</dd>",
+                 "<span>einops <span class=\"unseen\">(user software)</span></span>"):
         assert text in page, text
     assert page.count("<li><span>torch</span>") == 1
     assert "<img" not in page
     assert "/secret" not in page
-    assert "by the key ABCDEF (as recorded at installation, which doesn't verify it)" in before
+    assert "<dd>By the key ABCDEF, not verified.</dd>" in before
     assert "numpy" not in other
     index = (tmp_path / "pages/index.html").read_text()
     versions = json.loads(re.search(r"data-versions='([^']*)'|data-versions=\"([^\"]*)\"", index).group(2)
@@ -98,6 +99,18 @@ def test_what_is_unknown_is_said(catalogue, tmp_path):
     later = (tmp_path / "pages/mine" / f"{read(catalogue)[2].module}.html").read_text()
     assert "of &lt;b&gt;July&lt;/b&gt;" in later
     assert "<ins>+ mpich 5.0</ins>" in later
+
+
+def test_signature_and_source(catalogue):
+    """Issue 25, point 1: what the verification found, and where the image was fetched."""
+    container = read(catalogue)[0]
+    record = {"image": {"file": "a-20260101.sif", "source": "oras://host/a@sha256:1", "source_digest": "sha256:1",
+                        "signature": {"state": "verified", "details": "Ann <ann@example.org>"}}}
+    (page,) = entry.pages([container], {container.module: record})
+    assert page.signature == "The image is signed by Ann <ann@example.org>."
+    assert page.source == "oras://host/a@sha256:1"
+    del record["image"]["source_digest"]
+    assert page.source is None
 
 
 def test_the_timeline(catalogue):

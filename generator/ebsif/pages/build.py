@@ -141,12 +141,12 @@ def inside_of(page, versions):
 def values_of(page, others):
     """Return the values for the template of a container's page (dict)."""
     container = page.container
-    sizes = container.size or (page.record or {}).get(lockfile.IMAGE, {}).get("size")
+    size = container.size or page.image.get("size")
     return {
         "page": page, "container": container, "parameters": easyconfig.parameters(container),
-        "script": job_script(container), "size": format_size(sizes) if sizes else None,
+        "script": job_script(container), "size": format_size(size) if size else None,
         "inside": [("component", page.components), *page.packages.items()],
-        "sha256": container.sha256 or (page.record or {}).get(lockfile.IMAGE, {}).get("sha256"),
+        "sha256": container.sha256 or page.image.get("sha256"),
         "requirements": requirements(container),
         "same_image": [other for other in others
                        if other is not page and other.container.file_name == container.file_name],

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.signature import Signature
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue import selection
@@ -128,20 +129,34 @@ class Page:
         return " ".join(" ".join(texts).lower().split())
 
     @property
-    def labels_of_image(self) -> Mapping[str, str]:
-        """The labels of the image, as recorded at installation."""
-        return (self.record or {}).get(lockfile.IMAGE, {}).get("labels") or {}
+    def image(self) -> dict[str, Any]:
+        """What the record of the installation says of the image; empty if it isn't installed."""
+        return (self.record or {}).get(lockfile.IMAGE, {})
 
     @property
     def licence(self) -> Optional[str]:
         """The licence, from the record of the container or from a label of its image; None if unknown."""
-        named = self.container.parameters.get("software_license")
-        return named or self.labels_of_image.get("org.opencontainers.image.licenses")
+        return self.container.parameters.get("software_license") or self.label("licenses")
 
     @property
-    def signers(self) -> Optional[list[str]]:
-        """The fingerprints of the keys that signed the image; None if unknown."""
-        return self.record and self.record[lockfile.IMAGE].get("signers")
+    def source(self) -> Optional[str]:
+        """Where the image comes from; None if unknown. A path on the machine where it was installed doesn't count."""
+        fetched = self.image.get("source") if self.image.get("source_digest") else None
+        return self.container.source or fetched or self.label("source")
+
+    @property
+    def signature(self) -> Optional[str]:
+        """What is known of the signature of the image; None if nothing is."""
+        if self.image.get("signature"):
+            return f"The image {Signature(**self.image['signature'])}."
+        signers = self.image.get("signers")
+        if signers is None:
+            return None
+        return f"By the key {', '.join(map(str, signers))}, not verified." if signers else "The image is not signed."
+
+    def label(self, name: str) -> Optional[str]:
+        """Return a label of the image that the OCI defines; None if there is none."""
+        return (self.image.get("labels") or {}).get(f"org.opencontainers.image.{name}")
 
 
 def alias(container: Container) -> Optional[str]:
