@@ -28,8 +28,10 @@ def tracked(*patterns):
 
 
 def blocks(name, language="bash"):
-    """Return the blocks of code in a document, in order."""
-    return re.findall(rf"^```{language}\n(.*?)^```", (CHECKOUT / name).read_text(), re.MULTILINE | re.DOTALL)
+    """Return the blocks of code in a document, in order, without those that are marked as not run."""
+    found = re.findall(rf"^(<!-- not run: [^>]*-->\n)?```{language}\n(.*?)^```", (CHECKOUT / name).read_text(),
+                       re.MULTILINE | re.DOTALL)
+    return [text for mark, text in found if not mark]
 
 
 def examples(number):

@@ -1,0 +1,132 @@
+"""Which test tries each block of commands in the documentation, and whether the commands that it names exist."""
+
+import re
+import shlex
+import sys
+
+import pytest
+from ebsif import cli
+from support import CHECKOUT, blocks, tracked
+
+sys.path.insert(0, str(CHECKOUT / "docs"))
+
+from manual import build, markdown, reference  # noqa: E402 after its path
+
+# The tests that run the blocks of bash in a document: one for all of them, or one for each, in order. A block that
+# can't run as it stands is marked in the document, in the line before it: <!-- not run: why; what runs the same -->
+TRIED = {
+    "README.md": "test_documentation.py::test_the_commands_of_the_readme",
+    "docs/caches.md": "test_documentation.py::test_the_commands_for_running",
+    "docs/catalogue.md": "test_documentation.py::test_the_commands_of_the_catalogue",
+    "docs/debugging.md": [
+        "test_debugging.py::test_an_exception_stops_in_pdb",
+        "test_debugging.py::test_a_breakpoint_of_pdb_in_the_first_rank",
+        "test_editors.py::test_debugging", "test_debugging.py::test_a_breakpoint_of_an_editor_in_one_rank",
+        "test_debugging.py::test_ranks_that_hang_or_crash_say_where"],
+    "docs/editors.md": [
+        "test_editors.py::test_the_interpreter_is_called_by_its_path",
+        "test_editors.py::test_a_session_of_open_ondemand", "test_editors.py::test_a_course"],
+    "docs/for-administrators.md": "test_documentation.py::test_the_quick_starts",
+    "docs/for-easybuild.md": "test_documentation.py::test_the_quick_starts",
+    "docs/for-users.md": "test_documentation.py::test_the_quick_starts",
+    "docs/jupyter.md": [
+        "test_notebooks.py::test_a_notebook_in_a_jupyter_of_the_host",
+        "test_notebooks.py::test_the_same_notebook_in_jupyterlab_of_the_container"],
+    "docs/lumi/02-environment.md": "test_laif.py::guide",
+    "docs/lumi/02-squashfs.md": "test_laif.py::guide",
+    "docs/lumi/03-file-formats.md": "test_laif.py::guide",
+    "docs/lumi/05-many-nodes.md": "test_laif.py::guide",
+    "docs/new-site.md": "test_tutorial.py::test_the_tutorial_for_a_new_site",
+    "docs/running.md": "test_documentation.py::test_the_commands_for_running",
+    "docs/tracking.md": [
+        "test_tracking.py::test_the_command_that_adds_them", "test_tracking.py::test_both_through_ssh"],
+    "docs/upgrading.md": "test_layouts.py::test_installed_with_eb",
+    "docs/using.md": "test_documentation.py::test_the_commands_for_extending_by_hand",
+}
+
+# What begins a line of commands.
+COMMAND = re.compile(r"^\s*(?:\$ )?(?:[A-Z_]+=\S* )*(?:ebsif|eb|module|singularity|apptainer|srun|sbatch|scancel|"
+                     r"salloc|pip|python3?|make|export|source|reframe|git|scripts/\S+) (?!\s)")
+MARK = re.compile(r"<!-- not run: (.*) -->\n")
+
+
+def fences():
+    """Yield document, language, text and mark (or "") of every block in the documentation."""
+    for path in tracked("*.md"):
+        name = str(path.relative_to(CHECKOUT))
+        if build.Manual.is_document(name):
+            before = ""
+            for token in markdown.PARSER.parse(path.read_text(encoding="utf-8")):
+                if token.type == "fence":
+                    mark = MARK.fullmatch(before)
+                    yield name, token.info, token.content, mark[1] if mark else ""
+                before = token.content
+
+
+def test_every_block_of_commands_is_tried():
+    """W-09: each block of bash is run by a test, or marked with the reason why it can't be run as it stands."""
+    documents = {name for name, language, _, mark in fences() if language == "bash" and not mark}
+    assert documents == set(TRIED)
+    for name, tests in TRIED.items():
+        tests = [tests] if isinstance(tests, str) else tests
+        if len(tests) > 1:
+            assert len(tests) == len(blocks(name)), f"{name}: name the test of each block"
+        for test in tests:
+            file, _, function = test.partition("::")
+            text = (CHECKOUT / "tests/integration" / file).read_text()
+            assert f"def {function}(" in text, test
+            # by its path, or by its name in a folder
+            assert f'"{name}"' in text or f'"{name.split("/")[-1].removesuffix(".md")}"' in text, f"{test}: {name}"
+
+
+def test_marks_give_their_reason():
+    """W-09: what a mark names exists; and there are no marks where nothing is to run."""
+    marks = [(name, language, mark) for name, language, _, mark in fences() if mark]
+    assert len(marks) > 20
+    for name, language, mark in marks:
+        assert language == "bash", (name, mark)
+        assert len(mark.split()) > 2, (name, mark)
+        for file in re.findall(r"tests/\S+", mark):
+            assert (CHECKOUT / file).is_file(), (name, mark)
+
+
+def test_commands_are_in_blocks_of_bash():
+    """W-09: no block of commands escapes these checks by having no language, or another one."""
+    for name, language, text, _ in fences():
+        if language in ("", "text", "sh", "console", "shell"):
+            assert [line for line in text.splitlines() if COMMAND.match(line)] == [], name
+
+
+def commands_of_ebsif():
+    """Yield (document, words) of each command of ebsif in blocks of bash, and in the texts."""
+    for name, language, text, _ in fences():
+        if language == "bash":
+            for line in text.replace("\\\n", " ").splitlines():
+                for found in re.findall(r"(?:^|[|;&(] *|nodes=2 )(ebsif [a-z].*)", line):
+                    lexer = shlex.shlex(found, posix=True, punctuation_chars=True)
+                    lexer.whitespace_split = True
+                    words = list(lexer)
+                    yield name, words[:next((at for at, word in enumerate(words) if word[0] in "|;&)><"), None)]
+    for path in tracked("*.md"):
+        name = str(path.relative_to(CHECKOUT))
+        if build.Manual.is_document(name):
+            for span in re.findall(r"`(ebsif [a-z][^`]*)`", path.read_text(encoding="utf-8")):
+                yield name, span.split()
+
+
+@pytest.fixture(scope="module")
+def known():
+    """The options of each command."""
+    return {name: set(reference.subparser(name)._option_string_actions) for name in cli.COMMANDS}
+
+
+def test_commands_and_options_of_ebsif_exist(known):
+    """W-09, W-03: blocks and texts name no command or option that ebsif doesn't have."""
+    number = 0
+    for name, words in commands_of_ebsif():
+        words = words[:words.index("--")] if "--" in words else words
+        assert words[1] in known, (name, words)
+        options = {word.partition("=")[0].rstrip(".,;:") for word in words[2:] if word.startswith("-") and word != "-"}
+        assert options <= known[words[1]], (name, words)
+        number += 1
+    assert number > 150
