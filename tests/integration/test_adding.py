@@ -1,5 +1,6 @@
 """Inspecting real images and adding them to the catalogue."""
 
+import hashlib
 import json
 import multiprocessing
 import re
@@ -106,7 +107,7 @@ def test_guesses_are_marked(ebsif, image, tmp_path):
 
 
 def test_a_link_to_an_image_that_may_move(ebsif, image, tmp_path):
-    """S001-02, S002-17: refused by `add` and `render` unless confirmed; the message shows the link's target."""
+    """S001-02, S002-17, R-12: refused by `add` and `render` unless confirmed; the message shows the link's target."""
     image("pytorch-2.14.0-cpu-python-3.11.sif")
     directories = f"[{{path: {tmp_path}/moving, stability: moving}}]"
     profile = f"name: mine\ndescription: x\nimages:\n  directories: {directories}\n"
@@ -119,7 +120,13 @@ def test_a_link_to_an_image_that_may_move(ebsif, image, tmp_path):
     assert "moving/latest.sif is in a directory whose links move" in said
     assert f"add the file it is now, {tmp_path}/images/pytorch-2.14.0-cpu-python-3.11.sif, " in said
     assert not (tmp_path / "mine/containers/PyTorch.yaml").exists()
-    assert "moving/latest.sif is a link: the record is for" in ebsif(*arguments, "--moving").stderr
+    # R-12
+    target = tmp_path / "images/pytorch-2.14.0-cpu-python-3.11.sif"
+    digest = hashlib.sha256(target.read_bytes()).hexdigest()
+    assert f"moving/latest.sif is a link: the record is for {target} (SHA256 {digest}); the link may stand for " \
+        "another image tomorrow" in ebsif(*arguments, "--moving").stderr
+    assert re.search(rf"is a link to +{target}, and may stand for another image tomorrow\n",
+                     ebsif("inspect", "moving/latest.sif", "--no-checksum").stdout)
     path = tmp_path / "mine/containers/PyTorch.yaml"
     assert "file: 'pytorch-{version}-cpu-python-3.11.sif'" in path.read_text()
     # rendered because the record allows it, and only then

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 
+import ocilayouts
 import pytest
 import yaml
 from ebsif.catalogue import yamlfile
@@ -134,7 +135,7 @@ def test_what_a_registry_tells(place, how):
     assert re.search(rf"^image +{repository}:{tag}@sha256:[0-9a-f]{{64}}\ncreated +20261005\n", said, re.MULTILINE)
     assert re.search(r"^bill +the bill of materials sha256:\S+ lists packages: 1 pypi, 1 deb$", said, re.MULTILINE)
     assert re.search(r"^label +maker: someone\nentry point +/opt/start\.sh$", said, re.MULTILINE)
-    assert "is not fetched: its content is unknown" in said
+    assert re.search(r" is not fetched \(\S+ \S+\): its content is unknown \(--fetch DIRECTORY\)$", said, re.MULTILINE)
     found = json.loads(place.ebsif("inspect", f"{repository}:{tag}", "--json", "--quiet"))
     assert found["environment"] == {"PATH": "/bin", "A": "b=c"}
     wanted = found["source"]
@@ -230,6 +231,26 @@ def test_a_registry_with_a_login(tmp_path, private_registry, monkeypatch):
     texts = [path.read_text() for folder in ("own", "ec") for path in (tmp_path / folder).rglob("*") if path.is_file()]
     assert len(texts) > 2
     assert not [text for text in texts if PASSWORD in text or secret in text]
+
+
+def test_an_archive(place, tmp_path, small_image):
+    """R-08: without a name nothing is fetched; converted, it has no SHA256: each conversion gives another file."""
+    root = tmp_path / "root"
+    root.mkdir()
+    copy = ["--no-home", "--bind", f"{root}:/mnt", small_image("busybox"), "cp", "-a", "/bin", "/mnt"]
+    subprocess.run(["apptainer", "--silent", "exec", *copy], check=True, timeout=300)
+    (root / ".sbom.json").write_text(json.dumps(BILL))
+    digest = ocilayouts.add_image(tmp_path / "layout", root, "1.5")
+    ocilayouts.pack(tmp_path / "layout", tmp_path / "boxes-1.5.tar")
+    said = place.ebsif("add", "oci-archive:boxes-1.5.tar", status=3)
+    assert "no family of the catalogue has images named like boxes-1.5.sif: give a --name" in said
+    assert not (tmp_path / "eb").exists()
+    said = place.ebsif("add", "oci-archive:boxes-1.5.tar", "--name", "Boxes", "--fetch", "images")
+    assert f"Boxes-1.5.eb --sourcepath={tmp_path}/images\n" in said
+    assert place.record("Boxes") == {"family": "boxes", "version": "1.5",
+                                     "source": f"oci-archive:{tmp_path}/boxes-1.5.tar@{digest}"}
+    found = json.loads(place.ebsif("inspect", "images/boxes-1.5.sif", "--json", "--no-checksum"))
+    assert (found["listed"], found["listed_in"]) == ({"pypi": {"fast": "3.1"}, "deb": {"x": "1"}}, "/.sbom.json")
 
 
 @pytest.mark.parametrize(("source", "status", "message"), [

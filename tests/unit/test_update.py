@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 from ebsif import cli
-from ebsif.catalogue import reading, site
+from ebsif.catalogue import adding, reading, site, writing
 from ebsif.image import inspection
 from ebsif.updating.released import stated_sha256
 from support import CHECKOUT
@@ -34,7 +34,7 @@ class Place:
         self.catalogue.write_text("".join(line for line in text.splitlines(keepends=True) if "sha256:" not in line))
         self.write_profile()
         for release in OLD:
-            self.release(release)
+            self.release(release, stated=False)
 
     def write_profile(self, more=""):
         """Write the profile, with more fields of `images`."""
@@ -42,18 +42,24 @@ class Place:
             f"name: mine\ndescription: x\nimages:\n  root: {self.folder}\n  directories:\n    - {{path: stable}}\n"
             f"    - {{path: links, stability: moving}}\n{more}")
 
-    def release(self, release, kinds=("full", "torch")):
-        """Make a release with images of some kinds, and what the AI Factory writes beside them."""
+    def release(self, release, kinds=("full", "torch"), stated=True):
+        """Make a release with images of some kinds, and what the AI Factory writes beside them, unless not `stated`."""
         folder = self.releases / f"lumi-multitorch-{release}"
         folder.mkdir(parents=True)
         for kind in kinds:
             image = folder / f"lumi-multitorch-{kind}-{release}.sif"
             image.write_text(image.name)
-            image.with_suffix(".md").write_text(
-                f"# Container Image {image.stem}\n\n## Files\n\n{'0' * 64}  {image.stem}.json\n"
-                f"{hashlib.sha256(image.name.encode()).hexdigest()}  {image.name}\n")
-            image.with_suffix(".json").write_text(json.dumps(PACKAGES))
+            if stated:
+                self.state(image)
         return folder
+
+    @staticmethod
+    def state(image):
+        """Write SHA256 and packages of an image beside it."""
+        image.with_suffix(".md").write_text(
+            f"# Container Image {image.stem}\n\n## Files\n\n{'0' * 64}  {image.stem}.json\n"
+            f"{hashlib.sha256(image.name.encode()).hexdigest()}  {image.name}\n")
+        image.with_suffix(".json").write_text(json.dumps(PACKAGES))
 
     def update(self, *arguments):
         """Run the command; return its exit status."""
@@ -85,7 +91,7 @@ def test_nothing_differs(place, capsys):
     assert place.update() == 0
     assert capsys.readouterr() == ("the catalogue of mine has all images\n", "")
     assert place.update("--json") == 0
-    assert json.loads(capsys.readouterr().out) == {"records": [], "findings": []}
+    assert json.loads(capsys.readouterr().out) == {"records": [], "completed": [], "findings": []}
 
 
 def test_a_new_release_becomes_complete_records(place, capsys):
@@ -167,15 +173,36 @@ def test_an_image_with_another_name(place, capsys):
     assert place.update() == 1
     said = capsys.readouterr().out
     assert f"its image {image.name} has another name, {renamed}: change 'file', or" in said
-    assert "+  - " not in said
+    assert "+  - " not in said and said.count("warning: ") == 1
 
 
 def test_another_sha256_in_the_release(place, capsys):
     """R-05: the release states another SHA256 than the record; nothing has to be read for that."""
     place.catalogue.write_text(place.catalogue.read_text().replace(
         "oci, version: 2.10, date: 20260807_115122", f"oci, version: 2.10, date: 20260807_115122, sha256: {'1' * 64}"))
+    place.state(place.releases / f"lumi-multitorch-{OLD[7]}/lumi-multitorch-torch-{OLD[7]}.sif")
     assert place.update() == 1
     assert "states another SHA256 for its image than the record, " in capsys.readouterr().out
+
+
+def test_records_without_a_sha256(place, capsys):
+    """R-05: what the release states is added to records in both notations; comments and the other records stay."""
+    images = [place.releases / f"lumi-multitorch-{one}/lumi-multitorch-full-{one}.sif" for one in OLD[6:]]
+    for image in images:
+        place.state(image)
+    before = place.catalogue.read_text().replace("date: 20260513_121430\n", "date: 20260513_121430  # a comment\n", 1)
+    place.catalogue.write_text(before)
+    first, second = (hashlib.sha256(image.name.encode()).hexdigest() for image in images)
+    assert place.update("--write") == 1
+    assert "written: 2 missing SHA256. Next: ebsif render " in capsys.readouterr().out
+    assert place.catalogue.read_text() == before.replace(
+        "  - family: oci-full\n", f"  - family: oci-full\n    sha256: {first}\n").replace(
+        "{family: oci-full, version: 2.10, date: 20260807_115122}",
+        f"{{family: oci-full, version: 2.10, date: 20260807_115122, sha256: {second}}}")
+    assert place.update() == 0
+    last = reading.read(site.read("mine", [place.folder / "own"]), place.folder / "own/mine")[-1]
+    with pytest.raises(adding.AddingError, match="has been changed meanwhile: run the command again"):
+        writing.with_field(before, last, "version", "1")
 
 
 def test_what_a_link_stands_for(place, capsys):

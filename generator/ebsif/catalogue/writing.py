@@ -6,17 +6,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Optional
 
+import yaml
+
 from ebsif.catalogue import reading
 from ebsif.catalogue.adding import AddingError, Proposal, as_yaml
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.site import Site
 from ebsif.catalogue.yamlerrors import DocumentError
+from ebsif.catalogue.yamlfile import Loader
 from ebsif.files import locked, replace
 from ebsif.output import escape
 
 
 def write(proposals: Sequence[Proposal], path: Path, extended: Sequence[Path] = (),
-          complete: Optional[Callable[[], None]] = None) -> None:
+          complete: Optional[Callable[[], None]] = None, fields: Sequence[tuple[Container, str, str]] = ()) -> None:
     """
     Add records to a file of the catalogue; the rest of the file stays unchanged, comments included.
 
@@ -30,6 +33,8 @@ def write(proposals: Sequence[Proposal], path: Path, extended: Sequence[Path] = 
         The file that it extends, the file that this one extends, and so on.
     complete
         Called after the file is written; if it fails, the file is restored.
+    fields
+        Fields that records in the file lack: container of the record, name and value; see `with_field`.
 
     Raises
     ------
@@ -39,7 +44,7 @@ def write(proposals: Sequence[Proposal], path: Path, extended: Sequence[Path] = 
         If the result would be invalid; nothing is written then.
     """
     with locked(path.parent):
-        before, text = with_records(proposals, path, extended)
+        before, text = with_records(proposals, path, extended, fields)
         # another process may have added the image in the meantime
         if text == before:
             return
@@ -52,11 +57,13 @@ def write(proposals: Sequence[Proposal], path: Path, extended: Sequence[Path] = 
             raise
 
 
-def with_records(proposals: Sequence[Proposal], path: Path,
-                 extended: Sequence[Path]) -> tuple[Optional[str], str]:
-    """Return the text of a file without (None for a new file) and with the records; see `write`."""
+def with_records(proposals: Sequence[Proposal], path: Path, extended: Sequence[Path],
+                 fields: Sequence[tuple[Container, str, str]] = ()) -> tuple[Optional[str], str]:
+    """Return the text of a file without (None for a new file) and with records and fields; see `write`."""
     before = path.read_text(encoding="utf-8") if path.is_file() else None
     text = before
+    for field in fields:
+        text = with_field(text, *field)
     for proposal in proposals:
         text = with_record(text, proposal, path, extended)
     return before, text
@@ -73,6 +80,41 @@ def with_record(before, proposal, path, extended):
     *others, added = parse(text, path, None, extended)
     same = [other for other in others if other.path == added.path and other.values == added.values]
     return before if same else text
+
+
+def with_field(text: str, container: Container, name: str, value: str) -> str:
+    """
+    Return the text of a file with one more field in a record; everything else stays, comments included.
+
+    Parameters
+    ----------
+    text
+        The file, which is valid.
+    container
+        The container of the record.
+    name, value
+        The field, which the record doesn't have.
+
+    Raises
+    ------
+    AddingError
+        If the file has another record at that place.
+    """
+    records = next(node for key, node in yaml.compose(text, Loader).value if key.value == "containers").value
+    record = records[container.index] if container.index < len(records) else None
+    given = {key.value: node.value for key, node in record.value} if record else {}
+    own = {key: getattr(container, key) for key in ("version", "date", "label")}
+    if not given or name in given or any(given.get(key, value) != value for key, value in own.items()):
+        raise AddingError(f"{container.path} has been changed meanwhile: run the command again")
+    field = f"{name}: {as_yaml(value)}"
+    if record.flow_style:
+        last = record.value[-1][1].end_mark.index
+        return f"{text[:last]}, {field}{text[last:]}"
+    # after the first line with a value of one line: the next field begins in another line
+    key, _ = next(one for one in record.value if one[0].start_mark.line == one[1].end_mark.line)
+    end = text.find("\n", key.start_mark.index)
+    text, end = (text, end) if end >= 0 else (f"{text}\n", len(text))
+    return f"{text[: end + 1]}{' ' * key.start_mark.column}{field}\n{text[end + 1 :]}"
 
 
 def parse(text: str, path: Path, site: Optional[Site], extended: Sequence[Path]) -> list[Container]:

@@ -85,7 +85,8 @@ def run(options):
 def from_source(options, documents):
     """Return what is known of an image at a source (Sourced); complete the options with name and version."""
     source = remote.parse(options.image)
-    new = sourced(source, documents, options.fetch, whole=bool(options.fetch))
+    named = bool(options.name) or sys.stdin.isatty()
+    new = sourced(source, documents, options.fetch, whole=bool(options.fetch), named=named)
     if source.digest is None:
         output.note(f"{options.image} is {new.source.digest} today, and may be another image tomorrow: the record "
                     "names the digest")

@@ -56,7 +56,8 @@ def look(source, options):
     if not remote.is_readable(source):
         raise UsageError(f"{source} tells nothing about the image before it is fetched: add --fetch DIRECTORY")
     known = remote.look(source)
-    output.note(f"{options.image} is not fetched: its content is unknown (--fetch DIRECTORY)")
+    output.note(f"{options.image} is not fetched ({format_size(known.layers)}): its content is unknown (--fetch "
+                "DIRECTORY)")
     if source.digest is None:
         output.note(f"{options.image} is {known.source.digest} today, and may be another image tomorrow")
     return known.named(known.default)

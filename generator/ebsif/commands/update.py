@@ -9,10 +9,14 @@ can't be read is named, and doesn't hide the rest. The exit status is 1 if anyth
 
 import json
 import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from ebsif import output
 from ebsif.arguments import add_json
 from ebsif.catalogue import writing
+from ebsif.catalogue.adding import Proposal
+from ebsif.catalogue.container import Container
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.errors import FOUND, EbsifError
 from ebsif.findings import NOTE
@@ -47,49 +51,62 @@ def run(options):
                          f"here ({missing})")
     comparison.compare(survey)
     tags.compare(comparison, repositories)
-    changed = list(changes(comparison.entries, options.write))
+    changed = changes(comparison)
     if options.json:
         print(json.dumps(data_of(comparison), indent=2))
     else:
-        for path, before, after in changed:
-            output.print_diff(path, before, after)
+        for path, change in changed.items():
+            output.print_diff(path, *writing.with_records(change.proposals, path, change.extended, change.fields))
         for finding in comparison.findings:
             if finding.level != NOTE or not options.quiet:
                 print(finding)
+    if options.write:
+        for path, change in changed.items():
+            writing.write(change.proposals, path, change.extended, fields=change.fields)
+    if not options.json:
         print_next_step(comparison, options)
-    differs = comparison.entries or any(finding.level != NOTE for finding in comparison.findings)
-    return FOUND if differs else 0
+    return FOUND if changed or any(finding.level != NOTE for finding in comparison.findings) else 0
 
 
-def changes(entries, write):
-    """Yield each file with new records, its text and its new text, after writing it if `write` is set."""
-    by_path = {}
-    for entry in entries:
-        by_path.setdefault(entry.path, []).append(entry)
-    for path, some in by_path.items():
-        proposals, extended = [entry.proposal for entry in some], some[0].extended
-        before, after = writing.with_records(proposals, path, extended)
-        if write:
-            writing.write(proposals, path, extended)
-        yield path, before, after
+@dataclass
+class Change:
+    """The changes of a file: new records, the files that it extends, and fields of records that are there."""
+
+    proposals: list[Proposal] = field(default_factory=list)
+    extended: list[Path] = field(default_factory=list)
+    fields: list[tuple[Container, str, str]] = field(default_factory=list)
+
+
+def changes(comparison):
+    """Return the changes of the catalogue by file (dict of Change)."""
+    found = {}
+    for entry in comparison.entries:
+        change = found.setdefault(entry.path, Change(extended=entry.extended))
+        change.proposals.append(entry.proposal)
+    for container, sha256 in comparison.missing:
+        found.setdefault(container.path, Change()).fields.append((container, "sha256", sha256))
+    return found
 
 
 def data_of(comparison):
     """Return records and findings (dict), for JSON."""
     records = [{"module": entry.container.module, "file": str(entry.path), "image": entry.container.file_name,
                 "record": entry.proposal.values, "review": entry.proposal.reviews} for entry in comparison.entries]
-    return {"records": records, "findings": [finding.data for finding in comparison.findings]}
+    completed = [{"module": container.module, "file": str(container.path), "sha256": sha256}
+                 for container, sha256 in comparison.missing]
+    return {"records": records, "completed": completed, "findings": [finding.data for finding in comparison.findings]}
 
 
 def print_next_step(comparison, options):
     """Print what is left to do, unless --quiet."""
-    number = len(comparison.entries)
+    number, completed = len(comparison.entries), len(comparison.missing)
+    what = ", ".join(output.format_count(*one) for one in (
+        (number, "new record"), (completed, "missing SHA256")) if one[0]).replace("SHA256s", "SHA256")
     words = ["--site", comparison.profile.name, *comparison.settings.catalogue_options]
-    if not (number or comparison.findings):
+    if not (what or comparison.findings):
         output.hint(f"the catalogue of {comparison.profile.name} has all images")
-    elif number and options.write:
+    elif what and options.write:
         commands = " && ".join(shlex.join(["ebsif", *command, *words]) for command in (["render"], ["check", "--deep"]))
-        output.hint(f"written: {output.format_count(number, 'record')}. Next: {commands}")
-    elif number:
-        output.hint(f"{output.format_count(number, 'new record')}; to write: "
-                    f"{shlex.join(['ebsif', 'update', *words, '--write'])}")
+        output.hint(f"written: {what}. Next: {commands}")
+    elif what:
+        output.hint(f"{what}; to write: {shlex.join(['ebsif', 'update', *words, '--write'])}")

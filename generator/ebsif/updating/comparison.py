@@ -42,6 +42,10 @@ class Comparison:
         Whether nothing will be written.
     entries, findings
         The proposed records, and what else differs.
+    missing
+        The SHA256 that records lack and releases state, with the container of each.
+    renamed
+        The containers whose images have other names.
     """
 
     settings: Settings
@@ -51,6 +55,8 @@ class Comparison:
     dry_run: bool = True
     entries: list[Entry] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    missing: list[tuple[Container, str]] = field(default_factory=list)
+    renamed: list[Container] = field(default_factory=list)
 
     @cached_property
     def known(self) -> dict[str, list[Container]]:
@@ -59,6 +65,12 @@ class Comparison:
         for one in self.containers:
             known.setdefault(one.file_name, []).append(one)
         return known
+
+    @property
+    def own(self) -> Path:
+        """The catalogue that can be changed."""
+        own = self.settings.own_directories
+        return own[0] if own else Path()
 
     @cached_property
     def ignored(self) -> list[str]:
@@ -88,8 +100,7 @@ class Comparison:
     def compare(self, survey: Survey) -> None:
         """Compare the catalogue with the images in directories."""
         self.findings += survey.findings
-        for container in self.containers:
-            self.check_record(container, survey)
+        recorded = list(self.containers)
         seen: set[Path] = set()
         others: dict[Path, list[str]] = {}
         # a link that a record names is meant
@@ -109,6 +120,9 @@ class Comparison:
                      f"({', '.join(dict.fromkeys(kinds))}); `ebsif add IMAGE` adds one", folder)
         for link in links:
             self.name_link(link)
+        for container in recorded:
+            if container not in self.renamed:
+                self.check_record(container, survey)
 
     def other_kind(self, name: str) -> str:
         """
@@ -136,6 +150,7 @@ class Comparison:
             found = self.inspected(path)
             moved = self.moved(found, survey)
             if moved:
+                self.renamed.append(moved)
                 self.say_of(WARNING, moved, f"its image {moved.file_name} has another name, {path}: change 'file', or "
                             "give the image its earlier name")
                 return
@@ -196,7 +211,12 @@ class Comparison:
         if container.size and size != container.size:
             self.say_of(WARNING, container, f"its image {path} was replaced or truncated: it has {size} bytes, not "
                         f"{container.size}. Put the right one there, or give the other one a name of its own")
-        elif container.sha256 and stated and stated.sha256 != container.sha256:
+        elif stated and not container.sha256:
+            if container.path.is_relative_to(self.own):
+                self.missing.append((container, stated.sha256))
+            else:
+                self.say_of(NOTE, container, f"the record has no SHA256; {stated.path} states {stated.sha256}")
+        elif stated and stated.sha256 != container.sha256:
             self.say_of(WARNING, container, f"{stated.path} states another SHA256 for its image than the record, "
                         f"{stated.sha256}: if {path} was replaced, give the other one a name of its own")
 

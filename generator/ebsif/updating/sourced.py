@@ -68,7 +68,7 @@ def name_of(found: Remote, documents: Iterable[CatalogueFile]) -> str:
 
 
 def sourced(source: ImageSource, documents: list[CatalogueFile], folder: Optional[Path] = None,
-            whole: bool = False) -> Sourced:
+            whole: bool = False, named: bool = True) -> Sourced:
     """
     Return what is known of an image; fetch it if its family isn't known from what registry or layout tell.
 
@@ -82,18 +82,24 @@ def sourced(source: ImageSource, documents: list[CatalogueFile], folder: Optiona
         The directory for the image, if it is fetched (default: EasyBuild's source path).
     whole
         Whether to fetch it in any case.
+    named
+        Whether the software has a name even if no family has such images.
 
     Raises
     ------
     EbsifError
-        If the image is not there, or can't be fetched or inspected.
+        If the image is not there, or can't be fetched or inspected; if there is no name, before anything is fetched.
     """
-    if not remote.is_readable(source):
-        return fetched(source, file_name(source), folder)
-    known = remote.look(source)
-    name = name_of(known, documents)
-    if fits(documents, name) and not whole:
+    known = remote.look(source) if remote.is_readable(source) else None
+    name = name_of(known, documents) if known else file_name(source)
+    is_of_family = fits(documents, name)
+    if known and is_of_family and not whole:
         return Sourced(known.source, known.named(name), known.programs)
+    if not (named or is_of_family or source.repository):
+        raise adding.AddingError(f"no family of the catalogue has images named like {name}: give a --name, and a "
+                                 "family is begun for it")
+    if not known:
+        return fetched(source, name, folder)
     return fetched(known.source, name, folder, known)
 
 
