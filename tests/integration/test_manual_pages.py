@@ -1,0 +1,64 @@
+"""The project's own pages in a real browser, built as `make docs` builds them."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from support import CHECKOUT
+
+PHONE = {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+
+
+def build(folder):
+    """Build the pages in a folder; return the completed process."""
+    return subprocess.run([sys.executable, "-m", "manual", "-o", folder], capture_output=True, text=True, check=False,
+                          env={**os.environ, "PYTHONPATH": str(CHECKOUT / "docs")})
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """The folder of the pages."""
+    folder = tmp_path_factory.mktemp("manual") / "pages"
+    result = build(folder)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.endswith(f" pages; open {folder}/index.html\n")
+    return folder
+
+
+def test_every_page_on_a_phone(browser, pages):
+    """W-02 for the manual: no page is wider than a phone, and none has an error, such as a missing file."""
+    browser.get_log("browser")
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", PHONE)
+    try:
+        for path in pages.rglob("*.html"):
+            browser.get(path.as_uri())
+            assert browser.execute_script("return document.documentElement.scrollWidth") == PHONE["width"], path
+            broken = "return Array.from(document.images).filter(one => !one.naturalWidth).map(one => one.src)"
+            assert browser.execute_script(broken) == [], path
+            assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == [], path
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_the_menu_leads_to_every_page(browser, pages):
+    """Issue 25, point 2: from the start page to a guide and to the reference by the menu, which marks the page."""
+    browser.get((pages / "index.html").as_uri())
+    for title in ("Quick start for users", "Commands", "Performance"):
+        link = browser.execute_script(
+            "return Array.from(document.querySelectorAll('.menu a')).find("
+            "one => one.textContent === arguments[0] && one.offsetParent)", title)
+        browser.execute_script("arguments[0].scrollIntoView({behavior: 'instant', block: 'center'})", link)
+        link.click()
+        assert browser.execute_script("return document.querySelector('h1').textContent") == title
+        assert browser.execute_script("return document.querySelector('.menu [aria-current]').textContent") == title
+
+
+def test_a_directory_with_other_files(tmp_path):
+    """W-09: the command ends with a message and status 1, and leaves the directory alone."""
+    (tmp_path / "notes.txt").write_text("mine")
+    result = build(tmp_path)
+    assert result.returncode == 1
+    assert result.stderr == (f"docs: {tmp_path} contains other files, which would be lost: name another directory with "
+                             "-o\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
