@@ -94,9 +94,32 @@ class ContainerVenv(ContainerInstall):
         """The record of the installation to repeat (InstallRecord), None if there is none."""
         lock = lock_of(self.spec.requirements)
         if lock and self.record_to_repeat is None:
-            # looked for next to the easyconfig first; with --try-* that is in a temporary directory
-            self.record_to_repeat = InstallRecord.read_repeatable(self.obtain_file(lock, no_download=True))
+            self.record_to_repeat = InstallRecord.read_repeatable(self.obtain_or_keep(lock, lockfile.RECORD))
         return self.record_to_repeat
+
+    def obtain_or_keep(self, name, kept):
+        """
+        Find a file of the installation to repeat.
+
+        Parameters
+        ----------
+        name : str
+            Its name, next to the easyconfig (with --try-* that is in a temporary directory) or on the source path.
+        kept : str
+            What has the same content in this installation, if it's there: EasyBuild's copy of the easyconfig in it then
+            installs it again.
+
+        Returns
+        -------
+        str
+        """
+        path = os.path.join(self.final_installdir, kept)
+        try:
+            return self.obtain_file(name, no_download=True)
+        except EasyBuildError:
+            if not os.path.isfile(path):
+                raise
+        return path
 
     @property
     def stages(self):
@@ -140,7 +163,7 @@ class ContainerVenv(ContainerInstall):
         name = squashfs_of(self.spec.requirements)
         if not name or build_option('module_only'):
             return
-        self.squashfs_to_take = self.obtain_file(name, no_download=True)
+        self.squashfs_to_take = self.obtain_or_keep(name, SQUASHFS)
         wanted = self.repeated.get(lockfile.USER_SOFTWARE, {}).get(SQUASHFS)
         found = compute_checksum(self.squashfs_to_take, CHECKSUM_TYPE_SHA256)
         if found != wanted:
@@ -184,7 +207,9 @@ class ContainerVenv(ContainerInstall):
         stages, repeated, taken = self.stages, self.repeated, self.squashfs_to_take
         if self.dry_run:
             dry_run_msg("Making the venv %s in the container\n" % self.spec.venv)
-            for stage in stages:
+            if taken:
+                dry_run_msg("Taking user software from %s\n" % taken)
+            for stage in self.stages_for_pip:
                 dry_run_msg("Installing stage '%s' with pip:\n%s" % (stage.name, stage.requirements))
             return
         image_packages = self.probe.packages

@@ -72,10 +72,16 @@ def test_pushed_here_and_pulled_elsewhere(mine, theirs, registry):
     assert used.startswith("/user-software/venv/pytorch/")
     # a file that was altered meanwhile is refused before anything is done
     squashfs = theirs.work / f"{module.replace('/', '-')}.squashfs"
-    squashfs.write_bytes(squashfs.read_bytes() + b"x")
+    before = squashfs.read_bytes()
+    squashfs.write_bytes(before + b"x")
     failed = theirs.eb(squashfs.with_suffix(".eb"), "--rebuild", check=False)
     assert f"{squashfs.name} is not the user software of the lock" in failed.stdout + failed.stderr
+    squashfs.write_bytes(before)
+    # EasyBuild's copy of the easyconfig needs neither file
+    theirs.eb(copy / "easybuild" / f"{squashfs.stem}.eb", "--rebuild")
     assert (copy / "user-software.squashfs").read_bytes() == (root / "user-software.squashfs").read_bytes()
+    ebsif(theirs, "remove", "theirs", "--yes")
+    assert not [one for one in theirs.work.iterdir() if one.name != ".ebsif.lock"]
 
 
 def test_a_directory_instead_of_a_registry(mine, theirs, tmp_path, base_image):

@@ -191,9 +191,9 @@ def add_easyconfig(removal):
         return
     if text == copy.read_text(encoding="utf-8", errors="replace"):
         removal.paths.append(path)
-        # of `ebsif extend --from-lock`
-        lock = path.with_name(f"{path.stem}.lock.json")
-        removal.paths += [lock] if lock.is_file() else []
+        # of `ebsif extend --from-lock` and `ebsif pull`
+        beside = [path.with_name(f"{path.stem}{suffix}") for suffix in (".lock.json", ".squashfs")]
+        removal.paths += [one for one in beside if one.is_file()]
     else:
         removal.kept.append(f"{path}: changed since the installation")
 
