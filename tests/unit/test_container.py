@@ -45,9 +45,19 @@ class FakeContainer:
         self.commands.append((command, list(binds), environment))
         output = self.answers.get(command[-1], "")
         if read_program("installed-packages.py") in (stdin, *command):
-            seen = self.seen.pop(0) if len(self.seen) > 1 else self.seen[0]
-            output = repr({"environment": {"PYTHONPATH": ""}, "purelib": PURELIB, "packages": seen})
+            output = self.next_packages()
+        elif "run-logged.sh" in command:
+            _, program, listed = command[command.index("run-logged.sh") + 1:][:3]
+            # not after pip has upgraded itself
+            if program:
+                assert Path(program).read_text() == read_program("installed-packages.py")
+                Path(listed).write_text(self.next_packages())
         return types.SimpleNamespace(exit_code=0, output=output, stderr="")
+
+    def next_packages(self):
+        """Return what installed-packages.py prints."""
+        seen = self.seen.pop(0) if len(self.seen) > 1 else self.seen[0]
+        return repr({"environment": {"PYTHONPATH": ""}, "purelib": PURELIB, "packages": seen})
 
 
 @pytest.fixture
