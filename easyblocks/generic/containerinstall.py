@@ -44,8 +44,8 @@ from easybuild.easyblocks.generic.container.runtime import runtime_variables
 from easybuild.easyblocks.generic.container.sbom import BILL_OF_MATERIALS, bill_of_materials
 from easybuild.easyblocks.generic.container.scripts import FILES, ebsif_version
 from easybuild.easyblocks.generic.container.credentials import Credentials
-from easybuild.easyblocks.generic.container.sharedimage import IMAGE_LINK, IMAGE_OWN, IMAGE_SHARED, InstalledImage
-from easybuild.easyblocks.generic.container.sharedimage import InstalledImages, recursively_except
+from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_LINK, IMAGE_OWN, IMAGE_SHARED
+from easybuild.easyblocks.generic.container.sharedimage import InstalledImage, InstalledImages, recursively_except
 from easybuild.easyblocks.generic.container.shellmodule import ENVIRONMENT, ShellGenerator, ShellModule
 from easybuild.easyblocks.generic.container.signature import IGNORED, REQUIRED, SIGNATURES, VERIFIED
 from easybuild.easyblocks.generic.container.spec import INIT_IMAGE, INIT_KINDS, INIT_NONE, LISTED_PACKAGES
@@ -278,8 +278,11 @@ class ContainerInstall(Reinstall, EasyBlock):
             if source.kind == DOCKER and source.digest and self.spec.signature == REQUIRED:
                 # not after a download of many gigabytes
                 check_required(self.verification.of_source(source), source)
-            target = os.path.join(source_paths()[0], letter_dir_for(self.name), self.name, name)
-            found = ImageFetch(source, target, self.is_digest).fetch(again)
+            folder = os.path.join(source_paths()[0], letter_dir_for(self.name), self.name)
+            if self.spec.image == IMAGE_CENTRAL:
+                # where the module looks for it
+                folder = self.spec.central_directories[0]
+            found = ImageFetch(source, os.path.join(folder, name), self.is_digest).fetch(again)
         problem = check_note(found, source)
         if problem:
             self.warn(problem)

@@ -122,11 +122,14 @@ def test_images_of_layers_on_disk(site, root_of_busybox, tmp_path, kind):
         else:
             ocilayouts.pack(tmp_path / "layout", place)
         source = f"{kind}:{place}:1@{digest}"
-    site.eb(easyconfig(site, source), "--fetch")
-    assert fetched(site) == ["x.sif", "x.sif.source.json"]
-    note = json.loads((site.sources / "e/Example/x.sif.source.json").read_text())
+    # a module that uses a central image looks for it in the site's directory
+    central = f"image = 'central'\nimage_dirs = ['{tmp_path}/images']\n"
+    site.eb(easyconfig(site, source, central), *([] if kind == "oci" else ["--fetch"]))
+    images = tmp_path / "images"
+    assert sorted(path.name for path in images.iterdir()) == ["x.sif", "x.sif.source.json"]
+    note = json.loads((images / "x.sif.source.json").read_text())
     assert (note["source"], note["source_digest"]) == (source, digest)
-    site.run(["apptainer", "--silent", "exec", site.sources / "e/Example/x.sif", "/bin/busybox", "true"])
+    site.run(["apptainer", "--silent", "exec", images / "x.sif", "/bin/busybox", "true"])
 
 
 def start(site, path):

@@ -337,6 +337,30 @@ def test_nothing_of_lumi_in_other_profiles():
                 assert not re.search("lumi|/appl/|/pfs|gpu = 'rocm'|NCCL_NET_GDR_LEVEL': '3'", easyconfig.render(one))
 
 
+def test_the_source_and_the_signature_of_an_image(read, tmp_path):
+    """R-01, R-04: a record says where its image is, site, family or record who may sign it; each is a parameter."""
+    digest = f"sha256:{'0' * 64}"
+    (tmp_path / "images").mkdir()
+    keys = site.Site(name="mine", description="x", signature="required", signature_keys=["/keys/site.asc"],
+                     images={"directories": [{"path": f"{tmp_path}/images"}]})
+    text = f"{HEAD}{RECORD}    source: oras://registry.example/ai/x:1@{digest}\n    image: central\n"
+    for more, expected in (
+            ("", {"signature": "required", "signature_keys": ["/keys/site.asc"]}),
+            ("    signature: recorded\n    signature_keys: [/keys/vendor.pem]\n",
+             {"signature": "recorded", "signature_keys": ["/keys/vendor.pem"]}),
+            ("    signature: ignored\n", {})):
+        (one,) = read(text + more, keys)
+        values = literals(easyconfig.render(one))
+        assert list(differences(one, easyconfig.render(one))) == []
+        assert {name: values[name] for name in values if name.startswith("signature")} == expected
+        assert values["image_source"] == f"oras://registry.example/ai/x:1@{digest}"
+        # an image that can be fetched isn't missing
+        findings = check([one], tmp_path / "none", keys, deep=False)
+        assert not [finding for finding in findings if "is missing" in finding.text]
+    with pytest.raises(ValueError, match="can't be verified without 'signature_keys'"):
+        site.Site(name="mine", description="x", signature="required")
+
+
 def test_wrappers_load_is_data_of_the_site(read):
     """J-04: with wrappers_load, the modules of a site with wrappers get it; without, no easyconfig mentions it."""
     (one,) = read(HEAD + RECORD)

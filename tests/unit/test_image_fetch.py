@@ -199,6 +199,20 @@ def test_locks_of_the_dead(tmp_path, change, is_gone):
     assert not list(tmp_path.iterdir())
 
 
+def test_directories_that_are_closed(files, tmp_path, monkeypatch):
+    """R-10: a lock that can't be created or removed is an error that says so, not an endless wait."""
+    def refuse(*arguments):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/x.sif.lock").write_text(json.dumps({**this_process(), "pid": 2 ** 22 + 1}))
+    for name in ("rename", "open"):
+        monkeypatch.setattr(lease.os, name, refuse)
+        with pytest.raises(EasyBuildError, match=r"the lock .*/x.sif.lock can't be taken: Permission denied\. Remove"):
+            fetch(tmp_path, files.oras)
+        monkeypatch.undo()
+
+
 def test_locks_of_the_living_are_kept(tmp_path, monkeypatch):
     """R-10: an owner on another node that shows signs of life keeps its lock as long as it needs it."""
     lock = tmp_path / "lock"

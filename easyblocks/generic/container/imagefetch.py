@@ -13,6 +13,7 @@ for installations later on.
 import glob
 import json
 import os
+from contextlib import ExitStack, contextmanager
 from urllib.request import Request
 
 from easybuild.easyblocks.generic.container.conversion import Conversion
@@ -113,7 +114,7 @@ class ImageFetch:
             If the image can't be had, or is not what the easyconfig says. Nothing of that is left under its name.
         """
         mkdir(os.path.dirname(self.target), parents=True)
-        with Lease(self.target + '.lock').held(self.wait):
+        with self.locked():
             if os.path.exists(self.target) and not again:
                 trace_msg("%s has been fetched by another process meanwhile" % self.name)
                 return self.target
@@ -132,6 +133,18 @@ class ImageFetch:
             for path in glob.glob(glob.escape(self.target) + '.partial-*'):
                 (remove_dir if os.path.isdir(path) else remove_file)(path)
         return self.target
+
+    @contextmanager
+    def locked(self):
+        """Context manager that keeps other processes from fetching the image as well."""
+        with ExitStack() as held:
+            try:
+                held.enter_context(Lease(self.target + '.lock').held(self.wait))
+            except OSError as err:
+                raise EasyBuildError("%s can't be fetched, because the lock %s.lock can't be taken: %s. Remove what a "
+                                     "killed process has left there, or name another directory with `eb --sourcepath`.",
+                                     self.name, self.target, err.strerror, exit_code=EasyBuildExit.FAIL_DOWNLOAD)
+            yield
 
     def wait(self, owner):
         """Say who is fetching the image."""

@@ -51,6 +51,11 @@ class Lease:
         ----------
         waiting : callable
             Called about once per second while another process has the lock, with its note (dict, None if unknown).
+
+        Raises
+        ------
+        OSError
+            If the file can't be written, or not be removed because it is that of another account.
         """
         self.acquire(waiting)
         stop = threading.Event()
@@ -97,16 +102,19 @@ class Lease:
         return status.st_ino, status.st_mtime_ns
 
     def remove(self, sign):
-        """Remove a lock that was left behind, unless another process was faster."""
+        """Remove a lock that was left behind, unless another process was faster; raises OSError if it may not."""
         mine = '%s.%s.%d' % (self.path, this_process()['host'], os.getpid())
         try:
             # only one process can do that
             os.rename(self.path, mine)
+        except FileNotFoundError:
+            return
+        try:
             status = os.stat(mine)
             if (status.st_ino, status.st_mtime_ns) != sign:
                 # that of a process which removed the old one just before
                 os.link(mine, self.path)
-        except OSError:
+        except FileExistsError:
             pass
         forget(mine)
 

@@ -85,7 +85,8 @@ def check_image(container: Container, finding: Creator, digest: Optional[Digest]
     """
     places = [path for _, path in container.image_places if is_there(path)]
     mounted = [path.parent for _, path in container.image_places if is_there(path.parent)]
-    if mounted and not places and (digest or container.image == "central"):
+    # one with a source is fetched there
+    if mounted and not places and not container.source and (digest or container.image == "central"):
         yield finding(ERROR if container.image == "central" else WARNING,
                       f"the image {container.file_name} is missing in {' and '.join(map(str, mounted))}")
     if places and not container.sha256:
