@@ -514,6 +514,17 @@ def test_unloading_restores_the_environment(pair, data):
         assert loaded["SIF"] == f"{pair.site.sources}/example.sif"
 
 
+@pytest.mark.parametrize("attached", ["yes", "no"])
+def test_values_that_are_not_ascii(pairs, attached):
+    """G-07, W-05: earlier values stay as they are, whether Lmod runs Tcl itself or by tclsh."""
+    name = "ENV_CONDA_DEFAULT_ENV"
+    said = pairs("Lmod-Tcl").site.bash(f"""
+        module load One; printenv SINGULARITY{name}
+        module load One; module unload One; printenv APPTAINER{name}
+    """, LMOD_FAST_TCL_INTERP=attached, **{f"APPTAINER{name}": "\u0127\u00e9"})
+    assert said.stdout == "\u0127\u00e9\n" * 2
+
+
 def test_wrappers_that_load_what_they_need(several_once):
     """J-04: with wrappers_load, a wrapper works by its path, without its module and beside another one."""
     said = several_once.site.bash(f"""

@@ -23,7 +23,9 @@ push a value with a colon. In Lmod only pushenv sets a variable on unload, to a 
 ``__LMOD_STACK_<NAME>``. We write that stack ourselves, because Lmod 8.6 leaves a value behind when it pops one, and
 would restore it the next time; in Tcl it also pushes the new value instead of the old one. The value is on the stack
 twice (or once, above those of other modules): on unload Lmod 8.6 drops the first and restores the second, Lmod 8.7.60
-restores the first. There, empty values are unset. Tested with Lmod 8.6.19 and 8.7.60, and Environment Modules 5.2.
+restores the first. There, empty values are unset. If Lmod 9 unloads and loads a module in one
+go, the stack is still there when it loads, so it stays at the end. Tested with Lmod 8.6.19, 8.7.60 and 9.2.7, and
+Environment Modules 5.2 and 5.7.
 
 If a container module replaces another one, or the modules tool has lost track of the other one (its file was removed, a
 profile was sourced again), the values in the environment are the module's, not the user's, so the recorded ones are

@@ -1,6 +1,8 @@
 set unloading [expr {[module-info mode unload] || [module-info mode remove]}]
 set loading [expr {[module-info mode load] && !$unloading}]
 set in_lmod [expr {[info exists ModuleTool] && $ModuleTool eq "Lmod"}]
+# Lmod may run Tcl itself, with the encoding of the C locale, which changes characters that are not ASCII; or by tclsh
+set attached [expr {$in_lmod && ![string match tclsh* [file tail [info nameofexecutable]]]}]
 set active 1
 set done {}
 # Tcl decodes the whole environment whenever it looks for a variable, so find out once which ones are set
@@ -39,10 +41,9 @@ proc first_user_value {default args} {
     return $default
 }
 proc change {name value} {
-    global in_lmod known
+    global attached known
     dict set known $name 1
-    # Lmod runs Tcl with the encoding of the C locale
-    if {$in_lmod && ![string is ascii $value]} {
+    if {$attached && ![string is ascii $value]} {
         set value [encoding convertfrom utf-8 [encoding convertto $value]]
     }
     setenv $name $value
