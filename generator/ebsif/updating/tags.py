@@ -64,7 +64,10 @@ def compare(comparison: Comparison, known: list[KnownRepository]) -> None:
     for one in known:
         try:
             repository = open_repository(one.place)
-            tags = sorted((tag for tag in repository.tags() if is_of_image(tag, comparison)), key=natural_key)
+            with Steps() as steps:
+                # which may not answer
+                steps.begin(f"asking {one.source.host}", important=False)
+                tags = sorted((tag for tag in repository.tags() if is_of_image(tag, comparison)), key=natural_key)
         except (EbsifError, OSError) as error:
             comparison.findings.append(Finding(WARNING, one.name, f"its tags can't be read: {error}"))
             continue
