@@ -107,10 +107,9 @@ def write_pages(sites, directory):
     for site, some in sites:
         layout.write(directory, f"{site.name}/index.html", "site.html", title=f"Containers on {site.name}", site=site,
                      timeline=timeline(some), number=len(some), **common)
-        for page in some:
-            same_name = [other for other in some if other.container.name == page.container.name]
-            layout.write(directory, page.address, "container.html", title=page.short_name,
-                         **values_of(page, same_name), **common)
+        for page, near in zip(some, neighbours(some)):
+            layout.write(directory, page.address, "container.html", title=page.short_name, **values_of(page), **near,
+                         **common)
     return len(everything)
 
 
@@ -138,8 +137,20 @@ def inside_of(page, versions):
     return {name: versions[name].index(public(one)) if one else None for name, one in page.contents.items()}
 
 
-def values_of(page, others):
-    """Return the values for the template of a container's page (dict)."""
+def neighbours(some):
+    """Return the previous page, the next one, and those with the same image, for each page (list of dict)."""
+    by_container = {page.container: page for page in some}
+    newer, same_image = {}, {}
+    for page in some:
+        newer.setdefault(page.before, page)
+        same_image.setdefault((page.container.name, page.container.file_name), []).append(page)
+    images = [same_image[page.container.name, page.container.file_name] for page in some]
+    return [{"previous": by_container.get(page.before), "newer": newer.get(page.container),
+             "same_image": [other for other in same if other is not page]} for page, same in zip(some, images)]
+
+
+def values_of(page):
+    """Return the values for the template of a container's page, without its neighbours (dict)."""
     container = page.container
     size = container.size or page.image.get("size")
     return {
@@ -148,10 +159,6 @@ def values_of(page, others):
         "inside": [("component", page.components), *page.packages.items()],
         "sha256": container.sha256 or page.image.get("sha256"),
         "requirements": requirements(container),
-        "same_image": [other for other in others
-                       if other is not page and other.container.file_name == container.file_name],
-        "previous": next((other for other in others if other.container is page.before), None),
-        "newer": next((other for other in others if other.before is container), None),
     }
 
 

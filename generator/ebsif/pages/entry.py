@@ -187,8 +187,9 @@ def pages(containers: Iterable[Container], records: Optional[Mapping[str, dict[s
         before = named.setdefault(container.name, [])
         earlier[container] = next((one for one in reversed(before) if one.file_name != container.file_name), None)
         before.append(container)
-    return [Page(one, earlier[one], records.get(one.module), changes(earlier[one], one, records),
-                 short_name(one, named[one.name])) for one in known]
+    short = {one: text for some in named.values() for one, text in short_names(some).items()}
+    return [Page(one, earlier[one], records.get(one.module), changes(earlier[one], one, records), short[one])
+            for one in known]
 
 
 def changes(earlier, container, records):
@@ -205,11 +206,12 @@ def changes(earlier, container, records):
     return [one for one in components if one.name not in listed] + packages
 
 
-def short_name(container: Container, others: Iterable[Container]) -> str:
-    """Return name, version, and the parts of the suffix, except versions and date, that others of the name lack."""
-    parts = suffix_parts(container)
-    common = set.intersection(*(set(suffix_parts(one)) for one in others))
-    return " ".join([container.name, container.version, *(part for part in parts if part not in common)])
+def short_names(containers: Iterable[Container]) -> dict[Container, str]:
+    """Return name, version, and the parts of the suffix that others of the name lack, except versions and date."""
+    parts = {one: suffix_parts(one) for one in containers}
+    common = set.intersection(*map(set, parts.values()))
+    return {one: " ".join([one.name, one.version, *(part for part in own if part not in common)])
+            for one, own in parts.items()}
 
 
 def suffix_parts(container):
