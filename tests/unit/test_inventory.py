@@ -131,7 +131,7 @@ def test_a_record_that_may_not_be_read(eb_prefix, monkeypatch):
     """I-01: the message names its path once."""
     root = eb_prefix.install(MINE)
     lock = root / "share/ebsif/lock.json"
-    monkeypatch.setattr(inventory.Path, "read_text", lambda path, **_: open_denied(path))
+    monkeypatch.setattr(inventory.Path, "read_bytes", open_denied)
     one = inventory.installations([str(root)])[0][0]
     assert one.damage == f"{lock}: can't be read: Permission denied"
     # nobody is told to install anything again
