@@ -84,6 +84,21 @@ def test_the_next_attempt_goes_on(files, tmp_path):
     assert left(tmp_path) == ["x.sif", "x.sif.source.json"]
 
 
+@pytest.mark.parametrize("bars", [False, True])
+def test_progress(files, tmp_path, monkeypatch, bars):
+    """R-01: a download shows how far it is: in EasyBuild's progress bar, else in lines."""
+    lines, started = [], []
+    monkeypatch.setattr(download, "FIRST", 0)
+    monkeypatch.setattr(download, "LATER", 0)
+    monkeypatch.setattr(download, "trace_msg", lines.append)
+    monkeypatch.setattr(download, "show_progress_bars", lambda: bars)
+    monkeypatch.setattr(download, "start_progress_bar", lambda kind, size, label: started.append((size, label)))
+    monkeypatch.setattr(download, "stop_progress_bar", lambda kind: started.append("stopped"))
+    fetch(tmp_path, files.https)
+    assert ("x.sif: 100.0 kB of 300.0 kB" in lines) == (not bars), lines
+    assert started == ([(len(SIF), "x.sif"), "stopped"] if bars else [])
+
+
 def test_servers_without_ranges(files, tmp_path):
     """R-01: a server that only sends whole files is asked again for all of it."""
     files.has_ranges, files.cuts = False, [100_000]

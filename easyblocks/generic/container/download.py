@@ -36,6 +36,8 @@ class Progress:
         Name of the file.
     total : int
         Bytes, None if unknown.
+    has_bar : bool
+        Whether there is a bar.
     """
 
     def __init__(self, what, total=None):
@@ -43,29 +45,32 @@ class Progress:
         self.what = what
         self.total = total
         self.done = 0
+        self.has_bar = False
         self.next = time.monotonic() + FIRST
 
     def __enter__(self):
-        """Start the bar."""
-        if show_progress_bars():
-            start_progress_bar(PROGRESS_BAR_DOWNLOAD_ONE, self.total, label=self.what)
+        """Return itself; the bar starts with the first bytes, when the size is known."""
         return self
 
     def __exit__(self, *error):
         """Remove the bar."""
-        if show_progress_bars():
+        if self.has_bar:
             stop_progress_bar(PROGRESS_BAR_DOWNLOAD_ONE)
 
     def reach(self, done):
         """Take how many bytes are there (int)."""
-        update_progress_bar(PROGRESS_BAR_DOWNLOAD_ONE, progress_size=done - self.done)
+        if not self.has_bar and show_progress_bars():
+            self.has_bar = True
+            start_progress_bar(PROGRESS_BAR_DOWNLOAD_ONE, self.total, label=self.what)
+        if self.has_bar:
+            update_progress_bar(PROGRESS_BAR_DOWNLOAD_ONE, progress_size=done - self.done)
         self.done = done
         share = ' of %s' % format_size(self.total) if self.total else ''
         self.say("%s%s" % (format_size(done), share))
 
     def say(self, text):
         """Write a line, unless there is a bar or the last line is recent."""
-        if time.monotonic() >= self.next and not show_progress_bars():
+        if time.monotonic() >= self.next and not self.has_bar:
             trace_msg("%s: %s" % (self.what, text))
             self.next = time.monotonic() + LATER
 
