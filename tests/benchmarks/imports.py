@@ -24,8 +24,8 @@ print(len(opened))
 """
 
 
-def measure(folder):
-    """Measure with a warm page cache, and with a cold one if this machine allows dropping it."""
+def installed(folder):
+    """Return the environments of two modules (dict): torchmetrics in a SquashFS file, and in a directory."""
     site = Site(folder / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
     image = Path(os.environ["EBSIF_TEST_PYTORCH_IMAGE"])
     (site.sources / image.name).symlink_to(image)
@@ -39,6 +39,12 @@ def measure(folder):
     for suffix in ("-file", "-directory"):
         loaded = site.bash(f"module load Example/1.0{suffix}; env -0").stdout
         environments[suffix] = dict(line.split("=", 1) for line in loaded.split("\0") if "=" in line)
+    return environments
+
+
+def measure(folder):
+    """Measure with a warm page cache, and with a cold one if this machine allows dropping it."""
+    environments = installed(folder)
 
     def python(suffix, code):
         environment = environments[suffix]
