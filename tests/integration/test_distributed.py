@@ -226,7 +226,7 @@ import os, signal, sys, time
 def save(*_):
     time.sleep(0.5)
     # one write, because ranks share the output
-    os.write(1, f"saved {os.environ['RANK']}\n".encode())
+    os.write(1, f"saved {os.environ['RANK']}\\n".encode())
     sys.exit()
 
 signal.signal(signal.SIGUSR1, save)
@@ -244,17 +244,17 @@ def test_signals_reach_the_program_and_its_status_counts(training, options):
         send() {{
             ebsif job {MODULE} {options} -o $1.sh -- checkpoint.py $1
             job=$(sbatch --parsable --output=$1.out $1.sh)
-            while [[ ! -e $1-0 || ! -e $1-1 ]]; do sleep 0.2; done
+            until [[ -e $1-0 && -e $1-1 ]]; do [[ -n $(squeue -h -j $job) ]] && sleep 0.2 || break; done
             scancel --signal=$1 $job
-            while state=$(scontrol show job $job) && [[ $state =~ JobState=(RUNNING|COMPLETING) ]]; do sleep 0.2; done
+            while state=$(scontrol show job $job) && [[ $state =~ JobState=(RUNNING|SIGNALING|COMPLETING) ]]; do sleep 0.2; done
             echo $1 $(grep -oE '(JobState|ExitCode)=\\S+' <<<"$state")
         }}
         send USR1 & send TERM & wait
         cat USR1.out
     """
     output = training.run(script).stdout
-    assert "USR1 JobState=COMPLETED ExitCode=0:0\n" in output
-    assert "TERM JobState=FAILED ExitCode=1:0\n" in output
+    assert "USR1 JobState=COMPLETED ExitCode=0:0\n" in output, output
+    assert "TERM JobState=FAILED ExitCode=1:0\n" in output, output
     assert sorted(re.findall("^saved .", output, re.MULTILINE)) == ["saved 0", "saved 1"]
 
 
@@ -264,7 +264,7 @@ def test_the_signal_is_for_the_ranks_of_torchrun(training):
     script = f"""
         job=$(ebsif job {MODULE} --name asked --tasks-per-node 2 --launcher torchrun --signal 60 --submit -- \\
             checkpoint.py asked | grep -oE '[0-9]+')
-        until [[ -e asked-0 && -e asked-1 ]]; do sleep 0.2; done
+        until [[ -e asked-0 && -e asked-1 ]]; do [[ -n $(squeue -h -j $job) ]] && sleep 0.2 || break; done
         scancel --batch --signal=USR1 $job
         until state=$(scontrol show job $job); [[ $state =~ JobState=(COMPLETED|FAILED|TIMEOUT) ]]; do sleep 0.5; done
         grep -oE '(JobState|ExitCode)=\\S+' <<<"$state"
@@ -284,22 +284,24 @@ def test_signals_for_the_first_process_of_each_task(training, cluster, options):
     said = training.run(f"ebsif job {MODULE} --name first --tasks-per-node 2 {options} --submit -- checkpoint.py first")
     job = said.stdout.split()[-1]
     log = training.site.work / f"first-{job}.out"
-    wait_until(lambda: len(list(training.site.work.glob("first-[01]"))) == 2)
+    wait_until(lambda: len(list(training.site.work.glob("first-[01]"))) == 2, log)
     tasks = cluster.tasks(job)
     assert len(tasks) == (1 if "torchrun" in options else 2)
     for process in tasks:
         os.kill(process, signal.SIGUSR1)
-    wait_until(lambda: " JobState=RUNNING " not in cluster.slurm("scontrol", "show", "job", job))
-    assert " JobState=COMPLETED " in cluster.slurm("scontrol", "show", "job", job), log.read_text()
+    state = re.compile(" JobState=(COMPLETED|FAILED|TIMEOUT) ")
+    ended = wait_until(lambda: state.search(cluster.slurm("scontrol", "show", "job", job)), log)
+    assert ended[1] == "COMPLETED", log.read_text()
     assert sorted(re.findall("^saved .", log.read_text(), re.MULTILINE)) == ["saved 0", "saved 1"]
 
 
-def wait_until(condition, seconds=60):
-    """Wait until a condition is true."""
+def wait_until(condition, log, seconds=300):
+    """Wait until a condition is true, and return it; show the log of the job otherwise."""
     end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
+    while not (found := condition()):
+        assert time.monotonic() < end, log.read_text() if log.exists() else "the job has not started"
         time.sleep(0.2)
+    return found
 
 
 # What ranks of the site "bound" report: rank, local rank, node, CPUs.
@@ -996,7 +998,7 @@ def test_no_gpu_settings_without_a_gpu(installed_once):
              (installed_once.site.modules / f"{installed_once.SQUASHED}.lua").read_text()]
     for text in texts:
         # the module unsets the runtime's options of one that was loaded before it
-        lines = [line for line in text.splitlines() if not line.startswith("forget(")]
+        lines = [line for line in text.splitlines() if not line.lstrip().startswith("forget(")]
         assert [line for line in lines if re.search(r"rocm|cuda|nvidia|NCCL|ROCR|HIP_|MIOPEN|GTL", line, re.I)] == []
 
 

@@ -245,9 +245,9 @@ class Divided(Cluster):
 
     def daemon(self, *command, account="root"):
         """Start a daemon; that of the second node sees an empty directory."""
-        if command[0] == "slurmd" and command[-1] == NODES[1]:
+        if "slurmd" in command and command[-1] == NODES[1]:
             command = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', self.hidden, *command)
-        super().daemon(*command, account=account)
+        return super().daemon(*command, account=account)
 
 
 def test_two_nodes(modules):

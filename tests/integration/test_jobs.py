@@ -41,6 +41,9 @@ save()
 print("saved" if asked else "finished", step, flush=True)
 """
 
+# States of a job that can go on; SIGNALING is that of one which is just sent a signal.
+UNFINISHED = ("PENDING", "CONFIGURING", "RUNNING", "SIGNALING", "COMPLETING", "REQUEUED")
+
 
 class Jobs:
     """Jobs of a person in a folder, with a module on the cluster."""
@@ -81,7 +84,7 @@ class Jobs:
         """Wait until a job has ended; return what Slurm knows about it."""
         def state():
             found = self.show(job)
-            return found if found["JobState"] not in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING") else None
+            return found if found["JobState"] not in UNFINISHED else None
         return self.wait(state)
 
     def started(self, ranks, restart=0):

@@ -46,7 +46,7 @@ def test_an_image_without_bash_and_python(place, tmp_path):
     assert {path.name for path in (root / "bin").iterdir()} == {"start-shell", "with-module", "sort", "tac"}
     # wrappers read the kinds of GPU there; the others are for ranks that share a container, none is for users
     assert {path.name for path in (root / "runscripts").iterdir()} == {
-        "gpus.conf", "get-master", "joined-rank.sh", "rank.bash", "schedulers", "stay.sh"}
+        "gpus.conf", "get-master", "joined-rank.sh", "rank.bash", "schedulers", "stage-software", "stay.sh"}
     (tmp_path / "data" / "script").write_text('printf "<%s>" "$0" "$@"\n')
     script = """
         sort /mnt/text
