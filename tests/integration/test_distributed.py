@@ -246,7 +246,7 @@ def test_signals_reach_the_program_and_its_status_counts(training, options):
             job=$(sbatch --parsable --output=$1.out $1.sh)
             until [[ -e $1-0 && -e $1-1 ]]; do [[ -n $(squeue -h -j $job) ]] && sleep 0.2 || break; done
             scancel --signal=$1 $job
-            until state=$(scontrol show job $job); [[ $state =~ JobState=(COMPLETED|FAILED|TIMEOUT) ]]; do sleep 0.5; done
+            until state=$(scontrol show job $job); [[ $state =~ JobState=(COMPLETED|FAILED|TIMEOUT) ]]; do sleep 1; done
             echo $1 $(grep -oE '(JobState|ExitCode)=\\S+' <<<"$state")
         }}
         send USR1 & send TERM & wait
