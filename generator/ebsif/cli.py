@@ -185,7 +185,7 @@ def main(arguments=None):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except (EbsifError, OSError) as error:
-        print(f"ebsif: {error}", file=sys.stderr)
+        print(f"ebsif: {output.printable(error)}", file=sys.stderr)
         return getattr(error, "status", FAILED)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -218,7 +218,7 @@ def run(arguments, more, options):
     try:
         return options.run(options)
     except UsageError as error:
-        return options.parser.error(str(error))
+        return options.parser.error(output.printable(error))
 
 
 if __name__ == "__main__":

@@ -37,6 +37,11 @@ def escape(text: object) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(text))
 
 
+def printable(text: object) -> str:
+    """Return a text, in which foreign ones may be, without control characters besides those for lines and columns."""
+    return "".join(one if one in "\n\t" else escape(one) for one in str(text))
+
+
 def print_diff(path: Path, before: Optional[str], after: str) -> None:
     """Print a change of a file like `diff -u`; before is None for a new file."""
     lines = difflib.unified_diff((before or "").splitlines(keepends=True), after.splitlines(keepends=True),
@@ -60,13 +65,13 @@ def format_count(number: int, noun: str) -> str:
 def hint(text: str) -> None:
     """Print what was done or the next step to standard output, unless --quiet."""
     if _level > QUIET:
-        print(text)
+        print(printable(text))
 
 
 def note(text: str) -> None:
     """Print what was done or may go wrong to standard error, beside a result, unless --quiet."""
     if _level > QUIET:
-        print(f"ebsif: {text}", file=sys.stderr)
+        print(f"ebsif: {printable(text)}", file=sys.stderr)
 
 
 def command(words: Iterable[Union[str, Path]]) -> None:

@@ -3,6 +3,8 @@
 import shutil
 import sys
 
+from ebsif import output
+
 
 def print_table(headings: list[str], rows: list[list[str]]) -> None:
     """
@@ -27,7 +29,7 @@ def print_table(headings: list[str], rows: list[list[str]]) -> None:
             table.add_column(heading, overflow="fold")
         for row in rows:
             # Text, because brackets in a string would be markup
-            table.add_row(*map(Text, row))
+            table.add_row(*(Text(output.escape(cell)) for cell in row))
         Console().print(table)
         return
     print_columns(headings, rows)
@@ -35,6 +37,7 @@ def print_table(headings: list[str], rows: list[list[str]]) -> None:
 
 def print_columns(headings: list[str], rows: list[list[str]]) -> None:
     """Print rows below headings as plain text."""
+    rows = [list(map(output.escape, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(headings, *rows)]
     for row in [headings, *rows]:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())

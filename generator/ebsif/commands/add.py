@@ -23,6 +23,7 @@ from ebsif.catalogue.entry import complete
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.image import inspection, remote
 from ebsif.image.checksum import sha256 as sha256_of
+from ebsif.registry.reference import parse_source
 from ebsif.render import rendering
 from ebsif.updating.sourced import fits, same_image, sourced
 
@@ -84,7 +85,7 @@ def run(options):
 
 def from_source(options, documents):
     """Return what is known of an image at a source (Sourced); complete the options with name and version."""
-    source = remote.parse(options.image)
+    source = parse_source(options.image)
     named = bool(options.name) or sys.stdin.isatty()
     new = sourced(source, documents, options.fetch, whole=bool(options.fetch), named=named)
     if source.digest is None:

@@ -15,6 +15,7 @@ from ebsif.catalogue.settings import add_settings_arguments
 from ebsif.errors import UsageError
 from ebsif.image import inspection, remote
 from ebsif.installed.names import Names, add_name_argument
+from ebsif.registry.reference import parse_source
 from ebsif.updating.sourced import sourced
 
 EXAMPLES = """\
@@ -38,7 +39,7 @@ def configure(parser):
 
 def run(options):
     """Print what is in the image; return 0."""
-    source = remote.parse(options.image) if options.image and remote.is_source(options.image) else None
+    source = parse_source(options.image) if options.image and remote.is_source(options.image) else None
     found = look(source, options) if source else inspection.inspect(
         Names(options).image(options.image), checksum=not options.no_checksum)
     if options.json:

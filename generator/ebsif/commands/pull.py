@@ -77,7 +77,8 @@ def name_in(record):
 
 def offer_lock(options, found):
     """Write the lock, and return how it can be used on another image (str)."""
-    path = options.output / f"{repeating.module_of(found.record).replace('/', '-')}{repeating.LOCK_SUFFIX}"
+    name = output.escape(repeating.module_of(found.record)).replace("/", "-")
+    path = options.output / f"{name}{repeating.LOCK_SUFFIX}"
     if not options.dry_run:
         write_file(path, found.text(artefact.LOCK), False)
     return ("its user software fits no other image. To install the packages of its lock on another one: ebsif extend "

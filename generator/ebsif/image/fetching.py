@@ -11,7 +11,7 @@ from easybuild.easyblocks.generic.container.imagesource import ImageSource
 from ebsif import eb, output
 from ebsif.errors import EbsifError
 from ebsif.image.checksum import sha256 as sha256_of
-from ebsif.image.remote import parse
+from ebsif.registry.reference import parse_source
 from ebsif.steps import Now, Steps
 
 
@@ -75,4 +75,4 @@ def fetch(source: ImageSource, name: str, folder: Optional[Path] = None, size: i
     if not note and sha256 != sha256_of(target):
         raise FetchError(f"{target} exists already, and nothing says that it is the image from {source}: move it away, "
                          "or name another directory")
-    return target, parse(note[SOURCE]) if note else source
+    return target, parse_source(note[SOURCE]) if note else source

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
 
-from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, KINDS, OCI, ON_DISK, ImageSource
+from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, KINDS, OCI, ImageSource
 
 from ebsif.errors import EbsifError
 from ebsif.image.inspection import UNIMPORTANT_LABELS, Inspection
 from ebsif.image.packages import read_packages
-from ebsif.registry.manifest import SIF_LAYER, TITLE, Descriptor, Manifest
+from ebsif.registry.manifest import SIF_LAYER, Descriptor, Manifest
 from ebsif.registry.opening import open_repository
 from ebsif.registry.repository import Repository
 
@@ -29,11 +29,7 @@ MOST_ATTACHED = 20
 # In an index of BuildKit: what its manifest is about (https://docs.docker.com/build/metadata/attestations).
 ABOUT = "vnd.docker.reference.digest"
 
-FILE_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*\.sif")
-
-
-class SourceError(EbsifError):
-    """The source of an image can't be understood; the message says what it should look like."""
+FILE_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*\.sif", re.ASCII)
 
 
 @dataclass
@@ -81,22 +77,6 @@ def is_source(text: str) -> bool:
     return text.startswith((*(f"{kind}:" for kind in KINDS), "http:"))
 
 
-def parse(text: str) -> ImageSource:
-    """
-    Return what a text names; files and directories may be relative to the current one.
-
-    Raises
-    ------
-    SourceError
-        If it is not the source of an image.
-    """
-    kind, _, rest = text.partition(":")
-    try:
-        return ImageSource.parse(f"{kind}:{Path(rest).expanduser().absolute()}" if kind in ON_DISK and rest else text)
-    except ValueError as error:
-        raise SourceError(f"{text} {error}") from None
-
-
 def is_readable(source: ImageSource) -> bool:
     """Return whether a source tells about an image without sending it."""
     return source.kind in (*IN_REGISTRY, OCI)
@@ -126,7 +106,7 @@ def look(source: ImageSource) -> Remote:
     read_bill(found, repository, digest, image)
     stem = (source.repository or Path(source.path).name).rpartition("/")[2]
     versioned = list(names(stem, source.tag or "", found.labels))
-    title = layer.annotations.get(TITLE, "") if layer else ""
+    title = layer.title if layer else ""
     return Remote(resolved, found, [*versioned, *([title] if FILE_NAME.fullmatch(title) else [])],
                   # the digest comes first, so that no family takes it for a version
                   (versioned or [f"sha256-{digest.partition(':')[2][:12]}-{stem}.sif"])[0],
@@ -137,7 +117,7 @@ def configuration(repository, image) -> dict[str, Any]:
     """Return the configuration of an OCI image (dict), empty if it has none that can be read."""
     content = None
     if image.config:
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             content = json.loads(repository.read(image.config) or "{}")
     return content if isinstance(content, dict) else {}
 
@@ -147,12 +127,17 @@ def read_configuration(found, content):
     config = content.get("config") if isinstance(content.get("config"), dict) else {}
     labels = config.get("Labels")
     found.labels = {str(name): str(text) for name, text in labels.items()} if isinstance(labels, dict) else {}
-    found.environment = dict(line.split("=", 1) for line in config.get("Env") or [] if "=" in str(line))
+    found.environment = dict(line.split("=", 1) for line in texts(config.get("Env")) if "=" in line)
     for key, field_name in (("Entrypoint", "entrypoint"), ("Cmd", "cmd")):
-        words = config.get(key)
-        if isinstance(words, list) and words:
-            found.entry_point[field_name] = " ".join(map(str, words))
+        words = texts(config.get(key))
+        if words:
+            found.entry_point[field_name] = " ".join(words)
     found.created = day(content.get("created"))
+
+
+def texts(value: Any) -> list[str]:
+    """Return the texts in a list; none if it is no list."""
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
 def day(text) -> Optional[str]:
@@ -216,6 +201,6 @@ def large(repository, blob) -> str:
 
 def predicate(text) -> str:
     """Return what a statement about an image says (JSON)."""
-    with contextlib.suppress(ValueError, AttributeError):
+    with contextlib.suppress(ValueError, AttributeError, RecursionError):
         return json.dumps(json.loads(text).get("predicate"))
     return ""

@@ -6,6 +6,7 @@ kind of login a registry wants; so this uses the client of the easyblocks.
 """
 
 import difflib
+import json
 import re
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Optional, Union
 from urllib.parse import urljoin, urlsplit
 
+from easybuild.easyblocks.generic.container.imagesource import TAG as TAG_PATTERN
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
 from easybuild.easyblocks.generic.container.registry import BROKEN, MOST, Registry, TransferError, start_of
 
@@ -25,6 +27,7 @@ from ebsif.registry.repository import CHUNK, CutError, Progress, Repository, not
 PAGES = 1000  # of lists of tags
 NEXT = re.compile(r'<([^>]*)>;\s*rel="?next"?')
 WRITE = "pull,push"
+TAG = re.compile(TAG_PATTERN, re.ASCII)
 
 
 class RegistryError(EbsifError):
@@ -92,6 +95,9 @@ class RegistryRepository(Repository):
             if error.status == HTTPStatus.NOT_FOUND:
                 raise MissingError(f"{self.reference}: {missing or error}") from None
             raise RegistryError(f"{self.reference}: {error}") from None
+        except ValueError as error:
+            # a place that the registry has named
+            raise RegistryError(f"{self.reference}: {url} is not an address: {error}") from None
 
     def fetch_manifest(self, wanted: Optional[str]) -> tuple[bytes, str]:
         """Return a manifest and its media type."""
@@ -99,9 +105,11 @@ class RegistryRepository(Repository):
         try:
             found = self.registry.manifest(self.reference.repository, wanted)
         except TransferError as error:
-            raise RegistryError(self.unknown(wanted) if error.status == HTTPStatus.NOT_FOUND else
-                                f"{self.reference}: {error}") from None
-        return found.data, str(found.content.get("mediaType", ""))
+            if error.status == HTTPStatus.NOT_FOUND:
+                raise MissingError(self.unknown(wanted)) from None
+            raise RegistryError(f"{self.reference}: {error}") from None
+        # it is in the manifest, if anywhere
+        return found.data, ""
 
     def unknown(self, wanted):
         """Return that there is no such tag, and those that there are (str)."""
@@ -120,21 +128,18 @@ class RegistryRepository(Repository):
 
     def tags(self) -> list[str]:
         """Return all tags, sorted."""
-        # takes long to import
-        import json
-
         found, path = [], "tags/list"
         for _ in range(PAGES):
             answer = self.ask("GET", path, f"{self.reference.host} has no repository {self.reference.repository}")
             with answer:
                 try:
-                    found += json.loads(answer.read(MOST)).get("tags") or []
-                except (ValueError, AttributeError, *BROKEN):
+                    found += tags_in(answer.read(MOST))
+                    following = NEXT.search(answer.headers.get("Link") or "")
+                    path = urljoin(answer.geturl(), following.group(1)) if following else ""
+                except (ValueError, RecursionError, *BROKEN):
                     raise RegistryError(f"{self.reference.host}: its list of tags can't be read") from None
-            following = NEXT.search(answer.headers.get("Link") or "")
-            if not following:
-                return sorted(map(str, found))
-            path = urljoin(answer.geturl(), following.group(1))
+            if not path:
+                return sorted(found)
         raise RegistryError(f"{self.reference.host}: the list of tags of {self.reference.repository} has no end")
 
     def referrers(self, digest: str) -> list[str]:
@@ -155,6 +160,8 @@ class RegistryRepository(Repository):
             if error.status == HTTPStatus.NOT_FOUND:
                 return []
             raise RegistryError(f"{self.reference}: {error}") from None
+        except BROKEN as error:
+            raise RegistryError(f"{self.reference}: the connection was cut: {error}") from None
         return [one.digest for one in found.manifests]
 
     def chunks(self, blob: Descriptor, start: int) -> Iterator[bytes]:
@@ -205,3 +212,12 @@ class RegistryRepository(Repository):
             said = answer.headers.get("Docker-Content-Digest") or descriptor.digest
         if said != descriptor.digest:
             raise ContentError(f"{self.reference}: the registry has stored another manifest ({output.escape(said)})")
+
+
+def tags_in(text: bytes) -> list[str]:
+    """Return the valid ones of the tags in a registry's answer; raise ValueError if it isn't one."""
+    content = json.loads(text)
+    listed = (content.get("tags") or []) if isinstance(content, dict) else None
+    if not isinstance(listed, list):
+        raise ValueError("not a list of tags")
+    return [one for one in listed if isinstance(one, str) and TAG.fullmatch(one)]

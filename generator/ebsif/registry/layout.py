@@ -5,19 +5,19 @@ https://github.com/opencontainers/image-spec/blob/main/image-layout.md
 """
 
 import contextlib
-import itertools
 import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
+from easybuild.easyblocks.generic.container.registry import MOST
 
 from ebsif import files
 from ebsif.errors import EbsifError
 from ebsif.registry.manifest import INDEX, ContentError, Descriptor, for_this_machine
-from ebsif.registry.repository import CHUNK, LARGEST, Progress, Repository, nothing
+from ebsif.registry.repository import CHUNK, Progress, Repository, is_content, nothing
 
 VERSION = {"imageLayoutVersion": "1.0.0"}
 MARK, CONTENTS = "oci-layout", "index.json"
@@ -34,29 +34,35 @@ class Layout(Repository):
 
     def entries(self) -> list[Descriptor]:
         """Return the manifests in the index of the directory."""
+        return [Descriptor.from_json(one, self.folder / CONTENTS) for one in self.index()["manifests"]]
+
+    def index(self) -> dict[str, Any]:
+        """Return the JSON of the index of the directory, in which 'manifests' is a list."""
         path = self.folder / CONTENTS
         try:
             content = json.loads(self.read_file(path))
         except FileNotFoundError:
             raise ContentError(f"{self.folder} is not a directory with an OCI layout ({path} does not exist)") from None
-        except ValueError:
+        except (ValueError, RecursionError):
             content = None
-        if not isinstance(content, dict) or not isinstance(content.get("manifests", []), list):
+        if not isinstance(content, dict) or not isinstance(content.setdefault("manifests", []), list):
             raise ContentError(f"{path} is damaged: not the index of an OCI layout")
-        return [Descriptor.from_json(one, path) for one in content.get("manifests", [])]
+        return content
 
     def read_file(self, path):
         """Return the bytes of a file that should be small."""
         with path.open("rb") as file:
-            content = file.read(LARGEST + 1)
-        if len(content) > LARGEST:
+            content = file.read(MOST + 1)
+        if len(content) > MOST:
             raise ContentError(f"{path} is too large to be a description")
         return content
 
     def fetch_manifest(self, wanted: Optional[str]) -> tuple[bytes, str]:
         """Return a manifest and its media type; without a tag the only one, or that for this machine."""
         entries = self.entries()
-        named = [one for one in entries if wanted in (one.digest, one.annotations.get(TAGGED))] if wanted else entries
+        # what has lost its tag to another one, or belongs to an image, is meant only by its digest
+        named = [one for one in entries if wanted in (one.digest, one.annotations.get(TAGGED))] if wanted else \
+            [one for one in entries if TAGGED in one.annotations] or entries
         if not named and ":" in (wanted or ""):
             # a manifest that another index names
             named = [Descriptor("", wanted, 0)]
@@ -89,7 +95,7 @@ class Layout(Repository):
 
     def tags(self) -> list[str]:
         """Return all tags, sorted."""
-        return sorted({str(one.annotations[TAGGED]) for one in self.entries() if TAGGED in one.annotations})
+        return sorted({one.annotations[TAGGED] for one in self.entries() if TAGGED in one.annotations})
 
     def chunks(self, blob: Descriptor, start: int) -> Iterator[bytes]:
         """Yield the content of a blob from a position on."""
@@ -106,8 +112,10 @@ class Layout(Repository):
         return files.is_there(self.path_of(blob.digest))
 
     def upload(self, blob: Descriptor, content: Union[bytes, Path], progress: Progress = nothing) -> None:
-        """Put a blob there: others see it when it is complete."""
+        """Put a blob there, unless it is there: others see it when it is complete, and has its digest."""
         path = self.path_of(blob.digest)
+        if files.is_there(path) and is_content(path, blob):
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f".{path.name[:12]}.{uuid.uuid4().hex}.new")
         try:
@@ -118,6 +126,8 @@ class Layout(Repository):
                     for chunk in iter(lambda: file.read(CHUNK), b""):
                         copy.write(chunk)
                         progress(copy.tell())
+            if not is_content(new, blob):
+                raise ContentError(f"{self.folder}: what should become {blob.digest} has the wrong content: altered")
             new.replace(path)
         finally:
             new.unlink(missing_ok=True)
@@ -125,13 +135,31 @@ class Layout(Repository):
     def put_manifest(self, descriptor: Descriptor, text: bytes, tag: Optional[str]) -> None:
         """Put a manifest there, and let a tag name it, which then names no other."""
         self.upload(descriptor, text)
-        entry = Descriptor(descriptor.media_type, descriptor.digest, descriptor.size, {TAGGED: tag} if tag else {})
         with files.locked(self.folder):
-            mark = self.folder / MARK
-            before = self.entries() if files.is_there(self.folder / CONTENTS) else []
-            kept = [one for one in before if one.annotations.get(TAGGED) != tag or not tag and
-                    one.digest != descriptor.digest]
-            index = {"schemaVersion": 2, "mediaType": INDEX,
-                     "manifests": [one.as_json() for one in itertools.chain(kept, [entry])]}
-            files.replace(mark, json.dumps(VERSION))
+            index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": []}
+            if files.is_there(self.folder / CONTENTS):
+                self.entries()  # raises if one is damaged
+                index = self.index()
+            if not files.is_there(self.folder / MARK):
+                files.replace(self.folder / MARK, json.dumps(VERSION))
+            add_entry(index["manifests"], descriptor, tag)
             files.replace(self.folder / CONTENTS, json.dumps(index, indent=2) + "\n")
+
+
+def add_entry(entries: list[dict[str, Any]], descriptor: Descriptor, tag: Optional[str]) -> None:
+    """Add a manifest to the entries of an index, of which only the annotation with that tag changes."""
+    same = [one for one in entries if one["digest"] == descriptor.digest and (not tag or tag_of(one) in (None, tag))]
+    for one in entries:
+        if tag and tag_of(one) == tag:
+            del one["annotations"][TAGGED]
+    if not same:
+        same = [descriptor.as_json()]
+        entries += same
+    if tag:
+        same[0]["annotations"] = {**(same[0].get("annotations") or {}), TAGGED: tag}
+
+
+def tag_of(entry: dict[str, Any]) -> Optional[str]:
+    """Return the tag of an entry of an index, None if it has none."""
+    found = (entry.get("annotations") or {}).get(TAGGED)
+    return found if isinstance(found, str) else None

@@ -13,7 +13,6 @@ from ebsif.errors import EbsifError
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
-EMPTY = "application/vnd.oci.empty.v1+json"
 # those that every registry has to support
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 INDEXES = (INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")
@@ -76,12 +75,12 @@ class Descriptor:
         if not (isinstance(digest, str) and DIGEST.fullmatch(digest) and isinstance(size, int) and size >= 0
                 and all(isinstance(one, dict) for one in kinds)):
             raise ContentError(f"{where}: a part of the manifest has no valid digest or size")
-        return cls(str(value.get("mediaType", "")), digest, size, *kinds)
+        return cls(str(value.get("mediaType", "")), digest, size, texts(kinds[0]), kinds[1])
 
     @property
     def title(self) -> str:
         """The name of the file; empty if it has none."""
-        return str(self.annotations.get(TITLE, ""))
+        return self.annotations.get(TITLE, "")
 
     def as_json(self) -> dict[str, Any]:
         """Return it as part of a manifest."""
@@ -94,7 +93,7 @@ class Descriptor:
         algorithm, _, digest = self.digest.partition(":")
         found = hashlib.new(algorithm, content).hexdigest()
         if found != digest:
-            raise ContentError(f"{where}: the content of {self.digest} is another one, altered or cut "
+            raise ContentError(f"{where}: {self.digest} has the wrong content: altered or incomplete "
                                f"({algorithm}:{found})")
         return content
 
@@ -131,7 +130,7 @@ class Manifest:
             content = None
         if not isinstance(content, dict) or not isinstance(content.get("annotations") or {}, dict):
             raise ContentError(f"{where}: not the manifest of an image or artefact")
-        media_type = content.get("mediaType") or media_type.partition(";")[0]
+        media_type = content.get("mediaType") or media_type.partition(";")[0] or implied_type(content)
         if media_type not in MANIFESTS:
             raise ContentError(f"{where}: manifests of this kind are not supported ({output.escape(media_type)})")
         found = cls(Descriptor.of(media_type, text), content)
@@ -152,7 +151,7 @@ class Manifest:
     @property
     def annotations(self) -> dict[str, str]:
         """Values by name."""
-        return {str(name): str(value) for name, value in (self.content.get("annotations") or {}).items()}
+        return texts(self.content.get("annotations") or {})
 
     @property
     def artifact_type(self) -> str:
@@ -180,6 +179,16 @@ class Manifest:
         if not isinstance(found, list):
             raise ContentError(f"{self.digest}: '{key}' in the manifest is not a list")
         return [Descriptor.from_json(one, self.digest) for one in found]
+
+
+def texts(annotations: Mapping[Any, Any]) -> dict[str, str]:
+    """Return those annotations that are valid: texts."""
+    return {name: value for name, value in annotations.items() if isinstance(value, str)}
+
+
+def implied_type(content: dict[str, Any]) -> str:
+    """Return the media type of a manifest that doesn't name it, as it needn't in OCI; '' if it isn't one."""
+    return INDEX if "manifests" in content else MANIFEST if "layers" in content else ""
 
 
 def for_this_machine(manifests: Iterable[Descriptor]) -> Optional[Descriptor]:

@@ -4,6 +4,7 @@ from typing import Union
 
 from easybuild.easyblocks.generic.container.imagesource import OCI, ImageSource
 
+from ebsif.registry.client import RegistryRepository
 from ebsif.registry.layout import Layout
 from ebsif.registry.reference import parse
 from ebsif.registry.repository import Repository
@@ -21,7 +22,4 @@ def open_repository(name: Union[str, ImageSource]) -> Repository:
     reference = parse(name) if isinstance(name, str) else name
     if reference.kind == OCI:
         return Layout(reference)
-    # its libraries take long to import
-    from ebsif.registry.client import RegistryRepository
-
     return RegistryRepository(reference)

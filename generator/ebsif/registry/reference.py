@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, OCI, ImageSource
+from easybuild.easyblocks.generic.container.credentials import Credentials
+from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, OCI, ON_DISK, ImageSource
 
 from ebsif.errors import EbsifError
 
@@ -20,17 +21,29 @@ def is_reference(text: str) -> bool:
 
 def parse(text: str) -> ImageSource:
     """
-    Return what a text names; a directory may be relative to the current one.
+    Return what a text names in a registry or an OCI layout directory; see `parse_source`.
 
     Raises
     ------
     InvalidReference
-        If it doesn't name anything in a registry or an OCI layout directory; the message says what is wrong.
+        If it doesn't name anything there; the message says what is wrong.
     """
     if not is_reference(text):
-        raise InvalidReference(f"{text}: should be {FORMS}")
+        raise InvalidReference(f"{Credentials.mask(text)}: should be {FORMS}")
+    return parse_source(text)
+
+
+def parse_source(text: str) -> ImageSource:
+    """
+    Return what a text names, in any place; files and directories may be relative to the current one.
+
+    Raises
+    ------
+    InvalidReference
+        If it is not the source of an image; the message says what is wrong.
+    """
     kind, _, rest = text.partition(":")
     try:
-        return ImageSource.parse(f"{OCI}:{Path(rest).expanduser().absolute()}" if kind == OCI and rest else text)
+        return ImageSource.parse(f"{kind}:{Path(rest).expanduser().absolute()}" if kind in ON_DISK and rest else text)
     except ValueError as error:
-        raise InvalidReference(f"{text} {error}") from None
+        raise InvalidReference(f"{Credentials.mask(text)} {error}") from None

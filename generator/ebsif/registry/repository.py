@@ -2,18 +2,20 @@
 
 import hashlib
 import os
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Optional, Union
 
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
+from easybuild.easyblocks.generic.container.registry import MOST
+from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif import files, output
+from ebsif.errors import EbsifError
 from ebsif.registry.manifest import ContentError, Descriptor, Manifest, for_this_machine
 
-# of manifests, configurations and other files that are read into memory; registries limit manifests to this size
-LARGEST = 4 * 1024 * 1024  # bytes
 CHUNK = 1 << 20  # bytes
 # attempts to go on with a transfer after it was cut
 ATTEMPTS = 5
@@ -28,6 +30,10 @@ def nothing(_: int) -> None:
 
 class CutError(ContentError):
     """A transfer was cut: another attempt may go on."""
+
+
+class SpaceError(EbsifError):
+    """A directory has not enough space; the message says how much is missing."""
 
 
 class Repository(ABC):
@@ -123,7 +129,7 @@ class Repository(ABC):
         EbsifError
             If it can't be read, has another digest or more than 4 MiB.
         """
-        if blob.size > LARGEST:
+        if blob.size > MOST:
             raise ContentError(f"{self.reference}: {blob.digest} is too large to be a description ({blob.size} bytes)")
         content = b""
         for chunk in self.chunks(blob, 0):
@@ -156,10 +162,15 @@ class Repository(ABC):
         with files.locked(path.parent):
             if files.is_there(path) and is_content(path, blob):
                 return
-            self.complete(blob, partial, progress)
-            if not is_content(partial, blob):
-                partial.unlink()
-                raise ContentError(f"{self.reference}: the content of {blob.digest} is another one: altered or cut")
+            try:
+                self.complete(blob, partial, progress)
+                if not is_content(partial, blob):
+                    raise ContentError(f"{self.reference}: {blob.digest} has the wrong content: altered")
+            except CutError:
+                raise
+            except ContentError:
+                partial.unlink(missing_ok=True)
+                raise
             partial.replace(path)
 
     def complete(self, blob, partial, progress):
@@ -170,7 +181,11 @@ class Repository(ABC):
                     start = file.tell()
                     if start >= blob.size:
                         return
+                    check_space(partial.parent, blob.size - start)
                     for chunk in self.chunks(blob, start):
+                        if file.tell() + len(chunk) > blob.size:
+                            raise ContentError(f"{self.reference}: {blob.digest} is larger than the manifest says: "
+                                               "altered")
                         file.write(chunk)
                         progress(file.tell())
                     file.flush()
@@ -179,6 +194,14 @@ class Repository(ABC):
                 if attempt == ATTEMPTS - 1:
                     raise
                 output.note(f"{self.reference}: the connection was cut: going on at byte {partial.stat().st_size}")
+
+
+def check_space(folder: Path, needed: int) -> None:
+    """Raise SpaceError if a directory has not enough space for so many bytes."""
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise SpaceError(f"not enough space in {folder}: {format_size(needed)} are needed, {format_size(free)} are "
+                         "free. Make room, or use another directory")
 
 
 def is_content(path: Path, blob: Descriptor) -> bool:

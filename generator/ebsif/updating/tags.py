@@ -14,6 +14,7 @@ from ebsif.catalogue.selection import natural_key
 from ebsif.errors import EbsifError
 from ebsif.findings import NOTE, WARNING, Finding
 from ebsif.image import remote
+from ebsif.registry.client import MissingError
 from ebsif.registry.opening import open_repository
 from ebsif.registry.repository import Repository
 from ebsif.steps import Now, Steps
@@ -87,9 +88,12 @@ def check_records(comparison, known, repository):
             continue
         try:
             repository.resolve(source.digest)
-        except (EbsifError, OSError) as error:
+        except MissingError as error:
             comparison.say_of(WARNING, container, f"its image can't be fetched from {source} any longer: {error}. "
                               "Bring it back, write another 'source', or archive the record ('archived')")
+        except (EbsifError, OSError) as error:
+            comparison.say_of(WARNING, container, f"it is unknown whether its image is still at {source}, which could "
+                              f"not be asked: {error}")
 
 
 def check_tags(comparison, known, repository: Repository, tags):

@@ -233,7 +233,7 @@ def show_packages(plan: Plan) -> None:
     rows += [("=", f"{name} {version}", "", "in the image") for name, version in plan.there]
     widths = [max((len(row[number]) for row in rows), default=0) for number in (1, 2)]
     for sign, package, size, why in rows:
-        print(f"{sign} {package:<{widths[0]}}  {size:>{widths[1]}}  {why}")
+        print(output.escape(f"{sign} {package:<{widths[0]}}  {size:>{widths[1]}}  {why}"))
 
 
 def show(plan: Plan, container: Container, command: str) -> None:
@@ -255,7 +255,7 @@ def show(plan: Plan, container: Container, command: str) -> None:
         print(f"yes: {container.module} can be installed: {number}, {plan.size}")
         output.hint(f"install it with: {command}")
         return
-    print(f"no: {container.module} can't be installed: {plan.problem}")
+    print(f"no: {container.module} can't be installed: {output.printable(plan.problem)}")
     if plan.replacing:
         value = easyconfig.literal(as_parameter([Stage.model_validate(stage) for stage in plan.replacing]), 0,
                                    len("requirements = "))

@@ -1,0 +1,233 @@
+"""What registries and OCI layouts may contain: valid but unusual, damaged, or meant to do harm."""
+
+import json
+from contextlib import nullcontext
+from http.client import IncompleteRead
+from types import SimpleNamespace
+
+import pytest
+from ebsif import cli, output, table
+from ebsif.errors import EbsifError
+from ebsif.image import remote
+from ebsif.registry.client import MissingError, RegistryError
+from ebsif.registry.manifest import INDEX, MANIFEST, TITLE, ContentError, Descriptor
+from ebsif.registry.opening import open_repository
+from ebsif.updating import tags
+from ebsif.user import plan
+from httpfiles import serve_files
+
+NAME = "ai/tool"
+CONFIG = b'{"config": {"Env": ["A=1"]}}'
+DATA = b"the content of a layer"
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A registry that answers whatever the test wants."""
+    with serve_files() as files:
+        yield files
+
+
+@pytest.fixture
+def files(server):
+    """The registry, empty."""
+    server.content.clear()
+    server.cuts.clear()
+    server.password = None
+    return server
+
+
+def source(files, rest=":1"):
+    """Return the name of an image in the registry."""
+    return f"docker://{files.host}/{NAME}{rest}"
+
+
+def add(files, tag, manifest, *blobs):
+    """Put a manifest (dict) and blobs into the registry; return its descriptor."""
+    text = json.dumps(manifest).encode()
+    found = Descriptor.of(MANIFEST, text)
+    for reference in (tag, found.digest):
+        files.content[f"/v2/{NAME}/manifests/{reference}"] = text
+    for blob in blobs:
+        files.content[f"/v2/{NAME}/blobs/{Descriptor.of('', blob).digest}"] = blob
+    return found
+
+
+def image(config=CONFIG, title="tool.sif", **more):
+    """Return the manifest of an image (dict), without a media type."""
+    layer = Descriptor.of("application/x-layer", DATA).as_json()
+    return {"schemaVersion": 2, "config": Descriptor.of("application/x-config", config).as_json(),
+            "layers": [{**layer, "annotations": {TITLE: title}}], **more}
+
+
+def write_layout(folder, index, *texts):
+    """Write an OCI layout with an index (dict) and manifests (dict); return the descriptors of these."""
+    (folder / "blobs/sha256").mkdir(parents=True)
+    (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
+    found = []
+    for text in texts:
+        content = json.dumps(text).encode()
+        found.append(Descriptor.of(MANIFEST, content))
+        (folder / "blobs/sha256" / found[-1].digest.partition(":")[2]).write_bytes(content)
+    (folder / "index.json").write_text(json.dumps(index))
+    return found
+
+
+def test_a_layout_of_others_keeps_what_they_wrote(tmp_path):
+    """R-08: of the entries of others only the tag changes that names another manifest from then on."""
+    others = [{"mediaType": "application/x", "digest": f"sha256:{digit * 64}", "size": 1, "artifactType": "text/x",
+               "urls": ["https://registry.example"], "data": "e30=", "platform": {"os": "x", "variant": "v8"},
+               "annotations": {"org.opencontainers.image.ref.name": tag, "more": "kept"}}
+              for digit, tag in (("a", "1"), ("b", "2"))]
+    before = {"schemaVersion": 2, "annotations": {"of": "the index"}, "artifactType": "text/y", "manifests": others}
+    write_layout(tmp_path, before)
+    repository = open_repository(f"oci:{tmp_path}")
+    for text in (b'{"layers": []}', b'{"layers": [ ]}', b'{"layers": []}'):
+        found = Descriptor.of(MANIFEST, text)
+        for _ in range(2):
+            repository.put_manifest(found, text, "1")
+        assert repository.resolve("1") == found.digest
+    after = json.loads((tmp_path / "index.json").read_text())
+    first, second, *own = after.pop("manifests")
+    assert first == {**others[0], "annotations": {"more": "kept"}}
+    assert second == others[1]
+    assert [one.get("annotations") for one in own] == [{"org.opencontainers.image.ref.name": "1"}, {}]
+    assert after == {key: value for key, value in before.items() if key != "manifests"}
+
+
+def test_a_tag_that_has_moved_leaves_one_image(tmp_path):
+    """R-08: without a tag, a directory stands for the manifest that has one."""
+    repository = open_repository(f"oci:{tmp_path}")
+    for text in (b'{"layers": []}', b'{"layers": [ ]}'):
+        repository.put_manifest(Descriptor.of(MANIFEST, text), text, "1")
+    assert repository.resolve() == Descriptor.of(MANIFEST, text).digest
+    assert repository.tags() == ["1"]
+
+
+def test_blobs_in_a_layout(tmp_path):
+    """R-03: a blob that is there stays; a damaged one is replaced; what hasn't the digest is refused."""
+    repository, blob = open_repository(f"oci:{tmp_path}"), Descriptor.of("", DATA)
+    (tmp_path / "data").write_bytes(DATA)
+    repository.upload(blob, tmp_path / "data")
+    path = tmp_path / "blobs/sha256" / blob.digest.partition(":")[2]
+    number = path.stat().st_ino
+    repository.upload(blob, tmp_path / "none")
+    assert path.stat().st_ino == number
+    path.write_bytes(b"x" * len(DATA))
+    (tmp_path / "data").write_bytes(b"altered")
+    with pytest.raises(ContentError, match=f"{blob.digest} has the wrong content"):
+        repository.upload(blob, tmp_path / "data")
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+    repository.upload(blob, DATA)
+    assert path.read_bytes() == DATA
+
+
+def test_manifests_without_a_media_type(files, tmp_path):
+    """R-02: OCI doesn't require it; a list of manifests is an index, a list of layers an image."""
+    child = add(files, "child", image(), CONFIG)
+    add(files, "1", {"schemaVersion": 2, "manifests": [child.as_json()]})
+    found = open_repository(source(files))
+    assert (found.manifest().is_index, found.manifest().descriptor.media_type) == (True, INDEX)
+    assert found.image().layers[0].title == "tool.sif"
+    entry = {"mediaType": INDEX, "digest": "", "size": 0}
+    (child, index) = write_layout(tmp_path, {}, image(), {"schemaVersion": 2, "manifests": [child.as_json()]})
+    (tmp_path / "index.json").write_text(json.dumps({"manifests": [{**entry, **index.as_json(), "mediaType": ""}]}))
+    assert open_repository(f"oci:{tmp_path}").image().digest == child.digest
+    add(files, "neither", {"schemaVersion": 2})
+    with pytest.raises(ContentError, match="manifests of this kind are not supported"):
+        open_repository(source(files, ":neither")).manifest()
+
+
+@pytest.mark.parametrize(("listed", "known"), [
+    (["1.0", "ä", 5, "a b", None, "-x", "x" * 129, "v2"], ["1.0", "v2"]), (None, []), ([], [])])
+def test_tags_that_are_none(files, listed, known):
+    """R-05: a tag that can't be one is left out."""
+    files.content[f"/v2/{NAME}/tags/list"] = json.dumps({"tags": listed}).encode()
+    assert open_repository(source(files)).tags() == known
+
+
+@pytest.mark.parametrize("answer", ['{"tags": 5}', '{"tags": {"a": 1}}', "[1]", "x", "[" * 100_000])
+def test_lists_of_tags_that_are_none(files, answer):
+    """R-05: an error that names the registry."""
+    files.content[f"/v2/{NAME}/tags/list"] = answer.encode()
+    with pytest.raises(RegistryError, match=f"{files.host}: its list of tags can't be read"):
+        open_repository(source(files)).tags()
+
+
+@pytest.mark.parametrize("config", [
+    {"config": {"Env": 5, "Entrypoint": 5, "Cmd": {}, "Labels": 5}}, {"config": {"Env": [{}, 1, None, "x", "A=1"]}},
+    {"config": 5, "created": 5}, 5, {"config": {"Entrypoint": [5, "/start"], "Labels": {"a": 1}}, "created": "2026"}])
+def test_odd_configurations(files, config):
+    """R-11: what isn't of the right type is ignored, also the name of a layer."""
+    text = json.dumps(config).encode()
+    add(files, "1", image(text, title=5, annotations={"org.opencontainers.image.created": 7}), text)
+    found = remote.look(open_repository(source(files)).reference)
+    assert found.found.environment in ({}, {"A": "1"})
+    assert found.found.entry_point in ({}, {"entrypoint": "/start"})
+    assert found.names == ["tool-1.sif"]
+
+
+def test_a_list_of_references_that_is_cut(files, monkeypatch):
+    """R-11: an image whose attached bills of materials can't be asked for is known nevertheless."""
+    found = add(files, "1", image(), CONFIG)
+    files.content[f"/v2/{NAME}/referrers/{found.digest}"] = json.dumps({"manifests": []}).encode()
+    repository = open_repository(source(files))
+
+    def cut(_):
+        raise IncompleteRead(b"")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(repository.registry, "request", lambda *_, **__: nullcontext(SimpleNamespace(read=cut)))
+        with pytest.raises(RegistryError, match="the connection was cut"):
+            repository.referrers(found.digest)
+    # the first answer is that with the configuration
+    files.cuts[:] = [len(CONFIG), 3]
+    assert remote.look(open_repository(source(files)).reference).found.environment == {"A": "1"}
+
+
+@pytest.mark.parametrize("state", ["gone", "refused"])
+def test_only_what_is_missing_is_gone(files, state):
+    """R-05: a registry that doesn't answer as it should says nothing about its images."""
+    said = []
+    files.password = "unknown" if state == "refused" else None
+    known = tags.KnownRepository(open_repository(source(files)).reference)
+    digest = f"sha256:{'0' * 64}"
+    known.records.append((SimpleNamespace(archived=None), known.source.with_digest(digest)))
+    repository = open_repository(known.place)
+    with pytest.raises(RegistryError) as error:
+        repository.resolve(digest)
+    assert isinstance(error.value, MissingError) == (state == "gone")
+    tags.check_records(SimpleNamespace(say_of=lambda *found: said.append(found[2])), known, repository)
+    (text,) = said
+    assert ("archive the record" in text) == (state == "gone")
+    assert ("could not be asked: " in text) == (state == "refused")
+
+
+def test_a_blob_without_an_end(files, tmp_path, monkeypatch):
+    """R-03: no more is written than the manifest says, nothing of it stays, and nothing begins without space."""
+    blob = Descriptor("", Descriptor.of("", DATA).digest, len(DATA) - 1)
+    files.content[f"/v2/{NAME}/blobs/{blob.digest}"] = DATA
+    repository = open_repository(source(files))
+    with pytest.raises(ContentError, match=f"{blob.digest} is larger than the manifest says"):
+        repository.download(blob, tmp_path / "data")
+    assert [one.name for one in tmp_path.iterdir()] == [".ebsif.lock"]
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=len(DATA) - 1))
+    with pytest.raises(EbsifError, match="not enough space in .* Make room"):
+        repository.download(Descriptor.of("", DATA), tmp_path / "data")
+
+
+def test_control_characters_reach_no_terminal(capsys, monkeypatch):
+    """What others have written is shown with its control characters escaped, lines stay lines."""
+    def fail(*_):
+        raise EbsifError("module \x1b]0;title\x07 of\n\tanother")
+
+    monkeypatch.setattr(cli, "run", fail)
+    assert cli.main(["list"]) == 3
+    output.note("the image \x1b[31m")
+    output.hint("the image \x1b[32m")
+    table.print_table(["name"], [["\x1b[33m"]])
+    plan.show_packages(plan.Plan(added=[plan.Addition("\x1b[34m", "1\r", None, "asked for")]))
+    said = "".join(capsys.readouterr())
+    assert "ebsif: module \\x1b]0;title\\x07 of\n\tanother\n" in said
+    assert not set(said) & {"\x1b", "\x07", "\r"}
+    assert all(f"\\x1b[{number}m" in said for number in range(31, 35))
