@@ -8,7 +8,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
-from support import CHECKOUT
+from support import CHECKOUT, CONTAINER_FILES
 
 sys.path.insert(0, str(CHECKOUT / "tests/versions"))
 
@@ -30,6 +30,9 @@ def test_the_table_is_the_record():
     assert record.TABLE.findall(record.PAGE.read_text()) == [record.table(rows)]
     assert {row["part"] for row in rows} == set(record.PARTS)
     assert not [row for row in rows if set(row["steps"].values()) != {record.WORKS}]
+    # a release needs a record of its own
+    assert {row["ebsif"] for row in rows} == {(CONTAINER_FILES / "VERSION").read_text().strip()}
+    assert all(re.fullmatch(r"[0-9a-f]{7,}(-dirty)?", row["commit"]) for row in rows)
     # a step that was left out isn't shown as one that works
     assert {row["version"] for row in rows if set(row["steps"]) != set(record.STEPS)} == {"3.6", "3.7", "3.8"}
 
@@ -65,7 +68,8 @@ def test_the_release_is_for_the_pythons_that_were_tried():
 def test_a_failure_is_shown(step):
     """W-05: a step that failed isn't a check mark in the table."""
     row = {"part": "EasyBuild", "version": "5.1.0", "date": "2026-01-01", "with": {"Python": "3.11"},
-           "steps": dict.fromkeys(record.STEPS, record.WORKS) | {step: record.FAILS}}
+           "ebsif": "0.1.0", "commit": "0123456", "steps": dict.fromkeys(record.STEPS, record.WORKS) | {step: record.FAILS}}
     line = record.table([row]).splitlines()[2]
     assert line.split(" | ")[2 + record.STEPS.index(step)].startswith("FAILS")
     assert line.count("works") == len(record.STEPS) - 1
+    assert line.endswith(" | 0.1.0, 0123456 |")

@@ -1,7 +1,7 @@
 """
 Try the versions of EasyBuild, the modules tools, the runtime and Python that are to be had, each with the newest of the
-others. Writes tests/data/compatibility.json and the table in docs/compatibility.md; rows that can't be tried here (a
-Python that isn't on this machine) stay as they are. Run by `make test-versions`.
+others (of Lmod, the newest in Debian). Writes tests/data/compatibility.json and the table in docs/compatibility.md;
+rows that can't be tried here (a Python that isn't on this machine) stay as they are. Run by `make test-versions`.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import record  # noqa: E402 in the same directory
 from packaging.requirements import Requirement  # noqa: E402
 from packaging.version import Version  # noqa: E402
 from parts import part, unpack_easybuild  # noqa: E402
-from support import CHECKOUT, ModulesTool, Site, tracked  # noqa: E402
+from support import CHECKOUT, CONTAINER_FILES, ModulesTool, Site, tracked  # noqa: E402
 from trial import Trial  # noqa: E402
 
 # The command ebsif needs a newer Python than the easyblocks.
@@ -171,6 +171,7 @@ def main():
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))} (known: {', '.join(record.PARTS)})")
     place = Path(tempfile.mkdtemp(prefix="ebsif-versions-"))
+    commit = said_by("git", "describe", "--always", "--dirty", "--exclude=*", cwd=CHECKOUT)
     failed = False
     try:
         versions = Versions(place, options.modules_tools.resolve(), [path.resolve() for path in options.lmod])
@@ -180,7 +181,8 @@ def main():
             steps, failure = versions.trial(name, version).steps()
             failed = failed or failure
             print(f"{name} {version}: {failure or 'works'}", flush=True)
-            record.write([{"part": name, "version": version, "date": datetime.date.today().isoformat(), "steps": steps,
+            record.write([{"part": name, "version": version, "date": datetime.date.today().isoformat(),
+                           "ebsif": (CONTAINER_FILES / "VERSION").read_text().strip(), "commit": commit, "steps": steps,
                            "with": {one: newest for one, newest in versions.newest.items() if one != name}}])
     finally:
         shutil.rmtree(place, ignore_errors=True)

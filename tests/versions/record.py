@@ -16,7 +16,7 @@ TABLE = re.compile(r"(?<=<!-- table -->\n).*?(?=<!-- end of table -->)", re.DOTA
 
 
 def read():
-    """Return the recorded rows (list of dict: part, version, with, date, steps)."""
+    """Return the recorded rows (list of dict: part, version, with, date, ebsif, commit, steps)."""
     return json.loads(FILE.read_text()) if FILE.exists() else []
 
 
@@ -30,8 +30,9 @@ def write(rows):
 
 def table(rows):
     """Return rows as a table in Markdown, followed by a line that says with what the versions were tried."""
-    lines = [("", "version", *STEPS), ("---",) * (len(STEPS) + 2)]
-    lines += [(row["part"], row["version"], *(row["steps"].get(step, NOT_SUPPORTED) for step in STEPS)) for row in rows]
+    lines = [("", "version", *STEPS, "ebsif"), ("---",) * (len(STEPS) + 3)]
+    lines += [(row["part"], row["version"], *(row["steps"].get(step, NOT_SUPPORTED) for step in STEPS),
+               f"{row['ebsif']}, {row['commit']}") for row in rows]
     text = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     others = sorted({f"{part} {version}" for row in rows for part, version in row["with"].items()})
     days = sorted({row["date"] for row in rows})
