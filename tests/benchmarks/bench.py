@@ -54,8 +54,9 @@ def main():
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))} (known: {', '.join(BENCHMARKS)})")
     results, load = [], os.getloadavg()[0]
-    # below the checkout, because /tmp may be in memory
-    place = Path(tempfile.mkdtemp(prefix="bench-", dir=Path(".demo").resolve()))
+    # not in /tmp, which may be in memory
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    place = Path(tempfile.mkdtemp(prefix="bench-", dir=options.json.parent.resolve()))
     place.chmod(0o755)
     try:
         for name in options.names or BENCHMARKS:

@@ -78,7 +78,7 @@ def test_recording_a_run(clone, monkeypatch, capsys):
     monkeypatch.setattr(figures, "update", partial(figures.update, checkout=clone))
     monkeypatch.setitem(bench.BENCHMARKS, "wrapper", lambda folder: rows(
         "wrapper <&>", TIMES, "ebsif", {"today": ("ratio", 0.2)}))
-    monkeypatch.setattr(sys, "argv", ["bench", "--record", f"--json={clone}/bench.json", "wrapper"])
+    monkeypatch.setattr(sys, "argv", ["bench", "--record", f"--json={clone}/not yet/bench.json", "wrapper"])
     assert bench.main() == 0
     assert "0 targets reached, 1 missed" in capsys.readouterr().out
     *_, run = record.read(clone)
