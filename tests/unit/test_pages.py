@@ -102,6 +102,22 @@ def test_what_is_unknown_is_said(catalogue, tmp_path):
     assert "<ins>+ mpich 5.0</ins>" in later
 
 
+@pytest.mark.parametrize(("description", "name", "archived", "number"), [
+    ("Mine, a machine", "Mine", "archived: true, ", "2 containers, and 1 archived"),
+    ("a machine of Miners", "mine", "", "3 containers"), ("Miners' machine", "mine", "", "3 containers")])
+def test_the_first_page(catalogue, tmp_path, description, name, archived, number):
+    """W-01: how many containers can be used, and the name of the site as its description writes it."""
+    (catalogue / "mine/site.yaml").write_text(f"name: mine\ndescription: {description}\n")
+    path = catalogue / "mine/containers/PyTorch.yaml"
+    path.write_text(path.read_text().replace("version: 2.9, ", f"version: 2.9, {archived}"))
+    build.build([(site.read("mine", [catalogue]), read(catalogue))], tmp_path / "pages")
+    text = (tmp_path / "pages/index.html").read_text()
+    assert f"<h1>{number}</h1>" in text
+    assert f'<a href="mine/index.html">About {name}</a>' in text
+    assert (f"Archived containers of {name} " in text) == bool(archived)
+    assert f"<h1>Containers on {name}</h1>" in (tmp_path / "pages/mine/index.html").read_text()
+
+
 def test_signature_and_source(catalogue):
     """Issue 25, point 1: what the verification found, and where the image was fetched."""
     container = read(catalogue)[0]

@@ -1,6 +1,7 @@
 """Build web pages about the containers of sites, from the catalogue and the records of installations."""
 
 import json
+import re
 import tempfile
 from collections.abc import Iterable, Mapping
 from itertools import groupby
@@ -19,6 +20,7 @@ from ebsif.catalogue.site import Account, Site
 from ebsif.errors import EbsifError
 from ebsif.installed import places
 from ebsif.jobs import job
+from ebsif.output import format_count
 from ebsif.pages import layout
 from ebsif.pages.entry import pages, public
 from ebsif.pages.timeline import timeline
@@ -96,21 +98,33 @@ def records_of(containers: Iterable[Container]) -> dict[str, dict[str, Any]]:
 def write_pages(sites, directory):
     """Write all pages to a directory; return the number of containers."""
     layout.copy_static(directory)
-    common = {"brand": BRAND, "version": version(),
-              "links": [(f"About {site.name}", f"{site.name}/index.html") for site, _ in sites]}
+    common = {"brand": BRAND, "version": version(), "name_of": name_of,
+              "links": [(f"About {name_of(site)}", f"{site.name}/index.html") for site, _ in sites]}
     everything = [page for _, some in sites for page in some]
     versions = versions_of(everything)
-    layout.write(directory, "index.html", "index.html", title=BRAND, number=len(everything),
+    layout.write(directory, "index.html", "index.html", title=BRAND, number=counted(everything),
                  versions=json.dumps(versions), inside=lambda page: json.dumps(inside_of(page, versions)),
                  aliases=json.dumps(sorted({page.alias for page in everything if page.alias})),
                  sites=[(site, *grouped(some), timeline(some)) for site, some in sites], **common)
     for site, some in sites:
-        layout.write(directory, f"{site.name}/index.html", "site.html", title=f"Containers on {site.name}", site=site,
-                     timeline=timeline(some), number=len(some), **common)
+        layout.write(directory, f"{site.name}/index.html", "site.html", title=f"Containers on {name_of(site)}",
+                     site=site, timeline=timeline(some), number=counted(some), **common)
         for page, near in zip(some, neighbours(some)):
             layout.write(directory, page.address, "container.html", title=page.short_name, **values_of(page), **near,
                          **common)
     return len(everything)
+
+
+def name_of(site):
+    """Return the name of a site as its description begins, for people: LUMI, whose name is lumi (str)."""
+    written = re.match(rf"{re.escape(site.name)}\b", site.description, re.IGNORECASE)
+    return written[0] if written else site.name
+
+
+def counted(some):
+    """Return how many current and archived containers pages are about: "43 containers, and 2 archived" (str)."""
+    archived = sum(bool(page.container.archived) for page in some)
+    return format_count(len(some) - archived, "container") + (f", and {archived} archived" if archived else "")
 
 
 def grouped(some):
