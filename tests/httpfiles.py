@@ -6,7 +6,7 @@ import json
 import re
 import tempfile
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -26,7 +26,7 @@ class Files:
     cuts : list of int
         Each answer takes one: after so many bytes the connection is cut.
     held : threading.Event
-        If it is set, connections that would be cut stay open without an end until the event occurs.
+        If it is set, connections that would be cut stay open until the event occurs; a byte per second arrives.
     moved : dict
         URL by path, for redirects.
     has_ranges : bool
@@ -119,9 +119,11 @@ def serve_files():
             if self.command == "GET":
                 self.wfile.write(data[:number])
             if number < len(data):
-                if files.held:
-                    self.wfile.flush()
-                    files.held.wait(60)
+                # the client may be killed meanwhile
+                with suppress(OSError):
+                    while files.held and not files.held.wait(1):
+                        self.wfile.write(data[number:number + 1])
+                        number += 1
                 self.close_connection = True
 
         def do_GET(self):

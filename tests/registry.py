@@ -52,9 +52,11 @@ class Registry:
             self.process = subprocess.Popen(
                 [part("EBSIF_TEST_REGISTRY"), "serve", place / "configuration.yaml"], stdin=subprocess.DEVNULL,
                 stdout=output, stderr=output, env={"OTEL_TRACES_EXPORTER": "none"}, start_new_session=True)
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while not (found := re.search(r"listening on (127\.0\.0\.1:\d+)", log.read_text())):
-            assert self.process.poll() is None and time.monotonic() < until, log.read_text()
+            if self.process.poll() is not None or time.monotonic() > until:
+                self.stop()
+                raise AssertionError(f"the registry does not come up: {log.read_text()}")
             time.sleep(0.02)
         self.host = found.group(1)
 
@@ -66,7 +68,11 @@ class Registry:
     def stop(self):
         """End it."""
         self.process.terminate()
-        self.process.wait(timeout=60)
+        try:
+            self.process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
 
 @pytest.fixture(scope="session")

@@ -5,10 +5,10 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import ocilayouts
@@ -132,39 +132,60 @@ def test_images_of_layers_on_disk(site, root_of_busybox, tmp_path, kind):
     site.run(["apptainer", "--silent", "exec", images / "x.sif", "/bin/busybox", "true"])
 
 
-def start(site, path):
-    """Start `eb --fetch` in a process of its own (Popen)."""
-    command = ["eb", *site.eb_options, "--fetch", path]
-    return subprocess.Popen([str(word) for word in command], env=site.environment, cwd=site.work, text=True,
-                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+@contextmanager
+def fetching(site):
+    """A function that starts `eb --fetch` and returns process and file with its output; in the end, none is left."""
+    started = []
+
+    def start(path):
+        command = ["eb", *site.eb_options, "--fetch", path]
+        log = site.prefix / f"eb-{len(started)}.log"
+        with log.open("w") as output:
+            started.append(subprocess.Popen(
+                [str(word) for word in command], env={**site.environment, "PYTHONUNBUFFERED": "1"}, cwd=site.work,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output))
+        return started[-1], log
+
+    try:
+        yield start
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
 
 
-def wait_for(condition, limit=120):
-    """Wait until a condition holds."""
+def wait_for(condition, logs, limit=300):
+    """Wait until a condition holds; without it, show what is in files."""
     until = time.monotonic() + limit
     while not condition():
-        assert time.monotonic() < until
+        assert time.monotonic() < until, [log.read_text() for log in logs]
         time.sleep(0.05)
 
 
 def test_two_at_once_and_one_killed(site, busybox):
-    """R-10: two eb fetch once; when the one that fetches is killed, the other one takes over where it was."""
-    with serve_files() as files:
+    """R-10: three eb fetch once; when the one that fetches is killed, one that waits takes over where it was."""
+    with serve_files() as files, fetching(site) as start:
         content = busybox.read_bytes()
         files.content["/x.sif"] = content
         files.cuts, files.held = [500_000], threading.Event()
         path = easyconfig(site, f"{files.url}/x.sif#sha256={digest_of(content)[7:]}")
         partial = site.sources / "e/Example" / f"x.sif.partial-{digest_of(content)[7:19]}"
-        first = start(site, path)
-        wait_for(lambda: partial.exists() and partial.stat().st_size or first.poll() is not None)
-        others = [start(site, path) for _ in range(2)]
-        first.send_signal(signal.SIGKILL)
-        first.communicate()
-        size = partial.stat().st_size
-        outputs = [other.communicate(timeout=300)[0] for other in others]
-        files.held.set()
-        assert [other.returncode for other in others] == [0, 0], outputs
-        assert [headers.get("Range") for _, headers in files.requests] == [None, f"bytes={size}-"], outputs
+        first, log = start(path)
+        logs = [log]
+        try:
+            wait_for(lambda: partial.exists() and partial.stat().st_size, logs)
+            others = [start(path) for _ in range(2)]
+            logs += [log for _, log in others]
+            wait_for(lambda: all(f"waiting for process {first.pid} on " in log.read_text() for log in logs[1:]), logs)
+            assert first.poll() is None, log.read_text()
+            size = partial.stat().st_size
+            first.kill()
+            first.wait()
+            assert [other.wait(300) for other, _ in others] == [0, 0], [log.read_text() for log in logs]
+        finally:
+            files.held.set()
+        assert [headers.get("Range") for _, headers in files.requests] == [None, f"bytes={size}-"], [
+            log.read_text() for log in logs]
     assert fetched(site) == ["x.sif", "x.sif.source.json"]
     assert (site.sources / "e/Example/x.sif").read_bytes() == content
 

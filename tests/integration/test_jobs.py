@@ -72,7 +72,7 @@ class Jobs:
         return dict(word.split("=", 1) for word in self.cluster.slurm("scontrol", "show", "job", job).split()
                     if "=" in word)
 
-    def wait(self, what, seconds=90):
+    def wait(self, what, seconds=300):
         """Wait until a condition is true."""
         end = time.monotonic() + seconds
         while not (found := what()):

@@ -162,10 +162,9 @@ def test_a_python_that_is_too_old_is_named(monkeypatch):
     with pytest.raises(SystemExit, match=r"Python 3.9 or newer is needed, this is 3.6 .*module load cray-python"):
         check_python((3, 6))
     check_python((3, 9))
-    monkeypatch.setattr(sys, "version_info", (3, 8, 20))
-    with pytest.raises(SystemExit, match="this is 3.8"):
+    with monkeypatch.context() as patch, pytest.raises(SystemExit, match="this is 3.8"):
+        patch.setattr(sys, "version_info", (3, 8, 20))
         main(["list"])
-    monkeypatch.undo()
     old = "import sys; sys.path.insert(0, 'generator'); import ast; " \
         "ast.parse(open('generator/ebsif/cli.py').read(), feature_version=(3, 6))"
     # the old Python must be able to parse the file that prints the message: valid syntax for 3.6

@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container import download, lease
@@ -170,16 +171,15 @@ def test_other_checksums_are_found_before_the_download(files, tmp_path):
 
 def test_full_disks(files, tmp_path, monkeypatch):
     """R-03: too little space is said before the download, a disk or a quota that is full during it, too."""
-    monkeypatch.setattr(download.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 200_000}))
-    with pytest.raises(EasyBuildError, match=r"Not enough space in .*/src: 300\.0 kB are needed, 200\.0 kB are free"):
+    with monkeypatch.context() as patch, pytest.raises(
+            EasyBuildError, match=r"Not enough space in .*/src: 300\.0 kB are needed, 200\.0 kB are free"):
+        patch.setattr(download.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 200_000}))
         fetch(tmp_path, files.oras)
     assert left(tmp_path) == []
-    monkeypatch.undo()
 
     def full(number):
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
-    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(download.os, "fsync", full)
     with pytest.raises(EasyBuildError, match=r"The disk or the quota is full: no more than 300\.0 kB of 300\.0 kB"):
         fetch(tmp_path, files.oras)
@@ -222,10 +222,10 @@ def test_directories_that_are_closed(files, tmp_path, monkeypatch):
     (tmp_path / "src").mkdir()
     (tmp_path / "src/x.sif.lock").write_text(json.dumps({**this_process(), "pid": 2 ** 22 + 1}))
     for name in ("rename", "open"):
-        monkeypatch.setattr(lease.os, name, refuse)
-        with pytest.raises(EasyBuildError, match=r"the lock .*/x.sif.lock can't be taken: Permission denied\. Remove"):
+        with monkeypatch.context() as patch, pytest.raises(
+                EasyBuildError, match=r"the lock .*/x.sif.lock can't be taken: Permission denied\. Remove"):
+            patch.setattr(lease.os, name, refuse)
             fetch(tmp_path, files.oras)
-        monkeypatch.undo()
 
 
 def test_locks_of_the_living_are_kept(tmp_path, monkeypatch):
@@ -236,20 +236,27 @@ def test_locks_of_the_living_are_kept(tmp_path, monkeypatch):
     def hold():
         with Lease(str(lock), left=0.4).held(lambda owner: None):
             held.set()
-            done.wait(30)
+            done.wait(300)
 
     monkeypatch.setattr(lease, "owner_state", lambda owner: lease.GONE if done.is_set() else "unknown")
     thread = threading.Thread(target=hold)
     thread.start()
-    held.wait(30)
+    held.wait(300)
     waits = []
 
     def waiting(owner):
         waits.append(owner)
-        if len(waits) == 6:
+        if len(waits) >= 6:
             done.set()
+            return
+        before, until = lock.stat().st_mtime_ns, time.monotonic() + 300
+        while lock.stat().st_mtime_ns == before:
+            assert time.monotonic() < until, "no sign of life"
+            time.sleep(0.01)
 
-    with Lease(str(lock), left=2).held(waiting):
+    # a clock by which each sign of life comes when the lock is nearly lost, however busy the machine is
+    monkeypatch.setattr(lease, "time", SimpleNamespace(monotonic=lambda: 19 * len(waits), sleep=lambda seconds: None))
+    with Lease(str(lock), left=20).held(waiting):
         assert len(waits) >= 6
     thread.join()
 
