@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 CHECKOUT = Path(__file__).resolve().parents[2]
 PICTURE = CHECKOUT / "docs/pictures/session.svg"
 COLUMNS, LINES = 104, 300
+# for those who don't see the picture
+TITLE = "A terminal: a module with PyTorch is loaded and used, then extended by a package with one command"
 # Bash reads one command after the other, and shows each as if it had been typed. What they install is not for the demo.
 SHOW = """
 source .demo/env.sh
@@ -82,7 +84,7 @@ def drawn(screen: "pyte.Screen") -> str:
     text.append("\n")
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
     console.print(text, end="")
-    svg = console.export_svg(title="ebsif", unique_id="session")
+    svg = console.export_svg(title="ebsif", unique_id="session").replace(">", f">\n    <title>{TITLE}</title>", 1)
     return re.sub(r" *@font-face \{.*?\}\n", "", svg, flags=re.DOTALL).replace("Fira Code, monospace", "monospace")
 
 

@@ -192,6 +192,7 @@ def test_the_picture_of_the_terminal_shows_the_commands_of_the_readme():
     assert len(session.commands()) == 5
     for command in session.commands():
         assert f"$ {command}" in text
+    assert f"<title>{session.TITLE}</title>" in picture
     assert "http" not in picture.replace("http://www.w3.org/2000/svg", "").replace("https://www.textualize.io", "")
 
 
