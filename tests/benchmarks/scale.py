@@ -91,7 +91,7 @@ def table(found):
     """Return what nodes with 8 ranks each ask for, as a table in Markdown (str)."""
     lines = [
         "| nodes | plain files: operations, data | image and SquashFS: files opened, data | time for that, 1 and "
-        f"{STRIPES} stripes | copies on the nodes: files opened, data |", "|---|---|---|---|---|"]
+        f"{STRIPES} stripes | copies on the nodes (Slurm): files opened, data |", "|---|---|---|---|---|"]
     packed = found["image"] + found["user_software"]
     whole = found["image_size"] + found["user_software_size"]
     for nodes in NODES:
