@@ -67,8 +67,9 @@ def test_the_release_is_for_the_pythons_that_were_tried():
 @pytest.mark.parametrize("step", record.STEPS)
 def test_a_failure_is_shown(step):
     """W-05: a step that failed isn't a check mark in the table."""
-    row = {"part": "EasyBuild", "version": "5.1.0", "date": "2026-01-01", "with": {"Python": "3.11"},
-           "ebsif": "0.1.0", "commit": "0123456", "steps": dict.fromkeys(record.STEPS, record.WORKS) | {step: record.FAILS}}
+    row = {"part": "EasyBuild", "version": "5.1.0", "date": "2026-01-01", "ebsif": "0.1.0", "commit": "0123456",
+           "with": {"Python": "3.11"},
+           "steps": dict.fromkeys(record.STEPS, record.WORKS) | {step: record.FAILS}}
     line = record.table([row]).splitlines()[2]
     assert line.split(" | ")[2 + record.STEPS.index(step)].startswith("FAILS")
     assert line.count("works") == len(record.STEPS) - 1
