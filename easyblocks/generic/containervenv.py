@@ -18,6 +18,7 @@ if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]
 
 from easybuild.easyblocks.generic.container import advice, lockfile
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, RunShellCmdError
+from easybuild.easyblocks.generic.container.imagecopy import copy_image
 from easybuild.easyblocks.generic.container.lint import Lint
 from easybuild.easyblocks.generic.container.modulefile import CONSTRAINTS, VenvModuleFile
 from easybuild.easyblocks.generic.container.packages import pip_version
@@ -37,7 +38,7 @@ from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg
 from easybuild.tools.config import build_option
 from easybuild.tools.environment import restore_env
-from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, compute_checksum, copy_dir, copy_file
+from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, compute_checksum, copy_dir
 from easybuild.tools.filetools import mkdir, which, write_file
 from easybuild.tools.utilities import trace_msg
 
@@ -164,8 +165,11 @@ class ContainerVenv(ContainerInstall):
         if not name or build_option('module_only'):
             return
         self.squashfs_to_take = self.obtain_or_keep(name, SQUASHFS)
+        self.check_squashfs(compute_checksum(self.squashfs_to_take, CHECKSUM_TYPE_SHA256))
+
+    def check_squashfs(self, found):
+        """Compare the SHA256 of the SquashFS file that becomes user software with the lock."""
         wanted = self.repeated.get(lockfile.USER_SOFTWARE, {}).get(SQUASHFS)
-        found = compute_checksum(self.squashfs_to_take, CHECKSUM_TYPE_SHA256)
         if found != wanted:
             raise EasyBuildError("%s is not the user software of the lock: its SHA256 is %s, in the lock it is %s. Get "
                                  "both again.", self.squashfs_to_take, found, wanted,
@@ -204,17 +208,12 @@ class ContainerVenv(ContainerInstall):
     def build_step(self):
         """Create the venv, check that it sees the packages of the image, and install the requirements."""
         super().build_step()
-        stages, repeated, taken = self.stages, self.repeated, self.squashfs_to_take
         if self.dry_run:
-            dry_run_msg("Making the venv %s in the container\n" % self.spec.venv)
-            if taken:
-                dry_run_msg("Taking user software from %s\n" % taken)
-            for stage in self.stages_for_pip:
-                dry_run_msg("Installing stage '%s' with pip:\n%s" % (stage.name, stage.requirements))
+            self.show_build()
             return
-        image_packages = self.probe.packages
+        image_packages, repeated = self.probe.packages, self.repeated
         if repeated:
-            repeated.check_repeatable(image_packages.pins, with_files=not taken)
+            repeated.check_repeatable(image_packages.pins, with_files=not self.squashfs_to_take)
         # bound at /user-software during the installation
         folder = os.path.join(self.builddir, 'user-software')
         mkdir(folder, parents=True)
@@ -227,33 +226,65 @@ class ContainerVenv(ContainerInstall):
         pip = Pip(self.venv, self.builddir, protected, pins, self.spec.wheelhouse)
         for text in Lint(self.stages_for_pip, image_packages, pip_version(packages)).findings:
             self.warn(text)
-        missing = self.stages_for_pip
-        reuse = Reuse(os.environ.get(REUSE_VARIABLE, ''), stages, pins)
-        if taken:
-            trace_msg("user software is that of the lock, in %s" % os.path.basename(taken))
-            self.venv.unpack(taken)
-            packages = self.venv.packages()
-            pip.artifacts.update(repeated.get(lockfile.ARTIFACTS, {}))
-        elif not pip.fill and reuse.is_possible(self.source_image, self.spec.venv_name):
-            trace_msg("starting with the packages of %s, which stay as they are" % reuse.installed.module)
-            self.venv.unpack(reuse.squashfs)
-            packages, missing = self.venv.packages(), reuse.missing
-            pip.artifacts.update(reuse.artifacts)
-        elif not pip.fill and reuse.is_similar(self.source_image, self.spec.venv_name):
-            kept = reuse.keep(self.venv, packages, os.path.join(self.builddir, 'earlier'))
-            if kept:
-                trace_msg("packages of %s that stay as they are: %d" % (reuse.installed.module, len(kept)))
-                packages = self.venv.packages()
-                pip.artifacts.update(kept)
+        packages, missing = self.start_user_software(pip, pins, packages)
         for stage in missing:
             packages = self.install_stage(pip, stage, packages)
         self.installed_packages = packages
         self.constraints = pip.kept
+        self.record_user_software(pip, packages)
+
+    def show_build(self):
+        """Show what ``build_step`` would do."""
+        dry_run_msg("Making the venv %s in the container\n" % self.spec.venv)
+        if self.squashfs_to_take:
+            dry_run_msg("Taking user software from %s\n" % self.squashfs_to_take)
+        for stage in self.stages_for_pip:
+            dry_run_msg("Installing stage '%s' with pip:\n%s" % (stage.name, stage.requirements))
+
+    def start_user_software(self, pip, pins, packages):
+        """
+        Fill the venv with what is there already: that of the lock, or of an earlier installation.
+
+        Parameters
+        ----------
+        pip : Pip
+        pins : dict
+            Versions that pip may install, by name.
+        packages : Packages
+            What is installed in the empty venv.
+
+        Returns
+        -------
+        tuple of Packages and list of Stage
+            What is installed, and the stages that are left to pip.
+        """
+        taken, missing = self.squashfs_to_take, self.stages_for_pip
+        if taken:
+            trace_msg("user software is that of the lock, in %s" % os.path.basename(taken))
+            self.venv.unpack(taken)
+            pip.artifacts.update(self.repeated.get(lockfile.ARTIFACTS, {}))
+            return self.venv.packages(), missing
+        reuse = Reuse(os.environ.get(REUSE_VARIABLE, ''), self.stages, pins)
+        if not pip.fill and reuse.is_possible(self.source_image, self.spec.venv_name):
+            trace_msg("starting with the packages of %s, which stay as they are" % reuse.installed.module)
+            self.venv.unpack(reuse.squashfs)
+            pip.artifacts.update(reuse.artifacts)
+            return self.venv.packages(), reuse.missing
+        if not pip.fill and reuse.is_similar(self.source_image, self.spec.venv_name):
+            kept = reuse.keep(self.venv, packages, os.path.join(self.builddir, 'earlier'))
+            if kept:
+                trace_msg("packages of %s that stay as they are: %d" % (reuse.installed.module, len(kept)))
+                pip.artifacts.update(kept)
+                return self.venv.packages(), missing
+        return packages, missing
+
+    def record_user_software(self, pip, packages):
+        """Record what was installed (Packages), and how."""
         self.record[lockfile.VERSIONS].update(pip=pip_version(packages), python=self.probe.python['version'])
         self.record[lockfile.ARTIFACTS] = pip.artifacts
         self.record[lockfile.VENV_NAME] = self.spec.venv_name
         self.record[lockfile.VENV_ENVIRONMENT] = self.venv.environment
-        self.record[lockfile.STAGES] = [stage.record for stage in stages]
+        self.record[lockfile.STAGES] = [stage.record for stage in self.stages]
         self.record[lockfile.VENV_PACKAGES] = packages.select(packages.in_user_software).pins
         self.record[lockfile.LOCAL_FILES] = {
             path: compute_checksum(path, CHECKSUM_TYPE_SHA256)
@@ -304,7 +335,8 @@ class ContainerVenv(ContainerInstall):
             return
         group_writes = bool(build_option('group_writable_installdir'))
         if self.squashfs_to_take:
-            copy_file(self.squashfs_to_take, target + '.squashfs')
+            # it may have changed meanwhile
+            self.check_squashfs(copy_image(self.squashfs_to_take, target + '.squashfs', self.spec.lustre_striping))
             adjust_permissions(target + '.squashfs', 0o644, relative=False)
         elif stages:
             self.venv.compile_bytecode(self.cfg.parallel)

@@ -12,7 +12,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic.container import imagecopy
+from easybuild.easyblocks.generic.container import imagecopy, lockfile
+from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
+from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.tools.build_log import EasyBuildError
 
 BLOCK = 8192
@@ -158,3 +160,19 @@ def test_stripes_before_copying(tmp_path, monkeypatch):
     assert run[0].stderr == ""
     imagecopy.copy_image(str(tmp_path / "source"), str(tmp_path / "target"), [])
     assert len(run) == 1
+
+
+@pytest.mark.usefixtures("configuration")
+def test_user_software_of_a_lock_is_verified_as_it_was_copied(tmp_path):
+    """R-03: a SquashFS file that changes between its verification and the copy isn't installed."""
+    taken = tmp_path / "taken.squashfs"
+    taken.write_bytes(b"user software")
+    wanted = hashlib.sha256(taken.read_bytes()).hexdigest()
+    easyblock = SimpleNamespace(
+        installdir=str(tmp_path), stages=["one"], dry_run=False, squashfs_to_take=str(taken),
+        spec=SimpleNamespace(lustre_striping=[]), repeated={lockfile.USER_SOFTWARE: {SQUASHFS: wanted}})
+    easyblock.check_squashfs = lambda found: ContainerVenv.check_squashfs(easyblock, found)
+    easyblock.check_squashfs(wanted)
+    taken.write_bytes(b"other software")
+    with pytest.raises(EasyBuildError, match=r"taken\.squashfs is not the user software of the lock"):
+        ContainerVenv.install_additions(easyblock)
