@@ -21,7 +21,8 @@ if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]
 
 from easybuild.easyblocks.generic.container import lockfile, sif
 from easybuild.easyblocks.generic.container.imagecopy import is_verified
-from easybuild.easyblocks.generic.container.imagefetch import ImageFetch, check_note, origin_of
+from easybuild.easyblocks.generic.container.imagefetch import SOURCE_DIGEST, ImageFetch, check_content, check_note
+from easybuild.easyblocks.generic.container.imagefetch import origin_of
 from easybuild.easyblocks.generic.container.imageinstall import ImageInstall, check_installed_image
 from easybuild.easyblocks.generic.container.bindfile import current_binds
 from easybuild.easyblocks.generic.container.caches import CACHES_FILE, NODE
@@ -242,7 +243,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         if filename != self.spec.image_name:
             return super().obtain_file(filename, *args, **kwargs)
         if self.spec.image in IMAGE_SHARED:
-            found = self.installed_images.find(filename, self.is_digest)
+            found = self.installed_images.find(filename, self.is_wanted)
             if found:
                 return found
         source = self.spec.source
@@ -282,7 +283,8 @@ class ContainerInstall(Reinstall, EasyBlock):
             if self.spec.image == IMAGE_CENTRAL:
                 # where the module looks for it
                 folder = self.spec.central_directories[0]
-            found = ImageFetch(source, os.path.join(folder, name), self.is_digest).fetch(again)
+            found = ImageFetch(source, os.path.join(folder, name), self.is_digest,
+                               self.spec.lustre_striping).fetch(again)
         problem = check_note(found, source)
         if problem:
             self.warn(problem)
@@ -293,11 +295,22 @@ class ContainerInstall(Reinstall, EasyBlock):
         """Images of other installations that this one may share (InstalledImages)."""
         return InstalledImages(self.final_installdir, source_paths())
 
+    @property
+    def checksum(self):
+        """The checksum of the image in the easyconfig, None without one; see is_verified."""
+        return self.get_checksum_for(self.cfg['checksums'], filename=self.spec.image_name, index=0)
+
     def is_digest(self, sha256):
         """Return whether a recorded SHA256 is the checksum in the easyconfig; without one, any is."""
-        checksum = self.get_checksum_for(self.cfg['checksums'], filename=self.spec.image_name, index=0)
-        return is_verified(checksum, self.spec.image_name,
+        return is_verified(self.checksum, self.spec.image_name,
                            lambda kind: sha256 if kind == CHECKSUM_TYPE_SHA256 else None)
+
+    def is_wanted(self, image):
+        """Return whether the image in the record of another installation (dict) is that of the easyconfig."""
+        digest = self.spec.source.digest if self.spec.source else None
+        # two conversions of the same image differ, so there only the digest of the source tells
+        is_same = digest is None or self.checksum is not None or image.get(SOURCE_DIGEST) == digest
+        return is_same and self.is_digest(image.get('sha256'))
 
     def checksum_step(self):
         """Verify checksums as EasyBuild does, but don't read an image whose SHA256 is recorded (E-01)."""
@@ -362,7 +375,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         """Verify the signature of the image before anything in it is run or copied (R-04)."""
         if self.spec.signature == IGNORED:
             return
-        self.signature = self.verification.of_image(self.source_image, self.src[0]['path'])
+        self.signature = self.verification.of_image(self.source_image, self.src[0]['path'], self.spec.source)
         if self.signature.state == VERIFIED:
             trace_msg("the image %s" % self.signature)
         elif self.spec.signature == REQUIRED:
@@ -467,12 +480,14 @@ class ContainerInstall(Reinstall, EasyBlock):
             return
         image = ImageInstall(self.spec.image, self.source_image, self.image_path, self.installed_images,
                              self.spec.lustre_striping)
-        self.record[lockfile.IMAGE] = image.install(self.src[0]['checksum'])
-        self.record[lockfile.IMAGE].update(
-            origin_of(self.src[0]['path'], self.record[lockfile.IMAGE]['sha256']), labels=self.probe.labels,
-            signers=sif.signers(self.source_image))
+        installed = image.install(self.src[0]['checksum'], self.signature.sha256 if self.signature else None)
+        if self.spec.source and not build_option('ignore_checksums'):
+            check_content(self.src[0]['path'], installed['sha256'])
+        installed.update(origin_of(self.src[0]['path'], installed['sha256']), labels=self.probe.labels,
+                         signers=sif.signers(self.source_image))
         if self.signature:
-            self.record[lockfile.IMAGE]['signature'] = self.signature.record
+            installed['signature'] = self.signature.record
+        self.record[lockfile.IMAGE] = installed
         self.install_additions()
         self.write_record()
         path = os.path.join(os.path.dirname(self.lock_path), BILL_OF_MATERIALS)

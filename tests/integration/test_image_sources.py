@@ -96,8 +96,11 @@ def test_layers_of_a_registry(site, root_of_busybox, registry, tmp_path):
         assert "x.sif" not in fetched(site)
     finally:
         blob.write_bytes(content)
-    site.eb(path)
+    command = [str(word) for word in ["eb", *site.eb_options, f"--prefix={tmp_path}/eb", "--fetch", path]]
+    site.run(["bash", "-c", 'umask 077; exec "$@"', "bash", *command])
     assert fetched(site) == ["x.sif", "x.sif.source.json"]
+    assert [(site.sources / "e/Example" / file).stat().st_mode & 0o777 for file in fetched(site)] == [0o644, 0o644]
+    site.eb(path)
     found = record(site)
     assert (found["source"], found["source_digest"]) == (f"{name}@{digest}", digest)
     assert "sha256:" + found["sha256"] == digest_of((site.sources / "e/Example/x.sif").read_bytes())
@@ -105,6 +108,11 @@ def test_layers_of_a_registry(site, root_of_busybox, registry, tmp_path):
     # the file of this digest isn't that of another one
     other = site.eb(easyconfig(site, f"{name}@sha256:{'0' * 64}"), "--rebuild", check=False, one_stream=True).stdout
     assert "was made from docker://" in " ".join(other.split())
+    with (site.sources / "e/Example/x.sif").open("ab") as image:
+        image.write(b"altered")
+    said = site.eb(easyconfig(site, f"{name}@{digest}"), "--rebuild", check=False, one_stream=True).stdout
+    assert f"is not what was fetched from {name}@{digest}" in " ".join(said.split())
+    assert record(site) == found
 
 
 @pytest.mark.parametrize("kind", ["oci", "oci-archive", "docker-archive"])

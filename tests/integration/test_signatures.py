@@ -123,6 +123,9 @@ def test_signatures_in_registries(installing, signing, site, root_of_busybox, pr
     search = [path for path in os.environ["PATH"].split(":") if not Path(path, "cosign").exists()]
     site.run(["apptainer", "registry", "login", "--username", ACCOUNT, "--password", PASSWORD,
               f"docker://{private_registry.host}"])
+    # the runtime reads it first
+    (site.home / ".apptainer").mkdir(exist_ok=True)
+    (site.home / ".apptainer/docker-config.json").write_text('{"auths": {"other.example": {"auth": "bWU6eA=="}}}')
     sources = {}
     for name in ("signed", "unsigned"):
         layout = tmp_path / name
@@ -149,3 +152,9 @@ def test_signatures_in_registries(installing, signing, site, root_of_busybox, pr
     assert results["x"].returncode == 0, results["x"].stdout
     assert record(site, "x")["signature"] == {"state": "verified", "details": "cosign.pub"}
     assert PASSWORD not in results["x"].stdout
+    # a note is the word of whoever can write it
+    folder = site.sources / "e/Example"
+    folder.chmod(0o775)
+    _, results = installing({"y": ("converted", "required")}, ["cosign.pub"], sources["signed"], PATH=paths["with"])
+    assert f"accounts other than yours and root can change {folder})" in " ".join(results["y"].stdout.split())
+    assert results["y"].returncode == 1

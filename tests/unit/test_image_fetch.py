@@ -10,8 +10,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic.container import download, lease
-from easybuild.easyblocks.generic.container.imagefetch import ImageFetch, check_note, origin_of, read_note
+from easybuild.easyblocks.generic.container import download, imagefetch, lease
+from easybuild.easyblocks.generic.container.imagefetch import (
+    ImageFetch,
+    check_content,
+    check_note,
+    origin_of,
+    read_note,
+)
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
 from easybuild.easyblocks.generic.container.lease import Lease
 from easybuild.easyblocks.generic.container.lockowner import this_process
@@ -183,6 +189,96 @@ def test_full_disks(files, tmp_path, monkeypatch):
     monkeypatch.setattr(download.os, "fsync", full)
     with pytest.raises(EasyBuildError, match=r"The disk or the quota is full: no more than 300\.0 kB of 300\.0 kB"):
         fetch(tmp_path, files.oras)
+    assert left(tmp_path) == []
+
+
+@pytest.mark.parametrize("umask", [0o077, 0o002])
+def test_others_can_read_what_was_fetched(files, tmp_path, umask):
+    """R-01: image, note and the directories for them don't depend on the umask; existing directories stay closed."""
+    (tmp_path / "src").mkdir(mode=0o700)
+    before = os.umask(umask)
+    try:
+        path = ImageFetch(ImageSource.parse(files.oras), str(tmp_path / "src/x/y/x.sif"), lambda sha256: True).fetch()
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "src").rglob("*")}
+    folder = 0o755 if umask == 0o077 else 0o775
+    assert modes == {"x": folder, "y": folder, "x.sif": 0o644, "x.sif.source.json": 0o644}
+    assert content(path) == SIF
+    assert (tmp_path / "src").stat().st_mode & 0o777 == 0o700
+
+
+def test_images_that_changed_after_they_were_fetched(files, tmp_path):
+    """R-03: a note says what the image was; another content is named, with what to remove."""
+    path = fetch(tmp_path, files.oras)
+    check_content(path, digest_of(SIF)[7:])
+    with pytest.raises(EasyBuildError, match=r"x\.sif is not what was fetched from oras://.*Remove it \(and .*json\)"):
+        check_content(path, digest_of(SIF[:-1])[7:])
+    Path(path + ".source.json").unlink()
+    check_content(path, digest_of(SIF[:-1])[7:])
+
+
+def test_killed_at_the_end(files, tmp_path, monkeypatch):
+    """R-03: whenever eb is killed, no image has the note of another one; what was complete isn't fetched again."""
+    fetch(tmp_path, files.oras)
+    other = SIF + b"other"
+    manifest, blob = files.push("ai/x", "2", other)
+    again = ImageFetch(ImageSource.parse(f"oras://{files.host}/ai/x@{manifest}"), str(tmp_path / "src/x.sif"),
+                       lambda sha256: True)
+
+    def killed(*paths):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(imagefetch.os, "rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            again.fetch(again=True)
+    assert [name for name in left(tmp_path) if "partial" not in name] == ["x.sif.source.json"]
+    requests = len(files.blobs())
+    assert content(again.fetch()) == other
+    assert read_note(again.target)["sha256"] == digest_of(other)[7:]
+    assert len(files.blobs()) == requests
+
+
+def test_stripes(files, layout, tmp_path, monkeypatch):
+    """T-06: what is fetched, copied or converted gets its stripes before it is written."""
+    said = []
+    monkeypatch.setattr(imagefetch, "make_striped", lambda path, options: said.append((Path(path).exists(), options)))
+    ImageFetch(ImageSource.parse(files.oras), str(tmp_path / "x.sif"), lambda sha256: True, ["-c", "2"]).fetch()
+    assert said == [(False, ["-c", "2"])]
+    source = ImageSource.parse(f"oci:{layout[0]}:1")
+    ImageFetch(source, str(tmp_path / "y.sif"), lambda sha256: True, ["-c", "3"]).layout_reference()
+    # a directory, in which the runtime writes
+    assert said[1:] == [(True, ["-c", "3"])]
+
+
+@pytest.mark.parametrize("what", ["right", "altered", "no SIF file"])
+def test_sif_files_in_layouts(tmp_path, monkeypatch, what):
+    """R-03: a SIF file in a layout is verified as it was copied; a page with its media type is no SIF file."""
+    data = b"<html>" if what == "no SIF file" else SIF
+    folder = tmp_path / "layout"
+    folder.mkdir()
+    layer = {"mediaType": "application/vnd.sylabs.sif.layer.v1.sif", **add_blob(folder, data)}
+    manifest = {"schemaVersion": 2, "config": add_blob(folder, b"{}"), "layers": [layer]}
+    (folder / "index.json").write_text(
+        json.dumps({"manifests": [add_blob(folder, json.dumps(manifest).encode())]}))
+    (tmp_path / "apptainer").write_text("#!/bin/false\n")
+    (tmp_path / "apptainer").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    copy_image = imagefetch.copy_image
+
+    def changed_first(blob, copy, striping):
+        if what == "altered":
+            Path(os.path.realpath(blob)).write_bytes(SIF[:-1])
+        return copy_image(blob, copy, striping)
+
+    monkeypatch.setattr(imagefetch, "copy_image", changed_first)
+    if what == "right":
+        assert content(fetch(tmp_path, f"oci:{folder}")) == SIF
+        assert left(tmp_path) == ["x.sif", "x.sif.source.json"]
+        return
+    with pytest.raises(EasyBuildError, match=f"for x.sif (is|was) {what}"):
+        fetch(tmp_path, f"oci:{folder}")
     assert left(tmp_path) == []
 
 

@@ -238,6 +238,35 @@ def test_a_digest_is_recorded_or_taken(family, monkeypatch):
     assert install.shared_digest() == hashlib.sha256(b"Another.").hexdigest()
 
 
+@pytest.mark.parametrize(("digest", "checksum", "is_found"), [
+    ("sha256:1", None, True), ("sha256:2", None, False), (None, None, True), ("sha256:2", "of the same file", True)])
+def test_images_of_other_sources_are_not_shared(family, digest, checksum, is_found):
+    """E-01, R-01: the image of a module is only shared if its source has the digest, or the file the checksum."""
+    lock = family / "1.0/share/ebsif/lock.json"
+    record = json.loads(lock.read_text())
+    record["image"]["source_digest"] = "sha256:1"
+    lock.write_text(json.dumps(record))
+    shutil.rmtree(family / "2.0")
+    easyblock = SimpleNamespace(checksum=checksum, is_digest=lambda sha256: True,
+                                spec=SimpleNamespace(source=SimpleNamespace(digest=digest)))
+    found = InstalledImages(str(family / "3.0"), []).find(
+        "a.sif", lambda image: containerinstall.ContainerInstall.is_wanted(easyblock, image))
+    assert found == (str(family / "1.0/a.sif") if is_found else None) or digest is None
+
+
+def test_only_what_was_verified_is_installed(family, monkeypatch):
+    """R-04: an image that changes after its signature was verified is refused."""
+    monkeypatch.setattr(imageinstall, "build_option", lambda name: None)
+    monkeypatch.setattr(imageinstall, "trace_msg", lambda _: None)
+    target = family / "3.0/a.sif"
+    target.parent.mkdir()
+    install = ImageInstall("own", str(family / "1.0/a.sif"), str(target), InstalledImages(str(target.parent), []))
+    sha256 = hashlib.sha256(CONTENT).hexdigest()
+    assert install.install(None, sha256)["sha256"] == sha256
+    with pytest.raises(EasyBuildError, match=r"after its signature had been verified: .*Try again when nobody"):
+        install.install(None, hashlib.sha256(b"what was verified").hexdigest())
+
+
 @pytest.mark.parametrize(("before", "wanted", "names"), [
     (None, ["a"], None),
     (["a", "b"], ["c"], ["requirements", "requirements (more)"]),

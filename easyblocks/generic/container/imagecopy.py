@@ -79,7 +79,7 @@ def make_striped(path, options):
     Parameters
     ----------
     path : str
-        The file.
+        The file; or an existing directory, whose new files get them (lfs-setstripe(1)).
     options : list of str
         Options of ``lfs setstripe``; empty: leave it to the file system.
     """

@@ -13,13 +13,14 @@ for installations later on.
 import glob
 import json
 import os
+import stat
 from contextlib import ExitStack, contextmanager
 from urllib.request import Request
 
 from easybuild.easyblocks.generic.container.conversion import Conversion
 from easybuild.easyblocks.generic.container.download import Download, Progress
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
-from easybuild.easyblocks.generic.container.imagecopy import copy_image, transfer
+from easybuild.easyblocks.generic.container.imagecopy import copy_image, make_striped, transfer
 from easybuild.easyblocks.generic.container.imagesource import DOCKER, DOCKER_ARCHIVE, OCI, ON_DISK, ORAS
 from easybuild.easyblocks.generic.container.lease import Lease
 from easybuild.easyblocks.generic.container.ociimage import OciImage, open_store
@@ -75,13 +76,16 @@ class ImageFetch:
         Path of the SIF file.
     is_expected : callable
         Returns whether a SHA256 is the checksum in the easyconfig; without one, any is.
+    striping : sequence of str
+        How the image is spread over the servers of Lustre (options of ``lfs setstripe``).
     """
 
-    def __init__(self, source, target, is_expected):
+    def __init__(self, source, target, is_expected, striping=()):
         """Nothing is sent yet."""
         self.source = source
         self.target = target
         self.is_expected = is_expected
+        self.striping = striping
         self.waits = Progress(self.name)
 
     @property
@@ -113,7 +117,7 @@ class ImageFetch:
         EasyBuildError
             If the image can't be had, or is not what the easyconfig says. Nothing of that is left under its name.
         """
-        mkdir(os.path.dirname(self.target), parents=True)
+        make_open_directory(os.path.dirname(self.target))
         with self.locked():
             if os.path.exists(self.target) and not again:
                 trace_msg("%s has been fetched by another process meanwhile" % self.name)
@@ -128,6 +132,12 @@ class ImageFetch:
                 # what is on this machine can be read again
                 if self.source.kind in ON_DISK and not self.complete and os.path.exists(self.partial):
                     remove_dir(self.partial)
+            # others can read it whatever the umask, as they can the note
+            os.chmod(self.complete, 0o644)
+            # in this order: if eb is killed here, no image is left with the note on another one
+            for path in (self.target, note_path(self.target)):
+                if os.path.lexists(path):
+                    remove_file(path)
             self.write_note(sha256)
             os.rename(self.complete, self.target)
             for path in glob.glob(glob.escape(self.target) + '.partial-*'):
@@ -208,13 +218,11 @@ class ImageFetch:
         """
         self.complete = self.partial
         had = os.path.exists(self.complete)
-        Download(open_at, self.complete, size).run(self.name)
-        sha256 = self.verified(digest)
+        sha256 = self.download_once(open_at, digest, size)
         if sha256 is None and had:
             trace_msg("what was there from before is damaged: fetching all of it again")
             remove_file(self.complete)
-            Download(open_at, self.complete, size).run(self.name)
-            sha256 = self.verified(digest)
+            sha256 = self.download_once(open_at, digest, size)
         if sha256 is None:
             remove_file(self.complete)
             raise EasyBuildError("What %s sends for %s doesn't have the digest %s: it was altered on the way or on the "
@@ -226,8 +234,11 @@ class ImageFetch:
                                  exit_code=EasyBuildExit.FAIL_DOWNLOAD)
         return sha256
 
-    def verified(self, digest):
-        """Return the SHA256 of the complete file (str), None if that isn't the digest."""
+    def download_once(self, open_at, digest, size):
+        """Download what is missing of a SIF file; return its SHA256 (str), None if that isn't the digest."""
+        if not os.path.exists(self.complete):
+            make_striped(self.complete, self.striping)
+        Download(open_at, self.complete, size).run(self.name)
         trace_msg("verifying %s (%s)" % (self.name, format_size(os.path.getsize(self.complete))))
         with open(self.complete, 'rb', buffering=0) as image:
             sha256 = transfer(image, None)[0]
@@ -255,7 +266,7 @@ class ImageFetch:
             raise EasyBuildError("%s has the SHA256 %s instead of that in 'image_source': it was altered, or is "
                                  "another file.", self.source.path, found[7:], exit_code=EasyBuildExit.FAIL_CHECKSUM)
         self.source = self.source.with_digest(found)
-        mkdir(self.partial)
+        self.make_folder()
         return '%s:%s' % (DOCKER_ARCHIVE, self.source.path)
 
     def layout_reference(self):
@@ -263,19 +274,44 @@ class ImageFetch:
         store = open_store(self.source)
         manifest = store.manifest(self.source)
         self.source = self.source.with_digest(manifest.digest)
+        self.make_folder()
         image = OciImage(store, os.path.join(self.partial, 'layout'))
         layers = image.collect(self.source, manifest)
         if is_sif_layers(layers):
             # a SIF file that was pushed into a layout
             self.check_expected(layers[0]['digest'].partition(':')[2])
-            self.complete = os.path.join(self.partial, 'image.sif')
-            copy_image(image.path(layers[0]['digest']), self.complete)
+            self.complete = self.copied(image.path(layers[0]['digest']), layers[0]['digest'])
         return '%s:%s' % (OCI, image.folder)
+
+    def make_folder(self):
+        """Create the directory for a conversion; the SIF file in it gets its stripes."""
+        mkdir(self.partial)
+        make_striped(self.partial, self.striping)
+
+    def copied(self, blob, digest):
+        """Copy a SIF file out of a layout, where it may have changed since it was verified; return its path (str)."""
+        copy = os.path.join(self.partial, 'image.sif')
+        found = 'sha256:' + copy_image(blob, copy, self.striping)
+        if found != digest or not is_sif(copy):
+            raise EasyBuildError("What %s has for %s %s. Nothing of it is kept.", self.source, self.name,
+                                 "is no SIF file" if found == digest else "was altered: its digest is %s" % found,
+                                 exit_code=EasyBuildExit.FAIL_CHECKSUM)
+        return copy
 
     def write_note(self, sha256):
         """Write where the image is from, before it gets its name."""
         note = {SOURCE: str(self.source), SOURCE_DIGEST: self.source.digest, SHA256: sha256}
         write_file(note_path(self.target), json.dumps(note, indent=2, sort_keys=True) + '\n', forced=True)
+        os.chmod(note_path(self.target), 0o644)
+
+
+def make_open_directory(path):
+    """Create a directory and its parents, which others can read whatever the umask; existing ones stay as they are."""
+    if os.path.isdir(path):
+        return
+    make_open_directory(os.path.dirname(path))
+    mkdir(path)
+    os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | 0o755)
 
 
 def origin_of(image, sha256):
@@ -332,3 +368,26 @@ def check_note(image, source):
                              "name, or remove this file (and %s).", image, note[SOURCE], source, note_path(image),
                              exit_code=EasyBuildExit.FAIL_CHECKSUM)
     return None
+
+
+def check_content(image, sha256):
+    """
+    Check that an image in the source path is what was fetched.
+
+    Parameters
+    ----------
+    image : str
+        Path, with a note.
+    sha256 : str
+        Its SHA256.
+
+    Raises
+    ------
+    EasyBuildError
+        If it was altered or truncated.
+    """
+    note = read_note(image)
+    if note and note[SHA256] != sha256:
+        raise EasyBuildError("The image %s is not what was fetched from %s: its SHA256 is %s, and was %s. Remove it "
+                             "(and %s): then `eb` fetches it again.", image, note[SOURCE], sha256, note[SHA256],
+                             note_path(image), exit_code=EasyBuildExit.FAIL_CHECKSUM)

@@ -47,7 +47,7 @@ class ImageInstall:
         self.others = others
         self.striping = striping
 
-    def install(self, checksum):
+    def install(self, checksum, verified=None):
         """
         Copy or share the image, and verify the checksum of the file that the module uses.
 
@@ -55,6 +55,8 @@ class ImageInstall:
         ----------
         checksum : str, tuple, list, dict or None
             The checksum in the easyconfig, see is_verified.
+        verified : str
+            The SHA256 of the image whose signature was verified, None if there is none.
 
         Returns
         -------
@@ -69,6 +71,10 @@ class ImageInstall:
         size = os.path.getsize(self.source)
         used, sha256 = self.provide()
         trace_msg("SHA256 %s" % sha256)
+        if verified not in (None, sha256):
+            raise EasyBuildError("The image %s changed during the installation, after its signature had been verified: "
+                                 "its SHA256 is %s, and was %s. Try again when nobody is writing to it.", self.source,
+                                 sha256, verified, exit_code=EasyBuildExit.FAIL_CHECKSUM)
         self.check(used, sha256, checksum)
         image = {'file': os.path.basename(self.target), 'kind': self.kind, 'mtime_ns': os.stat(used).st_mtime_ns,
                  'resolved': self.source, 'size': size, 'sha256': sha256}

@@ -170,10 +170,10 @@ class InstalledImages:
         named = [InstalledImage(path) for path in directories]
         self.images = [one for one in named + beside + [self.own] if one.record]
 
-    def find(self, name, is_digest):
-        """Return the path of a complete image of this name whose SHA256 `is_digest` accepts (str), or None."""
+    def find(self, name, is_wanted):
+        """Return the path of a complete image of this name whose record (dict) `is_wanted` accepts (str), or None."""
         return next((one.path for one in self.images
-                     if one.file == name and one.has_size and is_digest(one.image.get('sha256'))), None)
+                     if one.file == name and one.has_size and is_wanted(one.image)), None)
 
     def using(self, path):
         """Return the installations that use an image (list of InstalledImage)."""

@@ -27,7 +27,9 @@ REMEDIES = {
     UNSIGNED: "Get the signed image, or sign it with a key of yours (`apptainer sign`).",
     FOREIGN: "If you trust who signed it, add the public key to 'signature_keys', which needs those of all signers.",
     ALTERED: "Don't use it, get the image again.",
-    UNKNOWN: "Load the module of cosign, or run eb on a node that has it.",
+    UNKNOWN: "cosign verifies what an image was converted from: load its module or run eb on a node that has it and "
+             "reaches the registry, log in if the registry wants that (`apptainer registry login`), and name a key in "
+             "PEM format in 'signature_keys'.",
 }
 
 
@@ -39,12 +41,18 @@ class Signature:
     ----------
     state, details : str
         What the verification found; who signed the image, or what the problem is.
+    sha256 : str
+        The SHA256 of the image that was verified, None if there was no file.
+    remedy : str
+        What to do about it.
     """
 
-    def __init__(self, state, details):
-        """Set both."""
+    def __init__(self, state, details, remedy=None):
+        """Set them."""
         self.state = state
         self.details = details
+        self.sha256 = None
+        self.remedy = remedy or REMEDIES.get(state)
 
     def __str__(self):
         """Return what follows "the image ..."."""

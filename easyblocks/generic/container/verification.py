@@ -9,18 +9,22 @@ Verify the signature of an image with the keys that the easyconfig names, and wi
 
 The container runtime verifies signatures in SIF files, with a keyring of our own; cosign those of images in registries.
 """
+import base64
 import json
 import os
 import re
+import stat
+import tempfile
 
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, run_shell_cmd
-from easybuild.easyblocks.generic.container.imagefetch import SHA256, SOURCE, read_note
-from easybuild.easyblocks.generic.container.imagesource import DOCKER, ImageSource
-from easybuild.easyblocks.generic.container.login import login_files
+from easybuild.easyblocks.generic.container.imagecopy import private
+from easybuild.easyblocks.generic.container.imagefetch import SHA256, SOURCE, note_path, read_note
+from easybuild.easyblocks.generic.container.imagesource import DOCKER, DOCKER_HUB, ImageSource
+from easybuild.easyblocks.generic.container.login import DOCKER_HUB_KEYS, login_for
 from easybuild.easyblocks.generic.container.registry import is_loopback
 from easybuild.easyblocks.generic.container.runtime import passed_variables
 from easybuild.easyblocks.generic.container.sif import signers
-from easybuild.easyblocks.generic.container.signature import ALTERED, FOREIGN, REMEDIES, UNKNOWN, UNSIGNED, VERIFIED
+from easybuild.easyblocks.generic.container.signature import ALTERED, FOREIGN, UNKNOWN, UNSIGNED, VERIFIED
 from easybuild.easyblocks.generic.container.signature import Signature
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, mkdir, read_file, which
@@ -62,7 +66,7 @@ class Verification:
         return run_shell_cmd(command, use_bash=False, fail_on_error=False, hidden=True, split_stderr=True,
                              env=dict(self.environment, **variables))
 
-    def of_image(self, image, found):
+    def of_image(self, image, found, source):
         """
         Return the Signature of an image: the one in the file, or that of what the file was converted from.
 
@@ -70,13 +74,39 @@ class Verification:
         ----------
         image, found : str
             Path without links, and the path where it was found, which may have a note.
+        source : ImageSource
+            Where the easyconfig says that the image is from, None if it doesn't.
         """
-        if signers(image):
-            return self.of_file(image)
-        note = read_note(found)
-        source = ImageSource.parse(note[SOURCE]) if note else None
-        if not source or source.kind != DOCKER or compute_checksum(image, CHECKSUM_TYPE_SHA256) != note[SHA256]:
+        is_signed, note = bool(signers(image)), read_note(found)
+        if not is_signed and not is_note_on(note, source):
             return Signature(UNSIGNED, '')
+        # before the verification: what is installed must have it, too
+        sha256 = compute_checksum(image, CHECKSUM_TYPE_SHA256)
+        is_same = note.get(SHA256) == sha256
+        signature = self.of_file(image) if is_signed else self.of_converted(image, found, source, is_same)
+        signature.sha256 = sha256
+        return signature
+
+    def of_converted(self, image, found, source, is_same):
+        """
+        Return the Signature of what an image was converted from, as far as the note on the image can be believed.
+
+        Parameters
+        ----------
+        image, found, source
+            See ``of_image``.
+        is_same : bool
+            Whether the image has the SHA256 in the note.
+        """
+        if not is_same:
+            return Signature(UNSIGNED, '')
+        # a note is the word of whoever can write it
+        open_path = next(filter(None, map(writable_by_others, (image, note_path(found), os.path.dirname(found)))), None)
+        if open_path:
+            return Signature(
+                UNKNOWN, "accounts other than yours and root can change %s" % open_path,
+                "Whoever can write there can say of any image that it was converted from a signed one. Take that "
+                "permission away (`chmod go-w`), or let eb fetch the image into a directory of yours (`--sourcepath`).")
         return self.of_source(source)
 
     def of_file(self, image):
@@ -124,24 +154,79 @@ class Verification:
         if not cosign:
             return Signature(UNKNOWN, "cosign is not on PATH")
         if not self.pem:
-            return Signature(FOREIGN, "cosign needs a key in PEM format")
-        login = next((path for path in login_files() if os.path.exists(path)), None)
-        variables = {'REGISTRY_AUTH_FILE': login} if login else {}
+            return Signature(UNKNOWN, "cosign needs a key in PEM format")
         # the key says who signed the image; a public log of signatures can't be asked where there is no network
         options = ['--insecure-ignore-tlog=true'] + (['--allow-http-registry'] if is_loopback(source.host) else [])
-        for key in self.pem:
-            done = self.run([cosign, 'verify', '--key', key] + options + [
-                '%s/%s@%s' % (source.host, source.repository, source.digest)], **variables)
-            if done.exit_code == 0:
-                return Signature(VERIFIED, os.path.basename(key))
-        return Signature(UNSIGNED if 'no signatures found' in (done.stderr or '') else FOREIGN, last_line(done))
+        found = {}
+        with tempfile.TemporaryDirectory(prefix='login-') as folder:
+            write_login(source.host, folder)
+            for key in self.pem:
+                done = self.run([cosign, 'verify', '--key', key] + options + [
+                    '%s/%s@%s' % (source.host, source.repository, source.digest)], DOCKER_CONFIG=folder)
+                if done.exit_code == 0:
+                    return Signature(VERIFIED, os.path.basename(key))
+                found[state_of(done)] = last_line(done)
+        # a key that couldn't be tried may be the right one
+        state = next(state for state in (UNSIGNED, UNKNOWN, FOREIGN) if state in found)
+        return Signature(state, found[state])
+
+
+def is_note_on(note, source):
+    """Return whether a note (dict) is on the image in a registry that the easyconfig names by its digest."""
+    if not note or not source or source.kind != DOCKER or not source.digest:
+        return False
+    try:
+        noted = ImageSource.parse(note[SOURCE])
+    except ValueError:
+        return False
+    return (noted.kind, noted.host, noted.repository, noted.digest) == (
+        source.kind, source.host, source.repository, source.digest)
+
+
+def writable_by_others(path):
+    """
+    Return the part of a path that accounts other than this one and root can change or replace (str), None without one.
+
+    Entries in an ACL count: with them, the mode's bits for the group are what the entries allow at most (acl(5)).
+    """
+    path = os.path.realpath(path)
+    is_last = True
+    while True:
+        status = os.stat(path)
+        # in a directory with the sticky bit, others can't replace what isn't theirs
+        is_closed = not status.st_mode & 0o022 or not is_last and status.st_mode & stat.S_ISVTX
+        if status.st_uid not in (0, os.geteuid()) or not is_closed:
+            return path
+        if path == os.path.dirname(path):
+            return None
+        path, is_last = os.path.dirname(path), False
+
+
+def write_login(host, folder):
+    """Write the runtime's login for a registry, and no other one, where cosign reads it: in a private directory."""
+    login = login_for(host)
+    logins = {}
+    if login:
+        entry = {'identitytoken': login.token} if login.token else {
+            'auth': base64.b64encode(('%s:%s' % (login.user, login.password)).encode()).decode()}
+        logins = {DOCKER_HUB_KEYS[0] if host == DOCKER_HUB else host: entry}
+    with open(os.path.join(folder, 'config.json'), 'w', opener=private) as text:
+        json.dump({'auths': logins}, text)
+
+
+def state_of(done):
+    """Return what a failure of cosign means: many have nothing to do with the signature (str)."""
+    said = done.stderr or ''
+    if 'no signatures found' in said:
+        return UNSIGNED
+    return FOREIGN if 'no matching signatures' in said else UNKNOWN
 
 
 def check_required(signature, image):
     """Raise an EasyBuildError unless the Signature of an image (path) was verified."""
     if signature.state != VERIFIED:
         raise EasyBuildError("The image %s %s, and the easyconfig requires a signature. %s", image, signature,
-                             REMEDIES[signature.state], exit_code=EasyBuildExit.FAIL_CHECKSUM)
+                             signature.remedy, exit_code=EasyBuildExit.FAIL_CHECKSUM)
 
 
 def signers_in(text):
