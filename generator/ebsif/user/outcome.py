@@ -208,14 +208,25 @@ def require_place(options: Namespace) -> None:
     """
     if options.dry_run or not (options.install or options.rebuild):
         return
+    if closed := closed_part(options.output.resolve()):
+        raise extending.ExtendingError(
+            f"the easyconfig can't be written to {options.output.resolve()}, because you can't write to {closed}: "
+            "choose a directory of your own (-o DIRECTORY)")
     eb.session(tuple(options.more))
     for directory in eb.prefix():
-        there = next(one for one in (directory, *directory.parents) if files.is_there(one))
-        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        if closed := closed_part(directory):
+            home = os.environ.get("HOME")
+            own = "$HOME/.local/easybuild" if home and not closed_part(Path(home, ".local/easybuild")) else "DIRECTORY"
             raise extending.ExtendingError(
                 f"nothing can be installed in {directory}, EasyBuild's directory here, because you can't write to "
-                f"{there}: choose one of your own (export EASYBUILD_PREFIX=$HOME/.local/easybuild, or at the end of "
-                "the command: -- --prefix=DIRECTORY)")
+                f"{closed}: choose one of your own (export EASYBUILD_PREFIX={own}, or at the end of the command: "
+                "-- --prefix=DIRECTORY)")
+
+
+def closed_part(directory: Path) -> Optional[Path]:
+    """Return the part of a path, or all of it, that keeps this account from writing there; None if it can."""
+    there = next(one for one in (directory, *directory.parents) if files.is_there(one))
+    return None if there.is_dir() and os.access(there, os.W_OK | os.X_OK) else there
 
 
 def is_installed(path, place):
