@@ -29,8 +29,8 @@ class Files:
         If it is set, connections that would be cut stay open until the event occurs; a byte per second arrives.
     moved : dict
         URL by path, for redirects.
-    has_ranges : bool
-        Whether it sends parts of files.
+    has_ranges, has_sizes : bool
+        Whether it sends parts of files, and says how long its answers are.
     password : str
         If it is set, requests need a token that the server gives for this password of 'user', or basic.
     is_basic : bool
@@ -42,7 +42,7 @@ class Files:
         """An empty server."""
         self.content, self.cuts, self.moved, self.requests = {}, [], {}, []
         self.held = None
-        self.has_ranges, self.password, self.is_basic, self.url = True, None, False, None
+        self.has_ranges, self.has_sizes, self.password, self.is_basic, self.url = True, True, None, False, None
 
     @property
     def host(self):
@@ -112,7 +112,11 @@ def serve_files():
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name.replace("_", "-"), value)
-            self.send_header("Content-Length", str(len(data)))
+            if files.has_sizes:
+                self.send_header("Content-Length", str(len(data)))
+            else:
+                self.send_header("Connection", "close")
+                self.close_connection = True
             self.end_headers()
             is_file = status in (200, 206) and not self.path.startswith("/token") and "/manifests/" not in self.path
             number = files.cuts.pop(0) if is_file and files.cuts else len(data)

@@ -22,13 +22,17 @@ from easybuild.easyblocks.generic.container.imagesource import ImageSource
 from easybuild.easyblocks.generic.container.lease import Lease
 from easybuild.easyblocks.generic.container.lockowner import this_process
 from easybuild.easyblocks.generic.container.ociimage import OciImage, open_store
+from easybuild.easyblocks.generic.container.sif import DESCRIPTOR, HEADER
 from easybuild.tools.build_log import EasyBuildError
 from httpfiles import digest_of, serve_files
 from ocilayouts import add_blob, add_image, pack
 
 pytestmark = pytest.mark.usefixtures("configuration")
 
-SIF = bytes(32) + b"SIF_MAGIC" + os.urandom(300_000)
+BEGIN = HEADER.size + DESCRIPTOR.size
+DATA = os.urandom(300_000 - BEGIN)
+SIF = HEADER.pack(bytes(32), b"SIF_MAGIC", b"", b"", 0, 0, 0, 1, HEADER.size, DESCRIPTOR.size, BEGIN, len(DATA)) + \
+    DESCRIPTOR.pack(0x4004, True, 1, 0, 0, BEGIN, len(DATA), len(DATA), 0, 0, 0, 0, b"", b"") + DATA
 
 
 @pytest.fixture(autouse=True)
@@ -89,6 +93,38 @@ def test_the_next_attempt_goes_on(files, tmp_path):
     fetch(tmp_path, files.oras)
     assert files.blobs()[-1] == (files.blob, "bytes=200000-")
     assert left(tmp_path) == ["x.sif", "x.sif.source.json"]
+
+
+@pytest.mark.parametrize("more", [b"", b"more"])
+@pytest.mark.parametrize("kind", ["https", "oras"])
+def test_leftovers_of_the_whole_length(files, tmp_path, kind, more):
+    """R-01: a file that is complete, or longer than the server's, blocks no attempt, also if nothing names the size."""
+    manifest = json.loads(files.content["/v2/ai/x/manifests/1"])
+    del manifest["layers"][0]["size"]
+    files.content["/v2/ai/x/manifests/1"] = json.dumps(manifest).encode()
+    name, digest = (files.https, digest_of(SIF)) if kind == "https" else (
+        f"oras://{files.host}/ai/x:1", digest_of(json.dumps(manifest).encode()))
+    (tmp_path / "src").mkdir()
+    (tmp_path / f"src/x.sif.partial-{digest[7:19]}").write_bytes(SIF + more)
+    assert content(fetch(tmp_path, name)) == SIF
+    assert left(tmp_path) == ["x.sif", "x.sif.source.json"]
+
+
+def test_cuts_without_a_digest(files, tmp_path):
+    """R-03: without a digest, a file that was cut is an error even if only its end shows that; the remedy is named."""
+    files.cuts, files.has_sizes = [200_000], False
+    url = files.https.partition("#")[0]
+    source = ImageSource("https", path=url)
+    fetching = ImageFetch(source, str(tmp_path / "src/x.sif"), lambda sha256: True)
+    with pytest.raises(EasyBuildError, match="is an incomplete SIF file. Nothing of it is kept"):
+        fetching.fetch()
+    assert left(tmp_path) == []
+    files.cuts, files.has_sizes = [200_000, 0, 0, 0, 0], True
+    with pytest.raises(EasyBuildError, match=r"starts again, .*: add #sha256=DIGEST"):
+        fetching.fetch()
+    files.cuts, files.requests[:] = [], []
+    assert content(fetching.fetch()) == SIF
+    assert [headers.get("Range") for _, headers in files.requests] == [None]
 
 
 @pytest.mark.parametrize("bars", [False, True])
@@ -357,6 +393,27 @@ def test_locks_of_the_living_are_kept(tmp_path, monkeypatch):
     thread.join()
 
 
+@pytest.mark.parametrize("what", ["taken over", "removed"])
+def test_what_others_do_meanwhile(files, tmp_path, monkeypatch, what):
+    """R-10: a process that was suspended leaves the image to the one that took over; a lost file is fetched again."""
+    run, target = download.Download.run, tmp_path / "src/x.sif"
+
+    def disturbed(self, name):
+        run(self, name)
+        if len(files.blobs()) > 1:
+            return
+        if what == "removed":
+            Path(self.path).unlink()
+        else:
+            Path(f"{target}.lock").write_text(json.dumps({**this_process(), "pid": 2 ** 22 + 1}))
+            Path(self.path).rename(target)
+
+    monkeypatch.setattr(download.Download, "run", disturbed)
+    assert content(fetch(tmp_path, files.oras)) == SIF
+    assert len(files.blobs()) == (2 if what == "removed" else 1)
+    assert not list(tmp_path.glob("src/x.sif.lock*"))
+
+
 @pytest.fixture
 def layout(tmp_path):
     """A layout with two images, of which one has the tag 1; the value is its path, and the digest of that image."""
@@ -439,6 +496,26 @@ def test_images_for_several_machines(layout, tmp_path):
         add_blob(folder, json.dumps({"manifests": [{**entries[0], "platform": {"os": "plan9", "architecture": "vax"}}]
                                      }).encode())]}))
     several, other = (entry["digest"] for entry in json.loads((folder / "index.json").read_text())["manifests"])
-    with pytest.raises(EasyBuildError, match="no image for this machine .*, but for: plan9/vax"):
+    with pytest.raises(EasyBuildError, match="no image for this machine .*, only for: plan9/vax"):
         collect(tmp_path, f"oci:{folder}@{other}")
     assert len(collect(tmp_path, f"oci:{folder}@{several}")) == 3
+
+
+@pytest.mark.parametrize("entry", [
+    {"digest": ["sha256"]}, {"digest": "x:/etc/passwd"}, "text", {"annotations": ["1"]}, {"digest": 1}])
+def test_malformed_layouts(layout, tmp_path, entry):
+    """R-03: what is malformed in the index of a layout, or leads out of it, counts as missing."""
+    folder, digest = layout
+    if isinstance(entry, dict):
+        entry = {"digest": digest, **entry}
+    (folder / "index.json").write_text(json.dumps({"manifests": [entry]}))
+    with pytest.raises(EasyBuildError, match="is none of the images in .* It has: none"):
+        collect(tmp_path, f"oci:{folder}")
+    for several in ([{"digest": digest, "platform": ["linux"]}], 5):
+        (folder / "index.json").write_text(json.dumps({"manifests": [
+            add_blob(folder, json.dumps({"manifests": several}).encode())]}))
+        with pytest.raises(EasyBuildError, match="no image for this machine"):
+            collect(tmp_path, f"oci:{folder}")
+    (folder / "index.json").write_text("[" * 100_000)
+    with pytest.raises(EasyBuildError, match="no OCI layout that can be read"):
+        collect(tmp_path, f"oci:{folder}")

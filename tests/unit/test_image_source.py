@@ -1,13 +1,22 @@
 """Sources of images, the runtime's logins, and the protocol of registries."""
 
 import base64
+import io
 import json
+from urllib.request import Request
 
 import pytest
+from easybuild.easyblocks.generic.container.connection import (
+    SameHost,
+    TransferError,
+    is_loopback,
+    open_url,
+    start_of,
+)
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
 from easybuild.easyblocks.generic.container.login import login_for
-from easybuild.easyblocks.generic.container.registry import Registry, TransferError, start_of
-from httpfiles import digest_of, serve_files
+from easybuild.easyblocks.generic.container.registry import THIS_MACHINE, Registry, fits_this_machine, sif_layer
+from httpfiles import SIF_LAYER, digest_of, serve_files
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
@@ -55,6 +64,9 @@ def test_sources_are_read(text, parts):
     ("oras://registry.example/X:1", "lower case"), ("oras://registry.example/x@sha256:12", "64 hexadecimal"),
     ("docker://user:secret@registry.example/x", "apptainer registry login"),
     ("https://user:secret@images.example/x.sif", "others could read"), ("http://images.example/x.sif", "altered"),
+    ("https://images.example/x.sif?X-Amz-Signature=0a1b2c", r"credential \(\?X-Amz-Signature=\*{4}\)"),
+    ("https://images.example/x.sif?a=b&token=0a1b2c", "credential"),
+    ("https://images.example/x.sif?X-Goog-Signature=0a1b2c", "credential"), ("docker://x/y:\u00e4", "lower case"),
     ("https://images.example/x.sif#sha256=1", "64 hexadecimal"), ("https://images.example/", "URL of a SIF file"),
     ("oci:layout", "full path"), ("docker-archive:/x#sha1=1", "full path"),
 ])
@@ -150,3 +162,59 @@ def test_parts_of_blobs():
         for files.has_ranges, expected in ((True, (4, b"456789")), (False, (0, b"0123456789"))):
             with Registry(files.host).blob("ai/x", blob, 4) as answer:
                 assert (start_of(answer), answer.read()) == expected
+
+
+@pytest.mark.parametrize("text, is_here", [
+    ("127.0.0.1:5000", True), ("127.8.8.8", True), ("[::1]:5000", True), ("localhost:5000", True),
+    ("127.example.org", False), ("localhost.example.org", False), ("registry.example", False), ("[", False)])
+def test_registries_on_this_machine(text, is_here):
+    """R-09: only the loopback addresses count as this machine, where no encryption is needed."""
+    assert is_loopback(text) is is_here
+
+
+def test_proxies_are_for_other_machines(monkeypatch):
+    """R-09: what is on this machine is not asked for through a proxy, other servers are."""
+    with serve_files() as files:
+        files.content["/x.sif"], files.content["http://images.example/x.sif"] = b"direct", b"proxy"
+        for name in ("http_proxy", "no_proxy", "NO_PROXY"):
+            monkeypatch.setenv(name, "")
+        monkeypatch.setenv("http_proxy", files.url)
+        with open_url(Request("http://images.example/x.sif")) as answer:
+            assert answer.read() == b"proxy"
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+        with open_url(Request(files.url + "/x.sif")) as answer:
+            assert answer.read() == b"direct"
+
+
+def test_encryption_is_not_given_up(tmp_path):
+    """R-09: from https, neither redirects nor registries lead to a connection without encryption, or to files."""
+    answer = io.BytesIO()
+    with pytest.raises(TransferError, match=r"a.example refers to http://b.example/x, and only https:// is followed"):
+        SameHost().redirect_request(Request("https://a.example/x"), answer, 302, "", {}, "http://b.example/x?token=1")
+    assert answer.closed
+    for place in ("http://registry.example/blob", f"file://{tmp_path}/x", "ftp://registry.example/x"):
+        with pytest.raises(TransferError, match="only https:// is followed from there"):
+            Registry("registry.example").request("GET", place)
+        with pytest.raises(TransferError, match="only https:// is followed from there"):
+            Registry("registry.example").authorization(f'Bearer realm="{place}"', "scope")
+    with serve_files() as files:
+        files.moved["/x"] = "ftp://images.example/x"
+        with pytest.raises(TransferError, match="only http:// or https:// is followed from there"):
+            open_url(Request(files.url + "/x"))
+
+
+@pytest.mark.parametrize("kind, fits", [
+    (None, True), ({}, True), ({"os": "linux", "architecture": THIS_MACHINE}, True),
+    ({"architecture": THIS_MACHINE}, True), ({"os": "linux", "architecture": "vax"}, False),
+    ({"os": "windows", "architecture": THIS_MACHINE}, False), (["linux"], False), ("linux", False)])
+def test_images_for_this_machine(kind, fits):
+    """R-01: an image without a platform, or with that of this machine, is the one for it."""
+    assert fits_this_machine(kind) is fits
+
+
+def test_sif_files_in_manifests():
+    """R-01: the one SIF file among the layers is found, whatever else is there; malformed layers are none."""
+    file, bill = ({"mediaType": kind, "digest": DIGEST} for kind in (SIF_LAYER, "application/spdx+json"))
+    assert sif_layer([bill, file]) is file
+    for layers in ([bill], [file, file], [], None, "text", [{**file, "digest": "x:/etc/passwd"}], ["text", None]):
+        assert sif_layer(layers) is None

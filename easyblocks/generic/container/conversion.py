@@ -7,15 +7,25 @@
 """
 Let the container runtime convert an OCI layout, or an archive of Docker, to a SIF file.
 """
+import ctypes
+import glob
+import json
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 
 from easybuild.easyblocks.generic.container.download import Progress
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
+from easybuild.easyblocks.generic.container.lockowner import GONE, owner_state, read_owner, this_process
 from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, SHOWN_LINES, passed_variables
 from easybuild.tools.build_log import EasyBuildError
-from easybuild.tools.filetools import mkdir, read_file, remove_dir, remove_file
+from easybuild.tools.filetools import mkdir, read_file, remove_dir, write_file
+
+# loaded before the fork, after which only one thread is left, and locks of others may be taken
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class Conversion:
@@ -25,14 +35,29 @@ class Conversion:
     Attributes
     ----------
     runtime : Runtime
+    place : str
+        Existing directory, in which each process has one of its own: another one may still use its own after eb was
+        suspended and has lost its lock.
     folder : str
-        Existing directory for the result and for what the runtime needs meanwhile.
+        That of this process, for the result and for what the runtime needs meanwhile.
     """
 
-    def __init__(self, runtime, folder):
+    def __init__(self, runtime, place):
         """Nothing is started yet."""
         self.runtime = runtime
-        self.folder = folder
+        self.place = place
+        self.folder = None
+
+    def make_folder(self):
+        """Create the directory of this process, and remove those of processes that are gone."""
+        for folder in glob.glob(os.path.join(glob.escape(self.place), 'conversion-*')):
+            owner = read_owner(os.path.join(folder, 'owner'))
+            if owner and owner_state(owner) == GONE:
+                # its runtime may still be ending
+                shutil.rmtree(folder, ignore_errors=True)
+        self.folder = tempfile.mkdtemp(prefix='conversion-', dir=self.place)
+        write_file(os.path.join(self.folder, 'owner'), json.dumps(this_process()))
+        mkdir(self.cache)
 
     @property
     def result(self):
@@ -71,12 +96,13 @@ class Conversion:
         EasyBuildError
             With the end of what the runtime says.
         """
+        self.make_folder()
         command = [self.runtime.path, 'build', '--force', self.result, reference]
         log = os.path.join(self.folder, 'output')
-        mkdir(self.cache)
         with open(log, 'w') as output:
             process = subprocess.Popen(command, env=self.environment, stdin=subprocess.DEVNULL, stdout=output,
-                                       stderr=subprocess.STDOUT, cwd=self.folder, start_new_session=True)
+                                       stderr=subprocess.STDOUT, cwd=self.folder, start_new_session=True,
+                                       preexec_fn=ending_with(os.getpid()))
         try:
             with Progress(name) as progress:
                 while is_running(process):
@@ -84,13 +110,22 @@ class Conversion:
         finally:
             end_group(process)
             said = lines_of(log)[-SHOWN_LINES:]
-            remove_dir(self.cache)
+            remove_dir(self.folder if process.returncode else self.cache)
         if process.returncode != 0:
-            remove_file(self.result)
             raise EasyBuildError("The container runtime can't convert the image with `%s`:\n%s\nIt needs space in %s "
                                  "and for temporary files (APPTAINER_TMPDIR or `eb --tmpdir`).%s", ' '.join(command),
-                                 '\n'.join('  ' + line for line in said), self.folder, hint,
+                                 '\n'.join('  ' + line for line in said), self.place, hint,
                                  exit_code=EasyBuildExit.FAIL_DOWNLOAD)
+
+
+def ending_with(parent):
+    """Return a function that lets the process which calls it end with its parent (int), however that ends."""
+    def end_with_parent():
+        # apptainer removes its temporary files then
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGTERM)
+    return end_with_parent
 
 
 def lines_of(log):

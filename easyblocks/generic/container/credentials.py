@@ -25,7 +25,7 @@ CREDENTIALS = [re.compile(pattern.replace('NAME', NAME), re.MULTILINE) for patte
     r'(?P<before>\b[A-Za-z][\w+.-]*://[^\s/?#"\':@]*:)(?P<secret>[^\s/?#"\']+)(?=@)',
     r'(?P<before>https?://)(?P<secret>[^\s/?#"\':@]{20,})(?=:?@)',
     r'(?P<before>--proxy[=\s"\',]+[^\s/@:]+:)(?P<secret>[^\s/@]+)(?=@)',
-    r'(?P<before>[?&](?i:NAME|sig|x-amz-signature)=)(?P<secret>[^\s&#"\']+)',
+    r'(?P<before>[?&](?i:NAME|sig|(?:x-(?:amz|goog)-)?signature)=)(?P<secret>[^\s&#"\']+)',
     r'(?P<before>--(?i:NAME)[=\s"\',]+)(?P<secret>[^\s"\']+)',
     r'(?P<before>(?:^|[\s;&|])(?=[A-Z0-9_]+=)(?i:NAME)=["\']?)(?P<secret>[^\s=;&|"\']+)',
 )]

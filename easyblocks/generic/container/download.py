@@ -13,13 +13,14 @@ import shutil
 import time
 
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
-from easybuild.easyblocks.generic.container.registry import BROKEN, TransferError, size_of, start_of
+from easybuild.easyblocks.generic.container.connection import BROKEN, TransferError, size_of, start_of
 from easybuild.easyblocks.generic.container.texts import format_size
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.output import PROGRESS_BAR_DOWNLOAD_ONE, show_progress_bars, start_progress_bar
 from easybuild.tools.output import stop_progress_bar, update_progress_bar
 from easybuild.tools.utilities import trace_msg
 
+NOTHING_MORE = 416  # status if no part of the file is left (RFC 9110, 15.5.17)
 BLOCK = 256 * 1024  # bytes: what is lost at most if eb is killed
 WAITS = (1, 2, 5, 10, 20)  # seconds before each further attempt that gets nothing new
 # Seconds after which there is a line on something that isn't done, and then the next ones.
@@ -88,20 +89,26 @@ class Download:
         The file.
     size : int
         Its size in bytes, None until it is known.
+    can_go_on : bool
+        Whether the next attempt of the command may use what is there.
     is_open, problem : bool, Exception or str
         Whether the server has answered; why the last attempt ended.
     """
 
-    def __init__(self, open_at, path, size=None):
+    def __init__(self, open_at, path, size=None, can_go_on=True):
         """Nothing is opened yet."""
         self.open_at = open_at
         self.path = path
         self.size = size
+        self.can_go_on = can_go_on
 
     @property
     def have(self):
         """How many bytes are there (int)."""
-        return os.path.getsize(self.path) if os.path.exists(self.path) else 0
+        try:
+            return os.path.getsize(self.path)
+        except FileNotFoundError:
+            return 0
 
     def run(self, name):
         """
@@ -151,12 +158,20 @@ class Download:
 
     def transfer(self, progress):
         """Get what is missing, in one connection; return whether the file is complete (bool)."""
-        if self.size is not None and self.have == self.size:
+        have = self.have
+        if self.size is not None and have == self.size:
             return True
-        with self.open_at(self.have) as answer:
+        try:
+            opened = self.open_at(have)
+        except TransferError as err:
+            if err.status == NOTHING_MORE and have and self.size is None:
+                # the file is complete, or longer than that of the server: its digest tells
+                return True
+            raise
+        with opened as answer:
             self.is_open = True
             start = start_of(answer)
-            if start not in (0, self.have):
+            if start not in (0, have):
                 raise TransferError("the server sends another part than the one asked for")
             if self.size is None:
                 self.size = progress.total = size_of(answer)
@@ -165,7 +180,7 @@ class Download:
                 target.truncate(start)
                 target.seek(start)
                 done = self.copy(answer, target, start, progress)
-            # without a known size the connection tells where the end is, and raises if it is cut
+            # without a known size, the end of the connection is that of the file, or a cut: its content tells
             return self.size is None or done == self.size
 
     def copy(self, answer, target, done, progress):
@@ -185,8 +200,8 @@ class Download:
         folder = os.path.dirname(self.path)
         free = shutil.disk_usage(folder).free + (self.have - start)
         if self.size is not None and free < self.size - start:
-            raise EasyBuildError("Not enough space in %s: %s are needed, %s are free. Make room, or name another "
-                                 "directory with `eb --sourcepath`.", folder, format_size(self.size - start),
+            raise EasyBuildError("Not enough space in %s: %s are needed, %s are free. Make room, or choose "
+                                 "another directory.", folder, format_size(self.size - start),
                                  format_size(free), exit_code=EasyBuildExit.FAIL_DOWNLOAD)
 
     def stop_for_space(self):
@@ -194,13 +209,15 @@ class Download:
         done = self.have
         os.remove(self.path)
         raise EasyBuildError("The disk or the quota is full: no more than %s%s could be written to %s, and are removed "
-                             "again. Make room, or name another directory with `eb --sourcepath`.", format_size(done),
+                             "again. Make room, or choose another directory.", format_size(done),
                              ' of %s' % format_size(self.size) if self.size else '', os.path.dirname(self.path),
                              exit_code=EasyBuildExit.FAIL_DOWNLOAD)
 
     def cut(self, name):
         """Return the error for a connection that was cut too often (EasyBuildError)."""
-        return EasyBuildError("Fetching %s ended after %s%s: %s. What has arrived is kept in %s: the same command goes "
-                              "on from there.", name, format_size(self.have),
-                              ' of %s' % format_size(self.size) if self.size else '', self.problem, self.path,
+        remedy = "What has arrived is kept in %s: the same command goes on from there." % self.path if self.can_go_on \
+            else "The same command starts again, because the file may be another one then: add #sha256=DIGEST to the " \
+            "URL to be able to continue."
+        return EasyBuildError("Fetching %s ended after %s%s: %s. %s", name, format_size(self.have),
+                              ' of %s' % format_size(self.size) if self.size else '', self.problem, remedy,
                               exit_code=EasyBuildExit.FAIL_DOWNLOAD)

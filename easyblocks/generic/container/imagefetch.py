@@ -17,35 +17,26 @@ import stat
 from contextlib import ExitStack, contextmanager
 from urllib.request import Request
 
+from easybuild.easyblocks.generic.container.connection import TransferError, open_url, range_header
 from easybuild.easyblocks.generic.container.conversion import Conversion
 from easybuild.easyblocks.generic.container.download import Download, Progress
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.imagecopy import copy_image, make_striped, transfer
 from easybuild.easyblocks.generic.container.imagesource import DOCKER, DOCKER_ARCHIVE, OCI, ON_DISK, ORAS
-from easybuild.easyblocks.generic.container.lease import Lease
+from easybuild.easyblocks.generic.container.lease import Lease, LostLease
 from easybuild.easyblocks.generic.container.ociimage import OciImage, open_store
-from easybuild.easyblocks.generic.container.registry import Registry, TransferError, digest_of, open_url
-from easybuild.easyblocks.generic.container.registry import range_header
+from easybuild.easyblocks.generic.container.registry import Registry, blob_size, sif_layer
 from easybuild.easyblocks.generic.container.runtime import Runtime
 from easybuild.easyblocks.generic.container.sharedimage import InstalledImage
-from easybuild.easyblocks.generic.container.sif import is_sif
+from easybuild.easyblocks.generic.container.sif import is_sif, is_whole
 from easybuild.easyblocks.generic.container.texts import format_size
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, mkdir, remove_dir, remove_file
 from easybuild.tools.filetools import write_file
 from easybuild.tools.utilities import trace_msg
 
-# Media types of an image that Apptainer or SingularityCE has pushed (oras://); the second one is that of old versions.
-SIF_LAYERS = ('application/vnd.sylabs.sif.layer.v1.sif', 'appliciation/vnd.sylabs.sif.layer.tar')
-
 # Keys of a note: source (with digest), its digest, and the SHA256 of the SIF file.
 SOURCE, SOURCE_DIGEST, SHA256 = 'source', 'source_digest', 'sha256'
-
-
-def is_sif_layers(layers):
-    """Return whether the layers of a manifest are those of a SIF file: one, with its media type."""
-    return isinstance(layers, list) and len(layers) == 1 and bool(digest_of(layers[0])) and \
-        layers[0].get('mediaType') in SIF_LAYERS
 
 
 def note_path(image):
@@ -99,6 +90,15 @@ class ImageFetch:
         return '%s.partial-%s' % (self.target, self.source.digest.partition(':')[2][:12] if self.source.digest else '0')
 
     def fetch(self, again=False):
+        """Fetch the image, also if another process takes over what this one has begun; see ``fetch_once``."""
+        while True:
+            try:
+                return self.fetch_once(again)
+            except LostLease:
+                self.complete = None
+                trace_msg("this process was suspended, and another one may have gone on with %s" % self.name)
+
+    def fetch_once(self, again):
         """
         Fetch the image, unless another process has done so meanwhile.
 
@@ -116,6 +116,8 @@ class ImageFetch:
         ------
         EasyBuildError
             If the image can't be had, or is not what the easyconfig says. Nothing of that is left under its name.
+        LostLease
+            If another process may have taken over.
         """
         make_open_directory(os.path.dirname(self.target))
         with self.locked():
@@ -130,8 +132,10 @@ class ImageFetch:
                                      exit_code=EasyBuildExit.FAIL_DOWNLOAD)
             finally:
                 # what is on this machine can be read again
-                if self.source.kind in ON_DISK and not self.complete and os.path.exists(self.partial):
+                if self.source.kind in ON_DISK and not self.complete and os.path.exists(self.partial) and \
+                        self.lease.is_held:
                     remove_dir(self.partial)
+            self.lease.check()
             # others can read it whatever the umask, as they can the note
             os.chmod(self.complete, 0o644)
             # in this order: if eb is killed here, no image is left with the note on another one
@@ -147,14 +151,20 @@ class ImageFetch:
     @contextmanager
     def locked(self):
         """Context manager that keeps other processes from fetching the image as well."""
+        self.lease = Lease(self.target + '.lock')
         with ExitStack() as held:
             try:
-                held.enter_context(Lease(self.target + '.lock').held(self.wait))
+                held.enter_context(self.lease.held(self.wait))
             except OSError as err:
                 raise EasyBuildError("%s can't be fetched, because the lock %s.lock can't be taken: %s. Remove what a "
-                                     "killed process has left there, or name another directory with `eb --sourcepath`.",
+                                     "killed process has left there, or choose another directory.",
                                      self.name, self.target, err.strerror, exit_code=EasyBuildExit.FAIL_DOWNLOAD)
-            yield
+            try:
+                yield
+            except EasyBuildError:
+                # what another process does with the same files may be the reason
+                self.lease.check()
+                raise
 
     def wait(self, owner):
         """Say who is fetching the image."""
@@ -173,14 +183,14 @@ class ImageFetch:
         """Fetch a SIF file from a registry; see ``transfer``."""
         registry, repository = Registry(self.source.host), self.source.repository
         manifest = registry.manifest(repository, self.source.reference)
-        layers = manifest.content.get('layers')
-        if not is_sif_layers(layers):
+        layer = sif_layer(manifest.content.get('layers'))
+        if not layer:
             raise TransferError("that is no SIF file, but an image of layers or something else. For an image of layers "
                                 "write docker:// instead of oras://")
         self.source = self.source.with_digest(manifest.digest)
-        digest = layers[0]['digest']
+        digest = layer['digest']
         self.check_expected(digest.partition(':')[2])
-        return self.download(lambda start: registry.blob(repository, digest, start), digest, layers[0].get('size'))
+        return self.download(lambda start: registry.blob(repository, digest, start), digest, blob_size(layer))
 
     def from_url(self):
         """Fetch a SIF file by its URL; see ``transfer``."""
@@ -219,7 +229,7 @@ class ImageFetch:
         self.complete = self.partial
         had = os.path.exists(self.complete)
         sha256 = self.download_once(open_at, digest, size)
-        if sha256 is None and had:
+        if sha256 is None and (had or not os.path.exists(self.complete)):
             trace_msg("what was there from before is damaged: fetching all of it again")
             remove_file(self.complete)
             sha256 = self.download_once(open_at, digest, size)
@@ -228,20 +238,32 @@ class ImageFetch:
             raise EasyBuildError("What %s sends for %s doesn't have the digest %s: it was altered on the way or on the "
                                  "server. Nothing of it is kept.", self.source.host or self.source.path, self.name,
                                  digest, exit_code=EasyBuildExit.FAIL_CHECKSUM)
-        if not is_sif(self.complete):
+        # without a digest, nothing else shows a cut if the server doesn't name the size
+        problem = "no SIF file" if not is_sif(self.complete) else "" if digest or is_whole(self.complete) else \
+            "an incomplete SIF file"
+        if problem:
             remove_file(self.complete)
-            raise EasyBuildError("What %s sends is no SIF file. Nothing of it is kept.", self.source,
+            raise EasyBuildError("What %s sends is %s. Nothing of it is kept.", self.source, problem,
                                  exit_code=EasyBuildExit.FAIL_DOWNLOAD)
         return sha256
 
     def download_once(self, open_at, digest, size):
-        """Download what is missing of a SIF file; return its SHA256 (str), None if that isn't the digest."""
+        """Download the rest of a SIF file; return its SHA256 (str), None for another digest, or without a file."""
+        def open_alone(start):
+            # two processes that write to the same file would damage it
+            self.lease.check()
+            return open_at(start)
+
         if not os.path.exists(self.complete):
             make_striped(self.complete, self.striping)
-        Download(open_at, self.complete, size).run(self.name)
-        trace_msg("verifying %s (%s)" % (self.name, format_size(os.path.getsize(self.complete))))
-        with open(self.complete, 'rb', buffering=0) as image:
-            sha256 = transfer(image, None)[0]
+        Download(open_alone, self.complete, size, can_go_on=bool(digest)).run(self.name)
+        self.lease.check()
+        try:
+            trace_msg("verifying %s (%s)" % (self.name, format_size(os.path.getsize(self.complete))))
+            with open(self.complete, 'rb', buffering=0) as image:
+                sha256 = transfer(image, None)[0]
+        except FileNotFoundError:
+            return None
         return sha256 if digest in (None, 'sha256:' + sha256) else None
 
     def convert(self):
@@ -276,11 +298,11 @@ class ImageFetch:
         self.source = self.source.with_digest(manifest.digest)
         self.make_folder()
         image = OciImage(store, os.path.join(self.partial, 'layout'))
-        layers = image.collect(self.source, manifest)
-        if is_sif_layers(layers):
+        layer = sif_layer(image.collect(self.source, manifest))
+        if layer:
             # a SIF file that was pushed into a layout
-            self.check_expected(layers[0]['digest'].partition(':')[2])
-            self.complete = self.copied(image.path(layers[0]['digest']), layers[0]['digest'])
+            self.check_expected(layer['digest'].partition(':')[2])
+            self.complete = self.copied(image.path(layer['digest']), layer['digest'])
         return '%s:%s' % (OCI, image.folder)
 
     def make_folder(self):

@@ -13,6 +13,8 @@ import os
 import re
 from urllib.parse import urlsplit
 
+from easybuild.easyblocks.generic.container.credentials import Credentials
+
 ORAS, DOCKER, HTTPS = 'oras', 'docker', 'https'
 DOCKER_ARCHIVE, OCI_ARCHIVE, OCI = 'docker-archive', 'oci-archive', 'oci'
 KINDS = (ORAS, DOCKER, HTTPS, DOCKER_ARCHIVE, OCI_ARCHIVE, OCI)
@@ -30,8 +32,8 @@ TAG = r'(?P<tag>\w[\w.-]{0,127})'
 HOST = r'(?P<host>(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::[0-9]+)?)'
 COMPONENT = r'[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*'
 REGISTRY = re.compile(r'(?:%s/)?(?P<repository>%s(?:/%s)*)(?::%s)?(?:@%s)?\Z' % (
-    HOST, COMPONENT, COMPONENT, TAG, DIGEST))
-LAYOUT = re.compile(r'(?P<path>/[^@]*?)(?::%s)?(?:@%s)?\Z' % (TAG, DIGEST))
+    HOST, COMPONENT, COMPONENT, TAG, DIGEST), re.ASCII)
+LAYOUT = re.compile(r'(?P<path>/[^@]*?)(?::%s)?(?:@%s)?\Z' % (TAG, DIGEST), re.ASCII)
 FILE = re.compile(r'(?P<path>[^#]+?)(?:#sha256=(?P<hex>[0-9a-f]{64}))?\Z')
 
 # Names without a host stand for Docker Hub, as in all programs for containers.
@@ -127,6 +129,10 @@ class ImageSource:
                              "hexadecimal digits)")
         if '@' in url.netloc:
             raise ValueError("must not have a user or a password, which others could read")
+        secrets = Credentials.find(match.group('path'))
+        if secrets:
+            raise ValueError("must not have a credential (%s), which others could read: fetch the file yourself, and "
+                             "name it in 'sources' alone" % ', '.join(secrets))
         if url.scheme == 'http' and not match.group('hex'):
             raise ValueError("can be altered on the way: use https://, or add the digest as #sha256=DIGEST")
         return cls(HTTPS, path=match.group('path'), digest=in_algorithm(match.group('hex')))

@@ -11,7 +11,7 @@ import json
 import os
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from easybuild.easyblocks.generic.container.lockowner import GONE, forget, owner_state, read_owner, this_process
 
@@ -21,13 +21,17 @@ BEAT = 10
 LEFT = 150
 
 
+class LostLease(Exception):
+    """Another process has the lock, or nobody: this one has given no sign of life for too long."""
+
+
 class Lease:
     """
     A lock: a file that names its owner, who touches it as long as it is needed.
 
     The clocks of nodes differ, so whoever waits measures how long the file has not changed. An owner on the same
-    machine that no longer exists needs no wait. If an owner was suspended for so long that it lost its lock, two
-    processes do the same: what they protect must be able to stand that.
+    machine that no longer exists needs no wait. An owner that was suspended may have lost its lock: it has to check
+    that before each step that others would notice.
 
     Attributes
     ----------
@@ -66,8 +70,18 @@ class Lease:
         finally:
             stop.set()
             beats.join()
-            if read_owner(self.path) == this_process():
+            if self.is_held:
                 forget(self.path)
+
+    @property
+    def is_held(self):
+        """Whether this process has the lock (bool)."""
+        return read_owner(self.path) == this_process()
+
+    def check(self):
+        """Raise LostLease if this process no longer has the lock."""
+        if not self.is_held:
+            raise LostLease
 
     def acquire(self, waiting):
         """Wait for the lock; see ``held``."""
@@ -121,8 +135,7 @@ class Lease:
     def beat(self, stop):
         """Give signs of life until the event is set."""
         while not stop.wait(min(BEAT, self.left / 4)):
-            try:
-                os.utime(self.path)
-            except OSError:
-                # lost, or the file system doesn't answer: the work itself notices the latter
-                continue
+            with suppress(OSError):
+                # if the file system doesn't answer, the work itself notices that
+                if self.is_held:
+                    os.utime(self.path)

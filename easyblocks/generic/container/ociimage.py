@@ -12,22 +12,19 @@ start large blobs again after a cut; a layout with one image, made by us, works 
 """
 import json
 import os
-import platform
 import tarfile
 
 from easybuild.easyblocks.generic.container.download import Download
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.imagecopy import transfer
 from easybuild.easyblocks.generic.container.imagesource import DOCKER, OCI
-from easybuild.easyblocks.generic.container.registry import MOST, Registry, digest_of, parse_manifest
+from easybuild.easyblocks.generic.container.registry import MOST, THIS_MACHINE, Registry, blob_size, digest_of
+from easybuild.easyblocks.generic.container.registry import fits_this_machine, parse_manifest
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import mkdir, remove_file, write_file
 
 # https://github.com/opencontainers/image-spec/blob/main/annotations.md: the tag in the index of a layout
 TAG = 'org.opencontainers.image.ref.name'
-
-# Names of architectures in images (those of Go) by those of Linux.
-ARCHITECTURES = {'x86_64': 'amd64', 'aarch64': 'arm64'}
 
 
 def open_store(source):
@@ -72,15 +69,14 @@ class DirectoryStore:
     def manifest(self, source):
         """Return the Manifest of a source, which the index of the layout must have."""
         try:
-            entries = [entry for entry in json.loads(self.read('index.json').decode())['manifests']
-                       if isinstance(entry, dict)]
-        except (OSError, ValueError, KeyError, TypeError, tarfile.TarError) as err:
+            entries = [entry for entry in json.loads(self.read('index.json').decode())['manifests'] if is_entry(entry)]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, tarfile.TarError) as err:
             raise EasyBuildError("%s is no OCI layout that can be read: %s", self.path, err,
                                  exit_code=EasyBuildExit.FAIL_DOWNLOAD)
-        wanted = {entry.get('digest') for entry in entries if source.digest in (None, entry.get('digest'))
+        wanted = {entry['digest'] for entry in entries if source.digest in (None, entry['digest'])
                   and source.tag in (None, tag_of(entry))}
         if len(wanted) != 1:
-            known = ', '.join('%s@%s' % (tag_of(entry) or '(no tag)', entry.get('digest')) for entry in entries)
+            known = ', '.join('%s@%s' % (tag_of(entry) or '(no tag)', entry['digest']) for entry in entries)
             raise EasyBuildError("%s is %s of the images in %s. It has: %s", source,
                                  "more than one" if wanted else "none", self.path, known or "none",
                                  exit_code=EasyBuildExit.FAIL_DOWNLOAD)
@@ -200,15 +196,13 @@ class OciImage:
     @staticmethod
     def for_this_machine(source, index):
         """Return the digest of the manifest for this machine in an index of several (str)."""
-        here = ARCHITECTURES.get(platform.machine(), platform.machine())
-        kinds = [(entry.get('platform') or {}, entry) for entry in index.content['manifests']
-                 if is_descriptor(entry)]
-        wanted = [entry['digest'] for kind, entry in kinds
-                  if (kind.get('os'), kind.get('architecture')) == ('linux', here)]
+        manifests = index.content['manifests']
+        entries = [entry for entry in manifests if digest_of(entry)] if isinstance(manifests, list) else []
+        wanted = [entry['digest'] for entry in entries if fits_this_machine(entry.get('platform'))]
         if not wanted:
-            raise EasyBuildError("%s has no image for this machine (linux/%s), but for: %s", source, here, ', '.join(
-                sorted('%s/%s' % (kind.get('os'), kind.get('architecture')) for kind, _ in kinds)),
-                exit_code=EasyBuildExit.FAIL_DOWNLOAD)
+            raise EasyBuildError("%s has no image for this machine (linux/%s), only for: %s", source, THIS_MACHINE,
+                                 ', '.join(sorted(map(platform_of, entries))) or "none",
+                                 exit_code=EasyBuildExit.FAIL_DOWNLOAD)
         return wanted[0]
 
     def path(self, digest):
@@ -239,11 +233,22 @@ def tag_of(entry):
     return (entry.get('annotations') or {}).get(TAG)
 
 
+def platform_of(entry):
+    """Return the platform of an entry of an index (str)."""
+    kind = entry['platform'] if isinstance(entry['platform'], dict) else {}
+    return '%s/%s' % (kind.get('os'), kind.get('architecture'))
+
+
+def is_entry(entry):
+    """Return whether an entry of the index of a layout names a manifest, and perhaps its tag."""
+    return bool(digest_of(entry)) and isinstance(entry.get('annotations') or {}, dict)
+
+
 def blob_name(digest):
-    """Return the path of a blob in a layout (str)."""
-    return os.path.join('blobs', *str(digest).split(':'))
+    """Return the path of a blob in a layout (str), for a digest that digest_of accepts: others may lead out of it."""
+    return os.path.join('blobs', *digest.split(':'))
 
 
 def is_descriptor(blob):
     """Return whether a part of a manifest says which blob it is."""
-    return isinstance(blob, dict) and bool(digest_of(blob)) and isinstance(blob.get('size'), int)
+    return bool(digest_of(blob)) and blob_size(blob) is not None

@@ -5,23 +5,23 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-HTTP for images: files by URL, manifests and blobs of registries (OCI distribution), with the runtime's login.
+Manifests and blobs of registries (OCI distribution), with the runtime's login.
 
 Doesn't import EasyBuild, so that commands can use it too. Credentials go to the registry and the server for tokens that
-it names, and nowhere else: not to the servers that blobs are redirected to, and into no message.
+it names, and nowhere else.
 """
 import base64
 import hashlib
 import json
+import platform
 import re
-import socket
-import ssl
 from collections import namedtuple
-from http.client import HTTPException
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import urlencode, urljoin, urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.request import Request
 
+from easybuild.easyblocks.generic.container.connection import BROKEN, TEMPORARY, TransferError, check_next, is_loopback
+from easybuild.easyblocks.generic.container.connection import open_url, place_of, range_header, send
 from easybuild.easyblocks.generic.container.imagesource import DOCKER_HUB
 from easybuild.easyblocks.generic.container.login import login_for
 
@@ -30,87 +30,14 @@ MANIFESTS = ', '.join('application/vnd.' + kind for kind in (
     'docker.distribution.manifest.list.v2+json'))
 MOST = 4 * 1024 * 1024  # bytes of a manifest: the limit of registries
 
-TIMEOUT = 60  # seconds without any data
+# The architecture of this machine as images name it, which is as Go does.
+THIS_MACHINE = {'x86_64': 'amd64', 'aarch64': 'arm64'}.get(platform.machine(), platform.machine())
 
-# What a connection may raise: it is worth trying again. HTTPError is an answer, and handled before.
-BROKEN = (URLError, HTTPException, socket.timeout, ConnectionError, ssl.SSLError)
-# Answers that are worth trying again (RFC 9110, RFC 6585).
-TEMPORARY = (408, 429, 500, 502, 503, 504)
+# Media types of an image that Apptainer or SingularityCE has pushed (oras://); the second one is that of old versions.
+SIF_LAYERS = ('application/vnd.sylabs.sif.layer.v1.sif', 'appliciation/vnd.sylabs.sif.layer.tar')
 
 Manifest = namedtuple('Manifest', 'content digest data')
 Manifest.__doc__ = "A manifest: the parsed content (dict), its digest ('sha256:...'), the bytes."
-
-
-class TransferError(Exception):
-    """
-    A server can't be reached, refuses, or sends something else than it should.
-
-    Attributes
-    ----------
-    is_temporary : bool
-        Whether it makes sense to try again.
-    status : int
-        The HTTP status, None without an answer.
-    """
-
-    def __init__(self, text, is_temporary=False, status=None):
-        """Set the text (without secrets) and what is known."""
-        super().__init__(text)
-        self.is_temporary = is_temporary
-        self.status = status
-
-
-class SameHost(HTTPRedirectHandler):
-    """Follows redirects; credentials go to the same host only, and never without encryption if they had it before."""
-
-    def redirect_request(self, req, fp, code, msg, headers, newurl):
-        """Return the next request."""
-        new = super().redirect_request(req, fp, code, msg, headers, newurl)
-        if new is None:
-            return new
-        credentials = req.unredirected_hdrs.get('Authorization')
-        if credentials and place_of(req.full_url) == place_of(new.full_url):
-            new.add_unredirected_header('Authorization', credentials)
-        return new
-
-
-def place_of(url):
-    """Return scheme, host and port of a URL, which credentials are for."""
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port
-
-
-def is_loopback(host):
-    """Return whether a registry is on this machine, where connections without encryption are safe."""
-    name = urlsplit('//' + host).hostname or ''
-    return name == 'localhost' or name == '::1' or name.startswith('127.')
-
-
-def open_url(request):
-    """
-    Send a request.
-
-    Parameters
-    ----------
-    request : urllib.request.Request
-
-    Returns
-    -------
-    http.client.HTTPResponse
-
-    Raises
-    ------
-    TransferError
-        Also for the statuses of errors.
-    """
-    place = urlsplit(request.full_url).netloc
-    try:
-        return build_opener(SameHost).open(request, timeout=TIMEOUT)
-    except HTTPError as err:
-        err.close()
-        raise TransferError('%s answers %d (%s)' % (place, err.code, err.reason), err.code in TEMPORARY, err.code)
-    except BROKEN as err:
-        raise TransferError("no connection to %s: %s" % (place, getattr(err, 'reason', None) or err), True)
 
 
 class Registry:
@@ -155,6 +82,7 @@ class Registry:
         TransferError
         """
         url = urljoin(self.url + '/', path)
+        check_next(url, self.url)
         is_own = place_of(url) == place_of(self.url)
         scope = 'repository:%s:%s' % (repository, actions) if repository else None
         for attempt in range(2):
@@ -171,7 +99,7 @@ class Registry:
     def open(self, request, scope, attempt):
         """Send a request; get credentials and raise Unauthorized if the first attempt needs them."""
         try:
-            return build_opener(SameHost).open(request, timeout=TIMEOUT)
+            return send(request)
         except HTTPError as err:
             challenge, code, reason = err.headers.get('WWW-Authenticate'), err.code, err.reason
             err.close()
@@ -214,6 +142,7 @@ class Registry:
     def token(self, challenge, scope):
         """Return a token from the server that a registry names (https://distribution.github.io/distribution/spec/)."""
         realm = urljoin(self.url, challenge['realm'])
+        check_next(realm, self.url)
         if self.login and not realm.startswith('https:') and not is_loopback(urlsplit(realm).netloc):
             raise TransferError("%s wants the password to be sent to %s without encryption" % (self.host, realm))
         query = [(key, value) for key, value in (('service', challenge.get('service')),
@@ -310,10 +239,10 @@ def parse_manifest(data, digest, place):
             place, found, digest))
     try:
         content = json.loads(data.decode())
-    except ValueError:
+    except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
-        raise TransferError("%s has something else in the place of a manifest" % place)
+        raise TransferError("what %s has there is no manifest" % place)
     return Manifest(content, found, data)
 
 
@@ -323,6 +252,38 @@ def digest_of(blob):
     return digest if isinstance(digest, str) and re.match(r'sha256:[0-9a-f]{64}\Z', digest) else None
 
 
+def blob_size(blob):
+    """Return the size of a part of a manifest (dict) in bytes (int), None if it has none that is possible."""
+    size = blob.get('size')
+    return size if type(size) is int and size >= 0 else None
+
+
+def fits_this_machine(kind):
+    """Return whether the platform that an index names for an image (dict, None if it names none) is this machine's."""
+    kind = {} if kind is None else kind
+    return isinstance(kind, dict) and kind.get('os', 'linux') == 'linux' and \
+        kind.get('architecture', THIS_MACHINE) == THIS_MACHINE
+
+
+def sif_layer(layers):
+    """
+    Return the SIF file among the layers of a manifest, with which there may be others, such as a bill of materials.
+
+    Parameters
+    ----------
+    layers : object
+        What the manifest has as 'layers': a list of dictionaries, unless it is malformed.
+
+    Returns
+    -------
+    dict
+        None if there isn't exactly one SIF file, with a digest.
+    """
+    found = [layer for layer in layers if digest_of(layer) and layer.get('mediaType') in SIF_LAYERS] \
+        if isinstance(layers, list) else []
+    return found[0] if len(found) == 1 else None
+
+
 class Unauthorized(Exception):
     """Credentials were missing, and are there for the second attempt."""
 
@@ -330,20 +291,3 @@ class Unauthorized(Exception):
 def basic(login):
     """Return the header for user and password (RFC 7617)."""
     return 'Basic ' + base64.b64encode(('%s:%s' % (login.user, login.password)).encode()).decode()
-
-
-def range_header(start):
-    """Return the headers for the rest of a file from a position on (dict)."""
-    return {'Range': 'bytes=%d-' % start} if start else {}
-
-
-def start_of(answer):
-    """Return the position at which an answer begins (int): 0 if the server doesn't send parts (RFC 9110, 14.4)."""
-    match = re.match(r'bytes (\d+)-', answer.headers.get('Content-Range') or '')
-    return int(match.group(1)) if answer.status == 206 and match else 0
-
-
-def size_of(answer):
-    """Return the size of the whole file of which an answer is a part, in bytes (int), None if unknown."""
-    length = answer.headers.get('Content-Length')
-    return start_of(answer) + int(length) if length and length.isdigit() else None

@@ -5,9 +5,9 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Read the table of contents of a SIF file, for its signatures.
+Read the table of contents of a SIF file: for its signatures, and whether it is complete.
 """
-
+import os
 import struct
 
 # https://github.com/apptainer/sif/blob/main/pkg/sif/sif.go: the header after the line that starts the runtime, and the
@@ -30,6 +30,18 @@ def signers(path):
 
     The string is empty for a signature without a fingerprint. A file that is not a SIF file has no signatures.
     """
+    fingerprints = [extra[4:24] for kind, _, extra in objects(path) if kind == SIGNATURE]
+    return list(dict.fromkeys(one.hex().upper() if any(one) else '' for one in fingerprints))
+
+
+def is_whole(path):
+    """Return whether a file has everything that its table of contents lists, which one that was cut has not."""
+    ends = [end for _, end, _ in objects(path)]
+    return bool(ends) and max(ends) <= os.path.getsize(path)
+
+
+def objects(path):
+    """Return kind (int), end (bytes from the start) and further bytes of each object in a SIF file (list of tuple)."""
     with open(path, 'rb') as image:
         header = image.read(HEADER.size)
         if len(header) < HEADER.size or header[32:41] != b'SIF_MAGIC':
@@ -41,8 +53,7 @@ def signers(path):
         table = image.read(min(number, MOST) * DESCRIPTOR.size)
     found = []
     for place in range(0, len(table) - DESCRIPTOR.size + 1, DESCRIPTOR.size):
-        kind, used, *_, extra = DESCRIPTOR.unpack_from(table, place)
-        if used and kind == SIGNATURE:
-            fingerprint = extra[4:24]
-            found.append(fingerprint.hex().upper() if any(fingerprint) else '')
-    return list(dict.fromkeys(found))
+        kind, used, _, _, _, begin, size, *_, extra = DESCRIPTOR.unpack_from(table, place)
+        if used:
+            found.append((kind, begin + size, extra))
+    return found

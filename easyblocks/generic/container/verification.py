@@ -16,12 +16,12 @@ import re
 import stat
 import tempfile
 
+from easybuild.easyblocks.generic.container.connection import is_loopback
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, run_shell_cmd
 from easybuild.easyblocks.generic.container.imagecopy import private
 from easybuild.easyblocks.generic.container.imagefetch import SHA256, SOURCE, note_path, read_note
 from easybuild.easyblocks.generic.container.imagesource import DOCKER, DOCKER_HUB, ImageSource
 from easybuild.easyblocks.generic.container.login import DOCKER_HUB_KEYS, login_for
-from easybuild.easyblocks.generic.container.registry import is_loopback
 from easybuild.easyblocks.generic.container.runtime import passed_variables
 from easybuild.easyblocks.generic.container.sif import signers
 from easybuild.easyblocks.generic.container.signature import ALTERED, FOREIGN, UNKNOWN, UNSIGNED, VERIFIED

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import IO, Any, Optional, Union
 from urllib.parse import urljoin, urlsplit
 
+from easybuild.easyblocks.generic.container.connection import BROKEN, TransferError, start_of
 from easybuild.easyblocks.generic.container.imagesource import TAG as TAG_PATTERN
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
-from easybuild.easyblocks.generic.container.registry import BROKEN, MOST, Registry, TransferError, start_of
+from easybuild.easyblocks.generic.container.registry import MOST, Registry
 
 from ebsif import output
 from ebsif.errors import EbsifError
