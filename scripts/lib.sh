@@ -124,7 +124,8 @@ find_runtime() {
         die "neither apptainer nor singularity is on PATH: run scripts/setup-system"
 }
 
-# Print the URL of the Debian mirror that apt uses on this machine.
+# debian_mirror [PACKAGE]: print the URL of the Debian mirror that apt uses on this machine; without one, say that the package
+# can't be had, or the example image.
 debian_mirror() {
     local targets address
     # shellcheck disable=SC2016  # apt-get fills it in
@@ -135,16 +136,17 @@ debian_mirror() {
             return
         fi
     done <<<"$targets"
-    die "apt has no Debian mirror among its sources, so packages of other suites can't be had: install Apptainer yourself" \
-        "(https://apptainer.org), or copy the example image from another machine"
+    (($#)) || set -- "the example image" "copy it from another machine"
+    die "apt has no Debian mirror among its sources, so $1 can't be had from there: ${2:-install it yourself}"
 }
 
-# debian_suites DIRECTORY SUITE...: set `apt` to an apt-get that knows these suites of Debian. It uses the machine's mirror and
-# keyring, and keeps its state in the directory, so that the machine's own configuration of apt stays as it is.
+# debian_suites DIRECTORY WHAT SUITE...: set `apt` to an apt-get that knows these suites of Debian, to get WHAT. It uses the
+# machine's mirror and keyring, and keeps its state in the directory, so that the machine's own configuration of apt stays as
+# it is.
 debian_suites() {
     local state=$1 mirror suite
-    shift
-    mirror=$(debian_mirror)
+    mirror=$(debian_mirror "$2")
+    shift 2
     mkdir -p "$state"/lists/partial "$state"/cache/archives/partial
     for suite; do
         printf 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' "$mirror" "$suite"

@@ -205,6 +205,17 @@ def test_where_pytorch_for_cpus_comes_from(tmp_path, configured, index, said):
     assert (result.returncode == 0) == (tmp_path / "installed" / "torch.py").exists() == (configured or index)
 
 
+def test_without_a_debian_mirror(tmp_path):
+    """Where apt has no mirror of Debian, the error names the package that was wanted, and not another one."""
+    apt = tmp_path / "apt-get"
+    apt.write_text("#!/bin/sh\necho http://archive.example/ubuntu\n")
+    apt.chmod(0o755)
+    script = f"set -euo pipefail; source {SCRIPTS}/lib.sh; debian_suites {tmp_path}/state cosign trixie"
+    result = run(["bash", "-c", script], PATH=f"{tmp_path}:{os.environ['PATH']}")
+    assert result.returncode == 1
+    assert result.stderr.endswith("so cosign can't be had from there: install it yourself\n")
+
+
 def test_check_runs_its_tests_with_options(tmp_path):
     """`scripts/check -q` runs the same tests as without options; only files, folders and tests replace them."""
     (tmp_path / "scripts").mkdir()

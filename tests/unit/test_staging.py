@@ -110,6 +110,17 @@ def test_ranks_start_without_copies(node, arguments, status, expected):
     assert node.seen()[4] == str(node.software)
 
 
+def test_nodes_without_room(node, tmp_path):
+    """T-05: a node that is too small says how much is needed, and how much is there."""
+    (tmp_path / "df").write_text("#!/bin/sh\nprintf 'Avail\\n%s\\n' $FREE\n")
+    (tmp_path / "df").chmod(0o755)
+    node.environment["PATH"] = f"{tmp_path}:{node.environment['PATH']}"
+    node.plan()
+    for free, said in (("5", "8 bytes are needed, 5 are free."), ("", "8 bytes are needed, 0 are free.")):
+        assert said in node.run("--prepare", status=1, FREE=free)[1]
+    assert not list(node.local.iterdir())
+
+
 def test_nothing_to_copy(node):
     """T-05: a directory with user software is not copied, and without the module there is nothing to copy."""
     node.software.unlink()
