@@ -5,6 +5,7 @@ import fcntl
 import os
 import pwd
 import shlex
+import stat
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,9 +40,32 @@ def locked(directory: Path) -> Iterator[None]:
         yield
 
 
-def replace(path: Path, text: str) -> None:
+def make_directory(directory: Path) -> None:
+    """Create a directory and those above it, unless they exist; who may use them is decided as in `share`."""
+    if directory.is_dir():
+        return
+    make_directory(directory.parent)
+    directory.mkdir(exist_ok=True)
+    share(directory, directory.parent)
+
+
+def share(path: Path, directory: Path) -> None:
     """
-    Replace a file atomically: readers see either the old or the new content.
+    Let everybody who can use a directory use a file or another directory, and all that is in it, despite the umask.
+
+    Where only the owner of a file may remove it, as in /tmp, the umask decides: these directories are not for sharing.
+    """
+    mode = directory.stat().st_mode
+    if mode & stat.S_ISVTX:
+        return
+    for one in [path, *path.rglob("*")]:
+        with contextlib.suppress(PermissionError):  # a file system that has no modes
+            one.chmod(mode & (0o2777 if one.is_dir() else 0o666))
+
+
+def replace(path: Path, text: str, shared: bool = False) -> None:
+    """
+    Replace a file atomically: readers see either the old or the new content, and its mode stays.
 
     Parameters
     ----------
@@ -49,17 +73,25 @@ def replace(path: Path, text: str) -> None:
         The file; its directory is created if necessary.
     text
         The new content.
+    shared
+        Whether a new file, with its directory, is for everybody who can use the place; else the umask decides.
     """
     if path.parent == Path("/dev") or (path.exists() and not path.is_file()):
         # a device or a pipe: root could replace /dev/null by a file
         path.write_text(text, encoding="utf-8")
         return
+    if shared:
+        make_directory(path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)
     # a unique name, even among the machines that share a file system
     new = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
     try:
         with new.open("x", encoding="utf-8") as file:
             file.write(text)
+        if path.exists():
+            new.chmod(path.stat().st_mode & 0o777)
+        elif shared:
+            share(new, path.parent)
         new.replace(path)
     except OSError as error:
         # nobody knows the name of the new one

@@ -353,11 +353,11 @@ def test_all_or_nothing(place, monkeypatch, capsys, failure, begun):
     assert left == before
 
 
-def full(*_):
+def full(*_, **__):
     """Fail as if the disk were full."""
     raise OSError(28, "No space left on device")
 
 
-def interrupt(*_):
+def interrupt(*_, **__):
     """Fail as after Ctrl-C."""
     raise KeyboardInterrupt

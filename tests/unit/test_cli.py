@@ -114,6 +114,26 @@ def test_devices_and_pipes_are_not_replaced(tmp_path):
         os.close(reader)
 
 
+def test_shared_files_with_umask_077(tmp_path):
+    """A catalogue isn't hidden from its users; in /tmp and for files of one's own the umask decides."""
+    (tmp_path / "group").mkdir()
+    (tmp_path / "group").chmod(0o2770)
+    (tmp_path / "all").mkdir(mode=0o755)
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp").chmod(0o1777)
+    before = os.umask(0o077)
+    try:
+        for name, shared in (("group", True), ("all", True), ("tmp", True), ("all/own", False)):
+            files.replace(tmp_path / name / "new/file", "text", shared)
+        (tmp_path / "all/new/file").chmod(0o640)
+        files.replace(tmp_path / "all/new/file", "more")
+    finally:
+        os.umask(before)
+    assert {name: [oct((tmp_path / name / one).stat().st_mode)[-4:] for one in ("new", "new/file")]
+            for name in ("group", "all", "tmp", "all/own")} == {
+        "group": ["2770", "0660"], "all": ["0755", "0640"], "tmp": ["0700", "0600"], "all/own": ["0700", "0600"]}
+
+
 def test_a_file_that_cannot_be_written_is_named():
     """The error names the file, not the temporary one beside it."""
     with pytest.raises(OSError, match=r"'/proc/mine.eb'$"):

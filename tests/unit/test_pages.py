@@ -2,6 +2,7 @@
 
 import cProfile
 import json
+import os
 import re
 
 import pytest
@@ -53,6 +54,22 @@ def test_short_names_and_badges(catalogue):
     (catalogue / "mine/site.yaml").write_text("name: mine\ndescription: Mine\nbadges: {python: Py}\n")
     assert [[one.label for one in page.badges] for page in entry.pages(read(catalogue))] == [["Py"], ["VLLM"],
                                                                                            ["Py", "MPICH"]]
+
+
+def test_pages_with_umask_077(catalogue, tmp_path):
+    """Who can read the directory can read the pages in it; a mode that was chosen for them stays."""
+    place = tmp_path / "public"
+    place.mkdir()
+    place.chmod(0o755)
+    before = os.umask(0o077)
+    try:
+        for mode in (0o755, 0o750):
+            build.build([(site.read("mine", [catalogue]), read(catalogue))], place / "pages")
+            found = {path: path.stat().st_mode & 0o777 for path in [place / "pages", *place.rglob("pages/*")]}
+            assert found == {path: mode if path.is_dir() else mode & 0o666 for path in found}
+            (place / "pages").chmod(0o750)
+    finally:
+        os.umask(before)
 
 
 def test_packages_of_installations(eb_prefix, catalogue, tmp_path):

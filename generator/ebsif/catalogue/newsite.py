@@ -69,7 +69,7 @@ def write(name: str, catalogue: Path) -> Path:
     path = catalogue / name / "site.yaml"
     if is_there(path):
         raise SiteInitError(f"{path} is there already: edit it, or choose another name")
-    replace(path, text(name))
+    replace(path, text(name), shared=True)
     validate(site.Site, load(path), path)
     return path
 

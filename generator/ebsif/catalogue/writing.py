@@ -14,7 +14,7 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.site import Site
 from ebsif.catalogue.yamlerrors import DocumentError
 from ebsif.catalogue.yamlfile import Loader
-from ebsif.files import locked, replace
+from ebsif.files import locked, make_directory, replace
 from ebsif.output import escape
 
 
@@ -43,12 +43,13 @@ def write(proposals: Sequence[Proposal], path: Path, extended: Sequence[Path] = 
     DocumentError
         If the result would be invalid; nothing is written then.
     """
+    make_directory(path.parent)
     with locked(path.parent):
         before, text = with_records(proposals, path, extended, fields)
         # another process may have added the image in the meantime
         if text == before:
             return
-        replace(path, text)
+        replace(path, text, shared=True)
         try:
             if complete:
                 complete()

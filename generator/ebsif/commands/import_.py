@@ -71,7 +71,7 @@ def write(paths):
     if there:
         raise ImportingError(f"{', '.join(there)} exists, so nothing was written: choose another --output")
     for path, text in paths.items():
-        files.replace(path, text)
+        files.replace(path, text, shared=True)
         output.hint(f"{path}")
 
 

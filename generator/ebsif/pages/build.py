@@ -12,7 +12,7 @@ from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.requirements import requirement_text, stages_of
 from easybuild.easyblocks.generic.container.texts import format_size
 
-from ebsif import version
+from ebsif import files, version
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.families import as_parameter
@@ -62,12 +62,13 @@ def build(sites: list[tuple[Site, list[Container]]], directory: Path,
     """
     directory = directory.resolve()
     check_place(directory)
-    directory.parent.mkdir(parents=True, exist_ok=True)
+    files.make_directory(directory.parent)
     with tempfile.TemporaryDirectory(prefix=f".{directory.name}-", dir=directory.parent) as work:
         made, earlier = Path(work) / "html", Path(work) / "earlier"
         made.mkdir()
         number = write_pages([(site, pages(containers, records)) for site, containers in sites], made)
         (made / MARKER).write_text("Made by ebsif docs, which replaces this directory as a whole.\n", encoding="utf-8")
+        files.share(made, directory if directory.exists() else directory.parent)
         if directory.exists():
             directory.rename(earlier)
         try:
@@ -90,9 +91,9 @@ def check_place(directory):
 
 def records_of(containers: Iterable[Container]) -> dict[str, dict[str, Any]]:
     """Return the records of the installed modules that have the images of containers, by module."""
-    files = {one.module: one.file_name for one in containers}
+    names = {one.module: one.file_name for one in containers}
     return {one.module: one.record for one in places.known(places.directories_of_modules())
-            if one.module in files and not one.damage and one.record[lockfile.IMAGE]["file"] == files[one.module]}
+            if one.module in names and not one.damage and one.record[lockfile.IMAGE]["file"] == names[one.module]}
 
 
 def write_pages(sites, directory):

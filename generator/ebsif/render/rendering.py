@@ -91,7 +91,7 @@ def write(rendered: Rendered) -> None:
     """Write an easyconfig if it changed; atomically, because eb may be reading it."""
     if rendered.state == "unchanged":
         return
-    files.replace(rendered.path, rendered.text)
+    files.replace(rendered.path, rendered.text, shared=True)
 
 
 def left_over(wanted: Iterable[Path], output: Path, site: Site) -> list[Path]:
