@@ -516,3 +516,15 @@ def test_installations_and_catalogue(eb_prefix, capsys):
     assert catalogue.never_installed([]) == []
     archived = second.replace(archived=Archive(since="2026", reason="it is old", replacement=first.module))
     assert overview.state_of(one, {second.module: archived}) == [f"base archived (use {first.module})"]
+
+
+def test_what_an_installed_module_is(eb_prefix, capsys):
+    """I-01: `ebsif show` of a module that no catalogue has: what the image has, what was added, how to use it."""
+    root = eb_prefix.install("Tool/1.0-x", image_packages=["Torch==2.7.1", "numpy==2.0"])
+    assert main(["show", str(root)]) == 0
+    lines = {line[:16].strip(): line[16:] for line in capsys.readouterr().out.splitlines()}
+    assert lines["in the image"] == "torch 2.7.1, 2 Python packages"
+    assert lines["added packages"] == "einops 0.8.1"
+    assert lines["load"].endswith("Tool/1.0-x")
+    assert lines["run"] == "singularity exec $SIF COMMAND"
+    assert "extends" not in lines

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.signature import Signature
+from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.arguments import add_json
 from ebsif.catalogue.container import Container
@@ -16,6 +17,8 @@ from ebsif.catalogue.summary import as_data, format_components
 from ebsif.files import is_there
 from ebsif.installed import current, imagestate, lock
 from ebsif.installed.names import Names, NamingError, add_name_argument, shown
+from ebsif.output import format_count
+from ebsif.pages.entry import DEFAULT_BADGES
 from ebsif.render import easyconfig
 
 EXAMPLES = """\
@@ -54,8 +57,10 @@ def lines_of_installation(one):
     record = current.record_of(one)
     packages = lock.pins(record.get(lockfile.VENV_PACKAGES, []))
     yield shown(one), ""
-    yield "extends", one.base or "nothing"
-    yield "packages", ", ".join(f"{name} {version}" for name, version in packages.items()) or "only those of the image"
+    if one.base:
+        yield "extends", one.base
+    yield "in the image", in_image(record)
+    yield "added packages", ", ".join(f"{name} {version}" for name, version in packages.items()) or "none"
     image = record[lockfile.IMAGE]
     yield "image", imagestate.path_of(one) or f"{image['file']}, which is gone: install the module again"
     if image.get("source_digest"):
@@ -64,6 +69,15 @@ def lines_of_installation(one):
         yield "  signature", f"the image {Signature(**image['signature'])}"
     yield "installed", f"{one.date.isoformat()} in {one.root}"
     yield "load", one.load
+    yield "run", "singularity exec $SIF COMMAND"
+
+
+def in_image(record):
+    """Return what is in the image of an installed module: the packages that decide, and how many there are."""
+    pins = lock.pins(record.get(lockfile.IMAGE_PACKAGES, []))
+    versions = {normal_name(name): version for name, version in pins.items()}
+    chosen = [f"{label} {versions[name]}" for name, label in DEFAULT_BADGES.items() if name in versions]
+    return ", ".join(chosen + [format_count(len(versions), "Python package")])
 
 
 def complete(container):
