@@ -11,9 +11,10 @@ import ocilayouts
 import pytest
 import yaml
 from ebsif.catalogue import yamlfile
-from ebsif.registry.manifest import INDEX, MANIFEST, SIF_LAYER, TITLE, Descriptor
+from ebsif.registry.manifest import INDEX, MANIFEST, TITLE, Descriptor
 from ebsif.registry.opening import open_repository
 from ebsif_command import run_ebsif
+from httpfiles import SIF_LAYER
 from registry import ACCOUNT, PASSWORD
 
 EMPTY = "application/vnd.oci.empty.v1+json"

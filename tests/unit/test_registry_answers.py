@@ -167,6 +167,16 @@ def test_odd_configurations(files, config):
     assert found.names == ["tool-1.sif"]
 
 
+@pytest.mark.parametrize("kind", ["application/vnd.sylabs.sif.layer.v1.sif", "appliciation/vnd.sylabs.sif.layer.tar"])
+def test_a_sif_file_with_a_bill_of_materials(files, kind):
+    """R-02: a SIF file is known by its media type, also that of old versions, and beside other layers."""
+    layer = Descriptor.of("application/spdx+json", b"{}").as_json()
+    sif = {**Descriptor.of(kind, DATA).as_json(), "annotations": {TITLE: "tool-1.sif"}}
+    add(files, "1", {**image(), "layers": [layer, sif]}, CONFIG, b"{}")
+    found = remote.look(open_repository(source(files)).reference)
+    assert (found.found.sha256, found.found.size) == (sif["digest"].partition(":")[2], len(DATA))
+
+
 def test_a_list_of_references_that_is_cut(files, monkeypatch):
     """R-11: an image whose attached bills of materials can't be asked for is known nevertheless."""
     found = add(files, "1", image(), CONFIG)

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, KINDS, OCI, ImageSource
+from easybuild.easyblocks.generic.container.registry import sif_layer
 
 from ebsif.errors import EbsifError
 from ebsif.image.inspection import UNIMPORTANT_LABELS, Inspection
 from ebsif.image.packages import read_packages
-from ebsif.registry.manifest import SIF_LAYER, Descriptor, Manifest
+from ebsif.registry.manifest import Descriptor, Manifest
 from ebsif.registry.opening import open_repository
 from ebsif.registry.repository import Repository
 
@@ -96,7 +97,8 @@ def look(source: ImageSource) -> Remote:
     image = repository.image(digest)
     resolved = source.with_digest(digest)
     found = Inspection(path=str(resolved), resolved="", size=0, source=str(resolved), init="")
-    layer = next((one for one in image.layers if one.media_type == SIF_LAYER), None)
+    sif = sif_layer(image.content.get("layers"))
+    layer = Descriptor.from_json(sif, resolved) if sif else None
     if layer:
         found.sha256, found.size = layer.digest.partition(":")[2], layer.size
     read_configuration(found, configuration(repository, image))

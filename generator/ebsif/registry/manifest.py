@@ -2,11 +2,12 @@
 
 import hashlib
 import json
-import platform
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional
+
+from easybuild.easyblocks.generic.container.registry import MANIFESTS, fits_this_machine
 
 from ebsif import output
 from ebsif.errors import EbsifError
@@ -16,13 +17,7 @@ INDEX = "application/vnd.oci.image.index.v1+json"
 # those that every registry has to support
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 INDEXES = (INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")
-MANIFESTS = (MANIFEST, "application/vnd.docker.distribution.manifest.v2+json", *INDEXES)
-# what the runtime pushes with oras://
-SIF_LAYER = "application/vnd.sylabs.sif.layer.v1.sif"
-
 TITLE = "org.opencontainers.image.title"
-# as names in Go, which OCI uses
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 class ContentError(EbsifError):
@@ -131,7 +126,7 @@ class Manifest:
         if not isinstance(content, dict) or not isinstance(content.get("annotations") or {}, dict):
             raise ContentError(f"{where}: not the manifest of an image or artefact")
         media_type = content.get("mediaType") or media_type.partition(";")[0] or implied_type(content)
-        if media_type not in MANIFESTS:
+        if media_type not in MANIFESTS.split(", "):
             raise ContentError(f"{where}: manifests of this kind are not supported ({output.escape(media_type)})")
         found = cls(Descriptor.of(media_type, text), content)
         # each is checked when it is made
@@ -193,7 +188,4 @@ def implied_type(content: dict[str, Any]) -> str:
 
 def for_this_machine(manifests: Iterable[Descriptor]) -> Optional[Descriptor]:
     """Return the manifest in an index for Linux and the architecture of this machine, None if there is none."""
-    machine = platform.machine()
-    architecture = ARCHITECTURES.get(machine, machine)
-    return next((one for one in manifests if one.platform.get("os", "linux") == "linux"
-                 and one.platform.get("architecture", architecture) == architecture), None)
+    return next((one for one in manifests if fits_this_machine(one.platform)), None)

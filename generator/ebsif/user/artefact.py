@@ -11,12 +11,13 @@ from typing import Any
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.imagesource import DOCKER, ImageSource
+from easybuild.easyblocks.generic.container.registry import sif_layer
 from easybuild.easyblocks.generic.container.sbom import BILL_OF_MATERIALS
 from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
 
 from ebsif.errors import EbsifError
 from ebsif.installed import lock
-from ebsif.registry.manifest import MANIFEST, SIF_LAYER, TITLE, Descriptor, Manifest
+from ebsif.registry.manifest import MANIFEST, TITLE, Descriptor, Manifest
 from ebsif.registry.reference import parse
 from ebsif.registry.repository import Progress, Repository
 from ebsif.user.portable import LOCK, Portable
@@ -149,7 +150,7 @@ def read(repository: Repository) -> Artefact:
     """
     manifest = repository.manifest()
     if manifest.artifact_type != KIND:
-        is_image = any(one.media_type == SIF_LAYER for one in manifest.layers) or manifest.is_index
+        is_image = sif_layer(manifest.content.get("layers")) or manifest.is_index
         raise ArtefactError(f"{repository.reference} is not an environment that `ebsif push` has written" + (
             f": an image? `ebsif add {repository.reference}` adds it to the catalogue" if is_image else ""))
     content = repository.read(part(manifest, LOCK, repository))
