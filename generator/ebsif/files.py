@@ -10,6 +10,9 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+# of `locked`
+LOCK = ".ebsif.lock"
+
 
 def is_there(path: Path) -> bool:
     """Return whether a path exists; in a directory that can't be searched nothing does (pathlib raises an error)."""
@@ -33,11 +36,16 @@ def locked(directory: Path) -> Iterator[None]:
     the process. Everyone who may write to the directory may lock it.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    with (directory / ".ebsif.lock").open("a") as lock:
+    with (directory / LOCK).open("a") as lock:
         with contextlib.suppress(PermissionError):  # the owner, who created it, has set the mode
             os.fchmod(lock.fileno(), directory.stat().st_mode & 0o666)
         fcntl.lockf(lock, fcntl.LOCK_EX)
         yield
+
+
+def remove_lock(directory: Path) -> None:
+    """Remove the file of `locked` from a directory that no other process uses any more."""
+    (directory / LOCK).unlink(missing_ok=True)
 
 
 def make_directory(directory: Path) -> None:

@@ -179,13 +179,17 @@ def test_remove_a_module_that_was_installed_from_its_own_copy(prefix):
 
 def test_remove_deletes_the_whole_module_and_nothing_else(prefix, tmp_path, capsys, monkeypatch):
     """E-06: module file, links to it, installation, user software set aside, more names, easyconfig, stale locks."""
-    easyconfig, lock = tmp_path / "mine.eb", tmp_path / "mine.lock.json"
-    easyconfig.write_text(EASYCONFIG)
+    easyconfig, lock, backup = (tmp_path / f"mine{suffix}" for suffix in (".eb", ".lock.json", ".squashfs"))
+    text = EASYCONFIG.split("requirements = ")[0] + "requirements = {'lock': 'mine.lock.json'}\n"
+    easyconfig.write_text(text)
     lock.write_text("{}")
+    # of the person: the easyconfig doesn't name it
+    backup.write_text("")
     # J-02: kernels go with their module
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(prefix.modules.parent / "jupyter"))
     more = {"packages": ["ipykernel==7.0"]}
-    root, other = prefix.install(MINE, easyconfig=str(easyconfig), **more), prefix.install(f"{MINE}2", **more)
+    root = prefix.install(MINE, text=text, easyconfig=str(easyconfig), **more)
+    other = prefix.install(f"{MINE}2", **more)
     for module, folder in ((MINE, root), (f"{MINE}2", other)):
         (folder / "share/ebsif/kernel").touch()
         assert main(["kernel", "install", module]) == 0
@@ -208,13 +212,14 @@ def test_remove_deletes_the_whole_module_and_nothing_else(prefix, tmp_path, caps
     assert shown.endswith("ebsif: nothing was removed, because there is no terminal to ask on: add --yes to remove all "
                           "this without confirmation\n") and "usage" not in shown
     assert main(["remove", MINE, "-n"]) == 0
-    shown = capsys.readouterr().out
-    assert all(str(path) in shown for path in (root, link, versions, easyconfig, kernel, *aside))
+    shown, said = capsys.readouterr()
+    assert all(f"  {path}" in shown for path in (root, link, versions, easyconfig, lock, kernel, *aside))
+    assert f"stays: {backup}: mine.eb doesn't name it" in said
     assert root.exists()
     assert main(["remove", MINE, "--yes"]) == 0
     assert not [path for path in (root, easyconfig, lock, prefix.modules / f"{MINE}.lua", link, kernel, *aside)
                 if os.path.lexists(path)]
-    assert other.exists() and other_kernel.exists() and all(path.exists() for path in kept)
+    assert other.exists() and other_kernel.exists() and all(path.exists() for path in (backup, *kept))
     assert versions.read_text() == f'module_version("{MINE}2", "mine2")\n'
     assert sorted(path.name for path in root.parent.iterdir()) == sorted([other.name, *(path.name for path in kept)])
     assert main(["remove", f"{MINE}2", "--yes"]) == 0
@@ -596,7 +601,8 @@ def test_an_environment_for_another_image(extension, tmp_path):
     # not the version of a package that this image has
     assert values["constraints"] == ["greeting==1.0", "hello==1.0", "rich==1.0", "http==1.0"]
     assert values["versionsuffix"].endswith("-20261121-theirs-20261122")
-    assert f"{BASE} has another image than b.json: its packages are installed in the same versions" in said
+    assert f"{BASE} has another image than b.json: the packages in b.json are installed in the same versions, except " \
+        "those that the image already has" in said
 
 
 def test_an_environment_of_somebody_else(extension, tmp_path):

@@ -25,6 +25,10 @@ TOKEN_USER = '<token>'
 
 HELPER_SECONDS = 30
 
+# User and password for one call of the runtime: for any registry, because they name none.
+VARIABLES = tuple((prefix + 'DOCKER_USERNAME', prefix + 'DOCKER_PASSWORD')
+                  for prefix in ('APPTAINER_', 'SINGULARITY_', ''))
+
 
 class Login(namedtuple('Login', 'user password token')):
     """User and password for a registry, or a token to exchange for others (OAuth2 refresh token)."""
@@ -53,8 +57,8 @@ def login_for(host):
     Login
         None without credentials.
     """
-    for prefix in ('APPTAINER_', 'SINGULARITY_', ''):
-        user, password = (os.environ.get(prefix + name) for name in ('DOCKER_USERNAME', 'DOCKER_PASSWORD'))
+    for names in VARIABLES:
+        user, password = map(os.environ.get, names)
         if user and password:
             return Login(user, password, None)
     for path in login_files():
@@ -62,6 +66,12 @@ def login_for(host):
         if login:
             return login
     return None
+
+
+def drop_variables():
+    """Remove user and password from the environment, for commands that ask several registries; return if any."""
+    found = [os.environ.pop(name) for names in VARIABLES for name in names if name in os.environ]
+    return any(found)
 
 
 def login_files():

@@ -216,8 +216,8 @@ def repeat(options, names):
     else:
         container = repeating.base_of(record, names.containers, site)
     if repeating.has_other_image(container, record):
-        output.note(f"{container.module} has another image than {options.from_lock}: its packages are installed in the "
-                    "same versions, as far as the image has no others")
+        output.note(f"{container.module} has another image than {options.from_lock}: the packages in "
+                    f"{options.from_lock} are installed in the same versions, except those that the image already has")
         container, stages = repeating.adapted(container, record)
         return write(options, container, changing.simplest(stages), options.name)
     container = repeating.repeated(container, record)
@@ -234,5 +234,6 @@ def repeat(options, names):
     path = options.output / extended.easyconfig_name
     lock = path.with_suffix(repeating.LOCK_SUFFIX)
     if not options.dry_run:
-        write_file(lock, options.from_lock.read_text(encoding="utf-8"), may_replace(options, path, extended.module))
+        write_file(lock, options.from_lock.read_text(encoding="utf-8"), may_replace(options, path, extended.module),
+                   "lock")
     return write(options, container, {"lock": lock.name}, options.name)

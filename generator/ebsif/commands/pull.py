@@ -3,8 +3,12 @@
 The image that it belongs to must be here, in a module or in the catalogue: the user software of the new module is then
 the same as that of the original, byte for byte. With another image it can't be; the lock that is then written says what
 to install. The login for the registry is that of the container runtime (`apptainer registry login`).
+
+This installs code that nobody has signed: pull only from people you trust, and name the digest.
 """
 
+import contextlib
+import itertools
 import shlex
 
 from easybuild.easyblocks.generic.container.texts import format_size
@@ -17,7 +21,17 @@ from ebsif.installed.names import Names
 from ebsif.registry.opening import open_repository
 from ebsif.steps import Now, Steps
 from ebsif.user import artefact, extending, plan, repeating
-from ebsif.user.outcome import add_outcome, choose_date, may_replace, nothing_to_do, require_place, write, write_file
+from ebsif.user.outcome import (
+    add_outcome,
+    choose_date,
+    may_replace,
+    nothing_to_do,
+    require_place,
+    require_replaceable,
+    set_aside,
+    write,
+    write_file,
+)
 
 EXAMPLES = """\
   # what is in it, and is its image here?
@@ -52,8 +66,8 @@ def run(options):
     site = read_settings(options).site()
     try:
         container = repeating.base_of(record, Names(options).containers, site)
-    except repeating.RepeatingError as error:
-        raise repeating.RepeatingError(f"{error.args[0].partition(': get')[0]}: {offer_lock(options, found)}") from None
+    except repeating.MissingImageError as error:
+        raise repeating.RepeatingError(f"{error.problem}, and {offer_lock(options, found)}") from None
     container = repeating.repeated(container, record)
     same = choose_date(options, container, options.name, lambda path, _: repeating.is_same(path, record))
     if same:
@@ -76,13 +90,18 @@ def name_in(record):
 
 
 def offer_lock(options, found):
-    """Write the lock, and return how it can be used on another image (str)."""
-    name = output.escape(repeating.module_of(found.record)).replace("/", "-")
-    path = options.output / f"{name}{repeating.LOCK_SUFFIX}"
-    if not options.dry_run:
-        write_file(path, found.text(artefact.LOCK), False)
-    return ("its user software fits no other image. To install the packages of its lock on another one: ebsif extend "
-            f"CONTAINER --from-lock {shlex.quote(str(path))} --name {options.name} --install")
+    """Write the lock, unless the command only looks, and return how it can be used on another image (str)."""
+    text, name = found.text(artefact.LOCK), repeating.module_of(found.record).replace("/", "-")
+    path, numbers = options.output / f"{name}{repeating.LOCK_SUFFIX}", itertools.count(2)
+    # another one of that name may belong to an easyconfig
+    while path.exists() and path.read_bytes() != text.encode():
+        path = options.output / f"{name}.{next(numbers)}{repeating.LOCK_SUFFIX}"
+    only_looks = options.dry_run or (options.check and not (options.install or options.rebuild))
+    if not only_looks:
+        write_file(path, text, False, "lock")
+    return ("its user software fits no other image. To install the packages of its lock on another one: " + (
+        "`ebsif pull` without --check or --dry-run writes the lock, then " if only_looks else "") +
+        f"ebsif extend CONTAINER --from-lock {shlex.quote(str(path))} --name {options.name} --install")
 
 
 def fetch(options, container, found):
@@ -91,17 +110,30 @@ def fetch(options, container, found):
     path = options.output / extended.easyconfig_name
     locked, squashfs = path.with_suffix(repeating.LOCK_SUFFIX), path.with_suffix(SQUASHFS_SUFFIX)
     if not options.dry_run:
-        write_file(locked, found.text(artefact.LOCK), may_replace(options, path, extended.module))
-        size, done = found.squashfs.size, 0
+        again = may_replace(options, path, extended.module)
+        write_file(locked, found.text(artefact.LOCK), again, "lock")
+        if not artefact.is_downloaded(found, squashfs):
+            fetch_user_software(found, squashfs, again)
+        print(squashfs)
+    return {"lock": locked.name, "squashfs": squashfs.name}
 
-        def progress(number):
-            nonlocal done
-            done = number
 
+def fetch_user_software(found, path, again):
+    """Write user software to a file; a different one of that name is kept under another, as by `write_file`."""
+    if path.exists():
+        require_replaceable(path, again)
+    size, done = found.squashfs.size, 0
+
+    def progress(number):
+        nonlocal done
+        done = number
+
+    with contextlib.ExitStack() as stack:
         with Steps() as steps:
             steps.begin("fetching user software",
                         watch=lambda: Now(f"{format_size(done)} of {format_size(size)}", done, size))
-            artefact.download(found, squashfs, progress)
+            file = stack.enter_context(artefact.download(found, path.parent, progress))
             steps.detail(format_size(size))
-        print(squashfs)
-    return {"lock": locked.name, "squashfs": squashfs.name}
+        if path.exists():
+            set_aside(path, "user software")
+        file.replace(path)

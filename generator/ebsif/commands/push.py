@@ -56,7 +56,8 @@ def run(options):
         manifest = artefact.push(found, repository, progress)
         steps.detail(format_size(size))
     if before and before != manifest.digest:
-        output.note(f"{reference} was another one before, which still has its digest: {before}")
+        output.note(f"{reference} pointed to another environment until now; it can still be pulled by its digest: "
+                    f"{reference.with_digest(before)}")
     print(reference.with_digest(manifest.digest))
     output.hint(f"others install it with: ebsif pull {reference} --install")
     return 0

@@ -104,13 +104,21 @@ def wrong_keys(content: dict[str, Any]) -> Iterator[str]:
     yield from (key for key in (lockfile.IMAGE_PACKAGES, lockfile.VENV_PACKAGES) if not are_pins(content.get(key, [])))
     yield from (key for key in (lockfile.SYSTEM_PACKAGES, lockfile.CONDA_PACKAGES, lockfile.IMAGE_LIST)
                 if not isinstance(content.get(key, {}), dict) or not all(map(are_pins, content.get(key, {}).values())))
-    yield from (key for key in (lockfile.MODULE, lockfile.USER_SOFTWARE) if not isinstance(content.get(key, {}), dict))
+    yield from (key for key in (lockfile.MODULE, lockfile.USER_SOFTWARE, lockfile.MASKS, lockfile.LOCAL_FILES,
+                                lockfile.ARTIFACTS) if not isinstance(content.get(key, {}), dict))
+    if not are_stages(content.get(lockfile.STAGES, [])):
+        yield lockfile.STAGES
 
 
 def is_signature(value):
     """Return whether a value is what is recorded of a signature, or nothing."""
     return value is None or isinstance(value, dict) and value.keys() == {"state", "details"} and all(
         isinstance(text, str) for text in value.values())
+
+
+def are_stages(value):
+    """Return whether a value is a list of stages with names."""
+    return isinstance(value, list) and all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in value)
 
 
 def are_pins(lines):

@@ -1,5 +1,6 @@
 """Remove an installation: the module, its files, and what reinstallations have set aside, but nothing else."""
 
+import ast
 import contextlib
 import os
 import re
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.requirements import lock_of
 from easybuild.easyblocks.generic.container.sharedimage import InstalledImage
 from easybuild.easyblocks.generic.container.texts import modulerc_statements, shown_module
 
@@ -191,11 +193,25 @@ def add_easyconfig(removal):
         return
     if text == copy.read_text(encoding="utf-8", errors="replace"):
         removal.paths.append(path)
-        # of `ebsif extend --from-lock` and `ebsif pull`
-        beside = [path.with_name(f"{path.stem}{suffix}") for suffix in (".lock.json", ".squashfs")]
-        removal.paths += [one for one in beside if one.is_file()]
+        named = files_named(text)
+        # as `ebsif extend --from-lock` and `ebsif pull` call them; others may be anybody's
+        for one in (path.with_name(f"{path.stem}{suffix}") for suffix in (".lock.json", ".squashfs")):
+            if one.is_file() and one.name in named:
+                removal.paths.append(one)
+            elif one.is_file():
+                removal.kept.append(f"{one}: {path.name} doesn't name it")
     else:
         removal.kept.append(f"{path}: changed since the installation")
+
+
+def files_named(text):
+    """Return the names of the files that an easyconfig has in place of requirements: lock, user software (set)."""
+    named = {}
+    with contextlib.suppress(SyntaxError, ValueError):
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == "requirements":
+                named = ast.literal_eval(node.value)
+    return set(named.values()) if lock_of(named) else set()
 
 
 def check_removable(path: Path) -> None:

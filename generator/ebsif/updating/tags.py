@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, ImageSource
+from easybuild.easyblocks.generic.container.login import drop_variables
 
+from ebsif import output
 from ebsif.catalogue import adding
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.entry import complete
@@ -61,7 +63,10 @@ def repositories(comparison: Comparison) -> list[KnownRepository]:
 
 
 def compare(comparison: Comparison, known: list[KnownRepository]) -> None:
-    """Compare the catalogue with repositories."""
+    """Compare the catalogue with repositories; user and password in variables are only for a single registry."""
+    if len({one.source.host for one in known if one.source.host}) > 1 and drop_variables():
+        output.note("several registries are asked: user and password in variables (DOCKER_PASSWORD ...) are sent to "
+                    "none of them, only logins of `apptainer registry login` are used")
     for one in known:
         try:
             repository = open_repository(one.place)

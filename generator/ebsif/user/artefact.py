@@ -4,7 +4,9 @@ The environment of a module as an OCI artefact, in a registry or an OCI layout d
 Its files are those of `Portable`. It belongs to an image, whose digest is in the lock and in the annotations.
 """
 
+import contextlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,13 @@ from easybuild.easyblocks.generic.container.registry import sif_layer
 from easybuild.easyblocks.generic.container.sbom import BILL_OF_MATERIALS
 from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
 
+from ebsif import files
 from ebsif.errors import EbsifError
 from ebsif.installed import lock
 from ebsif.registry.manifest import MANIFEST, TITLE, Descriptor, Manifest
 from ebsif.registry.reference import parse
-from ebsif.registry.repository import Progress, Repository
+from ebsif.registry.repository import Progress, Repository, is_content
+from ebsif.user import repeating
 from ebsif.user.portable import LOCK, Portable
 
 # Kind of the artefact, which is also the media type of its configuration, as for registries that know no kinds.
@@ -146,16 +150,15 @@ def read(repository: Repository) -> Artefact:
     Raises
     ------
     EbsifError
-        If it can't be read or is not an environment.
+        If it can't be read, is not an environment, or its lock can't be repeated.
     """
     manifest = repository.manifest()
     if manifest.artifact_type != KIND:
         is_image = sif_layer(manifest.content.get("layers")) or manifest.is_index
         raise ArtefactError(f"{repository.reference} is not an environment that `ebsif push` has written" + (
             f": an image? `ebsif add {repository.reference}` adds it to the catalogue" if is_image else ""))
-    content = repository.read(part(manifest, LOCK, repository))
-    record = lock.parse(content, f"the lock in {repository.reference}")
-    return Artefact(repository, manifest, record)
+    content, place = repository.read(part(manifest, LOCK, repository)), f"the lock in {repository.reference}"
+    return Artefact(repository, manifest, repeating.repeatable(lock.parse(content, place), place))
 
 
 def part(manifest: Manifest, name: str, repository: Repository) -> Descriptor:
@@ -169,12 +172,22 @@ def part(manifest: Manifest, name: str, repository: Repository) -> Descriptor:
 
 def is_user_software(squashfs: Descriptor, record: dict[str, Any]) -> bool:
     """Return whether a SquashFS file is the one that a lock names."""
-    return squashfs.digest == f"sha256:{record.get(lockfile.USER_SOFTWARE, {}).get(SQUASHFS)}"
+    digest = record.get(lockfile.USER_SOFTWARE, {}).get(SQUASHFS)
+    return digest is not None and squashfs.digest == f"sha256:{digest}"
 
 
-def download(artefact: Artefact, path: Path, progress: Progress) -> None:
+def is_downloaded(artefact: Artefact, path: Path) -> bool:
+    """Return whether a file is the user software of an artefact."""
+    return path.is_file() and is_content(path, artefact.squashfs)
+
+
+@contextlib.contextmanager
+def download(artefact: Artefact, directory: Path, progress: Progress) -> Iterator[Path]:
     """
-    Write the user software of an artefact to a file; see `Repository.download`.
+    Fetch the user software of an artefact, and yield its file, to be moved elsewhere in the directory.
+
+    If the transfer is cut, what has arrived stays in a hidden folder with the digest in its name, and is used the next
+    time. Otherwise nothing stays. See `Repository.download`.
 
     Raises
     ------
@@ -182,5 +195,12 @@ def download(artefact: Artefact, path: Path, progress: Progress) -> None:
         If it is not the one that its lock names.
     """
     if not is_user_software(artefact.squashfs, artefact.record):
-        raise ArtefactError(f"{artefact.name}: {SQUASHFS} is not the one of its lock")
-    artefact.repository.download(artefact.squashfs, path, progress)
+        raise ArtefactError(f"{artefact.name}: {SQUASHFS} doesn't match the lock")
+    folder = directory / f".ebsif-pull-{artefact.squashfs.digest.partition(':')[2][:12]}"
+    try:
+        artefact.repository.download(artefact.squashfs, folder / SQUASHFS, progress)
+        yield folder / SQUASHFS
+    finally:
+        files.remove_lock(folder)
+        with contextlib.suppress(OSError):
+            folder.rmdir()

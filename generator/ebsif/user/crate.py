@@ -26,8 +26,8 @@ FILES = {
 }
 EASYCONFIG = ("Easyconfig", "With it, EasyBuild installs the module", "text/plain")
 HOMEPAGE = re.compile(r"""^homepage\s*=\s*(['"])(?P<url>https?://[^'"\s]+)\1""", re.MULTILINE)
-# a name in SPDX's list
-LICENSE = re.compile(r"[A-Za-z0-9.+-]+")
+# a name in SPDX's list, and no expression
+LICENSE = re.compile(r"(?!LicenseRef-)[A-Za-z0-9.-]+")
 
 
 class CrateError(EbsifError):
@@ -48,12 +48,10 @@ def write(portable: Portable, directory: Path) -> None:
     Raises
     ------
     CrateError
-        If something is there, the licence has no valid name, or the library for crates is not installed.
+        If something is there, or the library for crates is not installed.
     """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise CrateError(f"{directory} exists already: name another directory, or remove it")
-    if portable.license and not LICENSE.fullmatch(portable.license):
-        raise CrateError(f"{portable.license}: a licence should be one in SPDX's list (--license CC0-1.0, MIT, ...)")
     try:
         # takes long to import
         from rocrate.rocrate import ROCrate
@@ -95,6 +93,8 @@ def license_of(portable: Portable) -> tuple[str, dict[str, Any]]:
     if not name:
         return "#license", {"@type": "CreativeWork", "name": "not stated",
                             "description": "Whoever wrote this crate has stated no licence."}
+    if not LICENSE.fullmatch(name):
+        return "#license", {"@type": "CreativeWork", "name": name, "description": "A licence expression of SPDX"}
     return f"{SPDX}{name}", {"@type": "CreativeWork", "name": name, "description": f"{name} in SPDX's list of licences",
                              "url": f"{SPDX}{name}"}
 

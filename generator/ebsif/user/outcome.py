@@ -147,21 +147,37 @@ def is_left_over(path: Path, module: str) -> bool:
         module not in {shown(one) for one in inventory.everything()}
 
 
-def write_file(path, text, again):
-    """Write an easyconfig; a different one with that name is renamed if `again` is true, else it is an error."""
-    before = path.read_text(encoding="utf-8") if path.exists() else text
-    if before != text:
-        if not again:
-            raise extending.ExtendingError(f"{path} exists already, with different content: use --rebuild to replace "
-                                           "and install it again, or choose another --name or --date")
-        numbers = itertools.count(2)
-        kept = path.with_name(f"{path.name}.old")
-        while kept.exists():
-            kept = path.with_name(f"{path.name}.old{next(numbers)}")
-        path.replace(kept)
-        output.hint(f"the previous easyconfig is now {kept}")
+def write_file(path: Path, text: str, again: bool, kind: str = "easyconfig") -> None:
+    """
+    Write an easyconfig or another file; a different one with that name is renamed if `again` is true.
+
+    Raises
+    ------
+    ExtendingError
+        If there is a different one, and `again` is false.
+    """
+    if path.exists() and path.read_bytes() != text.encode():
+        require_replaceable(path, again)
+        set_aside(path, kind)
     files.replace(path, text)
     print(path)
+
+
+def require_replaceable(path: Path, again: bool) -> None:
+    """Raise ExtendingError because of a file with other content, unless it is to be replaced."""
+    if not again:
+        raise extending.ExtendingError(f"{path} exists already, with different content: use --rebuild to replace "
+                                       "and install it again, or choose another --name or --date")
+
+
+def set_aside(path: Path, kind: str) -> None:
+    """Rename a file that is going to be replaced to NAME.old, or with a number if that exists; say so."""
+    numbers = itertools.count(2)
+    kept = path.with_name(f"{path.name}.old")
+    while kept.exists():
+        kept = path.with_name(f"{path.name}.old{next(numbers)}")
+    path.replace(kept)
+    output.hint(f"the previous {kind} is now {kept}")
 
 
 def install(path: Path, again: bool, more: list[str]) -> int:

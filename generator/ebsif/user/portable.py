@@ -1,14 +1,18 @@
 """What others need to have the environment of a module: lock, bill of materials, easyconfig, user software."""
 
+import ast
 import datetime
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.credentials import MASK, Credentials
+from easybuild.easyblocks.generic.container.credentials import MASK, REMEDY, Credentials
 from easybuild.easyblocks.generic.container.sbom import BILL_OF_MATERIALS, bill_of_materials
 from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
+from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
 from ebsif import output
 from ebsif.errors import EbsifError
@@ -43,7 +47,7 @@ class Portable:
     installed
         When the module was installed.
     license
-        The licence, as the person has named it or the labels of the image; None if it isn't known.
+        The licence as an expression of SPDX, of the person or in the labels of the image; None if it isn't known.
     """
 
     module: str
@@ -78,15 +82,17 @@ def of(installation: Installation, license_name: Optional[str] = None, with_user
     installation
         The installation; its user software has to be packed.
     license_name
-        The licence, by its name in SPDX's list.
+        The licence, as an expression of SPDX: a name in its list, or several with AND, OR and WITH.
     with_user_software
         Whether its user software is needed.
 
     Raises
     ------
     PortableError
-        If user software is needed, and is a directory.
+        If the licence is not an expression of SPDX, if user software is needed, and is a directory, or if the record or
+        the easyconfig has a credential that can't be masked.
     """
+    license_name = checked_license(license_name)
     squashfs = packed(installation) if with_user_software else None
     record = current.record_of(installation)
     if squashfs:
@@ -98,11 +104,39 @@ def of(installation: Installation, license_name: Optional[str] = None, with_user
     if path:
         text = path.read_text(encoding="utf-8")
         texts[path.name] = Credentials.mask(text)
+    where = next(unmasked(shared, path, texts), None)
+    if where:
+        raise PortableError(f"{where} has a credential that would be given to others: take it out of the easyconfig "
+                            f"and install {shown(installation)} again. {REMEDY}")
     if shared != record or (path and texts[path.name] != text):
         output.note(f"credentials in the record of {shown(installation)} are replaced by {MASK}")
-    license_name = license_name or record[lockfile.IMAGE].get("labels", {}).get(LICENSES)
+    license_name = license_name or license_in(record[lockfile.IMAGE].get("labels") or {})
     return Portable(shown(installation), shared, texts, squashfs,
                     datetime.datetime.fromtimestamp(int(moment), datetime.timezone.utc), license_name)
+
+
+def checked_license(name: Optional[str]) -> Optional[str]:
+    """Return a licence that a person has named as SPDX writes it, None if it is None; raise PortableError if wrong."""
+    if name is None:
+        return None
+    try:
+        return canonicalize_license_expression(name)
+    except InvalidLicenseExpression:
+        raise PortableError(f"--license {name}: should be in SPDX's list of licences (MIT, CC0-1.0), or an expression "
+                            "of SPDX ('Apache-2.0 AND MIT'): https://spdx.org/licenses") from None
+
+
+def license_in(labels: dict[str, Any]) -> Optional[str]:
+    """Return the licence in the labels of an image; None if there is none, or, with a note, if it isn't one of SPDX."""
+    label = labels.get(LICENSES)
+    if not label:
+        return None
+    try:
+        return canonicalize_license_expression(str(label))
+    except InvalidLicenseExpression:
+        output.note(f"the licence in the labels of the image, {output.escape(label)}, is none of SPDX's list: it "
+                    "counts as not stated (--license names one)")
+        return None
 
 
 def packed(installation):
@@ -124,3 +158,41 @@ def masked(value: Any) -> Any:
     if isinstance(value, list):
         return [masked(one) for one in value]
     return Credentials.mask(value) if isinstance(value, str) else value
+
+
+def unmasked(record: dict[str, Any], path: Optional[Path], texts: dict[str, str]) -> Iterator[str]:
+    """Yield where a masked record, and the masked text of an easyconfig at a path, still have credentials."""
+    yield from (f"'{key}' in the record" for key, value in record.items() if Credentials.find(value, key))
+    if not path:
+        return
+    try:
+        with warnings.catch_warnings():
+            # many easyconfigs have backslashes that Python warns about
+            warnings.simplefilter("ignore")
+            statements = ast.parse(texts[path.name]).body
+    except (SyntaxError, ValueError) as error:
+        raise PortableError(f"{path} can't be searched for credentials: {error}") from None
+    for statement in statements:
+        if any(Credentials.find(value) for value in values_in(statement)):
+            # of an assignment, the parameter
+            name = next((node.id for node in ast.walk(statement) if isinstance(node, ast.Name)), "a statement")
+            yield f"'{name}' in line {statement.lineno} of {path}"
+
+
+def values_in(statement: ast.stmt) -> Iterator[Any]:
+    """Yield the values that are written out in a statement, by their name if they have one, also inside of others."""
+    def constant(node):
+        return getattr(node, "value", None) if isinstance(node, ast.Constant) else None
+
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Dict):
+            yield {constant(key): constant(value) for key, value in zip(node.keys, node.values)}
+        elif isinstance(node, ast.keyword):
+            yield {node.arg: constant(node.value)}
+        elif isinstance(node, ast.Assign):
+            yield from ({getattr(target, "id", None) or constant(getattr(target, "slice", None)): constant(node.value)}
+                        for target in node.targets)
+        elif isinstance(node, (ast.List, ast.Tuple)):
+            yield list(map(constant, node.elts))
+        elif isinstance(node, ast.Constant):
+            yield node.value

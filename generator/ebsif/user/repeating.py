@@ -1,6 +1,7 @@
 """Repeat an installation from its lock, which may come from another account or site."""
 
 import contextlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,23 @@ class RepeatingError(EbsifError):
     """An installation can't be repeated; the message says what is missing."""
 
 
+class MissingImageError(RepeatingError):
+    """
+    The image of a record is not here; the message names it, and says what to do.
+
+    Attributes
+    ----------
+    problem : str
+        The message without what to do.
+    """
+
+    def __init__(self, problem: str):
+        """Add what to do."""
+        super().__init__(f"{problem}: get that file, and `ebsif add` it to the catalogue; or name the container that "
+                         "has it: ebsif extend CONTAINER --from-lock ...")
+        self.problem = problem
+
+
 def read(path: Path) -> dict[str, Any]:
     """
     Return the record in a lock file.
@@ -31,12 +49,54 @@ def read(path: Path) -> dict[str, Any]:
     Raises
     ------
     LockError, RepeatingError
-        If it can't be read, or has no packages to install.
+        If it can't be read or repeated.
     """
-    record = lock.read(path)
+    return repeatable(lock.read(path), path)
+
+
+def repeatable(record: dict[str, Any], place: object) -> dict[str, Any]:
+    """
+    Return a record, which may be somebody else's, if it has all that is needed to repeat the installation.
+
+    Parameters
+    ----------
+    record
+        The record, as `lock.read` and `lock.parse` return it.
+    place
+        Where it is from.
+
+    Raises
+    ------
+    RepeatingError
+        If it has no packages to install, or something in it is missing or damaged.
+    """
     if not record.get(lockfile.STAGES):
-        raise RepeatingError(f"{path} is the lock of a module without packages of its own: there is nothing to repeat")
+        raise RepeatingError(f"{place} is the lock of a module without packages of its own: there is nothing to repeat")
+    wrong = next(missing_in(record), None)
+    if wrong:
+        raise RepeatingError(f"{place} can't be repeated: {wrong}. Get it again: whoever has the module writes it with "
+                             "`ebsif lock` or `ebsif push`")
     return record
+
+
+def missing_in(record):
+    """Yield what a record needs to be repeated and lacks; `lock.parse` has checked the types of what is there."""
+    image, pins = record[lockfile.IMAGE], record.get(lockfile.VENV_PACKAGES)
+    if not re.fullmatch("[0-9a-f]{64}", image.get("sha256") or ""):
+        yield "it has no SHA256 of the image"
+    if not is_plain(image["file"]):
+        yield "its image should be the name of a file, without a directory"
+    if pins is None or not all(re.fullmatch(r"\S+==\S+", pin) for pin in pins):
+        yield "its packages should be lines like name==version"
+    if not is_plain(record.get(lockfile.VENV_NAME, "venv")):
+        yield "its virtual environment should be the name of a directory"
+    if not all(isinstance(value, str) and value.isprintable() for value in record.get(lockfile.MODULE, {}).values()):
+        yield "name, version and suffix of its module should be texts"
+
+
+def is_plain(name):
+    """Return whether a value is the name of a file in a directory."""
+    return isinstance(name, str) and name.isprintable() and "/" not in name and name not in ("", ".", "..")
 
 
 def base_of(record: dict[str, Any], containers: list[Container], site: Site) -> Container:
@@ -45,15 +105,15 @@ def base_of(record: dict[str, Any], containers: list[Container], site: Site) -> 
 
     Raises
     ------
-    RepeatingError
-        If there is none; the message names the image.
+    MissingImageError
+        If there is none.
     """
     image, module = record[lockfile.IMAGE], module_of(record)
     installed = [one for one in inventory.everything() if has_image(one, image)]
     named = {name for one in installed for name in (shown(one), one.base) if name}
-    found = [one for one in containers if one.venv and image["sha256"] == one.sha256 or one.sha256 is None and (
+    found = [one for one in containers if one.venv and (image["sha256"] == one.sha256 or one.sha256 is None and (
         one.module_or_version in named or module.startswith(f"{one.module_or_version}-") and
-        one.file_name == image["file"])]
+        one.file_name == image["file"]))]
     if found:
         # the one that was extended, if it is there
         return max(found, key=lambda one: module.startswith(one.module_or_version))
@@ -62,10 +122,8 @@ def base_of(record: dict[str, Any], containers: list[Container], site: Site) -> 
             container = bases.without_extension(bases.of_installation(one, site), one)
             if container.venv:
                 return container
-    raise RepeatingError(
-        f"the image {image['file']} of {module} is neither in an installed module nor in the catalogue (its SHA256 is "
-        f"{image['sha256']}): get that file, and `ebsif add` it to the catalogue; or name the container that has it: "
-        "ebsif extend CONTAINER --from-lock ...")
+    raise MissingImageError(f"the image {image['file']} of {module} is neither in an installed module nor in the "
+                            f"catalogue (its SHA256 is {image['sha256']})")
 
 
 def has_image(installation, image):
@@ -113,7 +171,7 @@ def is_same(easyconfig: Path, record: dict[str, Any]) -> bool:
     """Return whether an easyconfig, of an installation or with a lock beside it, repeats what is in a record."""
     places = (easyconfig.parent.parent / lockfile.RECORD, easyconfig.with_suffix(LOCK_SUFFIX))
     keys = (lockfile.STAGES, lockfile.VENV_PACKAGES, lockfile.ARTIFACTS, lockfile.VENV_NAME)
-    return any(found[lockfile.IMAGE]["sha256"] == record[lockfile.IMAGE]["sha256"]
+    return any(found[lockfile.IMAGE].get("sha256") == record[lockfile.IMAGE]["sha256"]
                and all(found.get(key) == record.get(key) for key in keys)
                for found in (lock.read(place) for place in places if place.is_file()))
 

@@ -1,0 +1,246 @@
+"""Environments of others: what is checked, kept, masked and refused. No image, registry or installation is needed."""
+
+import datetime
+import hashlib
+import json
+from argparse import Namespace
+from types import SimpleNamespace
+
+import pytest
+from easybuild.easyblocks.generic.container.imagesource import ImageSource
+from easybuild.easyblocks.generic.container.login import VARIABLES, login_for
+from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
+from ebsif.cli import main
+from ebsif.errors import EbsifError
+from ebsif.installed import lock
+from ebsif.installed.names import Names
+from ebsif.registry import layout
+from ebsif.registry.opening import open_repository
+from ebsif.registry.repository import CutError
+from ebsif.updating import tags
+from ebsif.user import artefact, crate, portable, repeating
+from prefixes import EASYCONFIG, MINE
+
+CONTENT = bytes(range(256)) * 5000
+SHA256 = "0123456789abcdef" * 4
+RECORD = {"image": {"file": "a.sif", "sha256": "0" * 64}, "venv_packages": ["einops==0.8.1"], "venv_name": "pytorch",
+          "module": {"name": "PyTorch", "version": "2.13.0", "versionsuffix": "-mine-1"},
+          "stages": [{"name": "requirements", "requirements": "einops\n"}]}
+
+
+def share(folder, **changes):
+    """Write an environment, with changes to its lock, into a directory, and return its reference."""
+    file = folder / "shared.squashfs"
+    file.write_bytes(CONTENT)
+    record = {**RECORD, "user_software": {SQUASHFS: hashlib.sha256(CONTENT).hexdigest()}}
+    texts = {"lock.json": lock.as_text({**record, **changes}), "sbom.cdx.json": "{}"}
+    now = datetime.datetime.now(datetime.timezone.utc)
+    one = portable.Portable("PyTorch/2.13.0-mine-1", record, texts, file, now, None)
+    reference = f"oci:{folder}/layout:1"
+    artefact.push(one, open_repository(reference), lambda _: None)
+    return reference
+
+
+def names_in(folder):
+    """Return the names of the files in a directory (set of str)."""
+    return {one.name for one in folder.iterdir()}
+
+
+def test_user_software_that_is_replaced_is_kept(eb_prefix, tmp_path, capsys, monkeypatch):
+    """R-06: a file of that name is an error, and renamed with --rebuild; nothing else is left in the directory."""
+    eb_prefix.install(MINE)
+    place = tmp_path / "place"
+    command = ["pull", share(tmp_path), "--name", "theirs", "--date", "1", "-o", str(place)]
+    assert main(command) == 0
+    (squashfs,) = place.glob("*.squashfs")
+    assert squashfs.read_bytes() == CONTENT
+    there = {squashfs.with_suffix(suffix).name for suffix in (".eb", ".lock.json", ".squashfs")}
+    assert names_in(place) == there
+    squashfs.write_bytes(b"of the person")
+    capsys.readouterr()
+    assert main(command) == 3
+    assert f"{squashfs} exists already, with different content: use --rebuild" in capsys.readouterr().err
+    assert squashfs.read_bytes() == b"of the person"
+    monkeypatch.setattr("ebsif.user.outcome.install", lambda *_: 0)
+    assert main([*command, "--rebuild"]) == 0
+    assert f"the previous user software is now {squashfs}.old\n" in capsys.readouterr().out
+    assert squashfs.read_bytes() == CONTENT
+    assert squashfs.with_name(f"{squashfs.name}.old").read_bytes() == b"of the person"
+    squashfs.with_suffix(".lock.json").write_text("{}")
+    assert main([*command, "--rebuild"]) == 0
+    assert f"the previous lock is now {squashfs.with_suffix('.lock.json')}.old\n" in capsys.readouterr().out
+    assert names_in(place) == {*there, f"{squashfs.name}.old", f"{squashfs.stem}.lock.json.old"}
+
+
+def test_a_transfer_goes_on_another_day(tmp_path, monkeypatch):
+    """R-03: what has arrived is known by its digest, whatever the module is called; at the end nothing of it stays."""
+    found = artefact.read(open_repository(share(tmp_path)))
+    place, starts, chunks = tmp_path / "place", [], layout.Layout.chunks
+
+    def cut(self, blob, start):
+        starts.append(start)
+        for chunk in chunks(self, blob, start):
+            yield chunk[:300_000]
+            raise CutError("the connection was cut")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(layout.Layout, "chunks", cut)
+        patch.setattr("ebsif.registry.repository.ATTEMPTS", 1)
+        with pytest.raises(CutError), artefact.download(found, place, lambda _: None):
+            pass
+        (folder,) = place.iterdir()
+        assert [path.stat().st_size for path in folder.iterdir()] == [300_000]
+        with pytest.raises(CutError), artefact.download(found, place, lambda _: None):
+            pass
+    with artefact.download(found, place, lambda _: None) as file:
+        file.replace(tmp_path / "done")
+    assert (tmp_path / "done").read_bytes() == CONTENT
+    assert starts == [0, 300_000]
+    assert not list(place.iterdir())
+
+
+def test_an_image_that_is_not_here(eb_prefix, tmp_path, capsys):
+    """R-06: the message says what to type, whatever is in the directory; --check writes nothing."""
+    reference, place = share(tmp_path, image={"file": "b.sif", "sha256": "1" * 64}), tmp_path / "place"
+    command = ["pull", reference, "--name", "theirs", "-o", str(place)]
+    expected = "the image b.sif of PyTorch/2.13.0-mine-1 is neither in an installed module nor in the catalogue (its " \
+        f"SHA256 is {'1' * 64}), and its user software fits no other image. To install the packages of its lock on " \
+        "another one: {}ebsif extend CONTAINER --from-lock {} --name theirs --install\n"
+    for option in ("--check", "--dry-run"):
+        assert main([*command, option]) == 3
+        first = place / "PyTorch-2.13.0-mine-1.lock.json"
+        assert expected.format("`ebsif pull` without --check or --dry-run writes the lock, then ", first) in \
+            capsys.readouterr().err
+        assert not place.exists()
+    place.mkdir()
+    first.write_text("{}")
+    second = place / "PyTorch-2.13.0-mine-1.2.lock.json"
+    for _ in range(2):
+        assert main(command) == 3
+        assert expected.format("", second) in capsys.readouterr().err
+        assert json.loads(second.read_text())["venv_packages"] == RECORD["venv_packages"]
+    assert first.read_text() == "{}"
+    assert names_in(place) == {first.name, second.name}
+
+
+@pytest.mark.parametrize(("changes", "problem"), [
+    ({"image": {"file": "a.sif"}}, "it has no SHA256 of the image"),
+    ({"image": {"file": "a.sif", "sha256": None}}, "it has no SHA256 of the image"),
+    ({"image": {"file": "a.sif", "sha256": "1"}}, "it has no SHA256 of the image"),
+    ({"image": {"file": "../a.sif", "sha256": SHA256}}, "without a directory"),
+    ({"venv_packages": None}, "damaged: 'venv_packages' has a wrong type"),
+    ({"venv_packages": ["--index-url https://x.example==1"]}, "lines like name==version"),
+    ({"venv_name": "../x"}, "the name of a directory"),
+    ({"module": {"name": 1}}, "should be texts"),
+    ({"stages": [{"requirements": "x"}]}, "damaged: 'stages' has a wrong type"),
+    ({"stages": {"a": "b"}}, "damaged: 'stages' has a wrong type"),
+    ({"artifacts": []}, "damaged: 'artifacts' has a wrong type"),
+    ({"stages": []}, "there is nothing to repeat"),
+])
+def test_locks_of_others_are_checked(tmp_path, changes, problem):
+    """E-07, R-06: from a file and from a registry: what is missing or damaged is said, before anything is done."""
+    path = tmp_path / "lock.json"
+    path.write_text(json.dumps({**RECORD, **changes}))
+    with pytest.raises(EbsifError, match=problem):
+        repeating.read(path)
+    with pytest.raises(EbsifError, match=problem):
+        artefact.read(open_repository(share(tmp_path, **changes)))
+
+
+def test_locks_with_something_missing(tmp_path):
+    """E-07, R-06: no packages are an error, and what neither lock nor file has is not the same."""
+    record = {key: value for key, value in RECORD.items() if key != "venv_packages"}
+    with pytest.raises(EbsifError, match="lines like name==version"):
+        repeating.repeatable(record, "x")
+    found = artefact.read(open_repository(share(tmp_path, user_software={})))
+    with pytest.raises(EbsifError, match="user-software.squashfs doesn't match the lock"), \
+            artefact.download(found, tmp_path / "place", lambda _: None):
+        pass
+    assert not (tmp_path / "place").exists()
+    easyconfig = tmp_path / "x.eb"
+    easyconfig.with_suffix(".lock.json").write_text(json.dumps({**RECORD, "image": {"file": "a.sif"}}))
+    assert not repeating.is_same(easyconfig, RECORD)
+
+
+def installed(prefix, text="", **record):
+    """Return an installation whose easyconfig has more text."""
+    prefix.install(MINE, text=EASYCONFIG + text, **record)
+    return Names(Namespace(site=None, catalogue=[])).installation(MINE)
+
+
+@pytest.mark.parametrize("text", [
+    "container_env = {'HF_TOKEN': 'hf_oneverysecret'}",
+    "container_env = {'A': 'b', **{'HF_TOKEN': 'hf_oneverysecret'}}",
+    "container_env = dict(HF_TOKEN='hf_oneverysecret')",
+    "container_env['HF_TOKEN'] = 'hf_oneverysecret'",
+    "container_env.update({'HF_TOKEN': 'hf_oneverysecret'})",
+    "container_env = {'URL': 'https://me' ':oneverysecret@host.example'}",
+])
+def test_credentials_in_an_easyconfig_are_not_shared(eb_prefix, text):
+    """R-09: however they are written; the message names the parameter, and doesn't repeat them."""
+    with pytest.raises(EbsifError, match="'container_env' in line 21 of .* has a credential") as error:
+        portable.of(installed(eb_prefix, text), with_user_software=False)
+    assert "oneverysecret" not in str(error.value)
+
+
+def test_credentials_in_a_record_are_not_shared(eb_prefix):
+    """R-09: the words of a command are masked one by one, so a secret among them is refused."""
+    stage = {"name": "x", "post": [["login", "--token", "hf_oneverysecret"]]}
+    with pytest.raises(EbsifError, match="'stages' in the record has a credential"):
+        portable.of(installed(eb_prefix, stages=[stage]), with_user_software=False)
+
+
+def test_what_is_no_credential_is_shared(eb_prefix):
+    """R-09: names of variables, numbers of tokens; what can be masked in the text is masked."""
+    text = "container_env = {'HF_TOKEN': '$HF_TOKEN', 'MAX_TOKEN': '4096', 'X': 'https://me:oneverysecret@host'}\n"
+    found = portable.of(installed(eb_prefix, text), with_user_software=False)
+    assert found.texts[found.easyconfig].endswith(text.replace("oneverysecret", "****"))
+
+
+@pytest.mark.parametrize(("label", "named", "expected"), [
+    ("Apache-2.0 AND MIT", None, "Apache-2.0 AND MIT"), ("mit", None, "MIT"), ("See LICENSE.txt", None, None),
+    ("", None, None), ("See LICENSE.txt", "CC0-1.0", "CC0-1.0"), (None, "MIT OR Apache-2.0", "MIT OR Apache-2.0")])
+def test_licences(eb_prefix, capsys, label, named, expected):
+    """R-07: expressions of SPDX; a label of the image that is none counts as not stated."""
+    labels = {} if label is None else {portable.LICENSES: label}
+    image = {"file": "a.sif", "sha256": "0" * 64, "labels": labels}
+    found = portable.of(installed(eb_prefix, image=image), named, with_user_software=False)
+    assert found.license == expected
+    said = capsys.readouterr().err
+    is_wrong = bool(label) and not expected
+    assert ("See LICENSE.txt, is none of SPDX's list: it counts as not stated" in said) == is_wrong
+    url, properties = crate.license_of(found)
+    assert url.startswith("https://spdx.org/licenses/") == (" " not in (expected or " "))
+    assert properties["name"] == (expected or "not stated")
+
+
+@pytest.mark.parametrize("command", [["push", MINE, "oci:layout:1"], ["export", MINE, "-o", "crate"]])
+def test_wrong_licences_are_refused(eb_prefix, tmp_path, capsys, command):
+    """R-07: by both commands, before anything is written."""
+    eb_prefix.install(MINE)
+    assert main([*command, "--license", "free for all"]) == 3
+    assert "--license free for all: should be in SPDX's list of licences" in capsys.readouterr().err
+    assert not {"layout", "crate"} & names_in(tmp_path)
+
+
+@pytest.mark.parametrize(("hosts", "is_sent"), [(["a.example"], True), (["a.example", "b.example"], False)])
+def test_variables_with_a_password_are_for_one_registry(tmp_path, monkeypatch, capsys, hosts, is_sent):
+    """R-09: `ebsif update` asks many registries; user and password for one call of the runtime aren't for all."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("APPTAINER_AUTH_FILE", "SINGULARITY_AUTH_FILE", "APPTAINER_CONFIGDIR", "SINGULARITY_CONFIGDIR",
+                 "DOCKER_CONFIG", *(name for names in VARIABLES for name in names)):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DOCKER_USERNAME", "me")
+    monkeypatch.setenv("DOCKER_PASSWORD", "oneverysecret")
+    seen = []
+
+    def asked(place):
+        seen.append(login_for(place.host))
+        raise EbsifError("no answer")
+
+    monkeypatch.setattr(tags, "open_repository", asked)
+    tags.compare(SimpleNamespace(findings=[]), [tags.KnownRepository(ImageSource.parse(f"docker://{host}/{name}"))
+                                                for host in hosts for name in "xy"])
+    assert len(seen) == 2 * len(hosts)
+    assert all(bool(login) == is_sent for login in seen)
+    assert ("user and password in variables" in capsys.readouterr().err) != is_sent
