@@ -6,8 +6,9 @@ import importlib
 import os
 import signal
 import sys
+from pathlib import Path
 
-from ebsif import output, version
+from ebsif import files, output, version
 from ebsif.errors import FAILED, EbsifError, UsageError
 
 EXIT_INTERRUPTED = 130
@@ -185,10 +186,19 @@ def main(arguments=None):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except (EbsifError, OSError) as error:
-        print(f"ebsif: {output.printable(error)}", file=sys.stderr)
+        print(f"ebsif: {output.printable(text_of(error))}", file=sys.stderr)
         return getattr(error, "status", FAILED)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+
+
+def text_of(error):
+    """Return the message of an error (str): for a file its path, what is wrong, and who can give permission."""
+    path = getattr(error, "filename", None)
+    if not isinstance(path, str) or error.filename2 or not error.strerror:
+        return str(error)
+    denied = isinstance(error, PermissionError) and not os.access(path, os.R_OK)
+    return f"{path}: {error.strerror}" + (f": {files.how_to_read(Path(path))}" if denied else "")
 
 
 def call_and_flush(function, *arguments):

@@ -222,5 +222,5 @@ def test_somebody_who_knows_easybuild(site, wheels, base_image):
     assert "with /opt/miniconda3/" in said
     name = "PyTorch-2.13.0-cpu-python-3.11-singularity-20261121.eb"
     assert (site.work / "mine.eb").read_text() == (CHECKOUT / "easyconfigs/p/PyTorch" / name).read_text()
-    assert "/mysite/site.yaml:7: warning: site: not reviewed yet: where are your images? (check it, then" in said
+    assert "/mysite/site.yaml:7: warning: path: not reviewed yet: where are your images? (check it, then" in said
     assert "the site has no containers yet: add an image with ebsif add IMAGE.sif --site mysite" in said

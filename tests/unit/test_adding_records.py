@@ -4,6 +4,7 @@ import hashlib
 import io
 import re
 import shlex
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -277,6 +278,17 @@ def test_a_record_extends_the_file_of_the_project(place, capsys):
     directories = (place / "own/mine", place / "project/mine")
     assert [one.version for one in reading.read(site.read("mine", [place / "project"]), *directories)] == \
         ["1.0", "2.0", "3.0"]
+
+
+def test_a_list_that_is_not_indented(place):
+    """A record gets the indentation of the others."""
+    path = place / "project/mine/containers/Tool.yaml"
+    head, records = path.read_text().split("containers:\n")
+    own = place / "own/mine/containers/Tool.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text(f"{head}containers:\n{textwrap.dedent(records)}")
+    assert add("tool-2.0.sif") == 0
+    assert "\n- family: tool\n  version: 2.0\n  sha256: " in own.read_text()
 
 
 def test_the_same_name_with_another_image(place, capsys):

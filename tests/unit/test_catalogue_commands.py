@@ -293,7 +293,11 @@ def test_a_configuration_file(place):
     configuration.write_text("sites: mine\n")
     assert "ebsif.yaml:1: sites: unknown key, did you mean 'site'?" in run(place, "list", status=3, **where).stderr
     configuration.write_text("catalogues: [nowhere]\n")
-    assert "nowhere is not a directory" in run(place, "list", status=3, **where).stderr
+    assert "nowhere does not exist: create it with `mkdir " in run(place, "list", status=3, **where).stderr
+    assert "/nowhere/new/site.yaml; " in run(place, "site", "init", "new", **where).stdout
+    assert "unknown site 'other'" in run(place, "list", "--site", "other", status=3, **where).stderr
+    said = run(place, "list", status=3, EBSIF_CONFIG=str(place / "none.yaml")).stderr
+    assert "none.yaml, which EBSIF_CONFIG names, is not a file: correct or unset the variable" in said
 
 
 def test_a_site_may_replace_parts_of_the_projects_catalogue(place):

@@ -179,7 +179,22 @@ def test_review_comments_are_reported(place):
              "    doc: it's one  # review: Anna's\n    history: |\n      a # review\n    support: x# review\n")
     found = findings(place(HEAD + lines))
     assert [(one.level, one.line) for one in found] == [("warning", 12), ("warning", 13), ("warning", 15)]
+    assert [one.subject for one in found] == ["label", "Tool", "doc"]
     assert "not reviewed yet: from the file name (check it, then remove the comment '# review')" in found[0].text
+
+
+def test_required_signatures(place, tmp_path):
+    """R-04: a key that isn't there and an unsigned image are found before eb; elsewhere nothing is there."""
+    profile = (f"{SITE}images: {{directories: [{{path: {tmp_path}/images}}]}}\nsignature: required\n"
+               "signature_keys: [KEY]\n")
+    assert findings(place(profile=profile.replace("KEY", "/none/site.asc"))) == []
+    (one,) = findings(place(profile=profile.replace("KEY", "site.asc")))
+    assert "signature_keys[0]: 'site.asc' is not a full path" in one.text.replace(".0", "[0]")
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images/tool-1.0.sif").write_bytes(b"image")
+    texts = " ".join(one.text for one in findings(place(profile=profile.replace("KEY", "/none/site.asc"))))
+    assert "signature_keys: /none/site.asc does not exist" in texts
+    assert "tool-1.0.sif is not signed, so eb will refuse it" in texts
 
 
 def test_the_placeholder_for_a_homepage(place):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from easybuild.easyblocks.generic.container.texts import format_size
-from ebsif import files, output
+from ebsif import cli, files, output
 from ebsif.catalogue import settings
 from ebsif.cli import COMMANDS, STATUSES, build_parser, check_python, main
 from ebsif.errors import USAGE
@@ -138,6 +138,15 @@ def test_a_file_that_cannot_be_written_is_named():
     """The error names the file, not the temporary one beside it."""
     with pytest.raises(OSError, match=r"'/proc/mine.eb'$"):
         files.replace(Path("/proc/mine.eb"), "text")
+
+
+def test_errors_of_files(tmp_path, monkeypatch):
+    """The path, what is wrong and what to do, without numbers of errors."""
+    assert cli.text_of(FileNotFoundError(2, "No such file", "x")) == "x: No such file"
+    assert cli.text_of(OSError("anything")) == "anything"
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert cli.text_of(PermissionError(13, "Permission denied", str(tmp_path / "x"))) == \
+        f"{tmp_path}/x: Permission denied: run `chmod u+rX {tmp_path}`"
 
 
 def test_doctor_names_what_is_missing(tmp_path):

@@ -6,6 +6,7 @@ import os
 import re
 
 import pytest
+from ebsif import cli
 from ebsif.catalogue import reading, site
 from ebsif.pages import build, entry, timeline
 from ebsif_command import run_ebsif
@@ -70,6 +71,18 @@ def test_pages_with_umask_077(catalogue, tmp_path):
             (place / "pages").chmod(0o750)
     finally:
         os.umask(before)
+
+
+def test_the_sites_of_the_pages(catalogue, tmp_path, monkeypatch, capsys):
+    """The chosen site alone, if there is one; all of them on request."""
+    monkeypatch.setattr(build, "build", lambda *_: None)
+    for names, options in (("mine", []), ("other", ["--site", "other"]), ("mine, other", ["--all-sites"])):
+        monkeypatch.setattr(site, "SITES", tmp_path / "project")
+        monkeypatch.setenv("EBSIF_SITE", "mine")
+        (tmp_path / "project/other").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "project/other/site.yaml").write_text("name: other\ndescription: Other\n")
+        assert cli.main(["docs", "-o", str(tmp_path / "pages"), "--catalogue", str(catalogue), *options]) == 0
+        assert re.search(f"^building pages for \\d containers of {names} [.]", capsys.readouterr().out)
 
 
 def test_packages_of_installations(eb_prefix, catalogue, tmp_path):

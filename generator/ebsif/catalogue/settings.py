@@ -1,6 +1,7 @@
 """The settings of a user or a site: the configuration file, and the options that override it."""
 
 import os
+import shlex
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -137,25 +138,39 @@ def complete_sites(prefix: str, parsed_args: Namespace, **_: object) -> list[str
     return [name for name in read_settings(parsed_args).site_names() if name.startswith(prefix)]
 
 
-def read_settings(options: Namespace) -> Settings:
+def read_settings(options: Namespace, complete: bool = True) -> Settings:
     """
     Return the settings from options, environment and configuration file.
+
+    Parameters
+    ----------
+    options
+        The options of the command line.
+    complete
+        Whether the catalogues must exist.
 
     Raises
     ------
     DocumentError
         If the configuration file is invalid.
     SiteError
-        If a catalogue does not exist.
+        If a catalogue, or the configuration file that a variable names, does not exist.
     """
     path = configuration_path()
+    if os.environ.get(CONFIGURATION_VARIABLE) and (path.is_dir() or not os.access(path, os.R_OK)):
+        reason = f"can't be read: {files.how_to_read(path)}" if files.is_there(path) and not path.is_dir() else \
+            "is not a file: correct or unset the variable"
+        raise site.SiteError(f"{path}, which {CONFIGURATION_VARIABLE} names, {reason}")
     configured = validate(Configuration, load(path), path) if path.is_file() else Configuration()
     # relative paths start from the directory of the file
     more = [beside(path, name) for name in configured.catalogues]
     directories = [*options.catalogue, *more]
     for directory in directories:
-        if not directory.is_dir():
-            raise site.SiteError(f"the catalogue {directory} is not a directory")
+        if complete and not directory.is_dir():
+            place = shlex.quote(str(directory))
+            raise site.SiteError(f"the catalogue {directory} " + (
+                "is not a directory" if files.is_there(directory) else
+                f"does not exist: create it with `mkdir {place}` or `ebsif site init NAME --catalogue {place}`"))
     place = getattr(options, "easyconfigs", None) or (beside(path, configured.output) if configured.output else None)
     name = options.site or os.environ.get(site.SITE_VARIABLE) or configured.site
     return Settings(name, (*directories, site.SITES), place or Path("easyconfigs"), bool(place))

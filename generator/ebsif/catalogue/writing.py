@@ -2,6 +2,7 @@
 
 import re
 import tempfile
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Optional
@@ -16,6 +17,9 @@ from ebsif.catalogue.yamlerrors import DocumentError
 from ebsif.catalogue.yamlfile import Loader
 from ebsif.files import locked, make_directory, replace
 from ebsif.output import escape
+
+# before the records of a file that has none
+INDENTATION = "  "
 
 
 def write(proposals: Sequence[Proposal], path: Path, extended: Sequence[Path] = (),
@@ -75,9 +79,11 @@ def with_record(before, proposal, path, extended):
     start = text_without_records(proposal, bool(extended)) if before is None else before
     if start and not start.endswith("\n"):
         start += "\n"
-    if not re.search(r"^containers:\n(?:[ #].*\n|\n)*\Z", start, re.MULTILINE):
+    records = re.search(r"^containers:\n((?:[ #].*\n|- .*\n|\n)*)\Z", start, re.MULTILINE)
+    if not records:
         raise AddingError(f"{path} does not end with its containers, so add this record by hand:\n{proposal.text}")
-    text = start + proposal.text
+    first = re.search(r"^( *)- ", records.group(1), re.MULTILINE)
+    text = start + textwrap.indent(textwrap.dedent(proposal.text), first.group(1) if first else INDENTATION)
     *others, added = parse(text, path, None, extended)
     same = [other for other in others if other.path == added.path and other.values == added.values]
     return before if same else text

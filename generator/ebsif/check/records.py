@@ -1,11 +1,14 @@
 """Check single records: review marks, images, requirements, and ROCm versions against the site's driver."""
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Optional
 
 import yaml
+from easybuild.easyblocks.generic.container.sif import signers
+from easybuild.easyblocks.generic.container.signature import REQUIRED
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.adding import NO_HOMEPAGE
@@ -26,6 +29,9 @@ GPU_LABELS = {"rocm": "rocm", "cu": "cuda"}
 # The comment by which users and `ebsif add` mark a value for review.
 REVIEW = re.compile(r"(?:^|(?<=\s))#\s*review\b:?\s*(.*)")
 
+# The field of a line.
+KEY = re.compile(r"[ -]*([^\s:#{\[]+):(?:\s|$)")
+
 
 def check_reviews(path: Path) -> Iterator[Finding]:
     """Yield a finding for each guess of `ebsif add` that nobody has reviewed."""
@@ -39,7 +45,9 @@ def check_reviews(path: Path) -> Iterator[Finding]:
         # not within a value
         if not any(begin <= (number, match.start()) < end for begin, end in values):
             what = f": {match.group(1)}" if match.group(1) else ""
-            yield Finding(WARNING, path.stem, f"not reviewed yet{what} (check it, then remove the comment '# review')",
+            key = KEY.match(text.split("\n")[number])
+            yield Finding(WARNING, key.group(1) if key else path.stem,
+                          f"not reviewed yet{what} (check it, then remove the comment '# review')",
                           str(path), number + 1)
 
 
@@ -75,6 +83,24 @@ def check_record(container: Container, finding: Creator, digest: Optional[Digest
         yield finding(WARNING, f"homepage: {NO_HOMEPAGE} is a placeholder that the help of the module would show: "
                                "enter the homepage of the software")
     yield from check_image(container, finding, digest)
+    yield from check_signature(container, finding)
+
+
+def check_signature(container: Container, finding: Creator) -> Iterator[Finding]:
+    """Yield findings where a required signature (R-04) will be missed: keys that don't exist, an unsigned image."""
+    if (container.signature or container.site.signature) != REQUIRED:
+        return
+    images = [path for _, path in container.image_places if is_there(path)]
+    for key in map(Path, container.signature_keys or container.site.signature_keys):
+        # elsewhere than on the machine of the site nothing is there; eb searches names without a directory
+        if key.is_absolute() and not is_there(key) and (images or is_there(key.parent)):
+            yield finding(ERROR, f"signature_keys: {key} does not exist: correct the path, or export the public key")
+    # what an image from docker:// was converted from is signed
+    for path in images if not (container.source or "").startswith("docker://") else []:
+        with contextlib.suppress(OSError):
+            if not signers(path):
+                yield finding(ERROR, f"{path} is not signed, so eb will refuse it (signature: required): sign it with "
+                                     f"`apptainer sign`, and correct size and sha256 of the record")
 
 
 def check_image(container: Container, finding: Creator, digest: Optional[Digest]) -> Iterator[Finding]:

@@ -13,9 +13,9 @@ from ebsif.errors import UsageError
 from ebsif.pages import build
 
 EXAMPLES = """\
-  ebsif docs -o pages                             # all sites
+  ebsif docs -o pages                             # the configured site; without one, all sites
   ebsif docs -o pages --site lumi                 # one site
-  ebsif docs -o pages --catalogue our-sites       # all sites, including your own
+  ebsif docs -o pages --all-sites --catalogue our-sites    # all sites, including your own
 """
 
 
@@ -26,6 +26,8 @@ def configure(parser):
     # the earlier way to name it
     parser.add_argument("earlier", metavar="DIRECTORY", type=Path, nargs="?", help=argparse.SUPPRESS)
     add_settings_arguments(parser)
+    parser.add_argument("--all-sites", action="store_true",
+                        help="build the pages of all sites (default without a site)")
 
 
 def run(options):
@@ -36,9 +38,10 @@ def run(options):
     if not directory:
         raise UsageError("name a directory for the pages: -o DIRECTORY")
     settings = read_settings(options)
-    names = [options.site] if options.site else settings.site_names()
+    names = [settings.site_name] if settings.site_name and not options.all_sites else settings.site_names()
     sites = [(profile, settings.containers(profile)) for profile in map(settings.site, names)]
-    output.hint(f"building pages for {sum(len(some) for _, some in sites)} containers of {', '.join(names)} ...")
+    number = output.format_count(sum(len(some) for _, some in sites), "container")
+    output.hint(f"building pages for {number} of {', '.join(names)} ...")
     records = build.records_of(one for _, some in sites for one in some)
     build.build(sites, directory, records)
     if records:

@@ -29,7 +29,7 @@ def configure(parser):
 
 def run(options):
     """Write the profile, and say what to do with it; return 0."""
-    own = read_settings(Namespace(site=None, catalogue=[])).own_directories
+    own = read_settings(Namespace(site=None, catalogue=[]), complete=False).own_directories
     catalogue = options.catalogue or next(iter(own), Path())
     path = newsite.write(options.name, catalogue)
     choice = shlex.join(["--site", options.name, *([] if catalogue in own else ["--catalogue", str(catalogue)])])
