@@ -11,6 +11,7 @@ import pytest
 import yaml
 from ebsif import files
 from ebsif.catalogue import adding, reading, site, template, writing, yamlfile
+from ebsif.catalogue.proposal import Proposal
 from ebsif.image import inspection
 from ebsif_command import run_ebsif
 
@@ -192,7 +193,7 @@ def add_records(path, numbers):
     """Add a record for each number; runs in a process of its own."""
     for number in numbers:
         values = {"family": "tool", "version": str(number), "file": f"tool-{number}.sif"}
-        proposal = adding.Proposal("Tool", "tool", values, new_family={"homepage": "https://example.org/"})
+        proposal = Proposal("Tool", "tool", values, new_family={"homepage": "https://example.org/"})
         writing.write([proposal], path)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from ebsif import cli
 from ebsif.catalogue import adding, reading, site, template, writing
+from ebsif.catalogue.proposal import AddingError
 from ebsif.catalogue.records import CatalogueFile
 from ebsif.commands.add import ask
 from ebsif.image import inspection
@@ -87,7 +88,7 @@ def test_packages_that_the_image_lists():
 
 def test_without_a_version_the_user_is_asked_for_one():
     """Admin D5, L-01: an unknown version is an error in new families; known ones find it in the file name."""
-    with pytest.raises(adding.AddingError, match="nor name of tool.sif: add --version VERSION"):
+    with pytest.raises(AddingError, match="nor name of tool.sif: add --version VERSION"):
         adding.propose(found("tool.sif", {}, {}), [], name="Tool")
     assert adding.propose(found("tool.sif"), [], name="Tool", version="1.5").values["version"] == "1.5"
     known = CatalogueFile.model_validate({
@@ -173,7 +174,7 @@ def test_a_user_is_asked_for_what_is_unknown():
         proposal = adding.propose(found("tool-1.0.sif", {"tool": "2.0"}), [], name="Tool", ask=ask)
         assert (proposal.values["version"], proposal.reviews.get("version")) == (version, None)
         assert questions == [("Version of Tool (the package tool says so, the file name says 1.0)", "2.0")]
-    with pytest.raises(adding.AddingError, match="version: '1 0' should contain letters"):
+    with pytest.raises(AddingError, match="version: '1 0' should contain letters"):
         adding.propose(found("tool.sif"), [], name="Tool", ask=lambda *_: "1 0")
 
 

@@ -7,7 +7,8 @@ import shutil
 
 import pytest
 from ebsif import cli
-from ebsif.catalogue import adding, reading, site, writing
+from ebsif.catalogue import reading, site, writing
+from ebsif.catalogue.proposal import AddingError
 from ebsif.image import inspection
 from ebsif.updating.released import stated_sha256
 from support import CHECKOUT
@@ -202,7 +203,7 @@ def test_records_without_a_sha256(place, capsys):
         f"{{family: oci-full, version: 2.10, date: 20260807_115122, sha256: {second}}}")
     assert place.update() == 0
     last = reading.read(site.read("mine", [place.folder / "own"]), place.folder / "own/mine")[-1]
-    with pytest.raises(adding.AddingError, match="has been changed meanwhile: run the command again"):
+    with pytest.raises(AddingError, match="has been changed meanwhile: run the command again"):
         writing.with_field(before, last, "version", "1")
 
 

@@ -1,78 +1,30 @@
 """Turn an image into a record of the catalogue, from its name and content; guesses are marked for review."""
 
-import re
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from easybuild.easyblocks.generic.container.spec import ContainerSpec
 from easybuild.easyblocks.generic.container.texts import normal_name
 
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.families import family_values
+from ebsif.catalogue.families import all_components, family_values
+from ebsif.catalogue.familymatch import Candidate, candidates_in, choose, doubt_about
 from ebsif.catalogue.fieldtypes import CONTROL, PLACEHOLDER, is_line, is_version_part
+from ebsif.catalogue.programs import Programs
+from ebsif.catalogue.proposal import AddingError, Proposal
 from ebsif.catalogue.records import CatalogueFile
-from ebsif.catalogue.template import insert_placeholders, read_fields
+from ebsif.catalogue.template import insert_placeholders
 from ebsif.catalogue.versionguess import guess_version, is_same, packages_named, packages_of
-from ebsif.errors import FOUND, EbsifError
 from ebsif.image.inspection import Inspection
 from ebsif.image.packages import versions_by_name
 from ebsif.output import escape
 
-Programs = Callable[[list[str]], set[str]]
 Ask = Callable[[str, Optional[str]], Optional[str]]
-
-# Commands that every venv has.
-OF_A_VENV = re.compile(r"(?:python|pip)[0-9.]*")
 
 # Labels with the homepage of the software; the placeholder if there are none.
 HOMEPAGE_LABELS = ("org.opencontainers.image.url", "org.opencontainers.image.source")
 NO_HOMEPAGE = "https://apptainer.org/"
-
-
-class AddingError(EbsifError):
-    """An image can't be added; the message says why and what to do."""
-
-
-class OtherImage(AddingError):
-    """The catalogue has another image of the same name."""
-
-    status = FOUND
-
-
-@dataclass
-class Proposal:
-    """A proposed record, and its family if that is new."""
-
-    name: str
-    family: str
-    values: dict
-    reviews: dict = field(default_factory=dict)
-    new_family: Optional[dict] = None
-
-    @property
-    def text(self) -> str:
-        """The record in YAML, with a comment at each guessed field."""
-        lines = []
-        for number, (key, value) in enumerate(self.values.items()):
-            review = f"  # review: {escape(self.reviews[key])}" if key in self.reviews else ""
-            lines.append(f"{'  - ' if not number else '    '}{key}: {as_yaml(value)}{review}")
-        return "".join(line + "\n" for line in lines)
-
-
-def as_yaml(value: object) -> str:
-    """Return a string, number, boolean, or a list or dictionary of them, as YAML on one line."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(as_yaml, value)) + "]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {as_yaml(item)}" for key, item in value.items()) + "}"
-    value = str(value)
-    plain = re.fullmatch(r"[A-Za-z0-9/][A-Za-z0-9_./+-]*", value) and value not in ("true", "false", "null")
-    return value if plain else "'" + value.replace("'", "''") + "'"
 
 
 @dataclass
@@ -138,24 +90,6 @@ def checked(version):
         raise AddingError(f"version: '{escape(version)}' {error}") from None
 
 
-@dataclass
-class Candidate:
-    """A family whose images have such file names."""
-
-    document: CatalogueFile
-    family: str
-    defaults: dict
-    fields: dict
-    # why the image may not belong to it; the position of the last record that uses it
-    doubt: Optional[str]
-    last: int
-
-    @property
-    def alike(self):
-        """The number of components whose value is in the file name (int)."""
-        return len(self.fields.items() & self.defaults["components"].items())
-
-
 def propose(found: Inspection, documents: list[CatalogueFile], name: Optional[str] = None, family: Optional[str] = None,
             version: Optional[str] = None, programs: Programs = set, ask: Ask = lambda *_: None) -> Proposal:
     """
@@ -201,51 +135,6 @@ def check_file_name(file_name):
                           "braces for placeholders, and lines without control characters: give the file another name")
 
 
-def candidates_in(document, image, wanted):
-    """Yield the families of a file whose images have such names; families without records only if they are named."""
-    for family, defaults, fields in families_named(document, image.file_name):
-        used = [index for index, record in enumerate(document.containers) if record.family == family]
-        if wanted in (None, family) and (used or wanted):
-            doubt = doubt_about(image, defaults)
-            yield Candidate(document, family, defaults, fields, doubt, max(used, default=-1))
-
-
-def families_named(document: CatalogueFile, file_name: str) -> Iterator[tuple[str, dict, dict]]:
-    """Yield the families of a file whose images have such names: name, values, and fields of the file name."""
-    for family in document.families:
-        defaults = family_values(document, family)
-        fields = read_fields(defaults["file"], file_name) if defaults["file"] else None
-        if fields is not None:
-            yield family, defaults, fields
-
-
-def doubt_about(image, defaults):
-    """Return why an image may not belong to a family (str), or None: activation distinguishes generations."""
-    init, wanted = image.found.init, defaults["init"] or "image"
-    # the Conda environment may be the same; with a venv, it matters how Python is activated
-    alike = {init, wanted} == {"conda-manual", "conda-injected"} and not defaults["venv"]
-    # of an image in a registry only the configuration is known
-    if init and init != wanted and not alike:
-        return f"Python is activated by {init} here, by {wanted} in that family"
-    entry_point = defaults["entry_point"]
-    if entry_point and entry_point not in image.programs([entry_point]):
-        return f"it has no {entry_point}, the entry point of that family"
-    return None
-
-
-def choose(candidates, ask):
-    """
-    Return the best family: with most components in the file name, and among those the one used last.
-
-    If none matches, the user chooses.
-    """
-    best = max(candidates, key=lambda one: (not one.doubt, one.alike, one.last))
-    if best.doubt and len(candidates) > 1:
-        chosen = ask(f"Family ({', '.join(f'{one.family}: {one.doubt}' for one in candidates)})", best.family)
-        best = next((one for one in candidates if one.family == chosen), best)
-    return best
-
-
 def propose_for_family(image, candidate):
     """Return the proposal for an image of a known family."""
     values = {"family": candidate.family}
@@ -287,11 +176,6 @@ def version_of_component(document, fields):
     """Return the component that is the version in all records of a file (str), or None."""
     return next((value for name, value in fields.items() if document.containers and all(
         all_components(document, record).get(name) == record.version for record in document.containers)), None)
-
-
-def all_components(document, record):
-    """Return the components of a record (dict), including those of its family."""
-    return {**family_values(document, record.family)["components"], **record.components}
 
 
 def take_date(image, candidate, fields, values, reviews):
@@ -429,39 +313,3 @@ def line_of(label):
         return is_line((label or "").strip())
     except ValueError:
         return None
-
-
-def compare_programs(proposal: Proposal, container: Container, programs: Programs) -> None:
-    """
-    Remove the family's wrappers for programs that the image lacks, and mark that for review.
-
-    Parameters
-    ----------
-    proposal
-        The record.
-    container
-        The container of that record.
-    programs
-        Returns which of some names (list) are programs in the image.
-    """
-    missing = missing_programs(container, programs)
-    if missing:
-        proposal.values["wrappers"] = [name for name in container.wrappers if container.fill(name) not in missing]
-        proposal.reviews["wrappers"] = f"the image has no {', '.join(sorted(missing))}, which the family has"
-
-
-def missing_programs(container: Container, programs: Programs) -> set[str]:
-    """
-    Return the wrappers of a container whose programs its image lacks.
-
-    Parameters
-    ----------
-    container
-        The container.
-    programs
-        Returns which of some names (list) are programs in the image.
-    """
-    wanted = container.wrappers if isinstance(container.wrappers, list) else []
-    asked = [name for name in map(container.fill, wanted) if not (container.venv and OF_A_VENV.fullmatch(name))
-             and f"runscripts/{name}" not in ContainerSpec.PYTHON_SCRIPTS]
-    return set(asked) - programs(asked) if asked else set()

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ebsif.catalogue import adding, reading, writing
-from ebsif.catalogue.adding import AddingError, Programs, Proposal
+from ebsif.catalogue import reading, writing
 from ebsif.catalogue.container import Container
+from ebsif.catalogue.programs import Programs, compare_programs
+from ebsif.catalogue.proposal import AddingError, Proposal
 from ebsif.catalogue.settings import Settings
 from ebsif.catalogue.site import Site
 
@@ -47,7 +48,7 @@ def complete(proposal: Proposal, file_name: str, settings: Settings, profile: Si
         If there is no file for the record, the record is for another image, or another record has the same module.
     """
     path, extended = place_of(proposal, settings, profile, dry_run)
-    adding.compare_programs(proposal, container_of(proposal, path, extended, profile), programs)
+    compare_programs(proposal, container_of(proposal, path, extended, profile), programs)
     container = container_of(proposal, path, extended, profile)
     check_container(container, containers, proposal, path, file_name)
     return Entry(proposal, path, extended, container)

@@ -32,6 +32,11 @@ def family_values(document: CatalogueFile, name: str) -> dict[str, Any]:
     return join_fields(base, explicit_fields(family))
 
 
+def all_components(document, record):
+    """Return the components of a record (dict), including those of its family."""
+    return {**family_values(document, record.family)["components"], **record.components}
+
+
 def join_fields(defaults: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     """
     Return the merged fields of two levels: `more` overrides `defaults`, or adds to its lists and tables.

@@ -10,8 +10,8 @@ from typing import Optional
 import yaml
 
 from ebsif.catalogue import reading
-from ebsif.catalogue.adding import AddingError, Proposal, as_yaml
 from ebsif.catalogue.container import Container
+from ebsif.catalogue.proposal import AddingError, Proposal, as_yaml
 from ebsif.catalogue.site import Site
 from ebsif.catalogue.yamlerrors import DocumentError
 from ebsif.catalogue.yamlfile import Loader

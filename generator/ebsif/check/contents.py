@@ -6,8 +6,8 @@ from pathlib import Path
 from easybuild.easyblocks.generic.container.packages import is_version
 from easybuild.easyblocks.generic.container.texts import normal_name
 
-from ebsif.catalogue.adding import missing_programs
 from ebsif.catalogue.container import Container
+from ebsif.catalogue.programs import missing_programs
 from ebsif.catalogue.versionguess import packages_of
 from ebsif.check.records import Creator
 from ebsif.files import is_there

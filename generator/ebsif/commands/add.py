@@ -20,6 +20,7 @@ from ebsif import output
 from ebsif.arguments import add_dry_run
 from ebsif.catalogue import adding, writing
 from ebsif.catalogue.entry import complete
+from ebsif.catalogue.proposal import AddingError, OtherImage
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.image import inspection, remote
 from ebsif.image.checksum import sha256 as sha256_of
@@ -104,7 +105,7 @@ def check_known(known, options, settings, _):
         sha256 = sha256_of(options.image.resolve())
         wrong = next((one for one in known if one.sha256 not in (None, sha256)), None)
         if wrong:
-            raise adding.OtherImage(
+            raise OtherImage(
                 f"{known[0].file_name} is in the catalogue already, and is another image there: {wrong.module} in "
                 f"{wrong.place} has the SHA256 {wrong.sha256}, this file has {sha256}. Give this one another name; or, "
                 "if it takes the place of the earlier one for good, write its SHA256 into the record, `ebsif render`, "
@@ -118,7 +119,7 @@ def check_known_source(known, options, settings, new):
     """Compare an image at a source with the records that have its file name; see `check_known`."""
     wrong = next((one for one in known if same_image(one, new.found) is False), None)
     if wrong:
-        raise adding.OtherImage(
+        raise OtherImage(
             f"{wrong.file_name} is in the catalogue already, and is another image there: {wrong.module} in "
             f"{wrong.place}. If {new.source} takes its place for good, write that into the record as 'source', correct "
             "its 'sha256' and 'size', `ebsif render`, and install the module again")
@@ -159,6 +160,6 @@ def check_place(image, profile, meant):
     moving = {Path(os.path.realpath(Path(profile.images.root or "/") / one.path)) for one in profile.images.directories
               if one.stability == "moving"}
     if Path(os.path.realpath(image.absolute().parent)) in moving and not meant:
-        raise adding.AddingError(f"{image} is in a directory whose links move, so it will be another image one day: "
-                                 f"add the file it is now, {image.resolve()}, from a directory that stays, or say "
-                                 "--moving")
+        raise AddingError(f"{image} is in a directory whose links move, so it will be another image one day: "
+                          f"add the file it is now, {image.resolve()}, from a directory that stays, or say "
+                          "--moving")

@@ -15,8 +15,8 @@ from pathlib import Path
 from ebsif import output
 from ebsif.arguments import add_json
 from ebsif.catalogue import writing
-from ebsif.catalogue.adding import Proposal
 from ebsif.catalogue.container import Container
+from ebsif.catalogue.proposal import Proposal
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.errors import FOUND, EbsifError
 from ebsif.findings import NOTE

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Optional
 
 from ebsif.catalogue import adding
-from ebsif.catalogue.adding import AddingError
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.entry import Entry, complete
-from ebsif.catalogue.families import family_values
+from ebsif.catalogue.families import all_components, family_values
+from ebsif.catalogue.familymatch import families_named
+from ebsif.catalogue.proposal import AddingError
 from ebsif.catalogue.records import CatalogueFile, Record
 from ebsif.catalogue.settings import Settings
 from ebsif.catalogue.site import Site
@@ -133,7 +134,7 @@ class Comparison:
         """
         words = []
         for document in self.documents:
-            for _, _, fields in adding.families_named(document, name):
+            for _, _, fields in families_named(document, name):
                 strange = strange_words(document, fields)
                 if not strange:
                     return ""
@@ -249,7 +250,7 @@ def strange_words(document: CatalogueFile, fields: dict[str, str]) -> list[str]:
     """Return those fields of a file name that are words, and that no record of the file has: 'flavour: rocm'."""
     found = []
     for key, value in fields.items():
-        used = {adding.all_components(document, record).get(key) for record in document.containers}
+        used = {all_components(document, record).get(key) for record in document.containers}
         if key not in Record.model_fields and not any(map(str.isdigit, value)) and used and value not in used:
             found.append(f"{key}: {value}")
     return found

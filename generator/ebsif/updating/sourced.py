@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 
 from easybuild.easyblocks.generic.container.imagesource import CONVERTED, HTTPS, ImageSource
 
-from ebsif.catalogue import adding
-from ebsif.catalogue.adding import Programs
 from ebsif.catalogue.container import Container
+from ebsif.catalogue.familymatch import families_named
+from ebsif.catalogue.programs import Programs
+from ebsif.catalogue.proposal import AddingError
 from ebsif.catalogue.records import CatalogueFile
 from ebsif.image import fetching, inspection, remote
 from ebsif.image.inspection import Inspection
@@ -58,7 +59,7 @@ class Sourced:
 
 def fits(documents: Iterable[CatalogueFile], name: str) -> bool:
     """Return whether a family has images with such a name."""
-    return any(True for document in documents for _ in adding.families_named(document, name))
+    return any(True for document in documents for _ in families_named(document, name))
 
 
 def name_of(found: Remote, documents: Iterable[CatalogueFile]) -> str:
@@ -96,8 +97,8 @@ def sourced(source: ImageSource, documents: list[CatalogueFile], folder: Optiona
     if known and is_of_family and not whole:
         return Sourced(known.source, known.named(name), known.programs)
     if not (named or is_of_family or source.repository):
-        raise adding.AddingError(f"no family of the catalogue has images named like {name}: give a --name, and a "
-                                 "family is begun for it")
+        raise AddingError(f"no family of the catalogue has images named like {name}: give a --name, and a "
+                          "family is begun for it")
     if not known:
         return fetched(source, name, folder)
     return fetched(known.source, name, folder, known)

@@ -12,6 +12,7 @@ from ebsif.catalogue import adding
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.entry import complete
 from ebsif.catalogue.families import family_values
+from ebsif.catalogue.proposal import AddingError
 from ebsif.catalogue.selection import natural_key
 from ebsif.errors import EbsifError
 from ebsif.findings import NOTE, WARNING, Finding
@@ -145,10 +146,10 @@ def propose(comparison, known, tag, digest):
         found = remote.look(source.with_digest(digest))
         name = name_of(found, comparison.documents)
         if name in comparison.known:
-            raise adding.AddingError(f"{comparison.known[name][0].module} has an image of that name, {name}")
+            raise AddingError(f"{comparison.known[name][0].module} has an image of that name, {name}")
         if not fits(comparison.documents, name):
-            raise adding.AddingError(f"no family has images with such names: `ebsif add {source}` fetches it, to look "
-                                     "into it; 'ignored' of 'images' leaves it out")
+            raise AddingError(f"no family has images with such names: `ebsif add {source}` fetches it, to look "
+                              "into it; 'ignored' of 'images' leaves it out")
         proposal = adding.propose(found.named(name), comparison.documents, programs=found.programs)
         entry = complete(proposal, name, comparison.settings, comparison.profile, comparison.containers, found.programs,
                          comparison.dry_run)
