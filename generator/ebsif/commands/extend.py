@@ -21,7 +21,7 @@ from ebsif.errors import UsageError
 from ebsif.installed import places
 from ebsif.installed.names import Names, add_name_argument, complete_asked, complete_packages, shown
 from ebsif.installed.places import Installation
-from ebsif.user import bases, changing, environments, extending, plan, repeating, requirements
+from ebsif.user import bases, byhand, changing, environments, extending, plan, repeating, requirements
 from ebsif.user.outcome import (
     add_outcome,
     choose_date,
@@ -112,7 +112,7 @@ def run(options):
     container = chosen(options)
     wanted = wanted_packages(options, container)
     for one in places.known(places.directories_of_modules(), container.module)[:1]:
-        changing.report_left_behind(one, options.name)
+        byhand.report_left_behind(one, options.name)
     return write(options, container, extending.on_top(container, wanted, options.name), options.name)
 
 
@@ -158,7 +158,7 @@ def change(options, names, found):
     eb.session(tuple(options.more))
     site = read_settings(options).site()
     container = bases.of_installation(found, site)
-    environment = changing.environment_of(found, container, changing.base_of(found, names, site))
+    environment = byhand.environment_of(found, container, byhand.base_of(found, names, site))
     name, date = found.extension or (None, None)
     changed = True
     if name and options.name in (None, name):

@@ -8,7 +8,7 @@ from ebsif import eb
 from ebsif.catalogue.settings import add_settings_arguments
 from ebsif.installed import compare, places
 from ebsif.installed.names import Names, add_name_argument
-from ebsif.user import changing, extending
+from ebsif.user import byhand, extending
 from ebsif.user.outcome import add_outcome, chosen, write
 
 EXAMPLES = """\
@@ -41,5 +41,5 @@ def run(options):
     status = write(options, container, stages, name)
     root = path.parent.parent
     if (root / lockfile.RECORD).is_file():
-        changing.report_left_behind(places.of_directory(root), f"{container.module}-{name}-{options.date}")
+        byhand.report_left_behind(places.of_directory(root), f"{container.module}-{name}-{options.date}")
     return status
