@@ -11,7 +11,7 @@ from typing import Optional
 from pydantic import Field
 
 from ebsif import files
-from ebsif.catalogue import reading, site
+from ebsif.catalogue import inheritance, reading, site
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.fieldtypes import SingleLine
 from ebsif.catalogue.records import CatalogueFile
@@ -65,7 +65,7 @@ class Settings:
 
     def directories_of(self, profile: Site) -> list[Path]:
         """Return the directories of a site in all catalogues, with ``containers/``."""
-        return site.directories_of(profile.name, self.directories)
+        return inheritance.directories_of(profile.name, self.directories)
 
     def containers_of(self, names: Iterable[Optional[str]]) -> list[Container]:
         """
@@ -88,12 +88,12 @@ class Settings:
 
     def site_names(self) -> list[str]:
         """Return the names of all sites."""
-        return site.names(self.directories)
+        return inheritance.names(self.directories)
 
     @property
     def own_directories(self) -> list[Path]:
         """The user's own catalogues, without that of the project."""
-        return [directory for directory in self.directories if directory != site.SITES]
+        return [directory for directory in self.directories if directory != inheritance.SITES]
 
     @property
     def as_options(self) -> list[str]:
@@ -173,7 +173,7 @@ def read_settings(options: Namespace, complete: bool = True) -> Settings:
                 f"does not exist: create it with `mkdir {place}` or `ebsif site init NAME --catalogue {place}`"))
     place = getattr(options, "easyconfigs", None) or (beside(path, configured.output) if configured.output else None)
     name = options.site or os.environ.get(site.SITE_VARIABLE) or configured.site
-    return Settings(name, (*directories, site.SITES), place or Path("easyconfigs"), bool(place))
+    return Settings(name, (*directories, inheritance.SITES), place or Path("easyconfigs"), bool(place))
 
 
 def beside(path, name):

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Optional, Union
 
-from ebsif.catalogue import reading, site
+from ebsif.catalogue import inheritance, reading
 from ebsif.catalogue.container import CatalogueError, Container, RecordError
 from ebsif.catalogue.selection import duplicates
 from ebsif.catalogue.settings import Settings
@@ -55,7 +55,7 @@ def check_sites(settings: Settings, names: Iterable[Optional[str]], deep: bool =
             yield from findings_of(error)
             continue
         problems = []
-        for step in site.chain(profile.name, settings.directories):
+        for step in inheritance.chain(profile.name, settings.directories):
             yield from check_reviews(step.path)
         if not chains:
             yield Finding(WARNING, profile.name, "the site has no containers yet: add an image with "
