@@ -59,8 +59,11 @@ def test_an_exact_repeat(original, index):
     make_wheel(index, "library", version="2.0")
     make_wheel(index, "application", version="2.0", requires=["library>=2"])
     # E-07: the container follows from the image
-    original.run(["ebsif", "extend", "--from-lock", original.prefix / "mine.json", "--name", "again", "--date", "1",
-                  "-o", original.prefix, "--install", "--", *original.eb_options], **wheel_settings(index))
+    command = ["ebsif", "extend", "--from-lock", original.prefix / "mine.json", "--name", "again", "--date", "1",
+               "-o", original.prefix, "--install"]
+    # E-11: a check says yes to what is installed then
+    said = original.run([*command, "--check", "--", *original.eb_options], **wheel_settings(index)).stdout
+    assert re.search(r"^\+ application 1\.0 .*asked for\n(\+ .*\n)*yes: Example/1\.0-again-1 can be installed: ", said)
     again = lock(original, "-again-1")
     for key in ("stages", "venv_packages", "image_packages", "user_software"):
         assert again[key] == lock(original)[key], key

@@ -92,7 +92,10 @@ def test_a_directory_instead_of_a_registry(mine, theirs, tmp_path, base_image):
     moved = shutil.move(place, tmp_path / "arrived")
     (moved / "blobs/sha256/unrelated").write_text("")
     said = ebsif(theirs, "pull", f"oci:{moved}", "--name", "theirs", "--check", "-o", theirs.work)
-    assert [line.split()[:3] for line in said.stdout.splitlines()] == [["+", "greeting", "1.0"], ["+", "hello", "1.0"]]
+    *packages, verdict, advice = said.stdout.splitlines()
+    assert packages == ["+ greeting 1.0    asked for", "+ hello 1.0       dependency"]
+    assert re.fullmatch(r"yes: Example/1\.0-writable-theirs-\d{8} can be installed: 2 packages, [\d.]+ kB", verdict)
+    assert advice == f"install it with: ebsif pull oci:{moved} --name theirs -o {theirs.work} --install"
     assert not list(theirs.work.iterdir())
     said = ebsif(theirs, "pull", f"oci:{moved}:mine", check=False, cwd=theirs.work)
     assert "Example/1.0-squashed has no name of an extension: choose one with --name" in said.stderr

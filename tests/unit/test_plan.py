@@ -13,6 +13,7 @@ import pytest
 from ebsif import eb, ebsteps
 from ebsif.cli import main
 from ebsif.user import extending, outcome, plan
+from prefixes import BASE, OTHER
 
 LUMI = "PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-20250527"
 
@@ -103,17 +104,86 @@ def test_an_interrupted_installation(tmp_path, monkeypatch, capsys, earlier, exp
     assert capsys.readouterr().err == f"ebsif: interrupted: a/1 {expected}; the easyconfig is {tmp_path}/a-1.eb\n"
 
 
-def test_options_of_the_user_do_not_hide_the_plan(tmp_path, monkeypatch, capsys):
-    """E-02: with --buildpath for eb, the packages are still found where pip says what it would install."""
-    def eb(arguments):
+class Eb:
+    """
+    What eb does for a check: it writes pip's report.
+
+    Parameters
+    ----------
+    packages
+        Whether a package (`name version`) was asked for.
+    """
+
+    def __init__(self, packages):
+        self.packages, self.easyconfig = packages, ""
+
+    def __call__(self, arguments):
+        self.easyconfig = Path(arguments[0]).read_text()
         (folder,) = [one.partition("=")[2] for one in map(str, arguments) if one.startswith("--buildpath=")][-1:]
         report = Path(folder, "PyTorch/2.7.0/system/stages/requirements/report.json")
         report.parent.mkdir(parents=True)
-        report.write_text(json.dumps({"install": [{"metadata": {"name": "einops", "version": "0.8"}, "requested": True,
-                                                   "download_info": {"url": "file:///none"}}]}))
+        digest = {"hashes": {"sha256": "1" * 64}}
+        report.write_text(json.dumps({"install": [
+            {"metadata": dict(zip(("name", "version"), package.split())), "requested": requested,
+             "download_info": {"url": f"file:///none/{package.replace(' ', '-')}.whl", "archive_info": digest}}
+            for package, requested in self.packages.items()]}))
         return ebsteps.Result()
 
+
+def test_checking_a_lock(eb_prefix, tmp_path, monkeypatch, capsys):
+    """E-07, E-11: as other requirements: what was asked for, the verdict, the next command; the files are compared."""
+    eb_prefix.install(BASE)
+    eb = Eb({"rich 1.0": True, "hello 1.0": False})
     monkeypatch.setattr(ebsteps, "install", eb)
+    file = {"file": "rich-1.0.whl", "sha256": "1" * 64}
+    record = {"image": {"file": "a.sif", "sha256": "0" * 64}, "image_packages": [], "artifacts": {"rich": file},
+              "venv_packages": ["hello==1.0", "rich==1.0"],
+              "stages": [{"name": "requirements", "requirements": "rich\n"}]}
+    command = ["extend", "--from-lock", "lock.json", "--name", "theirs", "--date", "1", "--check"]
+    monkeypatch.setattr("sys.argv", ["ebsif", *command])
+
+    def checked(status, *more):
+        (tmp_path / "lock.json").write_text(json.dumps(record))
+        assert main([*command, *more]) == status
+        return capsys.readouterr().out.splitlines()
+
+    module = f"{BASE}-theirs-1"
+    packages = ["+ rich 1.0     asked for", "+ hello 1.0    dependency"]
+    assert checked(0) == [*packages, f"yes: {module} can be installed: 2 packages, size unknown",
+                          "install it with: ebsif extend --from-lock lock.json --name theirs --date 1 --install"]
+    assert "constraints = ['hello==1.0', 'rich==1.0']" in eb.easyconfig
+    file["sha256"] = "2" * 64
+    assert checked(1) == [
+        *packages, f"no: {module} can't be installed: rich-1.0.whl has another SHA256 than in the lock"]
+    # on another image the versions are wanted, but these packages are not in an extension that is changed
+    record["image"] = {"file": "b.sif", "sha256": "1" * 64}
+    assert checked(0, BASE)[:2] == packages
+    assert not list(tmp_path.glob("*.eb"))
+
+
+def test_a_check_knows_what_is_installed(eb_prefix, monkeypatch, capsys):
+    """Issue 20, point 4: the same again needs nothing; another module of that name and date would be replaced."""
+    monkeypatch.setattr(ebsteps, "install", Eb({"rich 1.0": True}))
+    words = ["extend", BASE, "--add", "rich", "--name", "other", "--date", "20261121"]
+    monkeypatch.setattr("sys.argv", ["ebsif", *words, "--check"])
+    assert main([*words, "-n"]) == 0
+    root = eb_prefix.install(OTHER, text=capsys.readouterr().out)
+    for option in ("--check", "--install"):
+        assert main([*words, option]) == 0
+        said = capsys.readouterr()
+        assert said.err == f"ebsif: {OTHER} has these packages already: nothing to do (--rebuild installs it again)\n"
+        assert said.out == f"load it with: module load {OTHER}\n"
+    (copy,) = root.glob("easybuild/*.eb")
+    copy.write_text(copy.read_text().replace("rich", "einops"))
+    assert main([*words, "--check"]) == 0
+    said = capsys.readouterr()
+    assert said.err == f"ebsif: {OTHER} is installed already, with other packages: it would be replaced\n"
+    assert said.out.endswith(f"\ninstall it with: ebsif {' '.join(words)} --rebuild\n")
+
+
+def test_options_of_the_user_do_not_hide_the_plan(tmp_path, monkeypatch, capsys):
+    """E-02: with --buildpath for eb, the packages are still found where pip says what it would install."""
+    monkeypatch.setattr(ebsteps, "install", Eb({"einops 0.8": True}))
     monkeypatch.chdir(tmp_path)
     assert main(["extend", "--site", "lumi", LUMI, "--add", "einops", "--name", "mine", "--check", "--",
                  f"--buildpath={tmp_path}/elsewhere"]) == 0

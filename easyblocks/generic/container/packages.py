@@ -254,6 +254,32 @@ def for_other_torch(items, torch):
     return texts
 
 
+def artifacts_in(items):
+    """
+    Return which files pip installs, as far as it says their SHA256.
+
+    Parameters
+    ----------
+    items : list of dict
+        What pip installs, from its report.
+
+    Returns
+    -------
+    dict of dict
+        The name of the file and its SHA256, by normalized package name.
+    """
+    found = {}
+    for item in items:
+        download = item['download_info']
+        archive = download.get('archive_info', {})
+        digest = archive.get('hashes', {}).get('sha256') or archive.get('hash', '').replace('sha256=', '')
+        if digest:
+            # not the whole URL, which may contain a password
+            name = download['url'].split('#')[0].split('?')[0].rstrip('/').rsplit('/', 1)[-1]
+            found[normal_name(item['metadata']['name'])] = {'file': name, 'sha256': digest}
+    return found
+
+
 def pip_version(packages):
     """
     Return the version of pip (str), after checking that it installs into user software (S000-14).

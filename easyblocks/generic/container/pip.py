@@ -15,7 +15,8 @@ import shlex
 from easybuild.easyblocks.generic.container.diagnosis import NOTHING_FOUND, Diagnosis
 from easybuild.easyblocks.generic.container.framework import RunShellCmdError
 from easybuild.easyblocks.generic.container.lint import package_name
-from easybuild.easyblocks.generic.container.packages import Packages, constraint_lines, for_other_torch, pip_version
+from easybuild.easyblocks.generic.container.packages import Packages, artifacts_in, constraint_lines, for_other_torch
+from easybuild.easyblocks.generic.container.packages import pip_version
 from easybuild.easyblocks.generic.container.runtime import escape_bind, inject_variables
 from easybuild.easyblocks.generic.container.scripts import read_program, sh_command
 from easybuild.easyblocks.generic.container.texts import normal_name
@@ -328,14 +329,7 @@ class Pip:
 
     def record_artifacts(self, stage):
         """Record the files that pip reports as installed, with their SHA256."""
-        for item in self.report(stage):
-            download = item['download_info']
-            archive = download.get('archive_info', {})
-            digest = archive.get('hashes', {}).get('sha256') or archive.get('hash', '').replace('sha256=', '')
-            if digest:
-                # not the whole URL, which may contain a password
-                name = download['url'].split('#')[0].split('?')[0].rstrip('/').rsplit('/', 1)[-1]
-                self.artifacts[normal_name(item['metadata']['name'])] = {'file': name, 'sha256': digest}
+        self.artifacts.update(artifacts_in(self.report(stage)))
 
     def fill_wheelhouse(self, stage, new, **where):
         """

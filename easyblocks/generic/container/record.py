@@ -130,16 +130,28 @@ class InstallRecord(dict):
         """
         packages = [[line for line in one[lockfile.VENV_PACKAGES] if not line.startswith('pip==')]
                     for one in (self, lock)]
-        problems = describe_differences(*packages)
-        recorded = self.get(lockfile.ARTIFACTS, {})
-        for name, artifact in sorted(lock.get(lockfile.ARTIFACTS, {}).items()):
-            # only compare files with the same name: a wheel that was built here is not the recorded source
-            if artifact['file'] == recorded.get(name, artifact)['file'] and artifact != recorded.get(name, artifact):
-                problems.append('%s has another SHA256' % artifact['file'])
+        problems = describe_differences(*packages) + other_files(self, lock.get(lockfile.ARTIFACTS, {}))
         if self[lockfile.IMAGE]['sha256'] != lock[lockfile.IMAGE]['sha256']:
             problems.append('the image has another SHA256')
         if problems:
             raise EasyBuildError("The installation is not an exact repeat of the lock: %s", '; '.join(problems))
+
+
+def other_files(record, artifacts):
+    """
+    Return descriptions of the files that have another SHA256 than in a record (list of str).
+
+    Parameters
+    ----------
+    record : dict
+        The record of an installation.
+    artifacts : dict of dict
+        Files that pip installs, as they are recorded.
+    """
+    recorded = record.get(lockfile.ARTIFACTS, {})
+    # only compare files with the same name: a wheel that was built here is not the recorded source
+    return ['%s has another SHA256 than in the lock' % artifact['file'] for name, artifact in sorted(artifacts.items())
+            if artifact['file'] == recorded.get(name, artifact)['file'] and artifact != recorded.get(name, artifact)]
 
 
 def describe_differences(before, after):

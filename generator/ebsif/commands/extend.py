@@ -21,7 +21,7 @@ from ebsif.errors import UsageError
 from ebsif.installed import places
 from ebsif.installed.names import Names, add_name_argument, complete_asked, complete_packages, shown
 from ebsif.installed.places import Installation
-from ebsif.user import bases, byhand, changing, environments, extending, plan, repeating, requirements
+from ebsif.user import bases, byhand, changing, environments, extending, repeating, requirements
 from ebsif.user.outcome import (
     add_outcome,
     choose_date,
@@ -29,6 +29,7 @@ from ebsif.user.outcome import (
     may_replace,
     nothing_to_do,
     require_place,
+    show_plan,
     write,
     write_file,
 )
@@ -174,7 +175,7 @@ def change(options, names, found):
         return nothing_to_do(found)
     container, stages = changing.pinned(container, environment), changing.simplest(environment.stages)
     changing.start_from(found)
-    status = write(options, container, stages, options.name)
+    status = write(options, container, stages, options.name, environment.pins)
     module = extending.extend(container, stages, options.name, options.date).module
     if name == options.name and module != found.module and (options.install or options.rebuild) and status == 0:
         output.hint(f"the earlier module stays as it is: {found.load} (to remove it: ebsif remove {found.module})")
@@ -225,12 +226,12 @@ def repeat(options, names):
                        lambda path, _: repeating.is_same(path, record))
     if same:
         return nothing_to_do(same)
-    if options.check:
-        plan.show_packages(repeating.plan(record))
-        if not (options.install or options.rebuild):
-            return 0
-        options.check = False
     extended = extending.extend(container, {}, options.name, options.date)
+    if options.check:
+        status = show_plan(options, extended, repeating.check(extended, record, options.more, options.image))
+        if status is not None:
+            return status
+        options.check = False
     path = options.output / extended.easyconfig_name
     lock = path.with_suffix(repeating.LOCK_SUFFIX)
     if not options.dry_run:

@@ -20,7 +20,7 @@ from ebsif.installed import lock, places
 from ebsif.installed.names import Names
 from ebsif.registry.opening import open_repository
 from ebsif.steps import Now, Steps
-from ebsif.user import artefact, extending, plan, repeating
+from ebsif.user import artefact, extending, repeating
 from ebsif.user.outcome import (
     add_outcome,
     choose_date,
@@ -29,6 +29,7 @@ from ebsif.user.outcome import (
     require_place,
     require_replaceable,
     set_aside,
+    show_plan,
     write,
     write_file,
 )
@@ -74,9 +75,11 @@ def run(options):
         return nothing_to_do(same)
     output.note(f"{found.name} is {repeating.module_of(record)}, on the image of {container.module}")
     if options.check:
-        plan.show_packages(repeating.plan(record))
-        if not (options.install or options.rebuild):
-            return 0
+        planned = repeating.recorded_plan(record, found.squashfs.size)
+        planned.problem = artefact.problem(found)
+        status = show_plan(options, extending.extend(container, {}, options.name, options.date), planned)
+        if status is not None:
+            return status
         options.check = False
     return write(options, container, fetch(options, container, found), options.name)
 

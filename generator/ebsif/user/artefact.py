@@ -176,6 +176,12 @@ def is_user_software(squashfs: Descriptor, record: dict[str, Any]) -> bool:
     return digest is not None and squashfs.digest == f"sha256:{digest}"
 
 
+def problem(artefact: Artefact) -> str:
+    """Return why an artefact can't be used; empty if it can."""
+    return "" if is_user_software(artefact.squashfs, artefact.record) else \
+        f"{artefact.name}: {SQUASHFS} doesn't match the lock"
+
+
 def is_downloaded(artefact: Artefact, path: Path) -> bool:
     """Return whether a file is the user software of an artefact."""
     return path.is_file() and is_content(path, artefact.squashfs)
@@ -194,8 +200,8 @@ def download(artefact: Artefact, directory: Path, progress: Progress) -> Iterato
     ArtefactError
         If it is not the one that its lock names.
     """
-    if not is_user_software(artefact.squashfs, artefact.record):
-        raise ArtefactError(f"{artefact.name}: {SQUASHFS} doesn't match the lock")
+    if wrong := problem(artefact):
+        raise ArtefactError(wrong)
     folder = directory / f".ebsif-pull-{artefact.squashfs.digest.partition(':')[2][:12]}"
     try:
         artefact.repository.download(artefact.squashfs, folder / SQUASHFS, progress)

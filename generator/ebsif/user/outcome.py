@@ -7,9 +7,9 @@ import shlex
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Optional
+from typing import Optional, Union
 
 from ebsif import eb, ebsteps, files, output
 from ebsif.arguments import add_dry_run
@@ -24,6 +24,8 @@ from ebsif.render import easyconfig
 from ebsif.steps import format_time
 from ebsif.user import bases, extending, plan
 
+# Options of eb to install a module again.
+FORCING = frozenset(("--rebuild", "--force", "-f"))
 HEADER = "# Written by `ebsif extend`: yours to change."
 
 
@@ -57,8 +59,20 @@ def chosen(options: Namespace) -> Container:
     return bases.read(names.easyconfig(options.module), read_settings(options).site())
 
 
-def write(options: Namespace, container: Container, stages: list, name: str) -> int:
-    """Write the easyconfig of an extended container, check it, install it; return the exit status."""
+def write(options: Namespace, container: Container, stages: Union[list, dict], name: str,
+          kept: Iterable[str] = ()) -> int:
+    """
+    Write the easyconfig of an extended container, check it, install it; return the exit status.
+
+    Parameters
+    ----------
+    options
+        The options.
+    container, stages, name
+        See `extending.extend`.
+    kept
+        Constraints: packages of the extension that is changed, which keep their version.
+    """
     installing = options.install or options.rebuild
     if installing or options.check:
         # report mistakes in eb's options or configuration before anything is written
@@ -74,10 +88,9 @@ def write(options: Namespace, container: Container, stages: list, name: str) -> 
         return nothing_to_do(same)
     extended, text = extending.extend(container, stages, name, options.date), text_with(options.date)
     if options.check:
-        planned = plan.check(extended, options.more, options.image)
-        plan.show(planned, extended, install_command(sys.argv[1:]))
-        if planned.problem or not installing:
-            return FOUND if planned.problem else 0
+        status = show_plan(options, extended, plan.check(extended, options.more, options.image, kept))
+        if status is not None:
+            return status
     if options.dry_run:
         print(text, end="")
         return 0
@@ -90,6 +103,17 @@ def write(options: Namespace, container: Container, stages: list, name: str) -> 
     output.hint(f"install it with: {f'module unload {loaded}; ' if loaded else ''}eb {shlex.quote(str(path))}")
     output.hint(f"then: module load {extended.module}")
     return 0
+
+
+def show_plan(options: Namespace, extended: Container, planned: plan.Plan) -> Optional[int]:
+    """Show a plan for an extension; return the exit status, or None if the installation follows."""
+    installed = None if asks_again(options) else installed_as(extended.module)
+    if installed:
+        output.note(f"{installed.module} is installed already, with other packages: it would be replaced")
+    plan.show(planned, extended, install_command(sys.argv[1:], bool(installed)))
+    if planned.problem or not (options.install or options.rebuild):
+        return FOUND if planned.problem else 0
+    return None
 
 
 def choose_date(options: Namespace, container: Container, name: str,
@@ -109,15 +133,18 @@ def choose_date(options: Namespace, container: Container, name: str,
     Returns
     -------
     Installation
-        The newest extension of today if it is what was asked for, and not to be installed again; else None.
+        The newest extension of today, or that of the date, if it is what was asked for, and is not to be installed
+        again; else None.
     """
     if options.date:
-        return None
+        there = installed_as(f"{container.module}-{name}-{options.date}") if options.check or options.install else None
+        return there if there and there.easyconfig and not asks_again(options) and is_same(
+            there.easyconfig, options.date) else None
     earlier = extending.of_today(container.module, name)
     last = earlier[max(earlier)] if earlier else None
     if last and last.extension:
         options.date = last.extension[1]
-        if options.rebuild:
+        if asks_again(options):
             return None
         if last.easyconfig and is_same(last.easyconfig, options.date):
             return last
@@ -136,6 +163,16 @@ def nothing_to_do(installation: Installation) -> int:
     return 0
 
 
+def asks_again(options: Namespace) -> bool:
+    """Return whether a module is to be installed again if it is there."""
+    return options.rebuild or not FORCING.isdisjoint(options.more)
+
+
+def installed_as(module: str) -> Optional[Installation]:
+    """Return the installation of a module."""
+    return next((one for one in inventory.everything() if shown(one) == module), None)
+
+
 def may_replace(options: Namespace, path: Path, module: str) -> bool:
     """Return whether the easyconfig of a module may be replaced: --rebuild says so, or it is left over."""
     return options.rebuild or ((options.install or options.check) and is_left_over(path, module))
@@ -144,7 +181,7 @@ def may_replace(options: Namespace, path: Path, module: str) -> bool:
 def is_left_over(path: Path, module: str) -> bool:
     """Return whether we have written an easyconfig whose module is not installed: because it failed, for example."""
     return path.exists() and path.read_text(encoding="utf-8").startswith(HEADER) and \
-        module not in {shown(one) for one in inventory.everything()}
+        not installed_as(module)
 
 
 def write_file(path: Path, text: str, again: bool, kind: str = "easyconfig") -> None:
@@ -183,8 +220,7 @@ def set_aside(path: Path, kind: str) -> None:
 def install(path: Path, again: bool, more: list[str]) -> int:
     """Install an easyconfig, and print how to load the module; return the exit status."""
     place = eb.place_of(path.resolve())
-    again_by_hand = {"--rebuild", "--force", "-f"} & set(more)
-    if place.file.exists() and not (again or again_by_hand) and not is_installed(path, place):
+    if place.file.exists() and not again and FORCING.isdisjoint(more) and not is_installed(path, place):
         raise extending.ExtendingError(
             f"{place.module} is installed already, from a different version of {path}: use --rebuild to install it "
             "again, or choose another --name or --date")
@@ -251,11 +287,11 @@ def is_installed(path, place):
     return copy.is_file() and copy.read_bytes() == path.read_bytes()
 
 
-def install_command(arguments: Sequence[str]) -> str:
-    """Return the command line that installs what one with --check has checked."""
+def install_command(arguments: Sequence[str], again: bool = False) -> str:
+    """Return the command line that installs what one with --check has checked, perhaps in place of a module."""
     # argparse also accepts --che, for example
     words = [word for word in arguments if not ("--check".startswith(word) and len(word) > len("--c"))]
-    if not {"--install", "--rebuild"} & set(words):
+    if again or not {"--install", "--rebuild"} & set(words):
         end = words.index("--") if "--" in words else len(words)
-        words.insert(end, "--install")
+        words.insert(end, "--rebuild" if again else "--install")
     return shlex.join(["ebsif", *words])

@@ -19,6 +19,7 @@ from ebsif.catalogue.families import as_parameter
 from ebsif.catalogue.records import Stage
 from ebsif.installed import lock
 from ebsif.render import easyconfig
+from ebsif.steps import Now, Steps
 from ebsif.user.extending import ExtendingError, sources
 
 REASONS = ("asked for", "dependency", "as before")
@@ -61,23 +62,32 @@ class Plan:
         Why the requirements can't be installed; empty if they can.
     replacing
         The stages that would allow the conflicting packages of the image to be replaced, if that is the problem.
+    artifacts
+        The files that pip would install, as `artifacts_in` returns them.
+    total
+        Size of what is fetched if that is one file with all packages.
     """
 
     added: list[Addition] = field(default_factory=list)
     there: list[tuple[str, str]] = field(default_factory=list)
     problem: str = ""
     replacing: list[dict] = field(default_factory=list)
+    artifacts: dict[str, dict] = field(default_factory=dict)
+    total: Optional[int] = None
 
     @property
     def size(self) -> str:
         """The size of all downloads, as far as it is known."""
+        if self.total is not None:
+            return format_size(self.total)
         known = [one.size for one in self.added if one.size is not None]
         if self.added and not known:
             return "size unknown"
         return ("" if len(known) == len(self.added) else "at least ") + format_size(sum(known))
 
 
-def check(container: Container, options: Sequence[str] = (), image: Optional[Path] = None) -> Plan:
+def check(container: Container, options: Sequence[str] = (), image: Optional[Path] = None,
+          kept: Iterable[str] = ()) -> Plan:
     """
     Return what pip would do: eb installs in a temporary directory, but pip only plans the last stage.
 
@@ -92,12 +102,17 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
         More options for eb.
     image
         The image, if eb does not find it.
+    kept
+        Constraints: packages of the extension that is changed, which keep their version.
 
     Raises
     ------
     ExtendingError
         If the check itself fails: no image, no network, eb refuses its options.
     """
+    # imports EasyBuild
+    from easybuild.easyblocks.generic.container.packages import artifacts_in
+
     stages = stages_of(as_parameter(container.requirements))
     planned = container.replace(
         requirements=[Stage.model_validate(stage) for stage in only_planned(stages)], sha256=None, definition_files=[],
@@ -114,11 +129,11 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
         items = [item for report in Path(folder).glob("build/**/stages/*/report.json")
                  for item in json.loads(report.read_text())["install"]]
         pins = [text.read_text() for text in Path(folder).glob("build/**/stages/*/constraints.txt")]
-        added = additions(items, container.parameters.get("constraints", []))
+    added = additions(items, kept)
     image_packages = {normal_name(name): version for name, version in lock.pins("".join(pins).split()).items()}
     installed = {normal_name(one.name) for one in added}
     names = [name for name in names_of(stages) if name in image_packages and name not in installed]
-    return Plan(added, sorted((name, image_packages[name]) for name in set(names)))
+    return Plan(added, sorted((name, image_packages[name]) for name in set(names)), artifacts=artifacts_in(items))
 
 
 def only_planned(stages):
@@ -141,14 +156,18 @@ def additions(items: Iterable[dict], kept: Iterable[str] = ()) -> list[Addition]
     items
         The items of the reports.
     kept
-        Constraints: packages of the extension that is changed, which keep their version.
+        See `check`.
     """
     from concurrent.futures import ThreadPoolExecutor
 
     pins = {normal_name(name): version for name, version in lock.pins(kept).items()}
     unique = {normal_name(item["metadata"]["name"]): item for item in items}
-    with ThreadPoolExecutor(8) as pool:
-        sizes = list(pool.map(size_of, [item["download_info"] for item in unique.values()]))
+    sizes: list[Optional[int]] = []
+    with Steps() as steps, ThreadPoolExecutor(8) as pool:
+        steps.begin("asking for sizes of files", important=False,
+                    watch=lambda: Now(f"{len(sizes)} of {len(unique)}", len(sizes), len(unique)))
+        for size in pool.map(size_of, [item["download_info"] for item in unique.values()]):
+            sizes.append(size)
     found = [Addition(item["metadata"]["name"], item["metadata"]["version"], size, reason(item, pins.get(name)))
              for (name, item), size in zip(unique.items(), sizes)]
     return sorted(found, key=lambda one: (REASONS.index(one.why), -(one.size or 0), one.name.lower()))
@@ -183,8 +202,8 @@ def size_of(download: dict) -> Optional[int]:
         return None
 
 
-def names_of(stages):
-    """Return the normalized names of the packages in stages (list of str)."""
+def names_of(stages: list[dict]) -> list[str]:
+    """Return the normalized names of the packages in stages."""
     from easybuild.easyblocks.generic.container.lint import package_name
     from easybuild.easyblocks.generic.container.stages import Stage
 
@@ -226,7 +245,7 @@ def replacing(error, stages):
             if stage["name"] == found.group(1) else stage for stage in stages]
 
 
-def show_packages(plan: Plan) -> None:
+def show_packages(plan):
     """Print the packages of a plan."""
     rows = [("+", f"{one.name} {one.version}", "" if one.size is None else format_size(one.size), one.why)
             for one in plan.added]

@@ -2,20 +2,22 @@
 
 import contextlib
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.container import Container
+from ebsif.catalogue.records import Stage
 from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError
 from ebsif.installed import imagestate, inventory, lock
 from ebsif.installed.names import shown
-from ebsif.user import bases, environments
+from ebsif.user import bases, environments, plan
 from ebsif.user.extending import known_image
-from ebsif.user.plan import REASONS, Addition, Plan
+from ebsif.user.plan import REASONS, Addition, Plan, names_of
 
 # of a lock beside the easyconfig that names it
 LOCK_SUFFIX = ".lock.json"
@@ -176,7 +178,35 @@ def is_same(easyconfig: Path, record: dict[str, Any]) -> bool:
                for found in (lock.read(place) for place in places if place.is_file()))
 
 
-def plan(record: dict[str, Any]) -> Plan:
-    """Return what pip would do: install the recorded packages."""
-    packages = lock.pins(record[lockfile.VENV_PACKAGES])
-    return Plan([Addition(*item, None, REASONS[0]) for item in packages.items() if item[0] not in environments.TOOLS])
+def check(container: Container, record: dict[str, Any], options: Sequence[str] = (),
+          image: Optional[Path] = None) -> Plan:
+    """
+    Return what pip would do to repeat an installation, and whether it would install the recorded files.
+
+    Parameters
+    ----------
+    container
+        The extension, on the image of the record.
+    record
+        The record.
+    options, image
+        See `plan.check`.
+    """
+    # imports EasyBuild
+    from easybuild.easyblocks.generic.container.record import other_files
+
+    stages = [Stage.model_validate(stage) for stage in record[lockfile.STAGES]]
+    pinned = container.replace(requirements=stages, parameters={
+        **container.parameters, "constraints": record[lockfile.VENV_PACKAGES]})
+    planned = plan.check(pinned, options, image)
+    planned.problem = planned.problem or "; ".join(other_files(record, planned.artifacts))
+    return planned
+
+
+def recorded_plan(record: dict[str, Any], size: int) -> Plan:
+    """Return the plan to take all recorded packages from one file of a certain size."""
+    asked, dependency, _ = REASONS
+    named = set(names_of(record[lockfile.STAGES]))
+    added = [Addition(name, version, None, asked if normal_name(name) in named else dependency)
+             for name, version in lock.pins(record[lockfile.VENV_PACKAGES]).items() if name not in environments.TOOLS]
+    return Plan(sorted(added, key=lambda one: (REASONS.index(one.why), one.name.lower())), total=size)
