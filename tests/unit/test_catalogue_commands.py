@@ -163,6 +163,10 @@ def test_list(place):
     assert "0.10.0" not in run(place, "list", *MINE, "--has", "jax<0.10").stdout
     assert "0.5.0" not in run(place, "list", *MINE, "--has", "cuda>=12.6").stdout
     assert run(place, "list", *MINE, "--has", "vllm").stdout.startswith("no container matches")
+    # the package that gives a container its name, which may be all that its record knows
+    assert [line.split()[-2:] for line in run(place, "list", "--has", "torch").stdout.splitlines()[1:]] == [
+        ["torch", "2.13.0"]] * 2
+    assert "torch 2024" not in run(place, "list", "--site", "lumi", "pytorch").stdout
     # a date in place of a version says nothing about the version
     assert "PyTorch/2024" not in run(place, "list", "--site", "lumi", "--has", "torch>=2.10").stdout
     # issue 19: keywords name what is in an image whose record has no versions, so a version never fits

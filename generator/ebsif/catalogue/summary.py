@@ -3,12 +3,15 @@
 from typing import Any
 
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.selection import components_of
+from ebsif.catalogue.selection import SNAPSHOT, components_of
 
 
 def format_components(container: Container) -> str:
-    """Return the components of a container in one line, marked if the container is archived."""
-    inside = ", ".join(f"{name} {version}" for name, version in container.components.items())
+    """Return the package and the components of a container in one line, marked if the container is archived."""
+    # of a snapshot, the version is a date
+    knows_package = container.package and not SNAPSHOT.fullmatch(container.version)
+    versions = {**({container.package: container.version} if knows_package else {}), **container.components}
+    inside = ", ".join(f"{name} {version}" for name, version in versions.items())
     return f"(archived) {inside}".rstrip() if container.archived else inside
 
 
