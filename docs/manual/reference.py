@@ -10,11 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
-from easybuild.easyblocks.generic.container.parameters import Parameters
+from easybuild.easyblocks.generic.container.spec import ContainerSpec, VenvSpec
 from easybuild.easyblocks.generic.container.stages import Stage
-from easybuild.easyblocks.generic.containerinstall import ContainerInstall
-from easybuild.easyblocks.generic.containervenv import ContainerVenv
-from easybuild.framework.easyblock import EasyBlock
 from ebsif import cli
 from ebsif.catalogue import schema
 
@@ -71,23 +68,18 @@ def pages() -> dict[str, Page]:
 
 def parameters() -> Page:
     """Return the page of the parameters of easyconfigs."""
-    everybody, image, venv = (block.extra_options() for block in (EasyBlock, ContainerInstall, ContainerVenv))
-    blocks = ((image, everybody, "ContainerInstall", "One image as a module."),
+    image, venv = ContainerSpec.PARAMETERS, VenvSpec.PARAMETERS
+    blocks = ((image, {}, "ContainerInstall", "One image as a module."),
               (venv, image, "ContainerVenv", "One image with user software. All parameters of ContainerInstall, and:"))
     sections = [
-        Section(name, name.lower(), [Entry(one, type_of(one, options), meaning, shown(default))
-                                     for one, (default, meaning, _) in options.items() if one not in inherited], text)
+        Section(name, name.lower(), [Entry(key, one.kind, one.text, shown(one.default))
+                                     for key, one in options.items() if key not in inherited], text)
         for options, inherited, name, text in blocks]
     stages = [Entry(name, kind, text) for name, (kind, text) in Stage.PROPERTIES.items()]
     sections.append(Section("Stages", "stages", stages, "The properties of a stage in `requirements`."))
     return Page("Parameters of easyconfigs",
                 "What the two easyblocks add to the parameters of EasyBuild. `eb -a -e ContainerVenv` prints the same.",
                 sections)
-
-
-def type_of(name: str, options: dict[str, list]) -> str:
-    """Return what a parameter takes; empty if its own text says it."""
-    return "" if name in Parameters.OTHERS else Parameters(options).kind(name)
 
 
 def shown(default: Any) -> str:
@@ -150,7 +142,7 @@ def meaning(name: str, field: dict[str, Any], objects: dict[str, Any]) -> str:
     named = [objects[one] for one in re.findall(r"#/\$defs/(\w+)", json.dumps(field))]
     texts = [one["description"] for one in (field, *named) if "description" in one]
     written = {**{one: text for one, (_, text) in Stage.PROPERTIES.items()},
-               **{one: text for one, (_, text, _) in ContainerVenv.extra_options().items()}}
+               **{one: parameter.text for one, parameter in VenvSpec.PARAMETERS.items()}}
     return texts[0] if texts else written.get(name, "")
 
 

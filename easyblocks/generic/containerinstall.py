@@ -25,18 +25,18 @@ from easybuild.easyblocks.generic.container.imagefetch import SOURCE_DIGEST, Ima
 from easybuild.easyblocks.generic.container.imagefetch import origin_of
 from easybuild.easyblocks.generic.container.imageinstall import ImageInstall, check_installed_image
 from easybuild.easyblocks.generic.container.bindfile import current_binds
-from easybuild.easyblocks.generic.container.caches import CACHES_FILE, NODE
-from easybuild.easyblocks.generic.container.distributed import GPU_VISIBILITY, ONE_CONTAINER_VARIABLE, SETTINGS_FILE
-from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
-from easybuild.easyblocks.generic.container.framework import EasyBuildExit
+from easybuild.easyblocks.generic.container.caches import CACHES_FILE
+from easybuild.easyblocks.generic.container.checks import check_easyconfig, check_image_dirs
+from easybuild.easyblocks.generic.container.distributed import SETTINGS_FILE
+from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit_status
 from easybuild.easyblocks.generic.container.hostlibraries import is_library_wanted
 from easybuild.easyblocks.generic.container.imagesource import DOCKER
 from easybuild.easyblocks.generic.container.kernel import JUPYTER, install_kernel
-from easybuild.easyblocks.generic.container.lustre import STRIPING, STRIPING_FILE
+from easybuild.easyblocks.generic.container.lustre import STRIPING_FILE
 from easybuild.easyblocks.generic.container.masks import MASKS
 from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, SYNTAXES, ModuleFile
 from easybuild.easyblocks.generic.container.modulerc import add_symbolic_versions, update_earlier_spelling
-from easybuild.easyblocks.generic.container.parameters import exit_status
+from easybuild.easyblocks.generic.container.parameters import INIT_NONE, WRAPPERS_ALL
 from easybuild.easyblocks.generic.container.probe import ImageProbe, check_entry_point, entry_point_environment
 from easybuild.easyblocks.generic.container.record import InstallRecord
 from easybuild.easyblocks.generic.container.reinstall import Reinstall, write_whole
@@ -48,11 +48,8 @@ from easybuild.easyblocks.generic.container.credentials import Credentials
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_LINK, IMAGE_OWN, IMAGE_SHARED
 from easybuild.easyblocks.generic.container.sharedimage import InstalledImage, InstalledImages, recursively_except
 from easybuild.easyblocks.generic.container.shellmodule import ENVIRONMENT, ShellGenerator, ShellModule
-from easybuild.easyblocks.generic.container.signature import IGNORED, REQUIRED, SIGNATURES, VERIFIED
-from easybuild.easyblocks.generic.container.spec import INIT_IMAGE, INIT_KINDS, INIT_NONE, LISTED_PACKAGES
-from easybuild.easyblocks.generic.container.spec import ONE_CONTAINER, REFUSE
-from easybuild.easyblocks.generic.container.spec import WRAPPERS_ALL, ContainerSpec, check_easyconfig
-from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
+from easybuild.easyblocks.generic.container.signature import IGNORED, REQUIRED, VERIFIED
+from easybuild.easyblocks.generic.container.spec import ContainerSpec
 from easybuild.easyblocks.generic.container.texts import value_problem
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from easybuild.easyblocks.generic.container.verification import Verification, check_required
@@ -84,81 +81,11 @@ class ContainerInstall(Reinstall, EasyBlock):
     SPEC = ContainerSpec
     MODULE_FILE = ModuleFile
 
-    @staticmethod
-    def extra_options(extra_vars=None):
+    @classmethod
+    def extra_options(cls, extra_vars=None):
         """Easyconfig parameters specific to container images."""
         extra_vars = EasyBlock.extra_options(extra_vars)
-        extra_vars.update({
-            'aliases': [[], "Additional versions under which the module can be loaded; a hidden module can always be "
-                            "loaded without the dot", CUSTOM],
-            'bind_file': [None, "File with more bind mounts, one per line, read when the module is loaded ('?' marks "
-                                "optional ones)", CUSTOM],
-            'bind_file_default': [[], "Lines to use where 'bind_file' doesn't exist (default: the module can't be "
-                                      "loaded there)", CUSTOM],
-            'binds': [[], "Bind mounts, source[:target[:options]]; loading fails if a source doesn't exist", CUSTOM],
-            'cache_variables': [{}, "Places of more caches (job/NAME, step/NAME, project/NAME), by the variable that "
-                                    "libraries read; None leaves a variable alone", CUSTOM],
-            'conda_env': [None, "Name of the Conda environment in the image (default: name in lower case)", CUSTOM],
-            'conda_root': ['/opt/miniconda3', "Prefix of the Conda installation in the image", CUSTOM],
-            'conflicts': [[], "Modules that can't be loaded together with this one", CUSTOM],
-            'container_env': [{}, "Environment variables to set in the container; None unsets a variable there",
-                              CUSTOM],
-            'definition_files': [[], "Files that the image was built from, kept in share/docker-defs", CUSTOM],
-            'entry_point': [None, "Program of the image (full path) through which commands, wrappers and run scripts "
-                                  "start programs, to get the environment that it sets", CUSTOM],
-            'gpu': [None, "Kind of GPU: %s" % ', '.join(sorted(GPU_KINDS)), CUSTOM],
-            'gpu_option': [True, "Use the runtime's option for this kind of GPU (--rocm, --nv), which puts libraries "
-                                 "of the host before those of the image", CUSTOM],
-            'gpu_mpi_library': [None, "Library that makes MPI GPU-aware (GTL), used where it exists", CUSTOM],
-            'gpu_visibility': [None, "GPUs that each rank of a distributed run sees: %s (default for ROCm: its own)"
-                                     % ', '.join(GPU_VISIBILITY), CUSTOM],
-            'image': [IMAGE_OWN, "The module's image: its 'own' copy, the 'central' one in 'image_dirs', that of "
-                                 "another module as a hard 'link' (where possible), or a 'reference' to its path",
-                      CUSTOM],
-            'image_dirs': [[], "Directories with copies of the image, searched in this order if the module has no "
-                               "copy; relative ones are below 'image_root'", CUSTOM],
-            'image_packages': [{}, "Python packages that the image must have, with their versions", CUSTOM],
-            'image_root': [None, "Parent directory of relative 'image_dirs'", CUSTOM],
-            'image_root_variable': [None, "Environment variable that overrides 'image_root'", CUSTOM],
-            'image_source': [None, "Where the image is fetched from if it isn't found: oras://, docker://, https://, "
-                                   "oci:, oci-archive: or docker-archive:, with its digest", CUSTOM],
-            'init': [INIT_IMAGE, "How the image's Python environment is activated: %s" % ', '.join(INIT_KINDS), CUSTOM],
-            'keep_user_software': [True, "On reinstallation, keep user software and scripts that were changed by hand",
-                                   CUSTOM],
-            'library_binds': [{}, "Host libraries to bind, each 'if_missing' (the image has no library of that name) "
-                                  "or 'if_newer' (it has none, or an older one)", CUSTOM],
-            'listed_packages': ['all', "Python packages that the module lists as extensions: %s"
-                                       % ', '.join(LISTED_PACKAGES), CUSTOM],
-            'lustre_striping': [STRIPING, "Options of `lfs setstripe` for the image and packed user software on "
-                                          "Lustre; an empty list leaves it to the file system", CUSTOM],
-            'masked_paths': [[], "Files of the image to hide in the container (list of patterns), or to replace "
-                                 "(dictionary of patterns and replacements)", CUSTOM],
-            'network_env': [{}, "Environment variables for the site's network; None unsets a variable in the "
-                                "container", CUSTOM],
-            'node_caches': [NODE, "Directories on the node for caches that only a job needs: the first one that can be "
-                                  "used, with variables as ${NAME}", CUSTOM],
-            'one_container': [REFUSE, "What loading does if another container module is loaded: %s"
-                                      % ', '.join(ONE_CONTAINER), CUSTOM],
-            'one_container_per_node': [False, "The ranks of a node share one container, unless the user changes %s"
-                                              % ONE_CONTAINER_VARIABLE, CUSTOM],
-            'optional_binds': [[], "Bind mounts that are used only if their source exists", CUSTOM],
-            'own_modules': [None, "The image has its own modules: programs start without the host's modules. Name of a "
-                                  "variable that lists further variables to keep, separated by commas", CUSTOM],
-            'project_caches': [[], "Directories on project storage for caches that are kept: the first one that can be "
-                                   "used, with variables as ${NAME}", CUSTOM],
-            'scheduler': [None, "Scheduler whose variables distributed runs read: %s (default: any launcher's)"
-                                % ', '.join(SCHEDULERS), CUSTOM],
-            'script_names': [{}, "Additional names of commands and run scripts (new name: existing name, both as "
-                                 "bin/NAME or runscripts/NAME)", CUSTOM],
-            'signature': [IGNORED, "What is done about the signature of the image: %s" % ', '.join(SIGNATURES), CUSTOM],
-            'signature_keys': [[], "Files of the public keys (OpenPGP or PEM) of those who may sign the image", CUSTOM],
-            'support_level': [None, "How this container is supported, for the help of the module", CUSTOM],
-            'warnings': [[], "Texts to show at installation and in the help of the module", CUSTOM],
-            'wrappers': [[], "Programs of the container and run scripts that become commands of the module (list of "
-                             "names), '%s' for the programs of the venv" % WRAPPERS_ALL, CUSTOM],
-            'wrappers_load': [False, "Wrappers work without the loaded module (called by their path): they set up "
-                                     "its environment themselves", CUSTOM],
-        })
+        extra_vars.update((name, [one.default, one.text, CUSTOM]) for name, one in cls.SPEC.PARAMETERS.items())
         return extra_vars
 
     def __init__(self, *args, **kwargs):
@@ -196,7 +123,7 @@ class ContainerInstall(Reinstall, EasyBlock):
     @property
     def spec(self):
         """The current easyconfig (ContainerSpec); before each step, templates are resolved and hooks may change it."""
-        return self.SPEC.from_easyconfig(self.extra_options(), self.cfg)
+        return self.SPEC.from_easyconfig(self.cfg)
 
     @property
     def known_record(self):
@@ -339,7 +266,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         """Check that the required programs are available, and set up the container."""
         super().prepare_step(*args, **kwargs)
         # now their templates are resolved
-        self.spec.check_image_dirs()
+        check_image_dirs(self.spec)
         self.masks = self.spec.masks
         for text in self.spec.warnings:
             print_warning(text, log=self.log)

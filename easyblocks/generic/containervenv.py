@@ -22,19 +22,20 @@ from easybuild.easyblocks.generic.container.imagecopy import copy_image
 from easybuild.easyblocks.generic.container.lint import Lint
 from easybuild.easyblocks.generic.container.modulefile import CONSTRAINTS, VenvModuleFile
 from easybuild.easyblocks.generic.container.packages import pip_version
+from easybuild.easyblocks.generic.container.parameters import PROTECT_ALL
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.record import InstallRecord
 from easybuild.easyblocks.generic.container.requirements import lock_of, squashfs_of
 from easybuild.easyblocks.generic.container.reuse import REUSE_VARIABLE, Reuse
 from easybuild.easyblocks.generic.container.runtime import host_variables
-from easybuild.easyblocks.generic.container.spec import NEEDED_ON_HOST, PROTECT_ALL, VenvSpec
+from easybuild.easyblocks.generic.container.spec import VenvSpec
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, UserSoftware, share_files
 from easybuild.easyblocks.generic.container.venv import Venv
+from easybuild.easyblocks.generic.container.wrappers import NEEDED_ON_HOST
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
-from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg
 from easybuild.tools.config import build_option
 from easybuild.tools.environment import restore_env
@@ -61,24 +62,6 @@ class ContainerVenv(ContainerInstall):
     HAS_USER_SOFTWARE = True
     SPEC = VenvSpec
     MODULE_FILE = VenvModuleFile
-
-    @staticmethod
-    def extra_options(extra_vars=None):
-        """Easyconfig parameters specific to container images with user software."""
-        extra_vars = ContainerInstall.extra_options(extra_vars)
-        extra_vars.update({
-            'constraints': [[], "Exact versions (name==version) of packages that pip may install, for example those of "
-                                "an earlier installation", CUSTOM],
-            'protect': [PROTECT_ALL, "Packages of the image that requirements can't replace: '%s', or a list of "
-                                     "names" % PROTECT_ALL, CUSTOM],
-            'requirements': [None, "Python packages to install: the text of a requirements.txt, a list of its lines, "
-                                   "a list of stages (dictionaries), {'lock': FILE} to repeat an installation, or "
-                                   "{'lock': FILE, 'squashfs': FILE} to take its user software as well", CUSTOM],
-            'squashfs_options': [[], "Options for mksquashfs that replace the default compression", CUSTOM],
-            'venv_name': [None, "Name of the venv in /user-software/venv (default: name in lower case)", CUSTOM],
-            'wheelhouse': [None, "Directory with wheels of all packages, to install without an index", CUSTOM],
-        })
-        return extra_vars
 
     def __init__(self, *args, **kwargs):
         """Start without knowledge of the image."""

@@ -74,8 +74,7 @@ def venv(container, tmp_path):
 
 def spec(cls=ContainerSpec, **values):
     """Return the specification for an easyconfig."""
-    easyblock = ContainerVenv if cls is VenvSpec else ContainerInstall
-    return cls(easyblock.extra_options(), {"name": "Example", "version": "1.0", "sources": ["example.sif"], **values})
+    return cls({"name": "Example", "version": "1.0", "sources": ["example.sif"], **values})
 
 
 def packages(*seen):

@@ -9,7 +9,10 @@ from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from easybuild.easyblocks.generic.container.parameters import Parameter
+from easybuild.easyblocks.generic.container.spec import VenvSpec
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
+from easybuild.framework.easyconfig.default import CUSTOM
 from ebsif import cli
 from ebsif.catalogue import schema
 from pydantic import Field, create_model
@@ -155,9 +158,9 @@ def test_the_reference_has_everything(pages):
 
 
 def test_a_new_parameter_appears(monkeypatch):
-    """W-03: a parameter of an easyblock is in the reference without another edit."""
-    options = {**ContainerVenv.extra_options(), "sparkle": [7, "How much it sparkles", "CUSTOM"]}
-    monkeypatch.setattr(ContainerVenv, "extra_options", staticmethod(lambda: options))
+    """House 2.5, W-03: a parameter is in one table, from which easyblock and reference take it."""
+    monkeypatch.setitem(VenvSpec.PARAMETERS, "sparkle", Parameter(7, "How much it sparkles"))
+    assert ContainerVenv.extra_options()["sparkle"] == [7, "How much it sparkles", CUSTOM]
     (entry,) = (one for section in reference.parameters().sections for one in section.entries if one.name == "sparkle")
     assert (entry.text, entry.default) == ("How much it sparkles", "7")
 

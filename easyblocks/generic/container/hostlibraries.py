@@ -12,7 +12,7 @@ import re
 
 from easybuild.easyblocks.generic.container.runtime import bind_source, bind_target
 from easybuild.easyblocks.generic.container.scripts import sh_command
-from easybuild.easyblocks.generic.container.spec import IF_NEWER
+from easybuild.easyblocks.generic.container.parameters import IF_NEWER
 from easybuild.tools.utilities import trace_msg
 
 

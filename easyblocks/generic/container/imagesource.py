@@ -164,3 +164,10 @@ class ImageSource:
 def in_algorithm(digits):
     """Return the digest 'sha256:...' for hexadecimal digits; None for None."""
     return 'sha256:' + digits if digits else None
+
+
+def source_name(source):
+    """Return the file name of an item of 'sources', which may be a string, a tuple or a dictionary."""
+    if isinstance(source, dict):
+        return source.get('filename') or source.get('download_filename')
+    return source[0] if isinstance(source, (list, tuple)) and source else source

@@ -19,13 +19,12 @@ from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
 from easybuild.easyblocks.generic.container.luamodule import LuaModule
 from easybuild.easyblocks.generic.container.masks import MASKS
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
+from easybuild.easyblocks.generic.container.parameters import INIT_CONDA_MANUAL, LISTED_PACKAGES, REPLACE
 from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, bind_source, escape_bind
 from easybuild.easyblocks.generic.container.shellmodule import ShellModule
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, IMAGE_SHARED
 from easybuild.easyblocks.generic.container.sharedimage import image_places
 from easybuild.easyblocks.generic.container.signature import Signature
-from easybuild.easyblocks.generic.container.spec import INIT_CONDA_MANUAL, LISTED_PACKAGES
-from easybuild.easyblocks.generic.container.spec import REPLACE
 from easybuild.easyblocks.generic.container.tclmodule import TclModule
 from easybuild.easyblocks.generic.container.texts import shown_module
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, USER_SOFTWARE_VARIABLE

@@ -5,103 +5,204 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Types of the values of easyconfig parameters. An easyconfig is Python code, so any value can have any type.
+The easyconfig parameters of the two easyblocks: default values, what they are for, and what values they take.
 """
-from contextlib import contextmanager
-
-from easybuild.easyblocks.generic.container.framework import EasyBuildExit
+from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.caches import NODE
 from easybuild.easyblocks.generic.container.credentials import Credentials
+from easybuild.easyblocks.generic.container.distributed import GPU_VISIBILITY, ONE_CONTAINER_VARIABLE
+from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
+from easybuild.easyblocks.generic.container.lustre import STRIPING
+from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
+from easybuild.easyblocks.generic.container.sharedimage import IMAGE_KINDS, IMAGE_OWN
+from easybuild.easyblocks.generic.container.signature import IGNORED, SIGNATURES
+from easybuild.easyblocks.generic.container.valuetypes import FLAG, LISTED, SETTINGS_OR_NONE, TEXT, TEXTS, VARIABLES
+from easybuild.easyblocks.generic.container.valuetypes import VARIABLES_OR_NONE, is_of_kind
 from easybuild.tools.build_log import EasyBuildError
 
-TEXT = 'a string'
-FLAG = 'True or False'
-TEXTS = 'a list of strings'
-VARIABLES = 'a dictionary of strings'
-LINES = 'a string or a list of lines'
-COMMANDS = 'a list of commands, each a string for bash or a list of words'
-SETTINGS_OR_NONE = 'a dictionary of variables, each with a string, a number, or None'
-VARIABLES_OR_NONE = 'a dictionary of strings, or None'
-LISTED = "a list of strings, or a dictionary that maps strings to strings or None"
+# How Python is activated in the image; this determines what the module has to add.
+INIT_IMAGE = 'image'
+INIT_CONDA_INJECTED = 'conda-injected'
+INIT_CONDA_MANUAL = 'conda-manual'
+INIT_VENV_IN_IMAGE = 'venv-in-image'
+INIT_NONE = 'none'
+INIT_KINDS = (INIT_IMAGE, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL, INIT_VENV_IN_IMAGE, INIT_NONE)
+INIT_CONDA = (INIT_CONDA_INJECTED, INIT_CONDA_MANUAL)
+
+# Conditions for binding a library of the host into the container.
+IF_MISSING = 'if_missing'
+IF_NEWER = 'if_newer'
+LIBRARY_BINDS = (IF_MISSING, IF_NEWER)
+
+# What happens at load if another container module is loaded.
+REFUSE = 'refuse'
+REPLACE = 'replace'
+ONE_CONTAINER = (REFUSE, REPLACE)
+
+# Packages that a module lists as extensions, with their keys in the installation's record.
+LISTED_PACKAGES = {
+    'all': (lockfile.IMAGE_PACKAGES, lockfile.VENV_PACKAGES), 'user_software': (lockfile.VENV_PACKAGES,), 'none': ()}
+
+# Value of 'wrappers': every program of the venv.
+WRAPPERS_ALL = 'all'
+
+# Value of 'protect': every package of the image.
+PROTECT_ALL = 'all'
+
+# Kind of parameters that take values of several types, and have a check of their own.
+OTHER = ''
 
 
-class Parameters:
+class Parameter:
     """
-    The types of the parameters of an easyblock.
+    An easyconfig parameter.
 
-    The type follows from the default value, except for the parameters listed here. A default of None allows None.
+    Attributes
+    ----------
+    default : object
+        Its default value; None allows None.
+    text : str
+        What it is for.
+    kind : str
+        The type of its values, which follows from the default value unless it is given.
+    choices : sequence
+        All values that it can have; empty without a fixed set.
     """
 
-    KINDS = {
-        'cache_variables': VARIABLES_OR_NONE,
-        'container_env': SETTINGS_OR_NONE,
-        'masked_paths': LISTED,
-        'network_env': SETTINGS_OR_NONE,
-    }
-    # values of several types, with their own checks
-    OTHERS = ('protect', 'requirements', 'wrappers')
+    KINDS = {bool: FLAG, list: TEXTS, dict: VARIABLES}
 
-    def __init__(self, options):
-        """Take the parameters from the extra_options of an easyblock."""
-        self.defaults = {name: option[0] for name, option in options.items() if name not in self.OTHERS}
+    def __init__(self, default, text, kind=None, choices=()):
+        """Take what is known of the parameter."""
+        self.default = default
+        self.text = text
+        self.kind = self.KINDS.get(type(default), TEXT) if kind is None else kind
+        self.choices = choices
 
-    def kind(self, name):
-        """Return the type of a parameter (str)."""
-        if name in self.KINDS:
-            return self.KINDS[name]
-        kinds = {bool: FLAG, list: TEXTS, dict: VARIABLES}
-        return kinds.get(type(self.defaults[name]), TEXT)
-
-    def check(self, values):
+    def check_type(self, name, value):
         """
-        Check the types of values. Values may still contain unresolved templates.
-
-        Parameters
-        ----------
-        values : dict
-            Values by parameter name.
+        Check the type of a value, which may still contain unresolved templates.
 
         Raises
         ------
         EasyBuildError
-            For the first value of a wrong type; the message names the parameter.
+            If it is wrong; the message names the parameter.
         """
-        for name in sorted(self.defaults):
-            value = values[name]
-            if not (value is None and self.defaults[name] is None) and not is_of_kind(value, self.kind(name)):
-                raise EasyBuildError("Easyconfig parameter '%s' should be %s, found: %s", name, self.kind(name),
-                                     Credentials.mask(value))
+        is_default = value is None and self.default is None
+        if self.kind != OTHER and not is_default and not is_of_kind(value, self.kind):
+            raise EasyBuildError("Easyconfig parameter '%s' should be %s, found: %s", name, self.kind,
+                                 Credentials.mask(value))
+
+    def check_choice(self, name, value):
+        """Check that a value is one of the choices, if there is a fixed set; raises EasyBuildError."""
+        if self.choices and value not in self.choices:
+            raise EasyBuildError("Unknown value for easyconfig parameter '%s': '%s' (known: %s)", name, value,
+                                 ', '.join(str(choice) for choice in self.choices))
 
 
-def is_of_kind(value, kind):
-    """Return whether a value of an easyconfig has one of the types above."""
-    def texts(values):
-        return isinstance(values, (list, tuple)) and all(isinstance(item, str) for item in values)
+CONTAINER_PARAMETERS = {
+    'aliases': Parameter(
+        [], "Additional versions under which the module can be loaded; a hidden module can always be loaded without "
+        "the dot"),
+    'bind_file': Parameter(
+        None, "File with more bind mounts, one per line, read when the module is loaded ('?' marks optional ones)"),
+    'bind_file_default': Parameter(
+        [], "Lines to use where 'bind_file' doesn't exist (default: the module can't be loaded there)"),
+    'binds': Parameter([], "Bind mounts, source[:target[:options]]; loading fails if a source doesn't exist"),
+    'cache_variables': Parameter(
+        {}, "Places of more caches (job/NAME, step/NAME, project/NAME), by the variable that libraries read; None "
+        "leaves a variable alone", VARIABLES_OR_NONE),
+    'conda_env': Parameter(None, "Name of the Conda environment in the image (default: name in lower case)"),
+    'conda_root': Parameter('/opt/miniconda3', "Prefix of the Conda installation in the image"),
+    'conflicts': Parameter([], "Modules that can't be loaded together with this one"),
+    'container_env': Parameter(
+        {}, "Environment variables to set in the container; None unsets a variable there", SETTINGS_OR_NONE),
+    'definition_files': Parameter([], "Files that the image was built from, kept in share/docker-defs"),
+    'entry_point': Parameter(
+        None, "Program of the image (full path) through which commands, wrappers and run scripts start programs, to "
+        "get the environment that it sets"),
+    'gpu': Parameter(None, "Kind of GPU: %s" % ', '.join(sorted(GPU_KINDS)), choices=[None] + sorted(GPU_KINDS)),
+    'gpu_option': Parameter(
+        True, "Use the runtime's option for this kind of GPU (--rocm, --nv), which puts libraries of the host before "
+        "those of the image"),
+    'gpu_mpi_library': Parameter(None, "Library that makes MPI GPU-aware (GTL), used where it exists"),
+    'gpu_visibility': Parameter(
+        None, "GPUs that each rank of a distributed run sees: %s (default for ROCm: its own)"
+        % ', '.join(GPU_VISIBILITY)),
+    'image': Parameter(
+        IMAGE_OWN, "The module's image: its 'own' copy, the 'central' one in 'image_dirs', that of another module as a "
+        "hard 'link' (where possible), or a 'reference' to its path", choices=IMAGE_KINDS),
+    'image_dirs': Parameter(
+        [], "Directories with copies of the image, searched in this order if the module has no copy; relative ones are "
+        "below 'image_root'"),
+    'image_packages': Parameter({}, "Python packages that the image must have, with their versions"),
+    'image_root': Parameter(None, "Parent directory of relative 'image_dirs'"),
+    'image_root_variable': Parameter(None, "Environment variable that overrides 'image_root'"),
+    'image_source': Parameter(
+        None, "Where the image is fetched from if it isn't found: oras://, docker://, https://, oci:, oci-archive: or "
+        "docker-archive:, with its digest"),
+    'init': Parameter(
+        INIT_IMAGE, "How the image's Python environment is activated: %s" % ', '.join(INIT_KINDS), choices=INIT_KINDS),
+    'keep_user_software': Parameter(
+        True, "On reinstallation, keep user software and scripts that were changed by hand"),
+    'library_binds': Parameter(
+        {}, "Host libraries to bind, each 'if_missing' (the image has no library of that name) or 'if_newer' (it has "
+        "none, or an older one)"),
+    'listed_packages': Parameter(
+        'all', "Python packages that the module lists as extensions: %s" % ', '.join(LISTED_PACKAGES),
+        choices=tuple(LISTED_PACKAGES)),
+    'lustre_striping': Parameter(
+        STRIPING, "Options of `lfs setstripe` for the image and packed user software on Lustre; an empty list leaves "
+        "it to the file system"),
+    'masked_paths': Parameter(
+        [], "Files of the image to hide in the container (list of patterns), or to replace (dictionary of patterns and "
+        "replacements)", LISTED),
+    'network_env': Parameter(
+        {}, "Environment variables for the site's network; None unsets a variable in the container", SETTINGS_OR_NONE),
+    'node_caches': Parameter(
+        NODE, "Directories on the node for caches that only a job needs: the first one that can be used, with "
+        "variables as ${NAME}"),
+    'one_container': Parameter(
+        REFUSE, "What loading does if another container module is loaded: %s" % ', '.join(ONE_CONTAINER),
+        choices=ONE_CONTAINER),
+    'one_container_per_node': Parameter(
+        False, "The ranks of a node share one container, unless the user changes %s" % ONE_CONTAINER_VARIABLE),
+    'optional_binds': Parameter([], "Bind mounts that are used only if their source exists"),
+    'own_modules': Parameter(
+        None, "The image has its own modules: programs start without the host's modules. Name of a variable that lists "
+        "further variables to keep, separated by commas"),
+    'project_caches': Parameter(
+        [], "Directories on project storage for caches that are kept: the first one that can be used, with variables "
+        "as ${NAME}"),
+    'scheduler': Parameter(
+        None, "Scheduler whose variables distributed runs read: %s (default: any launcher's)" % ', '.join(SCHEDULERS)),
+    'script_names': Parameter(
+        {}, "Additional names of commands and run scripts (new name: existing name, both as bin/NAME or "
+        "runscripts/NAME)"),
+    'signature': Parameter(
+        IGNORED, "What is done about the signature of the image: %s" % ', '.join(SIGNATURES), choices=SIGNATURES),
+    'signature_keys': Parameter([], "Files of the public keys (OpenPGP or PEM) of those who may sign the image"),
+    'support_level': Parameter(None, "How this container is supported, for the help of the module"),
+    'warnings': Parameter([], "Texts to show at installation and in the help of the module"),
+    'wrappers': Parameter(
+        [], "Programs of the container and run scripts that become commands of the module (list of names), '%s' for "
+        "the programs of the venv" % WRAPPERS_ALL, OTHER),
+    'wrappers_load': Parameter(
+        False, "Wrappers work without the loaded module (called by their path): they set up its environment "
+        "themselves"),
+}
 
-    def table(*kinds):
-        return isinstance(value, dict) and texts(list(value)) and all(isinstance(item, kinds)
-                                                                      for item in value.values())
-
-    checks = {
-        TEXT: lambda: isinstance(value, str),
-        FLAG: lambda: isinstance(value, bool),
-        TEXTS: lambda: texts(value),
-        VARIABLES: lambda: table(str),
-        LINES: lambda: isinstance(value, str) or texts(value),
-        COMMANDS: lambda: isinstance(value, (list, tuple)) and all(
-            isinstance(item, str) or texts(item) for item in value),
-        SETTINGS_OR_NONE: lambda: table(str, int, float, type(None)),
-        VARIABLES_OR_NONE: lambda: table(str, type(None)),
-        LISTED: lambda: texts(value) or table(str, type(None)),
-    }
-    return checks[kind]()
-
-
-@contextmanager
-def exit_status(code):
-    """Set the exit status (EasyBuildExit) of errors that don't have a specific one."""
-    try:
-        yield
-    except EasyBuildError as err:
-        if err.exit_code == EasyBuildExit.ERROR:
-            err.exit_code = code
-        raise
+VENV_PARAMETERS = {
+    'constraints': Parameter(
+        [], "Exact versions (name==version) of packages that pip may install, for example those of an earlier "
+        "installation"),
+    'protect': Parameter(
+        PROTECT_ALL, "Packages of the image that requirements can't replace: '%s', or a list of names" % PROTECT_ALL,
+        OTHER),
+    'requirements': Parameter(
+        None, "Python packages to install: the text of a requirements.txt, a list of its lines, a list of stages "
+        "(dictionaries), {'lock': FILE} to repeat an installation, or {'lock': FILE, 'squashfs': FILE} to take its "
+        "user software as well", OTHER),
+    'squashfs_options': Parameter([], "Options for mksquashfs that replace the default compression"),
+    'venv_name': Parameter(None, "Name of the venv in /user-software/venv (default: name in lower case)"),
+    'wheelhouse': Parameter(None, "Directory with wheels of all packages, to install without an index"),
+}

@@ -14,8 +14,7 @@ import time
 from contextlib import contextmanager
 
 from easybuild.easyblocks.generic.container.lockowner import LockOwner
-from easybuild.easyblocks.generic.container.framework import EasyBuildExit
-from easybuild.easyblocks.generic.container.parameters import exit_status
+from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit_status
 from easybuild.easyblocks.generic.container.lockfile import RECORD
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware, backup_path, exchange
 from easybuild.framework import easyblock

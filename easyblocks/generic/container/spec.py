@@ -5,68 +5,27 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Specification of a container module, from the easyconfig alone: image, environment, scripts. Checks all parameters.
+Specification of a container module, from the easyconfig alone: image, environment, scripts.
 """
 import os
 import re
 
-from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
-from easybuild.easyblocks.generic.container.bindfile import parse_binds
 from easybuild.easyblocks.generic.container.caches import CACHE_SCRIPTS, Caches
+from easybuild.easyblocks.generic.container.checks import check_container, check_venv
 from easybuild.easyblocks.generic.container.distributed import UNSET_SCRIPT, Distributed
-from easybuild.easyblocks.generic.container.gpus import GPU_KINDS, GPUS_FILE
-from easybuild.easyblocks.generic.container.imagesource import ImageSource
+from easybuild.easyblocks.generic.container.gpus import GPUS_FILE
+from easybuild.easyblocks.generic.container.imagesource import ImageSource, source_name
 from easybuild.easyblocks.generic.container.lustre import MAKE_STRIPED
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
-from easybuild.easyblocks.generic.container.parameters import TEXTS, Parameters, is_of_kind
-from easybuild.easyblocks.generic.container.requirements import lock_of
+from easybuild.easyblocks.generic.container.parameters import CONTAINER_PARAMETERS, INIT_CONDA, INIT_CONDA_INJECTED
+from easybuild.easyblocks.generic.container.parameters import INIT_CONDA_MANUAL, INIT_NONE, VENV_PARAMETERS
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
-from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_KINDS
-from easybuild.easyblocks.generic.container.signature import REQUIRED, SIGNATURES
-from easybuild.easyblocks.generic.container.stages import Stage
-from easybuild.easyblocks.generic.container.texts import bind_problem, value_problem, variable_problem
-from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import convert_name
-from easybuild.tools.utilities import nub
-
-# How Python is activated in the image; this determines what the module has to add.
-INIT_IMAGE = 'image'
-INIT_CONDA_INJECTED = 'conda-injected'
-INIT_CONDA_MANUAL = 'conda-manual'
-INIT_VENV_IN_IMAGE = 'venv-in-image'
-INIT_NONE = 'none'
-INIT_KINDS = (INIT_IMAGE, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL, INIT_VENV_IN_IMAGE, INIT_NONE)
-INIT_CONDA = (INIT_CONDA_INJECTED, INIT_CONDA_MANUAL)
-
-# Conditions for binding a library of the host into the container.
-IF_MISSING = 'if_missing'
-IF_NEWER = 'if_newer'
-LIBRARY_BINDS = (IF_MISSING, IF_NEWER)
-
-# What happens at load if another container module is loaded.
-REFUSE = 'refuse'
-REPLACE = 'replace'
-ONE_CONTAINER = (REFUSE, REPLACE)
-
-# Packages that a module lists as extensions, with their keys in the installation's record.
-LISTED_PACKAGES = {
-    'all': (lockfile.IMAGE_PACKAGES, lockfile.VENV_PACKAGES), 'user_software': (lockfile.VENV_PACKAGES,), 'none': ()}
 
 # The directory for `pip install --user`. Nothing can be created there, so pip fails whichever Python and version it is;
 # many install in ~/.local otherwise, where Python doesn't look for packages (PYTHONNOUSERSITE). pip's error names it.
 NO_USER_BASE = '/dev/null/use-make-venv-instead-of-pip-install--user'
-
-# Value of 'wrappers': every program of the venv.
-WRAPPERS_ALL = 'all'
-
-# Value of 'protect': every package of the image.
-PROTECT_ALL = 'all'
-
-# Names that wrappers can't have: host scripts with `#!/usr/bin/env bash`, and programs that eb runs, would run in the
-# container.
-NEEDED_ON_HOST = ('apptainer', 'bash', 'env', 'sh', 'singularity')
 
 
 class ContainerSpec:
@@ -80,6 +39,7 @@ class ContainerSpec:
         As in the easyconfig; 'conda_env' has its default value.
     """
 
+    PARAMETERS = CONTAINER_PARAMETERS
     SCRIPTS = ['bin/start-shell', 'bin/with-module', GPUS_FILE] + [
         'share/ebsif/%s.bash' % name for name in (
             'common', 'inside', 'load', 'one-container', 'ready', 'run', 'without-host-modules')] + [
@@ -102,25 +62,23 @@ class ContainerSpec:
     MODULE_DECIDES = {
         'PREPEND_PATH': "it names the directories of run scripts and Python environments; APPEND_PATH can name more"}
 
-    def __init__(self, options, values):
+    def __init__(self, values):
         """
         Set the values.
 
         Parameters
         ----------
-        options : dict
-            The parameters of the easyblock, as returned by extra_options.
         values : dict
-            Their values, and those of name, version and sources; default values may be omitted.
+            Those of the parameters, of which default values may be omitted, and of name, version and sources.
         """
-        defaults = {name: option[0] for name, option in options.items()}
+        defaults = {name: parameter.default for name, parameter in self.PARAMETERS.items()}
         self.__dict__.update(defaults, **values)
-        self.__dict__.update(options=options, **self.derived_defaults())
+        self.__dict__.update(self.derived_defaults())
 
     @classmethod
-    def from_easyconfig(cls, options, cfg):
-        """Create the specification from the current values of an easyconfig; see ``__init__``."""
-        return cls(options, {name: cfg[name] for name in list(options) + ['name', 'version', 'sources']})
+    def from_easyconfig(cls, cfg):
+        """Create the specification from the current values of an easyconfig."""
+        return cls({name: cfg[name] for name in list(cls.PARAMETERS) + ['name', 'version', 'sources']})
 
     def __setattr__(self, name, value):
         """Refuse changes."""
@@ -243,138 +201,7 @@ class ContainerSpec:
         EasyBuildError
             For the first invalid value; the message names the parameter, the value and the valid ones.
         """
-        Parameters(self.options).check(self.__dict__)
-        self.check_sources()
-        self.check_image_source()
-        self.check_choices()
-        self.masks.check()
-        self.check_binds()
-        self.check_variables(tcl_in_lmod)
-        self.check_image_dirs()
-        if self.entry_point and not re.match(r'/[A-Za-z0-9_.+/-]+\Z', self.entry_point):
-            raise EasyBuildError("Easyconfig parameter 'entry_point' should be the full path of a program of the image "
-                                 "(letters, digits and _ . + - only), found: %s", self.entry_point)
-        self.distributed.check()
-        for problem in self.caches.problems():
-            raise EasyBuildError("Easyconfig parameter '%s': '%s' %s", *problem)
-        self.check_aliases()
-        self.check_script_names()
-        self.check_wrappers()
-        self.check_definition_files()
-
-    def check_sources(self):
-        """Check that each source has a file name, in one of EasyBuild's formats."""
-        sources = self.sources
-        names = [source_name(source) for source in sources] if isinstance(sources, (list, tuple)) else [None]
-        if not all(isinstance(name, str) for name in names):
-            raise EasyBuildError("Easyconfig parameter 'sources' should be a list with the name of an image (a SIF "
-                                 "file), found: %s", sources)
-
-    def check_image_source(self):
-        """Check where the image can be fetched from, as soon as templates in it have a value."""
-        if not self.image_source or re.search(r'%\(', self.image_source):
-            return
-        try:
-            ImageSource.parse(self.image_source)
-        except ValueError as err:
-            raise EasyBuildError("Easyconfig parameter 'image_source': '%s' %s", Credentials.mask(self.image_source),
-                                 err)
-
-    def check_choices(self):
-        """Check the parameters that have a fixed set of values."""
-        for param, known in (('init', INIT_KINDS), ('image', IMAGE_KINDS), ('gpu', (None,) + tuple(sorted(GPU_KINDS))),
-                             ('one_container', ONE_CONTAINER), ('listed_packages', tuple(LISTED_PACKAGES)),
-                             ('signature', SIGNATURES)):
-            value = getattr(self, param)
-            if value not in known:
-                raise EasyBuildError("Unknown value for easyconfig parameter '%s': '%s' (known: %s)", param, value,
-                                     ', '.join(str(kind) for kind in known))
-        if self.signature == REQUIRED and not self.signature_keys:
-            raise EasyBuildError("Easyconfig parameter 'signature' is '%s', so 'signature_keys' must name the files of "
-                                 "the public keys", REQUIRED)
-
-    def check_binds(self):
-        """Check the syntax of binds."""
-        if not all(value in LIBRARY_BINDS for value in self.library_binds.values()):
-            raise EasyBuildError("Easyconfig parameter 'library_binds' should be a dictionary of bind mounts, each "
-                                 "with '%s', found: %s", "' or '".join(LIBRARY_BINDS), self.library_binds)
-        if self.bind_file_default and not self.bind_file:
-            raise EasyBuildError("Easyconfig parameter 'bind_file_default' has binds for where 'bind_file' doesn't "
-                                 "exist: set that too, or use 'binds' and 'optional_binds'")
-        for param in ('binds', 'optional_binds', 'library_binds', 'bind_file_default'):
-            binds = getattr(self, param)
-            for bind in sum(parse_binds(binds), []) if param == 'bind_file_default' else binds:
-                if bind_problem(bind):
-                    raise EasyBuildError("Easyconfig parameter '%s': '%s' %s", param, bind, bind_problem(bind))
-
-    def check_variables(self, tcl_in_lmod):
-        """Check that variable names are valid, and that modules tools pass the values to the container unchanged."""
-        root_variable = self.image_root_variable
-        for param, names in (('container_env', list(self.container_env)),
-                             ('image_root_variable', [root_variable] if root_variable else []),
-                             ('own_modules', [self.own_modules] if self.own_modules else [])):
-            for name in names:
-                if variable_problem(name):
-                    raise EasyBuildError("Easyconfig parameter '%s': '%s' %s", param, name, variable_problem(name))
-        for name, value in sorted(self.container_env.items()):
-            if name in self.MODULE_DECIDES:
-                raise EasyBuildError("Easyconfig parameter 'container_env': %s is set by the module: %s", name,
-                                     self.MODULE_DECIDES[name])
-            problem = value is not None and value_problem(str(value), tcl_in_lmod)
-            if problem:
-                raise EasyBuildError("Easyconfig parameter 'container_env': the value of %s %s: %r", name, problem,
-                                     value)
-
-    def check_image_dirs(self):
-        """Check that directories are full paths or below 'image_root'; no shell expands them."""
-        if self.image == IMAGE_CENTRAL and not self.image_dirs:
-            raise EasyBuildError("Easyconfig parameter 'image' is '%s', so 'image_dirs' must say where the image is",
-                                 IMAGE_CENTRAL)
-        # paths that begin with a template are checked once it has a value
-        for path in [path for path in self.image_dirs if not path.startswith('%')]:
-            if path.startswith(('$', '~')):
-                raise EasyBuildError("Easyconfig parameter 'image_dirs': '%s' is not expanded, write the full path "
-                                     "(or use 'image_root_variable' for a directory named by a variable)", path)
-            if not path.startswith('/') and not self.image_root:
-                raise EasyBuildError("Easyconfig parameter 'image_dirs': '%s' is not a full path, and 'image_root' is "
-                                     "not set", path)
-
-    def check_aliases(self):
-        """Check that additional versions are valid names of module files, like the version itself."""
-        wrong = [alias for alias in self.aliases if not re.match(r'[A-Za-z0-9][A-Za-z0-9_.+-]*\Z', alias)]
-        if wrong:
-            raise EasyBuildError("Easyconfig parameter 'aliases': '%s' can't be the version of a module (letters, "
-                                 "digits and _ . + - only)", wrong[0])
-
-    def check_script_names(self):
-        """Check that additional script names refer to existing scripts in the same directory."""
-        known = self.SCRIPTS + self.PYTHON_SCRIPTS + self.NAMED_SCRIPTS
-        known = [script for script in known if script.startswith(('bin/', 'runscripts/'))]
-        for new, script in self.script_names.items():
-            if script not in known or not re.match(r'%s/[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z' % os.path.dirname(script), new):
-                raise EasyBuildError("Easyconfig parameter 'script_names': '%s' can't be another name of '%s' (known, "
-                                     "in the same directory: %s)", new, script, ', '.join(known))
-
-    def check_wrappers(self):
-        """Check that wrappers have valid names, and don't hide programs that are needed on the host."""
-        wrappers = self.wrappers
-        names = wrappers if isinstance(wrappers, (list, tuple)) else [wrappers] if wrappers == WRAPPERS_ALL else [None]
-        if not all(isinstance(name, str) and re.match(r'[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z', name) for name in names):
-            raise EasyBuildError("Easyconfig parameter 'wrappers' should be '%s' or a list of program names, "
-                                 "found: %s", WRAPPERS_ALL, wrappers)
-        needed = [name for name in names if name in NEEDED_ON_HOST]
-        if needed:
-            raise EasyBuildError("Easyconfig parameter 'wrappers': '%s' would hide the host's, which commands and job "
-                                 "scripts need to start the container. Leave it out; start-shell opens a shell in the "
-                                 "container.", needed[0])
-
-    def check_definition_files(self):
-        """Check that definition files have different names, since they are kept in one directory."""
-        names = [os.path.basename(name) for name in self.definition_files]
-        for name in nub(names):
-            if names.count(name) > 1:
-                raise EasyBuildError("Easyconfig parameter 'definition_files' has more than one file named %s: all are "
-                                     "kept in one directory. Rename all but one.", name)
+        check_container(self, tcl_in_lmod)
 
 
 class VenvSpec(ContainerSpec):
@@ -387,6 +214,7 @@ class VenvSpec(ContainerSpec):
         Name of the venv, with its default value.
     """
 
+    PARAMETERS = dict(CONTAINER_PARAMETERS, **VENV_PARAMETERS)
     SCRIPTS = ContainerSpec.SCRIPTS + ['bin/make-squashfs', 'bin/unmake-squashfs', 'share/ebsif/squashfs.bash',
                                        MAKE_STRIPED]
     MODULE_DECIDES = dict(
@@ -414,63 +242,4 @@ class VenvSpec(ContainerSpec):
     def check(self, tcl_in_lmod=False):
         """Validate the parameters; see ContainerSpec."""
         super().check(tcl_in_lmod)
-        if self.init == INIT_NONE:
-            raise EasyBuildError("Easyconfig parameter 'init' is '%s': an image without Python can't have a venv. Use "
-                                 "the easyblock ContainerInstall for it.", INIT_NONE)
-        if not isinstance(self.requirements, dict):
-            Stage.from_parameter(self.requirements)
-        elif not lock_of(self.requirements):
-            raise EasyBuildError("Easyconfig parameter 'requirements': a dictionary should be {'lock': FILE}, the "
-                                 "record of the installation to repeat, and may have its user software, 'squashfs': "
-                                 "FILE; found: %s",
-                                 Credentials.mask(self.requirements))
-        wrong = [line for line in self.constraints if not re.match(r'[\w.-]+==[^\s;,*]+\Z', line)]
-        if wrong:
-            raise EasyBuildError("Easyconfig parameter 'constraints': '%s' should be a name and an exact version, "
-                                 "name==version", wrong[0])
-        if self.protect != PROTECT_ALL and not is_of_kind(self.protect, TEXTS):
-            raise EasyBuildError("Easyconfig parameter 'protect' should be '%s' or a list of package names, "
-                                 "found: %s", PROTECT_ALL, self.protect)
-        if not re.match(r'[A-Za-z0-9_.+-]*[A-Za-z0-9_+-]\Z', self.venv_name):
-            raise EasyBuildError("Easyconfig parameter 'venv_name': '%s' can't be the name of a venv (one directory: "
-                                 "letters, digits, '_', '.', '+' and '-')", self.venv_name)
-
-
-def check_easyconfig(cfg):
-    """
-    Check the parts of an easyconfig that are not parameters of our easyblocks.
-
-    Parameters
-    ----------
-    cfg : EasyConfig
-
-    Raises
-    ------
-    EasyBuildError
-        For credentials, and for settings that EasyBuild allows but that don't make sense for containers.
-    """
-    # the raw text includes comments
-    secrets = Credentials.find(cfg.rawtxt) or Credentials.find(cfg.asdict())
-    if secrets:
-        raise EasyBuildError("A credential is written out in the easyconfig: %s. %s", ', '.join(nub(secrets)), REMEDY)
-    if 'components' in cfg:
-        raise EasyBuildError("A container can't be a component of a Bundle, which would unpack the image: write a "
-                             "separate easyconfig for it, and add that to 'dependencies'.")
-    for param in ('exts_list', 'exts_defaultclass'):
-        if cfg.get_ref(param):
-            raise EasyBuildError("Easyconfig parameter '%s' can't be used: extensions would be built on the host, not "
-                                 "in the container. List packages for the container in 'requirements' (easyblock "
-                                 "ContainerVenv).", param)
-    if cfg.get_ref('multi_deps'):
-        raise EasyBuildError("Easyconfig parameter 'multi_deps' can't be used: EasyBuild would install the container "
-                             "once for each version. Name one version in 'dependencies'.")
-    if cfg['buildininstalldir']:
-        raise EasyBuildError("Easyconfig parameter 'buildininstalldir' can't be used: temporary files would stay in "
-                             "the installation. To build elsewhere, use 'eb --buildpath'.")
-
-
-def source_name(source):
-    """Return the file name of an item of 'sources', which may be a string, a tuple or a dictionary."""
-    if isinstance(source, dict):
-        return source.get('filename') or source.get('download_filename')
-    return source[0] if isinstance(source, (list, tuple)) and source else source
+        check_venv(self)

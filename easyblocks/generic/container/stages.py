@@ -17,7 +17,7 @@ import shlex
 from contextlib import suppress
 from urllib.parse import unquote
 
-from easybuild.easyblocks.generic.container.parameters import COMMANDS, FLAG, LINES, TEXT, TEXTS, VARIABLES, is_of_kind
+from easybuild.easyblocks.generic.container.valuetypes import COMMANDS, FLAG, LINES, TEXT, TEXTS, VARIABLES, is_of_kind
 from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
 from easybuild.easyblocks.generic.container.requirements import are_stages, requirement_text, stages_of
 from easybuild.easyblocks.generic.container.texts import variable_problem

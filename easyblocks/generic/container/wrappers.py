@@ -13,6 +13,10 @@ from easybuild.easyblocks.generic.container.scripts import FILES, sh_command
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import adjust_permissions, copy_file
 
+# Names that wrappers can't have: host scripts with `#!/usr/bin/env bash`, and programs that eb runs, would run in the
+# container.
+NEEDED_ON_HOST = ('apptainer', 'bash', 'env', 'sh', 'singularity')
+
 
 class Wrappers:
     """
