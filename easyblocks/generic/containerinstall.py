@@ -20,17 +20,14 @@ if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]
     generic.__path__ = [os.path.dirname(__file__), os.path.dirname(os.path.realpath(__file__))] + list(generic.__path__)
 
 from easybuild.easyblocks.generic.container import lockfile, sif
-from easybuild.easyblocks.generic.container.imagecopy import is_verified
-from easybuild.easyblocks.generic.container.imagefetch import SOURCE_DIGEST, ImageFetch, check_content, check_note
-from easybuild.easyblocks.generic.container.imagefetch import origin_of
 from easybuild.easyblocks.generic.container.imageinstall import ImageInstall, check_installed_image
+from easybuild.easyblocks.generic.container.imagenote import check_content, check_note, origin_of
 from easybuild.easyblocks.generic.container.bindfile import current_binds
 from easybuild.easyblocks.generic.container.caches import CACHES_FILE
 from easybuild.easyblocks.generic.container.checks import check_easyconfig, check_image_dirs
 from easybuild.easyblocks.generic.container.distributed import SETTINGS_FILE
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit_status
 from easybuild.easyblocks.generic.container.hostlibraries import is_library_wanted
-from easybuild.easyblocks.generic.container.imagesource import DOCKER
 from easybuild.easyblocks.generic.container.kernel import JUPYTER, install_kernel
 from easybuild.easyblocks.generic.container.lustre import STRIPING_FILE
 from easybuild.easyblocks.generic.container.masks import MASKS
@@ -45,7 +42,7 @@ from easybuild.easyblocks.generic.container.runtime import runtime_variables
 from easybuild.easyblocks.generic.container.sbom import BILL_OF_MATERIALS, bill_of_materials
 from easybuild.easyblocks.generic.container.scripts import FILES, ebsif_version
 from easybuild.easyblocks.generic.container.credentials import Credentials
-from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_LINK, IMAGE_OWN, IMAGE_SHARED
+from easybuild.easyblocks.generic.container.sharedimage import IMAGE_LINK
 from easybuild.easyblocks.generic.container.sharedimage import InstalledImage, InstalledImages, recursively_except
 from easybuild.easyblocks.generic.container.shellmodule import ENVIRONMENT, ShellGenerator, ShellModule
 from easybuild.easyblocks.generic.container.signature import IGNORED, REQUIRED, VERIFIED
@@ -53,14 +50,14 @@ from easybuild.easyblocks.generic.container.spec import ContainerSpec
 from easybuild.easyblocks.generic.container.texts import value_problem
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from easybuild.easyblocks.generic.container.verification import Verification, check_required
+from easybuild.easyblocks.generic.container.wantedimage import WantedImage
 from easybuild.easyblocks.generic.container.wrappers import Wrappers
 from easybuild.framework import easyblock
 from easybuild.framework.easyblock import POSTPROC_STEP, EasyBlock
 from easybuild.framework.easyconfig.default import CUSTOM
-from easybuild.framework.easyconfig.easyconfig import letter_dir_for
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_warning
 from easybuild.tools.config import build_option, source_paths, update_build_option
-from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, copy_dir
+from easybuild.tools.filetools import adjust_permissions, copy_dir
 from easybuild.tools.filetools import copy_file, mkdir, which, write_file
 from easybuild.tools.modules import Lmod
 from easybuild.tools.utilities import trace_msg
@@ -169,12 +166,10 @@ class ContainerInstall(Reinstall, EasyBlock):
         """Find a file as EasyBuild does, the image also in 'image_dirs' (L-01), or that of another module (E-01)."""
         if filename != self.spec.image_name:
             return super().obtain_file(filename, *args, **kwargs)
-        if self.spec.image in IMAGE_SHARED:
-            found = self.installed_images.find(filename, self.is_wanted)
-            if found:
-                return found
-        source = self.spec.source
-        if source:
+        found = self.wanted_image.shared_path
+        if found:
+            return found
+        if self.spec.source:
             kwargs.update(no_download=True, warning_only=True)
         before = self.robot_path
         # searched after the directory of the easyconfig, and named if the image is in none of them
@@ -183,35 +178,20 @@ class ContainerInstall(Reinstall, EasyBlock):
             found = super().obtain_file(filename, *args, **kwargs)
         finally:
             self.robot_path = before
-        return self.fetched_image(source, found, kwargs.get('force_download')) if source else found
+        return self.fetch_image(found, kwargs.get('force_download')) if self.spec.source else found
 
-    def fetched_image(self, source, found, again=False):
-        """
-        Return the path of an image that was found, or fetch it into EasyBuild's source path (R-01).
-
-        Parameters
-        ----------
-        source : ImageSource
-        found : str
-            The path, None if there is none.
-        again : bool
-            Fetch it also if it is there.
-        """
-        name = self.spec.image_name
+    def fetch_image(self, found, again=False):
+        """Return the path of an image that was found, or fetch it (R-01); ``again``: replace one that is there."""
+        source = self.spec.source
         if self.dry_run:
-            if found == name:
-                dry_run_msg("  * %s will be fetched from %s" % (name, source))
+            if found == self.spec.image_name:
+                dry_run_msg("  * %s will be fetched from %s" % (found, source))
             return found
         if not found:
-            if source.kind == DOCKER and source.digest and self.spec.signature == REQUIRED:
+            if self.wanted_image.needs_signature:
                 # not after a download of many gigabytes
                 check_required(self.verification.of_source(source), source)
-            folder = os.path.join(source_paths()[0], letter_dir_for(self.name), self.name)
-            if self.spec.image == IMAGE_CENTRAL:
-                # where the module looks for it
-                folder = self.spec.central_directories[0]
-            found = ImageFetch(source, os.path.join(folder, name), self.is_digest,
-                               self.spec.lustre_striping).fetch(again)
+            found = self.wanted_image.fetch(source_paths()[0], again)
         problem = check_note(found, source)
         if problem:
             self.warn(problem)
@@ -223,37 +203,20 @@ class ContainerInstall(Reinstall, EasyBlock):
         return InstalledImages(self.final_installdir, source_paths())
 
     @property
-    def checksum(self):
-        """The checksum of the image in the easyconfig, None without one; see is_verified."""
-        return self.get_checksum_for(self.cfg['checksums'], filename=self.spec.image_name, index=0)
-
-    def is_digest(self, sha256):
-        """Return whether a recorded SHA256 is the checksum in the easyconfig; without one, any is."""
-        return is_verified(self.checksum, self.spec.image_name,
-                           lambda kind: sha256 if kind == CHECKSUM_TYPE_SHA256 else None)
-
-    def is_wanted(self, image):
-        """Return whether the image in the record of another installation (dict) is that of the easyconfig."""
-        digest = self.spec.source.digest if self.spec.source else None
-        # two conversions of the same image differ, so there only the digest of the source tells
-        is_same = digest is None or self.checksum is not None or image.get(SOURCE_DIGEST) == digest
-        return is_same and self.is_digest(image.get('sha256'))
+    def wanted_image(self):
+        """The image that the easyconfig describes (WantedImage)."""
+        checksum = self.get_checksum_for(self.cfg['checksums'], filename=self.spec.image_name, index=0)
+        return WantedImage(self.spec, checksum, self.installed_images)
 
     def checksum_step(self):
         """Verify checksums as EasyBuild does, but don't read an image whose SHA256 is recorded (E-01)."""
         sources = self.src
-        if self.recorded_image and self.is_digest(self.recorded_image.image.get('sha256')):
+        if sources and self.wanted_image.is_known(sources[0]['path']):
             self.src = []
         try:
             super().checksum_step()
         finally:
             self.src = sources
-
-    @property
-    def recorded_image(self):
-        """The unchanged image of another installation that this one shares (InstalledImage), None if there is none."""
-        path = self.src[0]['path'] if self.src and self.spec.image != IMAGE_OWN else None
-        return self.installed_images.unchanged(path) if path else None
 
     def extract_step(self):
         """Resolve the path of the image; there is nothing to unpack."""

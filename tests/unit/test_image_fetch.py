@@ -11,13 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container import download, imagefetch, lease
-from easybuild.easyblocks.generic.container.imagefetch import (
-    ImageFetch,
-    check_content,
-    check_note,
-    origin_of,
-    read_note,
-)
+from easybuild.easyblocks.generic.container.imagefetch import ImageFetch
+from easybuild.easyblocks.generic.container.imagenote import check_content, check_note, origin_of, read_note
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
 from easybuild.easyblocks.generic.container.lease import Lease
 from easybuild.easyblocks.generic.container.lockowner import this_process

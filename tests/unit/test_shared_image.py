@@ -12,6 +12,8 @@ from easybuild.easyblocks.generic import containerinstall
 from easybuild.easyblocks.generic.container import imageinstall, sharedimage
 from easybuild.easyblocks.generic.container.imageinstall import ImageInstall
 from easybuild.easyblocks.generic.container.sharedimage import InstalledImage, InstalledImages
+from easybuild.easyblocks.generic.container.spec import ContainerSpec
+from easybuild.easyblocks.generic.container.wantedimage import WantedImage
 from easybuild.framework.easyblock import EasyBlock
 from easybuild.tools import filetools
 from easybuild.tools.build_log import EasyBuildError
@@ -21,6 +23,9 @@ from ebsif.installed import inventory, places, removal, sharing
 from ebsif.user import extending
 
 CONTENT = b"an image"
+
+# digests of sources
+ONE, OTHER = "sha256:" + 64 * "1", "sha256:" + 64 * "2"
 
 
 def install(root, kind="own", source=None):
@@ -239,19 +244,20 @@ def test_a_digest_is_recorded_or_taken(family, monkeypatch):
 
 
 @pytest.mark.parametrize(("digest", "checksum", "is_found"), [
-    ("sha256:1", None, True), ("sha256:2", None, False), (None, None, True), ("sha256:2", "of the same file", True)])
+    (ONE, None, True), (OTHER, None, False), (None, None, True),
+    (OTHER, hashlib.sha256(CONTENT).hexdigest(), True), (ONE, hashlib.sha256(b"Another.").hexdigest(), False)])
 def test_images_of_other_sources_are_not_shared(family, digest, checksum, is_found):
     """E-01, R-01: the image of a module is only shared if its source has the digest, or the file the checksum."""
     lock = family / "1.0/share/ebsif/lock.json"
     record = json.loads(lock.read_text())
-    record["image"]["source_digest"] = "sha256:1"
+    record["image"]["source_digest"] = ONE
     lock.write_text(json.dumps(record))
     shutil.rmtree(family / "2.0")
-    easyblock = SimpleNamespace(checksum=checksum, is_digest=lambda sha256: True,
-                                spec=SimpleNamespace(source=SimpleNamespace(digest=digest)))
-    found = InstalledImages(str(family / "3.0"), []).find(
-        "a.sif", lambda image: containerinstall.ContainerInstall.is_wanted(easyblock, image))
-    assert found == (str(family / "1.0/a.sif") if is_found else None) or digest is None
+    values = {"name": "a", "version": "3.0", "sources": ["a.sif"], "image": "link",
+              "image_source": f"docker://example.org/a@{digest}" if digest else None}
+    others = InstalledImages(str(family / "3.0"), [])
+    found = WantedImage(ContainerSpec(values), checksum, others).shared_path
+    assert found == (str(family / "1.0/a.sif") if is_found else None)
 
 
 def test_only_what_was_verified_is_installed(family, monkeypatch):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container import verification
-from easybuild.easyblocks.generic.container.imagefetch import note_path
+from easybuild.easyblocks.generic.container.imagenote import note_path
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
 from easybuild.easyblocks.generic.container.signature import Signature
 from easybuild.easyblocks.generic.container.verification import Verification

@@ -11,7 +11,6 @@ What is being fetched has another name until it is complete and verified. A note
 for installations later on.
 """
 import glob
-import json
 import os
 import stat
 from contextlib import ExitStack, contextmanager
@@ -22,37 +21,17 @@ from easybuild.easyblocks.generic.container.conversion import Conversion
 from easybuild.easyblocks.generic.container.download import Download, Progress
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.imagecopy import copy_image, make_striped, transfer
+from easybuild.easyblocks.generic.container.imagenote import note_path, write_note
 from easybuild.easyblocks.generic.container.imagesource import DOCKER, DOCKER_ARCHIVE, OCI, ON_DISK, ORAS
 from easybuild.easyblocks.generic.container.lease import Lease, LostLease
 from easybuild.easyblocks.generic.container.ociimage import OciImage, open_store
 from easybuild.easyblocks.generic.container.registry import Registry, blob_size, sif_layer
 from easybuild.easyblocks.generic.container.runtime import Runtime
-from easybuild.easyblocks.generic.container.sharedimage import InstalledImage
 from easybuild.easyblocks.generic.container.sif import is_sif, is_whole
 from easybuild.easyblocks.generic.container.texts import format_size
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, mkdir, remove_dir, remove_file
-from easybuild.tools.filetools import write_file
 from easybuild.tools.utilities import trace_msg
-
-# Keys of a note: source (with digest), its digest, and the SHA256 of the SIF file.
-SOURCE, SOURCE_DIGEST, SHA256 = 'source', 'source_digest', 'sha256'
-
-
-def note_path(image):
-    """Return the path of the note on an image (str)."""
-    return image + '.source.json'
-
-
-def read_note(image):
-    """Return the note on an image: where it was fetched from (dict), empty without one."""
-    try:
-        with open(note_path(image)) as text:
-            note = json.load(text)
-    except (OSError, ValueError):
-        return {}
-    is_note = isinstance(note, dict) and all(isinstance(note.get(key), str) for key in (SOURCE, SOURCE_DIGEST, SHA256))
-    return note if is_note else {}
 
 
 class ImageFetch:
@@ -142,7 +121,7 @@ class ImageFetch:
             for path in (self.target, note_path(self.target)):
                 if os.path.lexists(path):
                     remove_file(path)
-            self.write_note(sha256)
+            write_note(self.target, self.source, sha256)
             os.rename(self.complete, self.target)
             for path in glob.glob(glob.escape(self.target) + '.partial-*'):
                 (remove_dir if os.path.isdir(path) else remove_file)(path)
@@ -320,12 +299,6 @@ class ImageFetch:
                                  exit_code=EasyBuildExit.FAIL_CHECKSUM)
         return copy
 
-    def write_note(self, sha256):
-        """Write where the image is from, before it gets its name."""
-        note = {SOURCE: str(self.source), SOURCE_DIGEST: self.source.digest, SHA256: sha256}
-        write_file(note_path(self.target), json.dumps(note, indent=2, sort_keys=True) + '\n', forced=True)
-        os.chmod(note_path(self.target), 0o644)
-
 
 def make_open_directory(path):
     """Create a directory and its parents, which others can read whatever the umask; existing ones stay as they are."""
@@ -334,82 +307,3 @@ def make_open_directory(path):
     make_open_directory(os.path.dirname(path))
     mkdir(path)
     os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | 0o755)
-
-
-def origin_of(image, sha256):
-    """
-    Return where an image is from, for the record (dict).
-
-    Parameters
-    ----------
-    image : str
-        Path of the image that was installed: with a note, or the own one of another installation.
-    sha256 : str
-        Its SHA256: notes and records on other contents don't count.
-
-    Returns
-    -------
-    dict
-        Source and digest; the path if that is all that is known.
-    """
-    for known in (read_note(image), InstalledImage(os.path.dirname(os.path.realpath(image))).image):
-        if known.get(SHA256) == sha256 and known.get(SOURCE_DIGEST):
-            return {key: known[key] for key in (SOURCE, SOURCE_DIGEST)}
-    return {SOURCE: image}
-
-
-def check_note(image, source):
-    """
-    Check that an image in the source path was fetched from the digest that the easyconfig names.
-
-    Parameters
-    ----------
-    image : str
-        Path.
-    source : ImageSource
-
-    Returns
-    -------
-    str
-        A warning if the easyconfig names no digest, and the note says which one it was; None otherwise.
-
-    Raises
-    ------
-    EasyBuildError
-        If it is another digest.
-    """
-    note = read_note(image)
-    if not note:
-        return None
-    digest = note[SOURCE_DIGEST]
-    if source.digest is None:
-        return "'image_source' names no digest: %s may become another image. To always get this one, write: " \
-            "image_source = '%s'" % (source, source.with_digest(digest))
-    if source.digest != digest:
-        raise EasyBuildError("%s was made from %s, and the easyconfig names %s. Give the image in 'sources' another "
-                             "name, or remove this file (and %s).", image, note[SOURCE], source, note_path(image),
-                             exit_code=EasyBuildExit.FAIL_CHECKSUM)
-    return None
-
-
-def check_content(image, sha256):
-    """
-    Check that an image in the source path is what was fetched.
-
-    Parameters
-    ----------
-    image : str
-        Path, with a note.
-    sha256 : str
-        Its SHA256.
-
-    Raises
-    ------
-    EasyBuildError
-        If it was altered or truncated.
-    """
-    note = read_note(image)
-    if note and note[SHA256] != sha256:
-        raise EasyBuildError("The image %s is not what was fetched from %s: its SHA256 is %s, and was %s. Remove it "
-                             "(and %s): then `eb` fetches it again.", image, note[SOURCE], sha256, note[SHA256],
-                             note_path(image), exit_code=EasyBuildExit.FAIL_CHECKSUM)

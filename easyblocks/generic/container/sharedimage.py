@@ -160,15 +160,24 @@ class InstalledImages:
     """
 
     def __init__(self, root, directories):
-        """Read the records."""
+        """Take the directories; records are read when they are needed."""
         self.own = InstalledImage(root)
-        records = glob.glob(os.path.join(glob.escape(os.path.dirname(root)), '*', lockfile.RECORD))
-        beside = [InstalledImage(path[:-len(lockfile.RECORD) - 1]) for path in records]
-        # not what is left of earlier installations
-        beside = [one for one in beside if os.path.basename(one.root) == one.full_version and one.root != root]
-        beside.sort(key=lambda one: (not root.startswith(one.root + '-'), one.is_shared, one.root))
-        named = [InstalledImage(path) for path in directories]
-        self.images = [one for one in named + beside + [self.own] if one.record]
+        self.directories = directories
+        self.known = None
+
+    @property
+    def images(self):
+        """The images (list of InstalledImage)."""
+        if self.known is None:
+            root = self.own.root
+            records = glob.glob(os.path.join(glob.escape(os.path.dirname(root)), '*', lockfile.RECORD))
+            beside = [InstalledImage(path[:-len(lockfile.RECORD) - 1]) for path in records]
+            # not what is left of earlier installations
+            beside = [one for one in beside if os.path.basename(one.root) == one.full_version and one.root != root]
+            beside.sort(key=lambda one: (not root.startswith(one.root + '-'), one.is_shared, one.root))
+            named = [InstalledImage(path) for path in self.directories]
+            self.known = [one for one in named + beside + [self.own] if one.record]
+        return self.known
 
     def find(self, name, is_wanted):
         """Return the path of a complete image of this name whose record (dict) `is_wanted` accepts (str), or None."""

@@ -19,7 +19,7 @@ import tempfile
 from easybuild.easyblocks.generic.container.connection import is_loopback
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, run_shell_cmd
 from easybuild.easyblocks.generic.container.imagecopy import private
-from easybuild.easyblocks.generic.container.imagefetch import SHA256, SOURCE, note_path, read_note
+from easybuild.easyblocks.generic.container.imagenote import SHA256, SOURCE, note_path, read_note
 from easybuild.easyblocks.generic.container.imagesource import DOCKER, DOCKER_HUB, ImageSource
 from easybuild.easyblocks.generic.container.login import DOCKER_HUB_KEYS, login_for
 from easybuild.easyblocks.generic.container.runtime import passed_variables

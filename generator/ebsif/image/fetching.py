@@ -48,7 +48,8 @@ def fetch(source: ImageSource, name: str, folder: Optional[Path] = None, size: i
         If it can't be fetched, or isn't what it should be; nothing of it is left under its name then.
     """
     # they take long to import
-    from easybuild.easyblocks.generic.container.imagefetch import SOURCE, ImageFetch, check_note, read_note
+    from easybuild.easyblocks.generic.container.imagefetch import ImageFetch
+    from easybuild.easyblocks.generic.container.imagenote import SOURCE, check_note, read_note
     from easybuild.tools.build_log import EasyBuildError
 
     eb.session()
