@@ -198,7 +198,7 @@ def text_of(error):
     if not isinstance(path, str) or error.filename2 or not error.strerror:
         return str(error)
     denied = isinstance(error, PermissionError) and not os.access(path, os.R_OK)
-    return f"{path}: {error.strerror}" + (f": {files.how_to_read(Path(path))}" if denied else "")
+    return f"{path}: {error.strerror}" + (f": {files.how_to_get_access(Path(path))}" if denied else "")
 
 
 def call_and_flush(function, *arguments):

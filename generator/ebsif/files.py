@@ -63,17 +63,27 @@ def share(path: Path, directory: Path) -> None:
 
     Where only the owner of a file may remove it, as in /tmp, the umask decides: these directories are not for sharing.
     """
-    mode = directory.stat().st_mode
-    if mode & stat.S_ISVTX:
+    place = directory.stat()
+    if place.st_mode & stat.S_ISVTX:
         return
     for one in [path, *path.rglob("*")]:
-        with contextlib.suppress(PermissionError):  # a file system that has no modes
-            one.chmod(mode & (0o2777 if one.is_dir() else 0o666))
+        set_access(one, place.st_gid, place.st_mode & (0o2777 if one.is_dir() else 0o666))
+
+
+def set_access(path: Path, group: int, mode: int) -> None:
+    """Give a file or directory a group and its mode; a group that it has instead may do no more than everybody."""
+    if path.stat().st_gid != group:
+        try:
+            os.chown(path, -1, group)
+        except PermissionError:
+            mode = mode & ~0o2070 | (mode & 0o007) << 3
+    with contextlib.suppress(PermissionError):  # a file system that has no modes
+        path.chmod(mode)
 
 
 def replace(path: Path, text: str, shared: bool = False) -> None:
     """
-    Replace a file atomically: readers see either the old or the new content, and its mode stays.
+    Replace a file atomically: readers see either the old or the new content, and its group and mode stay.
 
     Parameters
     ----------
@@ -97,7 +107,8 @@ def replace(path: Path, text: str, shared: bool = False) -> None:
         with new.open("x", encoding="utf-8") as file:
             file.write(text)
         if path.exists():
-            new.chmod(path.stat().st_mode & 0o777)
+            before = path.stat()
+            set_access(new, before.st_gid, before.st_mode & 0o777)
         elif shared:
             share(new, path.parent)
         new.replace(path)
@@ -116,12 +127,14 @@ def make_executable(path: Path) -> None:
     path.chmod(mode | (mode & 0o444) >> 2)
 
 
-def how_to_read(path: Path) -> str:
-    """Return what to do about a file or directory that this account can't read: who can give permission (str)."""
+def how_to_get_access(path: Path) -> str:
+    """Return what to do about a file or directory that this account can't read, or not create (str)."""
     place = next(one for one in (path, *path.parents) if is_there(one))
     number = place.stat().st_uid
-    return f"run `chmod u+rX {shlex.quote(str(place))}`" if number == os.getuid() else \
-        f"ask {owner(number)}, who owns {place}, for permission"
+    if number != os.getuid():
+        return f"ask {owner(number)}, who owns {place}, for permission"
+    missing = "w" if place != path and os.access(place, os.X_OK) else "rX"
+    return f"run `chmod u+{missing} {shlex.quote(str(place))}`"
 
 
 def owner(number: int) -> str:

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container.texts import format_size
@@ -134,6 +135,28 @@ def test_shared_files_with_umask_077(tmp_path):
         "group": ["2770", "0660"], "all": ["0755", "0640"], "tmp": ["0700", "0600"], "all/own": ["0700", "0600"]}
 
 
+def test_the_group_of_shared_files(tmp_path, monkeypatch):
+    """What a directory lets its group do is not given to the person's own group, which may be everybody's."""
+    owners = {}
+
+    def chown(path, _, group):
+        if path.name.startswith(".theirs"):
+            raise PermissionError(1, "Operation not permitted", str(path))
+        owners[path.name.split(".")[1]] = group
+
+    # groups of other accounts, for accounts that may not give files to them
+    stat = Path.stat
+    monkeypatch.setattr(os, "chown", chown)
+    monkeypatch.setattr(Path, "stat", lambda path, **options: SimpleNamespace(
+        st_mode=stat(path, **options).st_mode, st_gid=os.getgid() + (1 if path == tmp_path else 0)))
+    tmp_path.chmod(0o2774)
+    files.replace(tmp_path / "ours", "text", shared=True)
+    files.replace(tmp_path / "theirs", "text", shared=True)
+    assert owners == {"ours": os.getgid() + 1}
+    assert {name: oct(stat(tmp_path / name).st_mode & 0o7777) for name in ("ours", "theirs")} == {
+        "ours": "0o664", "theirs": "0o644"}
+
+
 def test_a_file_that_cannot_be_written_is_named():
     """The error names the file, not the temporary one beside it."""
     with pytest.raises(OSError, match=r"'/proc/mine.eb'$"):
@@ -144,9 +167,10 @@ def test_errors_of_files(tmp_path, monkeypatch):
     """The path, what is wrong and what to do, without numbers of errors."""
     assert cli.text_of(FileNotFoundError(2, "No such file", "x")) == "x: No such file"
     assert cli.text_of(OSError("anything")) == "anything"
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    assert cli.text_of(PermissionError(13, "Permission denied", str(tmp_path / "x"))) == \
-        f"{tmp_path}/x: Permission denied: run `chmod u+rX {tmp_path}`"
+    for allowed, remedy in (((), "u+rX"), ((os.X_OK,), "u+w")):
+        monkeypatch.setattr(os, "access", lambda _, mode, allowed=allowed: mode in allowed)
+        assert cli.text_of(PermissionError(13, "Permission denied", str(tmp_path / "x"))) == \
+            f"{tmp_path}/x: Permission denied: run `chmod {remedy} {tmp_path}`"
 
 
 def test_doctor_names_what_is_missing(tmp_path):

@@ -158,7 +158,7 @@ def read_settings(options: Namespace, complete: bool = True) -> Settings:
     """
     path = configuration_path()
     if os.environ.get(CONFIGURATION_VARIABLE) and (path.is_dir() or not os.access(path, os.R_OK)):
-        reason = f"can't be read: {files.how_to_read(path)}" if files.is_there(path) and not path.is_dir() else \
+        reason = f"can't be read: {files.how_to_get_access(path)}" if files.is_there(path) and not path.is_dir() else \
             "is not a file: correct or unset the variable"
         raise site.SiteError(f"{path}, which {CONFIGURATION_VARIABLE} names, {reason}")
     configured = validate(Configuration, load(path), path) if path.is_file() else Configuration()

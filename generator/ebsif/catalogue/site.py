@@ -260,10 +260,10 @@ class Site(Model):
         """Check that signatures can be verified if they are required (R-04)."""
         if self.signature == "required" and not self.signature_keys:
             raise invalid((("signature",), "signatures can't be verified without 'signature_keys'"))
-        relative = [number for number, one in enumerate(self.signature_keys) if not one.startswith("/")]
+        relative = [(("signature_keys", number), f"'{one}' is not a full path")
+                    for number, one in enumerate(self.signature_keys) if not one.startswith("/")]
         if relative:
-            raise invalid(*((("signature_keys", number), f"'{self.signature_keys[number]}' is not a full path")
-                            for number in relative))
+            raise invalid(*relative)
         return self
 
     @model_validator(mode="after")

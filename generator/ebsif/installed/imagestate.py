@@ -150,7 +150,7 @@ def is_closed(path):
 
 def unreadable(path):
     """Return what to say of an image that this account can't read (str)."""
-    return f"you can't read the image {path}: {files.how_to_read(path)}"
+    return f"you can't read the image {path}: {files.how_to_get_access(path)}"
 
 
 def compare(path: Path, status: os.stat_result, known: dict[str, Any], verify: bool) -> tuple[str, Optional[str]]:

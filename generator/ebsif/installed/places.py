@@ -78,7 +78,7 @@ class Installation:
         try:
             self.record  # noqa: B018 reading it is the test
         except lock.ClosedLockError:
-            return files.how_to_read(self.root / lockfile.RECORD)
+            return files.how_to_get_access(self.root / lockfile.RECORD)
         except lock.LockError:
             pass
         return f"install the module again with `{self.rebuild}`"

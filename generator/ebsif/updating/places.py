@@ -12,7 +12,7 @@ from ebsif.catalogue.records import CatalogueFile
 from ebsif.catalogue.selection import natural_key
 from ebsif.catalogue.site import Site
 from ebsif.catalogue.template import read_fields
-from ebsif.files import how_to_read
+from ebsif.files import how_to_get_access
 from ebsif.findings import NOTE, WARNING, Finding
 
 
@@ -130,7 +130,7 @@ def entries(folder, found):
     except OSError as error:
         found.unreadable.add(folder)
         found.findings.append(Finding(WARNING, "", f"can't be read ({error.strerror}), so its images are unknown: "
-                                      f"{how_to_read(folder)}", str(folder), 0))
+                                      f"{how_to_get_access(folder)}", str(folder), 0))
         return []
     found.looked_in.add(folder)
     return content
