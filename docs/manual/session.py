@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PICTURE = CHECKOUT / "docs/pictures/session.svg"
-COLUMNS, LINES = 104, 300
+COLUMNS, LINES = 160, 300
+# columns of the picture, in which longer lines are broken between words
+WIDTH = 104
 # for those who don't see the picture
 TITLE = "A terminal: a module with PyTorch is loaded and used, then extended by a package with one command"
 # Bash reads one command after the other, and shows each as if it had been typed. What they install is not for the demo.
@@ -76,13 +78,14 @@ def drawn(screen: "pyte.Screen") -> str:
     last = max(number for number, line in enumerate(screen.display) if line.strip())
     text = Text()
     for number in range(last + 1):
-        cells = [screen.buffer[number][column] for column in range(COLUMNS)]
+        cells, line = [screen.buffer[number][column] for column in range(COLUMNS)], Text()
         for look, some in itertools.groupby(cells, key=lambda cell: (cell.fg, cell.bold, cell.italics)):
-            text.append("".join(cell.data for cell in some), style_of(*look))
-        text.append("\n")
+            line.append("".join(cell.data for cell in some), style_of(*look))
+        line.rstrip()
+        text.append(line).append("\n")
     # the frame cuts off the lower end of the last line
     text.append("\n")
-    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
     console.print(text, end="")
     svg = console.export_svg(title="ebsif", unique_id="session").replace(">", f">\n    <title>{TITLE}</title>", 1)
     return re.sub(r" *@font-face \{.*?\}\n", "", svg, flags=re.DOTALL).replace("Fira Code, monospace", "monospace")

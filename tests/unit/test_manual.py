@@ -195,6 +195,8 @@ def test_the_picture_of_the_terminal_shows_the_commands_of_the_readme():
     assert len(session.commands()) == 5
     for command in session.commands():
         assert f"$ {command}" in text
+    # what Lmod says of the second load; no name is broken
+    assert f"=> {session.commands()[3].removeprefix('module load ')}" in text
     assert f"<title>{session.TITLE}</title>" in picture
     assert "http" not in picture.replace("http://www.w3.org/2000/svg", "").replace("https://www.textualize.io", "")
 
@@ -204,9 +206,12 @@ def test_a_screen_as_a_picture():
     def cell(data, colour, is_bold=False):
         return SimpleNamespace(data=data, fg=colour, bold=is_bold, italics=False)
 
+    name = "n" * 60
     line = [cell("o", "green", True), cell("k", "brown"), cell("<", "ff0000"),
-            *(cell(" ", "default") for _ in range(session.COLUMNS - 3))]
+            *(cell(letter, "default") for letter in f" {name} {name}".ljust(session.COLUMNS - 3))]
     screen = SimpleNamespace(display=["ok<", "  "], buffer=[line])
     picture = session.drawn(screen)
+    # a long line is broken between words
+    assert re.findall("n{30,}", picture) == [name, name]
     assert re.search(r">o</text>.*>k</text>.*>&lt;</text>", picture, re.DOTALL)
     assert {"font-weight: bold", "fill: #ff0000"} <= set(re.findall(r"font-weight: bold|fill: #ff0000", picture))
