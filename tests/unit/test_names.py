@@ -13,6 +13,7 @@ from ebsif.cli import build_parser, main
 from ebsif.errors import UsageError
 from ebsif.installed import places, removal
 from ebsif.installed.names import Names, NamingError, complete, complete_asked, complete_packages
+from ebsif.user import repeating
 from prefixes import BASE, EASYCONFIG, LATER, MINE, OTHER
 
 
@@ -159,6 +160,10 @@ def test_the_modules_of_a_user(prefix, monkeypatch, capsys):
     assert max(map(len, lines)) <= 80
     assert [re.split(r"(?<=\S)  +", line.strip())[0] for line in lines[1:]] == [
         BASE, "-mine-20261121", "loaded", "-more-20261123", "-other-20261121", "no module file, record damaged"]
+    # nothing of other accounts
+    monkeypatch.setattr(os, "getuid", lambda: other.stat().st_uid + 1)
+    assert main(["list", "--mine"]) == 0
+    assert capsys.readouterr().out == "you have installed no container module\n"
 
 
 def test_hard_links_take_no_space(prefix, tmp_path):
@@ -643,6 +648,9 @@ def test_an_environment_of_somebody_else(extension, tmp_path):
     (tmp_path / "b.json").write_text(json.dumps(record))
     assert f"the image b.sif of Other/{MINE.partition('/')[2]} is neither in an installed module nor in the " \
         f"catalogue (its SHA256 is {'1' * 64})" in extension.extend("--from-lock", "b.json", "--name", "x", status=3)[1]
+    example = names().container("PyTorch/2.13.0")
+    same = example.replace(sha256="1" * 64)
+    assert repeating.base_of(record, [example, same], example.site) is same
     assert "venv_name" not in values
     record = json.loads((tmp_path / "lock.json").read_text())
     (tmp_path / "b.json").write_text(json.dumps({**record, "venv_name": "torch"}))
