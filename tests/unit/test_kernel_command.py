@@ -57,6 +57,7 @@ def test_kernels_with_the_same_name(module, capsys, tmp_path, monkeypatch):
     assert main(["kernel", "install", MINE, "--name", "torch"]) == 3
     assert "is a kernel of another program" in capsys.readouterr().err
     assert main(["kernel", "remove", "torch"]) == 3
+    assert "has no kernel 'torch' of a module (there: none)" in capsys.readouterr().err
     # a directory that an interrupted installation has left
     (other / "kernel.json").unlink()
     assert main(["kernel", "install", MINE, "--name", "torch"]) == 0

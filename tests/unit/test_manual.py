@@ -144,7 +144,11 @@ def test_the_reference_has_everything(pages):
     described = names_on("reference/parameters")
     assert described["containerinstall"] | described["containervenv"] | {"requirements"} >= {
         name for name, (_, _, kind) in ContainerVenv.extra_options().items() if "easyblock" in str(kind)}
-    assert set(names_on("reference/commands")) == set(cli.COMMANDS)
+    commands = names_on("reference/commands")
+    assert set(commands) == set(cli.COMMANDS)
+    for name, texts in commands.items():
+        options = re.findall(r"^  (?:-\w\b.*, )?(--[\w-]+)", reference.subparser(name).format_help(), re.MULTILINE)
+        assert set(options) - {"--help"} == {text.split()[0] for text in re.findall("--.*", "\n".join(texts))}, name
     for name, model in schema.MODELS.items():
         address = {"containers": "reference/records"}.get(name, f"reference/{name}")
         assert names_on(address)[model.__name__.lower()] == set(schema.schema(model)["properties"])
