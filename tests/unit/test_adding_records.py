@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from ebsif import cli
-from ebsif.catalogue import adding, reading, site, template, writing
+from ebsif.catalogue import adding, inheritance, reading, site, template, writing
 from ebsif.catalogue.proposal import AddingError
 from ebsif.catalogue.records import CatalogueFile
 from ebsif.commands.add import ask
@@ -227,7 +227,7 @@ def place(tmp_path, monkeypatch):
     (project / "mine/containers").mkdir(parents=True)
     (project / "mine/site.yaml").write_text("name: mine\ndescription: x\n")
     (project / "mine/containers/Tool.yaml").write_text(HEAD)
-    monkeypatch.setattr(site, "SITES", project)
+    monkeypatch.setattr(inheritance, "SITES", project)
     (tmp_path / "own").mkdir()
 
     def inspect(path, checksum=True):
