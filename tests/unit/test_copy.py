@@ -80,6 +80,16 @@ def test_the_size_of_writes(tmp_path):
     assert imagecopy.WRITE == 128 * 1024
 
 
+def test_the_copy_is_not_kept_in_memory(tmp_path, monkeypatch):
+    """S002-01: Linux may drop all that it has written so far: the image is large, and the earlier copy is still there."""
+    told = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda _, *advice: told.append(advice))
+    source = tmp_path / "source"
+    source.write_bytes(bytes(2 * BLOCK + 7))
+    imagecopy.copy_image(str(source), str(tmp_path / "target"))
+    assert told == [(0, size, os.POSIX_FADV_DONTNEED) for size in (BLOCK, 2 * BLOCK, 2 * BLOCK + 7)]
+
+
 def test_a_failed_copy_leaves_nothing(tmp_path):
     """S002-01: a copy that fails leaves no file that could be mistaken for an image."""
     target = tmp_path / "target.sif"

@@ -101,11 +101,12 @@ def transfer(image, copy):
             if not number:
                 return digest.hexdigest(), size
             hashed = beside.submit(digest.update, memory[:number])
+            size += number
             if copy:
                 write(copy, memory[:number])
-                # makes Linux start writing to disk now, instead of everything at the end (fs/fadvise.c)
-                os.posix_fadvise(copy.fileno(), size, number, os.POSIX_FADV_DONTNEED)
-            size += number
+                # Linux starts writing this part to disk now, instead of everything at the end, and drops what it has
+                # written from memory (fs/fadvise.c), which can take longer to find than the data to copy
+                os.posix_fadvise(copy.fileno(), 0, size, os.POSIX_FADV_DONTNEED)
 
 
 def write(copy, block):
