@@ -81,7 +81,7 @@ def test_the_size_of_writes(tmp_path):
 
 
 def test_the_copy_is_not_kept_in_memory(tmp_path, monkeypatch):
-    """S002-01: Linux may drop all that it has written so far: the image is large, and the earlier copy is still there."""
+    """S002-01: Linux may drop what it has written so far: the image is large, and the earlier copy is still there."""
     told = []
     monkeypatch.setattr(os, "posix_fadvise", lambda _, *advice: told.append(advice))
     source = tmp_path / "source"
