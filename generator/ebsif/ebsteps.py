@@ -102,6 +102,7 @@ def install(arguments: Sequence[Union[str, Path]], **variables: str) -> Result:
     options = ["--output-style=basic", "--trace"]
     with eb.started([*options, *arguments], {"PYTHONUNBUFFERED": "1", **variables}) as process, \
             Steps(not output.is_verbose()) as steps:
+        steps.begin("starting eb", important=False)
         said = Said(steps)
         lines = queue.SimpleQueue()
         for arguments in ((process.stdout, said.output, sys.stdout), (process.stderr, said.errors, sys.stderr)):

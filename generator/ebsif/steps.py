@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Optional
 
@@ -14,8 +14,9 @@ from ebsif import output
 WIDTH = 28  # of the names of steps, so that the details fit on 80 columns
 BAR = 14  # characters
 COLUMNS = 80  # of a line in a file
-# Seconds after which a file or pipe gets a line on a step that isn't done, and then the next ones.
-FIRST, LATER = 5, 30
+# Seconds after which a file or pipe gets a line on a step that isn't done, and each later one: with the pauses between
+# looks, nothing is silent for more than five.
+EVERY = 4.5
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,7 @@ class Step:
     @property
     def is_long(self) -> bool:
         """Whether it has taken so long that a file gets a line on it."""
-        since, limit = (self.start, FIRST) if self.noted is None else (self.noted, LATER)
-        return time.monotonic() - since >= limit
+        return time.monotonic() - (self.noted or self.start) >= EVERY
 
     @property
     def label(self) -> str:
@@ -154,7 +154,7 @@ class Steps:
 
     def note_long_steps(self):
         """Write lines on a step that takes long, until the steps end; in a thread."""
-        while not self.ended.wait(FIRST / 10):
+        while not self.ended.wait(EVERY / 10):
             with self.lock:
                 step = self.step
                 if step and step.is_long:
@@ -194,6 +194,14 @@ class Steps:
         line.add_row(label, ProgressBar(now.total, min(now.done, now.total), width=BAR) if now.total else "",
                      Text(output.escape(now.text), overflow="ellipsis", no_wrap=True))
         return line
+
+
+@contextlib.contextmanager
+def working(name: str) -> Iterator[None]:
+    """Show a single step while it lasts; afterwards only if it took a second."""
+    with Steps() as steps:
+        steps.begin(name, important=False)
+        yield
 
 
 def format_time(seconds: float) -> str:

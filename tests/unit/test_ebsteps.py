@@ -117,9 +117,9 @@ def test_steps_in_a_file(easybuild, capsys, monkeypatch):
 
 
 def test_a_long_step_in_a_file(capsys, monkeypatch):
-    """E-10: nothing is silent for more than a few seconds: plain lines say what is being done, and how far it is."""
-    monkeypatch.setattr(steps, "FIRST", 0.01)
-    monkeypatch.setattr(steps, "LATER", 0.01)
+    """E-10: nothing is silent for more than five seconds: plain lines say what is being done, and how far it is."""
+    assert steps.EVERY * 1.1 < 5
+    monkeypatch.setattr(steps, "EVERY", 0.01)
     noted = threading.Event()
     calls = []
 
@@ -137,6 +137,15 @@ def test_a_long_step_in_a_file(capsys, monkeypatch):
     assert len(noted) > 1 and set(noted) == {f"  pip{' ' * 33}0 s  " + "\\x1b[2Jtorch " * 2 + " (50 %) ..."}
     assert len(noted[0]) == 80
     assert last == f"  pip{' ' * 33}0 s  1 package added"
+
+
+def test_a_slow_start_in_a_file(easybuild, capsys, monkeypatch):
+    """E-10: nor is eb, before it says anything."""
+    monkeypatch.setattr(steps, "EVERY", 0.01)
+    monkeypatch.setenv("PAUSE", "0.5")
+    easybuild("PAUSE\n" + SUCCESS)
+    ebsteps.install([])
+    assert capsys.readouterr().err.startswith(f"  starting eb{' ' * 25}0 s  ...\n")
 
 
 def test_output_that_nobody_reads(easybuild):

@@ -19,7 +19,7 @@ from ebsif.errors import UsageError
 from ebsif.installed import lock, places
 from ebsif.installed.names import Names
 from ebsif.registry.opening import open_repository
-from ebsif.steps import Now, Steps
+from ebsif.steps import Now, Steps, working
 from ebsif.user import artefact, extending, repeating
 from ebsif.user.outcome import (
     add_outcome,
@@ -57,8 +57,8 @@ def configure(parser):
 
 def run(options):
     """Write the easyconfig, the lock and the user software, check or install them; return the exit status."""
-    repository = open_repository(options.reference)
-    found = artefact.read(repository)
+    with working("reading what is there"):
+        found = artefact.read(open_repository(options.reference))
     record = found.record
     options.name = options.name or name_in(record)
     extending.check_names(options.name)

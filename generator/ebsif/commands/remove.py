@@ -15,6 +15,7 @@ from ebsif.arguments import add_dry_run
 from ebsif.errors import FAILED
 from ebsif.installed import places, removal
 from ebsif.installed.names import Names, add_name_argument, shown
+from ebsif.steps import working
 
 EXAMPLES = """\
   ebsif remove mine --dry-run     # only list what would be removed
@@ -37,7 +38,9 @@ def run(options):
     """Remove a module after asking; return the exit status."""
     found = places.with_module_file(Names(options).installation(options.container, careful=True))
     planned = removal.plan(found, options.users)
-    print(f"{shown(found)}, {format_size(places.size_of(found.root))}:")
+    with working("adding up sizes"):
+        size = places.size_of(found.root)
+    print(f"{shown(found)}, {format_size(size)}:")
     for path in planned.paths:
         print(f"  {path}")
     for path, text in planned.lines.items():
@@ -49,7 +52,8 @@ def run(options):
     if not options.yes and not confirmed():
         print("nothing was removed")
         return FAILED
-    removal.remove(planned)
+    with working("removing"):
+        removal.remove(planned)
     output.hint(f"removed {shown(found)}")
     return 0
 

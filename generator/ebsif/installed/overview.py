@@ -10,6 +10,7 @@ from easybuild.easyblocks.generic.container import lockfile
 from ebsif.catalogue.container import Container
 from ebsif.installed import imagestate, inventory, lock, places, usage
 from ebsif.installed.names import best_matches, catalogue_name, shown
+from ebsif.steps import working
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ def mine(containers: Sequence[Container], names: Sequence[str] = ()) -> list[Row
     """Return the container modules of this account, oldest first; if parts of names are given, only matching ones."""
     found = all_mine()
     catalogue = {one.module_or_version: one for one in containers}
-    sizes = usage.sizes_for(os.getuid(), [one.root for one in found])
+    with working("adding up sizes"):
+        sizes = usage.sizes_for(os.getuid(), [one.root for one in found])
     return [Row(shown(one), one.base, size, one.date.isoformat(), state_of(one, catalogue), str(one.root), one.load)
             for one, size in zip(found, sizes)
             if not names or any(best_matches([one.module], name) for name in names)]
