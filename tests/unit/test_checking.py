@@ -541,7 +541,10 @@ def test_doctor_reads_the_site(place, tmp_path, monkeypatch, capsys):
     profile = (f"{SITE}images:\n  root: /nowhere\n  root_variable: ROOT\n  directories:\n    - {{path: here}}\n"
                "    - {path: gone, stability: moving}\n    - {path: 'of-{version}'}\n")
     place(profile=profile)
-    arguments = ["doctor", "--catalogue", str(tmp_path / "sites"), "--site", "mine"]
+    # as configured
+    (tmp_path / "config.yaml").write_text(f"catalogues: [{tmp_path}/sites]\nsite: mine\n")
+    monkeypatch.setenv("EBSIF_CONFIG", str(tmp_path / "config.yaml"))
+    arguments = ["doctor"]
     monkeypatch.setenv("ROOT", str(tmp_path / "root"))
     assert cli.main(arguments) == 0
     assert capsys.readouterr().out.splitlines() == [

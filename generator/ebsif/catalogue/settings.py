@@ -96,6 +96,11 @@ class Settings:
         return [directory for directory in self.directories if directory != inheritance.SITES]
 
     @property
+    def is_chosen(self) -> bool:
+        """Whether the user, or the configuration, has chosen a site or catalogues."""
+        return bool(self.site_name or self.own_directories)
+
+    @property
     def as_options(self) -> list[str]:
         """The options that name the user's own catalogues and the directory of the easyconfigs."""
         return [*self.catalogue_options, *(["-o", str(self.place)] if self.is_place_named else [])]

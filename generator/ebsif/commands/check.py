@@ -89,7 +89,7 @@ def run(options):
 def with_catalogue_here(settings):
     """Return settings with the catalogue in this directory, if there is one, and no site or catalogue is chosen."""
     here = dataclasses.replace(settings, directories=(Path(), *settings.directories))
-    if settings.site_name or settings.own_directories or not here.own_site_names():
+    if settings.is_chosen or not here.own_site_names():
         return settings
     output.note(f"checking the catalogue in this directory: {', '.join(here.own_site_names())}")
     return here

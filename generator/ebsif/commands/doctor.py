@@ -62,10 +62,10 @@ def run(options):
 
 
 def examine_site(options):
-    """Return the findings (list of Finding) on the site's catalogue and image directories, if a site is named."""
-    if not (options.site or options.catalogue):
-        return []
+    """Return the findings (list of Finding) on the site's catalogue and image directories, if a site is chosen."""
     settings = read_settings(options)
+    if not settings.is_chosen:
+        return []
     profile = settings.site()
     return doctor.examine_site(profile, settings.containers(profile))
 
@@ -90,7 +90,7 @@ def check_installed(options):
     installations, findings = inventory.installations(options.installed)
     installations = places.with_module_files(installations)
     settings = read_settings(options)
-    site = settings.site() if settings.site_name or settings.own_directories else None
+    site = settings.site() if settings.is_chosen else None
     if options.this_node:
         nodes.report(examination.examine(installations, site, options.verify))
         return 0

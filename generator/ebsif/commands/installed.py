@@ -133,7 +133,7 @@ def describe(module, needs_file):
 def catalogue_of(options):
     """Return the catalogue to compare with (Catalogue), None if no site is chosen."""
     settings = read_settings(options)
-    if not (settings.site_name or settings.own_directories):
+    if not settings.is_chosen:
         output.note("no site is chosen (--site), so nothing is compared with a catalogue")
         return None
     profile = settings.site()
