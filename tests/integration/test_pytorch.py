@@ -26,6 +26,10 @@ def test_the_demo_shows_the_session(demo):
     steps = re.findall(r"^==> (.*)$", output, re.MULTILINE)
     assert len(steps) >= 6
     assert len(re.findall(r"^    done in \d+\.\d s$", output, re.MULTILINE)) == len(steps)
+    # E-10: those of eb in a line each
+    assert "building and installing" not in output
+    steps_of_eb = r"^  pip: requirements +\d.* added\n(  .*\n)*  writing the module +\d+ s\n  the log is /.*\.log$"
+    assert f"{MODULE} is already installed" in output or re.search(steps_of_eb, output, re.MULTILINE)
     for shown in ("$ module load PyTorch/", "$ printenv SIF", "$ printenv APPTAINER_BINDPATH", "$ start-shell -c"):
         assert shown in output
     assert re.search(r"^torchmetrics +\d", output, re.MULTILINE)
