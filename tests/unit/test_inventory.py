@@ -431,6 +431,13 @@ def test_whose_image_it_is(eb_prefix, family, capsys):
     for name in ("base", OTHER):
         (eb_prefix.modules / f"{name}.lua").unlink()
     assert used() == {MINE: ("link", None, {}), LATER: ("link", None, {})}
+    # a link that was made to that of another extension
+    record(linked, image=image(linked, kind="link", origin=BASE, resolved=str(family[MINE] / "a.sif")))
+    assert used() == {MINE: ("link", None, {}), LATER: ("link", None, {})}
+    (family[BASE]).mkdir()
+    os.link(linked / "a.sif", family[BASE] / "a.sif")
+    assert used()[LATER] == ("link", BASE, {})
+    shutil.rmtree(family[BASE])
     shutil.rmtree(linked)
     (eb_prefix.modules / f"{LATER}.lua").unlink()
     assert used() == {MINE: ("own", None, {})}

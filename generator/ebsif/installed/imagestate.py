@@ -14,6 +14,7 @@ from easybuild.easyblocks.generic.container.sharedimage import (
     IMAGE_LINK,
     IMAGE_OWN,
     IMAGE_REFERENCE,
+    InstalledImage,
     image_places,
 )
 from easybuild.easyblocks.generic.container.texts import format_size
@@ -85,7 +86,7 @@ def examine(installation: Installation, verify: bool = False) -> ImageState:
     known = installation.record[lockfile.IMAGE]
     kind, origin = kind_of(installation), known.get("origin")
     path = path_of(installation)
-    if kind == IMAGE_LINK and path and not is_same(path, known.get("resolved")):
+    if kind == IMAGE_LINK and path and not any(is_same(path, str(place)) for place in places_of_origin(known)):
         # the other module was removed, or has another image now
         kind, origin = kind if path.stat().st_nlink > 1 else IMAGE_OWN, None
     if not path:
@@ -98,6 +99,20 @@ def examine(installation: Installation, verify: bool = False) -> ImageState:
     state, problem = compare(path, status, known, verify)
     return ImageState(kind, origin, path, status.st_size, state,
                       f"{problem}: {remedy(installation, kind, origin)}" if problem else None)
+
+
+def places_of_origin(known):
+    """
+    Yield where the image of another module may be, from the record of a hard link to it.
+
+    The link may have been made to that of a third module, which stays when the other one is removed.
+    """
+    source = Path(known.get("resolved") or "/")
+    if known.get("origin") in (None, InstalledImage(str(source.parent)).module):
+        yield source
+    else:
+        # as EasyBuild calls directories: SOFTWARE/NAME/VERSION
+        yield source.parent.parent.parent / known["origin"] / known["file"]
 
 
 def path_of(installation: Installation) -> Optional[Path]:
