@@ -33,6 +33,8 @@ NOISE = re.compile(r"$|== (?:Temporary |processing EasyBuild|building and instal
 LOG = re.compile(r"== Results of the build can be found in the log file\(s\) (.*)")
 STEP = re.compile(r"== (.*)\.\.\.$")
 TRACE = "  >> "
+# how the easyblocks begin what they say of a stage
+WARNING_OF_STAGE = "WARNING: stage '"
 
 UNITS = {"bytes": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3}
 # what pip prints
@@ -57,6 +59,8 @@ class Result:
         The path of its log file, if it says so.
     skipped
         Whether there was nothing to do.
+    warned
+        Whether there were warnings of what is installed.
     """
 
     status: int = 0
@@ -64,6 +68,7 @@ class Result:
     program: list[str] = field(default_factory=list)
     log: Optional[str] = None
     skipped: bool = False
+    warned: bool = False
 
     @property
     def message(self) -> str:
@@ -195,6 +200,7 @@ class Said:
             self.error.append(line.removeprefix("ERROR: "))
         elif line.startswith("WARNING: ") or (self.is_warning and line):
             self.is_warning = True
+            self.result.warned |= line.startswith(WARNING_OF_STAGE)
             self.steps.say(line)
         elif self.is_warning:
             self.is_warning = False

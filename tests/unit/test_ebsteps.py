@@ -87,7 +87,7 @@ def easybuild(tmp_path, monkeypatch):
         for name, text in (("said", said), ("errors", errors)):
             (tmp_path / name).write_text(text.replace("FOLDER", str(tmp_path)))
         program = tmp_path / "bin/eb"
-        program.parent.mkdir()
+        program.parent.mkdir(exist_ok=True)
         program.write_text("#!/bin/bash\nwhile IFS= read -r line; do\n"
                            "    [[ $line != PAUSE ]] && printf '%s\\n' \"$line\" || sleep ${PAUSE:-0}\n"
                            f"done <{tmp_path}/said\ncat {tmp_path}/errors >&2\nexit {status}\n")
@@ -146,6 +146,15 @@ def test_a_slow_start_in_a_file(easybuild, capsys, monkeypatch):
     easybuild("PAUSE\n" + SUCCESS)
     ebsteps.install([])
     assert capsys.readouterr().err.startswith(f"  starting eb{' ' * 25}0 s  ...\n")
+
+
+def test_warnings_of_what_is_installed(easybuild, capsys):
+    """S002-19: they are shown among the steps, and the last line can refer to them; not those of EasyBuild."""
+    easybuild(SUCCESS, "\nWARNING: Using EasyBuild as root is NOT recommended\n\n")
+    assert not ebsteps.install([]).warned
+    easybuild(SUCCESS, "\nWARNING: stage 'mine': torchvision 0.28.0 was compiled against torch 2.13.0\n\n")
+    assert ebsteps.install([]).warned
+    assert "WARNING: stage 'mine': torchvision" in capsys.readouterr().err
 
 
 def test_output_that_nobody_reads(easybuild):

@@ -115,7 +115,7 @@ class Eb:
     """
 
     def __init__(self, packages):
-        self.packages, self.easyconfig = packages, ""
+        self.packages, self.easyconfig, self.result = packages, "", ebsteps.Result()
 
     def __call__(self, arguments):
         self.easyconfig = Path(arguments[0]).read_text()
@@ -127,7 +127,7 @@ class Eb:
             {"metadata": dict(zip(("name", "version"), package.split())), "requested": requested,
              "download_info": {"url": f"file:///none/{package.replace(' ', '-')}.whl", "archive_info": digest}}
             for package, requested in self.packages.items()]}))
-        return ebsteps.Result()
+        return self.result
 
 
 def test_checking_a_lock(eb_prefix, tmp_path, monkeypatch, capsys):
@@ -159,6 +159,15 @@ def test_checking_a_lock(eb_prefix, tmp_path, monkeypatch, capsys):
     record["image"] = {"file": "b.sif", "sha256": "1" * 64}
     assert checked(0, BASE)[:2] == packages
     assert not list(tmp_path.glob("*.eb"))
+
+
+def test_a_verdict_on_what_may_not_work(eb_prefix, monkeypatch, capsys):
+    """S002-19: pip installs a torchvision for CUDA beside a torch for CPUs: the verdict mentions the warning."""
+    eb = Eb({"torchvision 0.28.0": True})
+    eb.result.warned = True
+    monkeypatch.setattr(ebsteps, "install", eb)
+    assert main(["extend", BASE, "--add", "torchvision", "--name", "other", "--check"]) == 0
+    assert " can be installed: 1 package, size unknown (but see the warning above)\n" in capsys.readouterr().out
 
 
 def test_a_check_knows_what_is_installed(eb_prefix, monkeypatch, capsys):

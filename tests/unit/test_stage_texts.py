@@ -472,7 +472,7 @@ def test_packages_for_the_torch_of_the_index(tmp_path, torch, version, wheel, re
     run.wheelhouse, run.folder = None, lambda stage: str(tmp_path)
     packages = Packages({"torch": ("torch", torch, "/opt")})
     label = torch.partition("+")[2]
-    assert [f"with is {torch}" in text and f"a build for {label}, from" in text
+    assert [f"with is {torch}" in text and f"write torchvision=={version}+{label} into" in text
             for text in run.for_other_torch("stage", packages)] == [True] * told
     assert not run.for_other_torch("stage", Packages())
 

@@ -249,8 +249,9 @@ def for_other_torch(items, torch):
         pins = [found.group(1) for found in map(ONE_TORCH.match, item['metadata'].get('requires_dist') or []) if found]
         if pins and '+' not in version and wheel.endswith('.whl') and not wheel.endswith('-any.whl'):
             texts.append("%s %s was compiled against torch %s of the package index, for CUDA, but the torch it is used "
-                         "with is %s, so Python may not be able to import it: install a build for %s, from the index "
-                         "of that torch" % (name, version, pins[0], torch, torch.partition('+')[2]))
+                         "with is %s, so Python may not be able to import it. For a build that fits, write %s==%s+%s "
+                         "into a requirements.txt, with a line --extra-index-url for the index of that torch"
+                         % (name, version, pins[0], torch, name, version, torch.partition('+')[2]))
     return texts
 
 

@@ -235,7 +235,8 @@ def install(path: Path, again: bool, more: list[str]) -> int:
         raise extending.ExtendingError(done.message)
     if place.file.exists():
         if not done.skipped:
-            output.note(f"installed {place.module} in {format_time(time.monotonic() - start)}")
+            output.note(f"installed {place.module} in {format_time(time.monotonic() - start)}"
+                        f"{plan.SEE_WARNING if done.warned else ''}")
         output.hint(f"load it with: {place.load}")
     return 0
 

@@ -23,6 +23,7 @@ from ebsif.steps import Now, Steps
 from ebsif.user.extending import ExtendingError, sources
 
 REASONS = ("asked for", "dependency", "as before")
+SEE_WARNING = " (but see the warning above)"
 TIMEOUT = 10  # seconds, for the size of a file
 
 
@@ -66,6 +67,8 @@ class Plan:
         The files that pip would install, as `artifacts_in` returns them.
     total
         Size of what is fetched if that is one file with all packages.
+    warned
+        Whether a warning was shown.
     """
 
     added: list[Addition] = field(default_factory=list)
@@ -74,6 +77,7 @@ class Plan:
     replacing: list[dict] = field(default_factory=list)
     artifacts: dict[str, dict] = field(default_factory=dict)
     total: Optional[int] = None
+    warned: bool = False
 
     @property
     def size(self) -> str:
@@ -133,7 +137,8 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
     image_packages = {normal_name(name): version for name, version in lock.pins("".join(pins).split()).items()}
     installed = {normal_name(one.name) for one in added}
     names = [name for name in names_of(stages) if name in image_packages and name not in installed]
-    return Plan(added, sorted((name, image_packages[name]) for name in set(names)), artifacts=artifacts_in(items))
+    return Plan(added, sorted((name, image_packages[name]) for name in set(names)), artifacts=artifacts_in(items),
+                warned=done.warned)
 
 
 def only_planned(stages):
@@ -271,7 +276,8 @@ def show(plan: Plan, container: Container, command: str) -> None:
     show_packages(plan)
     if not plan.problem:
         number = output.format_count(len(plan.added), "package")
-        print(f"yes: {container.module} can be installed: {number}, {plan.size}")
+        print(f"yes: {container.module} can be installed: {number}, {plan.size}"
+              f"{SEE_WARNING if plan.warned else ''}")
         output.hint(f"install it with: {command}")
         return
     print(f"no: {container.module} can't be installed: {output.printable(plan.problem)}")
