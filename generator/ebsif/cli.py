@@ -179,6 +179,8 @@ def main(arguments=None):
     # arguments after -- are for the program that a command runs
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options = argparse.Namespace()
+    # in one file with standard error, lines are in the order in which they were printed
+    sys.stdout.reconfigure(line_buffering=True)
     try:
         return call_and_flush(run, arguments[:end], arguments[end + 1 :], options)
     except BrokenPipeError:

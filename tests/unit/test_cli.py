@@ -93,6 +93,17 @@ def test_statuses_of_all_commands(name, capsys):
         assert f"| {status} | {meaning} |" in text
 
 
+def test_lines_of_both_streams_in_one_file(tmp_path):
+    """E-10: a file with standard output and standard error has the lines in the order in which they were printed."""
+    (tmp_path / "mine/containers").mkdir(parents=True)
+    (tmp_path / "mine/site.yaml").write_text("name: mine\ndescription: x\n")
+    (tmp_path / "mine/containers/Tool.yaml").write_text("name: Tool\ncontainers:\n  - {version: 1.0}\n")
+    said = subprocess.run([EBSIF, "check", "--catalogue", tmp_path, "--site", "mine"], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False, env={**os.environ, "PYTHONUNBUFFERED": ""})
+    finding, summary = said.stdout.splitlines()
+    assert "Tool.yaml:3: error: " in finding and summary == "0 containers: 1 error, 0 warnings"
+
+
 def test_an_account_without_a_home_directory(monkeypatch):
     """service accounts and images without /etc/passwd: no configuration and no cache, but no traceback."""
     monkeypatch.delenv("HOME")
