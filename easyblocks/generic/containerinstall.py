@@ -7,11 +7,8 @@
 """
 EasyBuild support for installing a container image as a module, implemented as an easyblock.
 """
-import glob
 import os
 import re
-import shutil
-import stat
 import time
 from easybuild.easyblocks import generic
 # --include-easyblocks links this file elsewhere: the modules that it needs are next to its real path, and come before
@@ -20,31 +17,31 @@ if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]
     generic.__path__ = [os.path.dirname(__file__), os.path.dirname(os.path.realpath(__file__))] + list(generic.__path__)
 
 from easybuild.easyblocks.generic.container import lockfile, sif
+from easybuild.easyblocks.generic.container.imageaccess import kept_access
 from easybuild.easyblocks.generic.container.imageinstall import ImageInstall, check_installed_image
 from easybuild.easyblocks.generic.container.imagenote import check_content, check_note, origin_of
-from easybuild.easyblocks.generic.container.bindfile import current_binds
-from easybuild.easyblocks.generic.container.caches import CACHES_FILE
 from easybuild.easyblocks.generic.container.checks import check_easyconfig, check_image_dirs
-from easybuild.easyblocks.generic.container.distributed import SETTINGS_FILE
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit_status
 from easybuild.easyblocks.generic.container.hostlibraries import is_library_wanted
 from easybuild.easyblocks.generic.container.kernel import JUPYTER, install_kernel
-from easybuild.easyblocks.generic.container.lustre import STRIPING_FILE
 from easybuild.easyblocks.generic.container.masks import MASKS
 from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, SYNTAXES, ModuleFile
+from easybuild.easyblocks.generic.container.modulesyntax import is_literal
 from easybuild.easyblocks.generic.container.modulerc import add_symbolic_versions, update_earlier_spelling
 from easybuild.easyblocks.generic.container.parameters import INIT_NONE, WRAPPERS_ALL
 from easybuild.easyblocks.generic.container.probe import ImageProbe, check_entry_point, entry_point_environment
-from easybuild.easyblocks.generic.container.record import InstallRecord
+from easybuild.easyblocks.generic.container.record import InstallRecord, correct_binds
 from easybuild.easyblocks.generic.container.reinstall import Reinstall, write_whole
-from easybuild.easyblocks.generic.container.runtime import Container, Runtime, bind_source, named_variables
+from easybuild.easyblocks.generic.container.reports import keep_easyblocks, keep_out_of_report
+from easybuild.easyblocks.generic.container.runtime import Container, Runtime, existing_sources, named_variables
 from easybuild.easyblocks.generic.container.runtime import runtime_variables
 from easybuild.easyblocks.generic.container.sbom import BILL_OF_MATERIALS, bill_of_materials
-from easybuild.easyblocks.generic.container.scripts import FILES, ebsif_version
+from easybuild.easyblocks.generic.container.scriptinstall import install_scripts
+from easybuild.easyblocks.generic.container.scripts import ebsif_version
 from easybuild.easyblocks.generic.container.credentials import Credentials
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_LINK
-from easybuild.easyblocks.generic.container.sharedimage import InstalledImage, InstalledImages, recursively_except
-from easybuild.easyblocks.generic.container.shellmodule import ENVIRONMENT, ShellGenerator, ShellModule
+from easybuild.easyblocks.generic.container.sharedimage import InstalledImage, InstalledImages
+from easybuild.easyblocks.generic.container.shellmodule import ShellGenerator, write_environment
 from easybuild.easyblocks.generic.container.signature import IGNORED, REQUIRED, VERIFIED
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
 from easybuild.easyblocks.generic.container.texts import value_problem
@@ -52,13 +49,11 @@ from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from easybuild.easyblocks.generic.container.verification import Verification, check_required
 from easybuild.easyblocks.generic.container.wantedimage import WantedImage
 from easybuild.easyblocks.generic.container.wrappers import Wrappers
-from easybuild.framework import easyblock
 from easybuild.framework.easyblock import POSTPROC_STEP, EasyBlock
 from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_warning
-from easybuild.tools.config import build_option, source_paths, update_build_option
-from easybuild.tools.filetools import adjust_permissions, copy_dir
-from easybuild.tools.filetools import copy_file, mkdir, which, write_file
+from easybuild.tools.config import build_option, source_paths
+from easybuild.tools.filetools import copy_file, write_file
 from easybuild.tools.modules import Lmod
 from easybuild.tools.utilities import trace_msg
 from easybuild.tools.version import VERSION as EASYBUILD_VERSION
@@ -141,8 +136,9 @@ class ContainerInstall(Reinstall, EasyBlock):
         return os.path.join(self.installdir, self.spec.image_name)
 
     def warn(self, text):
-        """Warn of a likely mistake."""
-        print_warning(text, log=self.log)
+        """Warn of a likely mistake, if there is one."""
+        if text:
+            print_warning(text, log=self.log)
 
     # --- steps, in EasyBuild's order
 
@@ -192,9 +188,7 @@ class ContainerInstall(Reinstall, EasyBlock):
                 # not after a download of many gigabytes
                 check_required(self.verification.of_source(source), source)
             found = self.wanted_image.fetch(source_paths()[0], again)
-        problem = check_note(found, source)
-        if problem:
-            self.warn(problem)
+        self.warn(check_note(found, source))
         return found
 
     @property
@@ -232,28 +226,22 @@ class ContainerInstall(Reinstall, EasyBlock):
         check_image_dirs(self.spec)
         self.masks = self.spec.masks
         for text in self.spec.warnings:
-            print_warning(text, log=self.log)
+            self.warn(text)
         environment = self.initial_environ
-        self.keep_out_of_report(Credentials.find_variables(environment) + named_variables(environment))
+        keep_out_of_report(Credentials.find_variables(environment) + named_variables(environment))
         if self.dry_run:
             return
-        self.keep_easyblocks()
+        keep_easyblocks(self.logfile, os.path.basename(__file__))
         if build_option('module_only'):
             return
         self.verify_signature()
-        required, optional = current_binds(self.spec.bind_file, self.spec.bind_file_default)
+        binds, optional_binds = self.spec.current_binds
         self.container = Container(
             Runtime(), self.source_image, self.builddir, search_path=self.spec.image_search_path,
             variables=dict(self.spec.container_environment, **self.spec.image_environment),
-            binds=list(self.spec.binds) + required, optional_binds=list(self.spec.optional_binds) + optional)
-        for path in (self.installdir, self.builddir):
-            if self.masks and re.search('[,:]', path):
-                raise EasyBuildError("'masked_paths' needs a directory without comma and colon: the container runtime "
-                                     "can't mount an overlay from %s", path)
-        if self.masks and not which('mksquashfs', log_ok=False, on_error='ignore'):
-            raise EasyBuildError("mksquashfs not found on PATH, but 'masked_paths' needs it: install the package "
-                                 "squashfs-tools, or run eb on a node that has it.",
-                                 exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
+            binds=binds, optional_binds=optional_binds)
+        if self.masks:
+            self.masks.check_machine(self.installdir, self.builddir)
 
     @property
     def verification(self):
@@ -273,38 +261,13 @@ class ContainerInstall(Reinstall, EasyBlock):
         else:
             self.warn("the image %s %s" % (self.spec.image_name, self.signature))
 
-    def keep_easyblocks(self):
-        """
-        Make easybuild/reprod of the installation complete by adding the modules that our easyblocks import.
-
-        EasyBuild only keeps the files of the easyblock's base classes; until the end they are next to the log.
-        """
-        wing = os.path.dirname(FILES)
-        for kept in glob.glob(os.path.join(glob.escape(os.path.dirname(self.logfile)), 'reprod*', 'easyblocks')):
-            target = os.path.join(kept, os.path.basename(wing))
-            # if one eb installs several easyconfigs, there may be files of one that failed
-            if os.path.exists(os.path.join(kept, os.path.basename(__file__))) and not os.path.exists(target):
-                copy_dir(wing, target, ignore=shutil.ignore_patterns('__pycache__'))
-
-    def keep_out_of_report(self, names):
-        """
-        Keep variables out of the report that EasyBuild writes to the installation (easybuild/*_test_report.md).
-
-        It contains the environment; EasyBuild only leaves out variables with names like token, key or password.
-        """
-        before = build_option('test_report_env_filter')
-        names = [name for name in names if not (before and before.search(name))]
-        if names:
-            patterns = ([before.pattern] if before else []) + ['^%s$' % re.escape(name) for name in sorted(names)]
-            update_build_option('test_report_env_filter', re.compile('|'.join(patterns)))
-
     def configure_step(self):
         """Start the image, and decide what depends on its contents: masks, host libraries."""
         if self.dry_run:
             dry_run_msg("Starting the image %s once\n" % self.spec.image_name)
             return
         if self.masks:
-            self.make_masks()
+            self.masks.apply(self.container)
         # fails for truncated files and files of another type
         self.start_image()
         if self.spec.entry_point:
@@ -315,15 +278,6 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.record[lockfile.LIBRARY_BINDS] = [bind for bind, kind in sorted(self.spec.library_binds.items())
                                                if is_library_wanted(self.container, bind, kind)]
         self.container.optional_binds += self.record[lockfile.LIBRARY_BINDS]
-
-    def make_masks(self):
-        """Find the files to mask, and create the overlay that masks them."""
-        overlay = os.path.join(self.builddir, os.path.basename(MASKS))
-        self.masks.find(self.container)
-        self.masks.pack(overlay, self.container)
-        self.container.overlays.append(overlay)
-        for pattern, found in sorted(self.masks.record.items()):
-            trace_msg("masking %s: %d in the image" % (pattern, len(found['paths'])))
 
     def start_image(self):
         """Inspect the image, and stop if it lacks something that is required."""
@@ -364,10 +318,12 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     def install_step(self):
         """Copy the image and install the scripts."""
-        self.install_scripts()
+        install_scripts(self.spec, self.installdir)
         if self.dry_run:
             dry_run_msg("Copying the image to %s\n" % self.image_path)
             return
+        if self.spec.init != INIT_NONE:
+            install_kernel(self.installdir, self.short_mod_name)
         image = ImageInstall(self.spec.image, self.source_image, self.image_path, self.installed_images,
                              self.spec.lustre_striping)
         installed = image.install(self.src[0]['checksum'], self.signature.sha256 if self.signature else None)
@@ -385,29 +341,6 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.write_environment()
         # from here on hooks see the final paths
         self.activate_installation()
-
-    def install_scripts(self):
-        """Install the scripts, readable and executable for everybody regardless of the umask."""
-        # every module binds it, even if it is empty
-        mkdir(os.path.join(self.installdir, 'runscripts'), parents=True)
-        for name, script in self.spec.scripts.items():
-            target = os.path.join(self.installdir, name)
-            mkdir(os.path.dirname(target), parents=True)
-            copy_file(os.path.join(FILES, script), target)
-            if not self.dry_run:
-                adjust_permissions(target, 0o755, relative=False)
-        if self.spec.init != INIT_NONE and not self.dry_run:
-            install_kernel(self.installdir, self.short_mod_name)
-        settings = {CACHES_FILE: self.spec.caches.text} if self.spec.caches.places else {}
-        if self.spec.init != INIT_NONE or self.spec.unset_variables:
-            settings[SETTINGS_FILE] = self.spec.distributed.settings_text
-        if self.spec.lustre_striping:
-            settings[STRIPING_FILE] = ''.join(option + '\n' for option in self.spec.lustre_striping)
-        for name, text in settings.items():
-            target = os.path.join(self.installdir, name)
-            write_file(target, text)
-            if not self.dry_run:
-                adjust_permissions(target, 0o644, relative=False)
 
     def install_additions(self):
         """Install everything besides image and scripts. Derived easyblocks extend this."""
@@ -535,42 +468,16 @@ class ContainerInstall(Reinstall, EasyBlock):
             names = (self.module_generator, self.mod_filepath, self.short_mod_name)
             self.write_environment()
             if build_option('module_only'):
-                self.update_record()
+                self.warn(correct_binds(self.lock_path, self.spec.current_binds[1]))
             update_earlier_spelling(*names, self.installdir, write_whole)
             add_symbolic_versions(*names, self.spec.aliases, write_whole)
         return modules_path
 
     def write_environment(self):
         """Write the statements of the module for programs that start without a modules tool (J-01)."""
-        path = os.path.join(self.installdir, ENVIRONMENT)
-        if not os.path.isdir(self.installdir):
-            # --module-only
-            return
-        text = ShellModule(self.installdir).whole(self.shell_statements())
-        try:
-            write_whole(path, text)
-            adjust_permissions(path, 0o644, relative=False)
-        except EasyBuildError as err:
-            # --module-only for an installation of another account
-            self.warn("Can't write %s: programs that start without the module will find %s environment (%s)" % (
-                path, "the earlier" if os.path.exists(path) else "no", err))
-
-    def update_record(self):
-        """Record what --module-only changes: the optional binds of this module that exist, which doctor looks for."""
-        if not os.path.exists(self.lock_path):
-            return
-        record = InstallRecord.from_file(self.lock_path)
-        optional = list(self.spec.optional_binds) + current_binds(self.spec.bind_file, self.spec.bind_file_default)[1]
-        sources = existing_sources(optional + record.get(lockfile.LIBRARY_BINDS, []))
-        if record.get(lockfile.OPTIONAL_BINDS) == sources:
-            return
-        record[lockfile.OPTIONAL_BINDS] = sources
-        try:
-            record.correct(self.lock_path)
-        except (EasyBuildError, OSError) as err:
-            # an installation of another account
-            self.warn("Can't write %s: `ebsif doctor --installed` will expect the earlier binds (%s)" % (
-                self.lock_path, err))
+        # with --module-only, it may be missing
+        if os.path.isdir(self.installdir):
+            self.warn(write_environment(self.installdir, self.shell_statements(), write_whole))
 
     def shell_statements(self):
         """Return all statements of the module in bash (str)."""
@@ -585,19 +492,10 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     def permissions_step(self, *args, **kwargs):
         """Set permissions as EasyBuild does, but don't extend access to a restricted image, nor change a hard link."""
-        if self.record.get(lockfile.IMAGE, {}).get('kind') == IMAGE_LINK:
-            easyblock.adjust_permissions = recursively_except(self.image_path, adjust_permissions)
-            try:
-                super().permissions_step(*args, **kwargs)
-            finally:
-                easyblock.adjust_permissions = adjust_permissions
-            return
-        before = stat.S_IMODE(os.stat(self.image_path).st_mode) if os.path.exists(self.image_path) else 0o777
-        super().permissions_step(*args, **kwargs)
-        group = stat.S_IRWXG if self.group or build_option('group_writable_installdir') else 0
-        closed = (stat.S_IRWXG | stat.S_IRWXO) & ~(before | group)
-        if closed and os.path.exists(self.image_path):
-            adjust_permissions(self.image_path, closed, add=False, recursive=False, ignore_errors=True)
+        is_link = self.record.get(lockfile.IMAGE, {}).get('kind') == IMAGE_LINK
+        group_may_read = bool(self.group or build_option('group_writable_installdir'))
+        with kept_access(self.image_path, is_link, group_may_read):
+            super().permissions_step(*args, **kwargs)
 
     def run_all_steps(self, *args, **kwargs):
         """Run the steps; take back what EasyBuild has done to a hard link before them (--read-only-installdir)."""
@@ -613,14 +511,3 @@ class ContainerInstall(Reinstall, EasyBlock):
                                  "remove the image %s, which the new one needs: copy it to another directory, and name "
                                  "that with --sourcepath.", problem, self.source_image)
         super().empty_installation(problem)
-
-
-def is_literal(value):
-    """Return whether a value in 'modextravars' is set as it is: it refers to no other variable, or must not do so."""
-    return isinstance(value, dict) and 'value' in value and (
-        value.get('resolve_env_vars') is False or bool(value.get('pushenv')) and '$' not in value['value'])
-
-
-def existing_sources(binds):
-    """Return the sources of binds that exist on this machine, each once (list of str)."""
-    return sorted({source for source in map(bind_source, binds) if os.path.exists(source)})

@@ -24,7 +24,9 @@ from easybuild.easyblocks.generic.container.modulefile import CONSTRAINTS, VenvM
 from easybuild.easyblocks.generic.container.packages import pip_version
 from easybuild.easyblocks.generic.container.parameters import PROTECT_ALL
 from easybuild.easyblocks.generic.container.pip import Pip
+from easybuild.easyblocks.generic.container.readable import set_mode, write_readable
 from easybuild.easyblocks.generic.container.record import InstallRecord
+from easybuild.easyblocks.generic.container.reports import keep_out_of_report
 from easybuild.easyblocks.generic.container.requirements import lock_of, squashfs_of
 from easybuild.easyblocks.generic.container.reuse import REUSE_VARIABLE, Reuse
 from easybuild.easyblocks.generic.container.runtime import host_variables
@@ -39,8 +41,7 @@ from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg
 from easybuild.tools.config import build_option
 from easybuild.tools.environment import restore_env
-from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, adjust_permissions, compute_checksum, copy_dir
-from easybuild.tools.filetools import mkdir, which, write_file
+from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, copy_dir, mkdir, which
 from easybuild.tools.utilities import trace_msg
 
 HEAVY_HERE_VARIABLE = 'EBSIF_HEAVY_HERE'
@@ -167,7 +168,7 @@ class ContainerVenv(ContainerInstall):
         super().prepare_step(*args, **kwargs)
         if self.dry_run or build_option('module_only'):
             return
-        self.keep_out_of_report([name for stage in self.stages_for_pip for name in stage.variables])
+        keep_out_of_report([name for stage in self.stages_for_pip for name in stage.variables])
         self.check_heavy_stages()
         if any(stage.patches for stage in self.stages_for_pip) and not which('patch', log_ok=False, on_error='ignore'):
             raise EasyBuildError("patch not found on PATH, but a stage has 'patches': install it, or run eb on a node "
@@ -320,7 +321,7 @@ class ContainerVenv(ContainerInstall):
         if self.squashfs_to_take:
             # it may have changed meanwhile
             self.check_squashfs(copy_image(self.squashfs_to_take, target + '.squashfs', self.spec.lustre_striping))
-            adjust_permissions(target + '.squashfs', 0o644, relative=False)
+            set_mode(target + '.squashfs', 0o644)
         elif stages:
             self.venv.compile_bytecode(self.cfg.parallel)
             share_files(self.venv.folder, group_writes)
@@ -331,9 +332,7 @@ class ContainerVenv(ContainerInstall):
             copy_dir(self.venv.folder, target, symlinks=True)
             # copying the mode drops the set-gid bit inherited from the parent directory
             share_files(target, group_writes, set_gid=bool(os.stat(self.installdir).st_mode & stat.S_ISGID))
-        path = os.path.join(self.installdir, CONSTRAINTS)
-        write_file(path, ''.join(line + '\n' for line in self.constraints))
-        adjust_permissions(path, 0o644, relative=False)
+        write_readable(os.path.join(self.installdir, CONSTRAINTS), ''.join(line + '\n' for line in self.constraints))
         if self.repeated:
             self.repeated.check_repeated(self.record)
         super().install_additions()

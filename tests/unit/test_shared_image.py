@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic import containerinstall
-from easybuild.easyblocks.generic.container import imageinstall, sharedimage
+from easybuild.easyblocks.generic.container import imageaccess, imageinstall, sharedimage
 from easybuild.easyblocks.generic.container.imageinstall import ImageInstall
 from easybuild.easyblocks.generic.container.sharedimage import InstalledImage, InstalledImages
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
@@ -214,7 +214,7 @@ def test_permissions_of_a_link_stay(tmp_path, monkeypatch):
         (tmp_path / name).chmod(0o640)
     (tmp_path / "bin/deeper").chmod(0o700)
     tmp_path.chmod(0o700)
-    adjust = sharedimage.recursively_except(str(tmp_path / "image.sif"), filetools.adjust_permissions)
+    adjust = imageaccess.recursively_except(str(tmp_path / "image.sif"), filetools.adjust_permissions)
     adjust(str(tmp_path), stat.S_IROTH, add=True, recursive=True, relative=True, ignore_errors=True)
     adjust(str(tmp_path), stat.S_IXOTH, add=True, recursive=True, relative=True, onlydirs=True, ignore_errors=True)
     modes = {str(path.relative_to(tmp_path)): path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}

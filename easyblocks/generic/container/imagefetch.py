@@ -12,7 +12,6 @@ for installations later on.
 """
 import glob
 import os
-import stat
 from contextlib import ExitStack, contextmanager
 from urllib.request import Request
 
@@ -25,6 +24,7 @@ from easybuild.easyblocks.generic.container.imagenote import note_path, write_no
 from easybuild.easyblocks.generic.container.imagesource import DOCKER, DOCKER_ARCHIVE, OCI, ON_DISK, ORAS
 from easybuild.easyblocks.generic.container.lease import Lease, LostLease
 from easybuild.easyblocks.generic.container.ociimage import OciImage, open_store
+from easybuild.easyblocks.generic.container.readable import make_open_directory
 from easybuild.easyblocks.generic.container.registry import Registry, blob_size, sif_layer
 from easybuild.easyblocks.generic.container.runtime import Runtime
 from easybuild.easyblocks.generic.container.sif import is_sif, is_whole
@@ -298,12 +298,3 @@ class ImageFetch:
                                  "is no SIF file" if found == digest else "was altered: its digest is %s" % found,
                                  exit_code=EasyBuildExit.FAIL_CHECKSUM)
         return copy
-
-
-def make_open_directory(path):
-    """Create a directory and its parents, which others can read whatever the umask; existing ones stay as they are."""
-    if os.path.isdir(path):
-        return
-    make_open_directory(os.path.dirname(path))
-    mkdir(path)
-    os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | 0o755)

@@ -11,9 +11,9 @@ import json
 import os
 import re
 
+from easybuild.easyblocks.generic.container.readable import copy_readable, write_readable
 from easybuild.easyblocks.generic.container.scripts import FILES
 from easybuild.easyblocks.generic.container.texts import shown_module
-from easybuild.tools.filetools import adjust_permissions, copy_file, write_file
 
 # What the module adds to JUPYTER_PATH, relative to the installation.
 JUPYTER = os.path.join('share', 'jupyter')
@@ -61,9 +61,7 @@ def install_kernel(installdir, module):
     """Install the kernel of a module, readable for everybody regardless of the umask (J-01)."""
     folder = os.path.join(installdir, JUPYTER, 'kernels', kernel_name(module))
     program = os.path.relpath(os.path.join(installdir, START_KERNEL), folder)
-    paths = [os.path.join(folder, os.path.basename(one)) for one in ['kernel.json'] + LOGOS]
-    write_file(paths[0], kernel_spec(os.path.join('{resource_dir}', program), kernel_title(module), module))
-    for source, target in zip(LOGOS, paths[1:]):
-        copy_file(source, target)
-    for path in paths:
-        adjust_permissions(path, 0o644, relative=False)
+    write_readable(os.path.join(folder, 'kernel.json'),
+                   kernel_spec(os.path.join('{resource_dir}', program), kernel_title(module), module))
+    for logo in LOGOS:
+        copy_readable(logo, os.path.join(folder, os.path.basename(logo)))

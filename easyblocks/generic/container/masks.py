@@ -12,11 +12,14 @@ device 0,0 hides the file of the same name (a whiteout, see overlayfs in the doc
 link replaces it.
 """
 import os
+import re
 
+from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.runtime import run_program
 from easybuild.easyblocks.generic.container.scripts import sh_command
 from easybuild.tools.build_log import EasyBuildError
-from easybuild.tools.filetools import mkdir
+from easybuild.tools.filetools import mkdir, which
+from easybuild.tools.utilities import trace_msg
 
 # The overlay with the masks, in an installation.
 MASKS = os.path.join('share', 'ebsif', 'masks.squashfs')
@@ -75,6 +78,17 @@ class Masks:
         if problem:
             raise EasyBuildError("Easyconfig parameter 'masked_paths': '%s' can't be used: %s", path, problem)
 
+    def check_machine(self, *directories):
+        """Check that masks can be made on this machine, and mounted from these directories; raises EasyBuildError."""
+        for path in directories:
+            if re.search('[,:]', path):
+                raise EasyBuildError("'masked_paths' needs a directory without comma and colon: the container runtime "
+                                     "can't mount an overlay from %s", path)
+        if not which('mksquashfs', log_ok=False, on_error='ignore'):
+            raise EasyBuildError("mksquashfs not found on PATH, but 'masked_paths' needs it: install the package "
+                                 "squashfs-tools, or run eb on a node that has it.",
+                                 exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
+
     def __bool__(self):
         """Return whether there are any masks."""
         return bool(self.patterns)
@@ -94,6 +108,15 @@ class Masks:
         """A description of each pattern (list of str)."""
         return [pattern + (' (replaced by %s)' % replacement if replacement else ' (hidden)')
                 for pattern, replacement in sorted(self.patterns.items())]
+
+    def apply(self, container):
+        """Find the files to mask, and mask them in a container, by an overlay in its working directory."""
+        overlay = os.path.join(container.work_dir, os.path.basename(MASKS))
+        self.find(container)
+        self.pack(overlay, container)
+        container.overlays.append(overlay)
+        for pattern, found in sorted(self.record.items()):
+            trace_msg("masking %s: %d in the image" % (pattern, len(found['paths'])))
 
     def find(self, container):
         """

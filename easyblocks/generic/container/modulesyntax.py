@@ -107,3 +107,9 @@ class ModuleSyntax:
         """Return text with every line indented by one more level."""
         # not splitlines, which also splits at characters that may be in a value
         return ''.join(self.INDENT + line + '\n' for line in text.split('\n')[:-1])
+
+
+def is_literal(value):
+    """Return whether a value in 'modextravars' is set as it is: it refers to no other variable, or must not do so."""
+    return isinstance(value, dict) and 'value' in value and (
+        value.get('resolve_env_vars') is False or bool(value.get('pushenv')) and '$' not in value['value'])

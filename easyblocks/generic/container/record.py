@@ -12,6 +12,7 @@ import os
 import stat
 
 from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.runtime import existing_sources
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, write_file
 
@@ -158,3 +159,32 @@ def describe_differences(before, after):
     """Return descriptions of the requirement lines that are in only one of two lists (list of str)."""
     return ['missing: %s' % line for line in before if line not in after] + \
         ['in addition: %s' % line for line in after if line not in before]
+
+
+def correct_binds(path, optional_binds):
+    """
+    Record which optional binds exist now: a module that is written again has others, and doctor looks for them.
+
+    Parameters
+    ----------
+    path : str
+        Path of the record; without one, there is nothing to do.
+    optional_binds : list of str
+        Those of the module, without host libraries.
+
+    Returns
+    -------
+    str
+        A warning if the record can't be written, because another account has installed; None otherwise.
+    """
+    if not os.path.exists(path):
+        return None
+    record = InstallRecord.from_file(path)
+    sources = existing_sources(optional_binds + record.get(lockfile.LIBRARY_BINDS, []))
+    if record.get(lockfile.OPTIONAL_BINDS) != sources:
+        record[lockfile.OPTIONAL_BINDS] = sources
+        try:
+            record.correct(path)
+        except (EasyBuildError, OSError) as err:
+            return "Can't write %s: `ebsif doctor --installed` will expect the earlier binds (%s)" % (path, err)
+    return None

@@ -339,6 +339,11 @@ def bind_source(bind):
     return re.sub(r'\\([,:])', r'\1', source)
 
 
+def existing_sources(binds):
+    """Return the sources of binds that exist on this machine, each once (list of str)."""
+    return sorted({source for source in map(bind_source, binds) if os.path.exists(source)})
+
+
 def bind_target(bind):
     """Return the path in the container in a bind (source[:target[:options]])."""
     rest = bind[re.match(r'(?:\\[,:]|[^:])*', bind).end():]

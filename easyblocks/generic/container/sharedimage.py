@@ -220,33 +220,3 @@ def link_image(source, target):
     except OSError as err:
         return err
     return None
-
-
-def recursively_except(path, adjust):
-    """
-    Return EasyBuild's adjust_permissions for an installation directory, but for one file that it leaves alone.
-
-    The mode and the group of a hard link are those of the file that belongs to another installation.
-
-    Parameters
-    ----------
-    path : str
-        A file directly in the installation directory.
-    adjust : callable
-        EasyBuild's adjust_permissions.
-
-    Returns
-    -------
-    callable
-        It has the same arguments.
-    """
-    def adjust_others(folder, bits, onlydirs=False, **options):
-        for name in os.listdir(folder):
-            entry = os.path.join(folder, name)
-            if stat.S_ISDIR(os.lstat(entry).st_mode):
-                adjust(entry, bits, onlydirs=onlydirs, **options)
-            elif entry != path and not onlydirs:
-                adjust(entry, bits, **dict(options, recursive=False))
-        adjust(folder, bits, **dict(options, recursive=False))
-
-    return adjust_others

@@ -15,6 +15,8 @@ import os
 import re
 
 from easybuild.easyblocks.generic.container.modulesyntax import ModuleSyntax
+from easybuild.easyblocks.generic.container.readable import write_readable
+from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.module_generator import ModuleGenerator
 
 # the file in the installation
@@ -251,3 +253,21 @@ class ShellGenerator(ModuleGenerator):
     def set_alias(self, key, value):
         """Nothing: programs don't use aliases."""
         return ''
+
+
+def write_environment(installdir, statements, write):
+    """
+    Write the file with the statements of the module; ``write`` writes a file atomically.
+
+    Returns
+    -------
+    str
+        A warning if it can't be written, because another account has installed; None otherwise.
+    """
+    path = os.path.join(installdir, ENVIRONMENT)
+    try:
+        write_readable(path, ShellModule(installdir).whole(statements), write)
+    except EasyBuildError as err:
+        return "Can't write %s: programs that start without the module will find %s environment (%s)" % (
+            path, "the earlier" if os.path.exists(path) else "no", err)
+    return None

@@ -10,12 +10,13 @@ Specification of a container module, from the easyconfig alone: image, environme
 import os
 import re
 
-from easybuild.easyblocks.generic.container.caches import CACHE_SCRIPTS, Caches
+from easybuild.easyblocks.generic.container.bindfile import current_binds
+from easybuild.easyblocks.generic.container.caches import CACHE_SCRIPTS, CACHES_FILE, Caches
 from easybuild.easyblocks.generic.container.checks import check_container, check_venv
-from easybuild.easyblocks.generic.container.distributed import UNSET_SCRIPT, Distributed
+from easybuild.easyblocks.generic.container.distributed import SETTINGS_FILE, UNSET_SCRIPT, Distributed
 from easybuild.easyblocks.generic.container.gpus import GPUS_FILE
 from easybuild.easyblocks.generic.container.imagesource import ImageSource, source_name
-from easybuild.easyblocks.generic.container.lustre import MAKE_STRIPED
+from easybuild.easyblocks.generic.container.lustre import MAKE_STRIPED, STRIPING_FILE
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
 from easybuild.easyblocks.generic.container.parameters import CONTAINER_PARAMETERS, INIT_CONDA, INIT_CONDA_INJECTED
@@ -109,6 +110,12 @@ class ContainerSpec:
         return [os.path.join(root, path) for path in self.image_dirs]
 
     @property
+    def current_binds(self):
+        """The required and the optional binds on this machine, with those in 'bind_file' (two lists of str)."""
+        required, optional = current_binds(self.bind_file, self.bind_file_default)
+        return list(self.binds) + required, list(self.optional_binds) + optional
+
+    @property
     def variable_suffix(self):
         """The software name as EasyBuild spells it in variables (SIF<NAME>), always a valid identifier."""
         return re.sub(r'[^A-Z0-9_]', '_', convert_name(self.name, upper=True))
@@ -135,6 +142,16 @@ class ContainerSpec:
         names += [UNSET_SCRIPT] if self.unset_variables else []
         names += CACHE_SCRIPTS if self.caches.places else []
         return dict({name: name for name in names}, **self.script_names)
+
+    @property
+    def settings_files(self):
+        """Text of the files that scripts read, by their path relative to the installation (dict)."""
+        files = {CACHES_FILE: self.caches.text} if self.caches.places else {}
+        if self.init != INIT_NONE or self.unset_variables:
+            files[SETTINGS_FILE] = self.distributed.settings_text
+        if self.lustre_striping:
+            files[STRIPING_FILE] = ''.join(option + '\n' for option in self.lustre_striping)
+        return files
 
     @property
     def commands(self):

@@ -9,9 +9,9 @@ The wrappers of an installation: commands in bin/ that run programs of the conta
 """
 import os
 
+from easybuild.easyblocks.generic.container.readable import copy_readable
 from easybuild.easyblocks.generic.container.scripts import FILES, sh_command
 from easybuild.tools.build_log import EasyBuildError
-from easybuild.tools.filetools import adjust_permissions, copy_file
 
 # Names that wrappers can't have: host scripts with `#!/usr/bin/env bash`, and programs that eb runs, would run in the
 # container.
@@ -62,8 +62,7 @@ class Wrappers:
 
     def install(self, installdir):
         """Install the wrappers, executable for everybody regardless of the umask; return their names."""
+        script = os.path.join(FILES, 'share', 'ebsif', self.script)
         for name in self.names:
-            target = os.path.join(installdir, 'bin', name)
-            copy_file(os.path.join(FILES, 'share', 'ebsif', self.script), target)
-            adjust_permissions(target, 0o755, relative=False)
+            copy_readable(script, os.path.join(installdir, 'bin', name), 0o755)
         return self.names

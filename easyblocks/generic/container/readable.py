@@ -1,0 +1,41 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+Files and directories that everybody can read, whatever the umask. An extended dry run only shows them.
+"""
+import os
+import stat
+
+from easybuild.tools.config import build_option
+from easybuild.tools.filetools import adjust_permissions, copy_file, mkdir, write_file
+
+
+def copy_readable(source, target, mode=0o644):
+    """Copy a file, and give it a mode; its directory is created if necessary."""
+    copy_file(source, target)
+    set_mode(target, mode)
+
+
+def write_readable(path, text, write=write_file):
+    """Write a text file with EasyBuild's write_file, or a function like it."""
+    write(path, text)
+    set_mode(path, 0o644)
+
+
+def set_mode(path, mode):
+    """Set the mode of a file."""
+    if not build_option('extended_dry_run'):
+        adjust_permissions(path, mode, relative=False)
+
+
+def make_open_directory(path):
+    """Create a directory and its parents, which others can read whatever the umask; existing ones stay as they are."""
+    if os.path.isdir(path):
+        return
+    make_open_directory(os.path.dirname(path))
+    mkdir(path)
+    os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | 0o755)
