@@ -10,7 +10,7 @@ from ebsif import cli
 from ebsif.catalogue import inheritance, reading, site, writing
 from ebsif.catalogue.proposal import AddingError
 from ebsif.image import inspection
-from ebsif.updating.released import stated_sha256
+from ebsif.updating.released import Release
 from support import CHECKOUT
 
 # as of November 2026: whoever adds a record to the catalogue need not change these tests
@@ -265,5 +265,5 @@ def test_sha256_stated_by_a_release(tmp_path, name, text, stated):
     """R-05: lines of sha256sum in the usual files; two that disagree say nothing."""
     digest = "0123456789abcdef" * 4
     (tmp_path / name).write_text(text.replace("DIGEST", digest))
-    found = stated_sha256(tmp_path / "a.sif")
+    found = Release.in_directory(tmp_path / "a.sif").stated
     assert (found and found.sha256) == (digest if stated else None)

@@ -138,7 +138,10 @@ def open_url(request):
         return send(request)
     except HTTPError as err:
         err.close()
-        raise TransferError('%s answers %d (%s)' % (place, err.code, err.reason), err.code in TEMPORARY, err.code)
+        remedy = ": files at URLs are fetched without a login. Fetch the file yourself, or have it put into a " \
+            "registry, where the runtime's login is used" if err.code == 401 else ""
+        raise TransferError('%s answers %d (%s)%s' % (place, err.code, err.reason, remedy), err.code in TEMPORARY,
+                            err.code)
     except BROKEN as err:
         raise TransferError("no connection to %s: %s" % (place, getattr(err, 'reason', None) or err), True)
 

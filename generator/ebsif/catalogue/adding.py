@@ -220,7 +220,9 @@ def identity_of(found):
     """Return the fields that say which image it is: its source, SHA256 and size (dict)."""
     values = {"source": found.source} if found.source else {}
     if found.sha256:
-        values.update(sha256=found.sha256, size=str(found.size))
+        values["sha256"] = found.sha256
+        if found.size:
+            values["size"] = str(found.size)
     return values
 
 

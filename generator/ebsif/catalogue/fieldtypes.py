@@ -2,8 +2,10 @@
 
 import re
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from easybuild.easyblocks.generic.container.caches import place_problem, template_problem
+from easybuild.easyblocks.generic.container.credentials import Credentials
 from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, ImageSource
 from easybuild.easyblocks.generic.container.texts import bind_problem, value_problem, variable_problem
 from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, WrapValidator
@@ -123,6 +125,20 @@ def is_repository(text):
     return str(source)
 
 
+def is_list_address(text):
+    """Return the URL of a list of images, if what it says can't be altered on the way, and has no credential."""
+    # takes long to import
+    from easybuild.easyblocks.generic.container.connection import is_loopback
+
+    address = urlsplit(is_line(text))
+    if not address.hostname or not (address.scheme == "https" or address.scheme == "http" and is_loopback(
+            address.netloc)):
+        raise ValueError("should be a URL that begins with https://")
+    if "@" in address.netloc or Credentials.find(text):
+        raise ValueError("must not have a user, a password or another credential, which others could read")
+    return text
+
+
 def is_version_part(text):
     """Return a text if it can be a version, or another part of the name of a file or module."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", text):
@@ -139,6 +155,7 @@ def is_suffix(text):
 
 SingleLine = Annotated[str, AfterValidator(is_line)]
 Source = Annotated[str, AfterValidator(is_source)]
+ListAddress = Annotated[str, AfterValidator(is_list_address)]
 RepositoryName = Annotated[str, AfterValidator(is_repository)]
 Bind = Annotated[str, AfterValidator(is_bind)]
 CacheDirectory = Annotated[str, AfterValidator(is_cache_directory)]

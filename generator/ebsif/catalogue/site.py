@@ -21,6 +21,7 @@ from ebsif.catalogue.fieldtypes import (
     Duration,
     EnvName,
     EnvValue,
+    ListAddress,
     RepositoryName,
     SingleLine,
     VersionPart,
@@ -63,6 +64,9 @@ class Images(Model):
     repositories: list[RepositoryName] = Field(
         [], description="repositories of registries (oras://HOST/PATH, docker://HOST/PATH) in whose tags `ebsif "
                         "update` looks for new images; those of records with a source are known")
+    release_lists: list[ListAddress] = Field(
+        [], description="URLs of lists of images on web servers, in which `ebsif update` looks for new images: index "
+                        "pages of directories, which may have placeholders where there are several, JSON or text")
     ignored: list[SingleLine] = Field(
         [], description="patterns of names (*, ?, [...]) of images, and of tags, that `ebsif update` leaves out")
 

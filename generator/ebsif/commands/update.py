@@ -1,10 +1,11 @@
 """Compare the catalogue of a site with the images that there are, and propose records for new ones.
 
 It looks into the image directories of the profile and of the families, reads what releases say about their images
-(NAME.md or NAME.sha256 with SHA256, NAME.json with packages), and asks the registries that the profile, the families or
-the sources of records name for their tags; no image is fetched. Proposed records are shown as a diff; --write writes
-them. It also names images that have moved, vanished or been replaced, and what links such as `latest` stand for. What
-can't be read is named, and doesn't hide the rest. The exit status is 1 if anything differs.
+(NAME.md or NAME.sha256 with SHA256, NAME.json with packages), asks the registries that the profile, the families or the
+sources of records name for their tags, and reads lists of images on web servers; no image is fetched.
+Proposed records are shown as a diff; --write writes them. It also names images that have moved, vanished or been
+replaced, and what links such as `latest` stand for. What can't be read is named, and doesn't hide the rest. The exit
+status is 1 if anything differs.
 """
 
 import json
@@ -20,7 +21,7 @@ from ebsif.catalogue.proposal import Proposal
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.errors import FOUND, EbsifError
 from ebsif.findings import NOTE
-from ebsif.updating import places, tags
+from ebsif.updating import lists, places, tags
 from ebsif.updating.comparison import Comparison
 
 EXAMPLES = """\
@@ -45,12 +46,14 @@ def run(options):
     named = places.places_of(profile, documents)
     survey = places.survey(named, comparison.is_image)
     repositories = tags.repositories(comparison)
-    if not (survey.looked_in or repositories):
+    addresses = lists.addresses(comparison)
+    if not (survey.looked_in or repositories or addresses):
         missing = ", ".join(place.template for place in named) or "the profile names none"
         raise EbsifError(f"there is nothing to compare with: no directory with images of {profile.name} can be read "
                          f"here ({missing})")
     comparison.compare(survey)
     tags.compare(comparison, repositories)
+    lists.compare(comparison, addresses)
     changed = changes(comparison)
     if options.json:
         print(json.dumps(data_of(comparison), indent=2))

@@ -1,17 +1,19 @@
-"""Compare the catalogue of a site with the images that there are, and propose records for those it doesn't have."""
+"""Compare the catalogue of a site with the images in directories, and propose records for those it doesn't have."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Optional
 
+from easybuild.easyblocks.generic.container.imagesource import HTTPS, ImageSource
+
 from ebsif.catalogue import adding
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.entry import Entry, complete
-from ebsif.catalogue.families import all_components, family_values
+from ebsif.catalogue.families import all_components
 from ebsif.catalogue.familymatch import families_named
 from ebsif.catalogue.proposal import AddingError
 from ebsif.catalogue.records import CatalogueFile, Record
@@ -21,10 +23,11 @@ from ebsif.errors import EbsifError
 from ebsif.files import is_there
 from ebsif.findings import NOTE, WARNING, Finding
 from ebsif.image import inspection
-from ebsif.image.checksum import sha256
+from ebsif.image.checksum import sha256 as sha256_of
+from ebsif.image.remote import Remote
 from ebsif.steps import Steps
-from ebsif.updating.places import Survey
-from ebsif.updating.released import packages_beside, stated_sha256
+from ebsif.updating.places import Survey, images_of
+from ebsif.updating.released import Release, Stated
 from ebsif.updating.sourced import fits
 
 
@@ -76,9 +79,7 @@ class Comparison:
     @cached_property
     def ignored(self) -> list[str]:
         """The patterns of names of images that are left out."""
-        families = [family_values(document, family)["images"] for document in self.documents
-                    for family in document.families]
-        return [pattern for images in (self.profile.images, *families) if images for pattern in images.ignored]
+        return [pattern for one in images_of(self.profile, self.documents) for pattern in one.ignored]
 
     def is_image(self, name: str) -> bool:
         """Return whether a file name is that of an image that counts."""
@@ -89,8 +90,8 @@ class Comparison:
         """Return whether a file name or tag is left out."""
         return any(fnmatchcase(name, pattern) for pattern in self.ignored)
 
-    def say(self, level: str, text: str, path: Path) -> None:
-        """Add a finding on a file or directory."""
+    def say(self, level: str, text: str, path: object) -> None:
+        """Add a finding on a file or directory, or a URL."""
         self.findings.append(Finding(level, "", text, str(path), 0))
 
     def say_of(self, level: str, container: Container, text: str) -> None:
@@ -116,9 +117,7 @@ class Comparison:
                 others.setdefault(path.parent, []).append(kind)
             else:
                 self.propose(path, survey)
-        for folder, kinds in others.items():
-            self.say(NOTE, "images of other kinds than those in the catalogue are left out "
-                     f"({', '.join(dict.fromkeys(kinds))}); `ebsif add IMAGE` adds one", folder)
+        self.name_others(others)
         for link in links:
             self.name_link(link)
         for container in recorded:
@@ -140,6 +139,12 @@ class Comparison:
                     return ""
                 words += strange
         return words[0] if words else ""
+
+    def name_others(self, others: Mapping[object, list[str]]) -> None:
+        """Say which kinds of images are left out, by directory."""
+        for place, kinds in others.items():
+            self.say(NOTE, "images of other kinds than those in the catalogue are left out "
+                     f"({', '.join(dict.fromkeys(kinds))}); `ebsif add IMAGE` adds one", place)
 
     def propose(self, path: Path, survey: Survey) -> None:
         """Propose the record of an image; if that is impossible, say why."""
@@ -164,6 +169,32 @@ class Comparison:
             return
         self.add(entry, path.name)
 
+    def propose_remote(self, found: Remote, name: str) -> Container:
+        """
+        Propose the record of an image that is not here, and return its container.
+
+        Parameters
+        ----------
+        found
+            The image.
+        name
+            The name for its SIF file.
+
+        Raises
+        ------
+        EbsifError
+            If that is impossible.
+        """
+        if name in self.known:
+            raise AddingError(f"{self.known[name][0].module} has an image of that name, {name}")
+        if not fits(self.documents, name):
+            raise AddingError(f"no family has images with such names: `ebsif add {shlex.quote(str(found.source))}` "
+                              "fetches it, to look into it; 'ignored' of 'images' leaves it out")
+        proposal = adding.propose(found.named(name), self.documents, programs=found.programs)
+        entry = complete(proposal, name, self.settings, self.profile, self.containers, found.programs, self.dry_run)
+        self.add(entry, name)
+        return entry.container
+
     def add(self, entry: Entry, file_name: str) -> None:
         """Add a proposed record."""
         self.entries.append(entry)
@@ -183,10 +214,10 @@ class Comparison:
         with Steps() as steps:
             steps.begin(f"looking into {path.name}", important=False)
             found = inspection.inspect(path, checksum=False)
-        stated = stated_sha256(path)
-        found.sha256 = stated.sha256 if stated else sha256(path)
+        release = Release.in_directory(path)
+        found.sha256 = release.stated.sha256 if release.stated else sha256_of(path)
         if not found.listed:
-            found.listed, found.listed_in = packages_beside(path), str(path.with_suffix(".json"))
+            found.listed, found.listed_in = release.packages, str(release.bill)
         return found
 
     def moved(self, found, survey):
@@ -208,18 +239,30 @@ class Comparison:
 
     def check_image(self, container, path):
         """Say whether an image is another one than that of its record, without reading all of it."""
-        size, stated = path.stat().st_size, stated_sha256(path)
-        if container.size and size != container.size:
-            self.say_of(WARNING, container, f"its image {path} was replaced or truncated: it has {size} bytes, not "
+        if self.has_size(container, path, path.stat().st_size):
+            self.check_sum(container, path, Release.in_directory(path).stated)
+
+    def has_size(self, container: Container, place: object, size: int) -> bool:
+        """Return whether an image (path or URL) has the size in its record, if that is known; if not, say so."""
+        is_same = container.size in (None, size)
+        if not is_same:
+            self.say_of(WARNING, container, f"its image {place} was replaced or truncated: it has {size} bytes, not "
                         f"{container.size}. Put the right one there, or give the other one a name of its own")
-        elif stated and not container.sha256:
+        return is_same
+
+    def check_sum(self, container: Container, place: object, stated: Optional[Stated]) -> None:
+        """Say whether a release states another SHA256 for an image (path or URL) than its record, which may lack it."""
+        recorded = sha256_in(container)
+        if stated and not recorded:
+            if any(one is container for one, _ in self.missing):
+                return
             if container.path.is_relative_to(self.own):
                 self.missing.append((container, stated.sha256))
             else:
-                self.say_of(NOTE, container, f"the record has no SHA256; {stated.path} states {stated.sha256}")
-        elif stated and stated.sha256 != container.sha256:
-            self.say_of(WARNING, container, f"{stated.path} states another SHA256 for its image than the record, "
-                        f"{stated.sha256}: if {path} was replaced, give the other one a name of its own")
+                self.say_of(NOTE, container, f"the record has no SHA256; {stated.place} states {stated.sha256}")
+        elif stated and stated.sha256 != recorded:
+            self.say_of(WARNING, container, f"{stated.place} states another SHA256 for its image than the record, "
+                        f"{stated.sha256}: if {place} was replaced, give the other one a name of its own")
 
     def where_gone(self, container, places, survey):
         """Return what to do about an image that is gone (str): where it is, if it is somewhere near."""
@@ -238,9 +281,10 @@ class Comparison:
             self.say(WARNING, f"is a link to {target}, which does not exist: remove it, or correct it", link)
             return
         records = self.known.get(target.name, [])
-        stated = next((one.sha256 for one in records if one.sha256), None) or getattr(stated_sha256(target), "sha256",
-                                                                                      None)
-        digest = f"SHA256 {stated}" if stated else "its SHA256 is not recorded"
+        sha256 = next((one.sha256 for one in records if one.sha256), None)
+        if not sha256 and (stated := Release.in_directory(target).stated):
+            sha256 = stated.sha256
+        digest = f"SHA256 {sha256}" if sha256 else "its SHA256 is not recorded"
         module = f", of {records[0].module}" if records else ", which is not in the catalogue"
         self.say(NOTE, f"is a link to {target}{module} ({digest}); it may be another image tomorrow, so records name "
                  "the file", link)
@@ -254,6 +298,13 @@ def strange_words(document: CatalogueFile, fields: dict[str, str]) -> list[str]:
         if key not in Record.model_fields and not any(map(str.isdigit, value)) and used and value not in used:
             found.append(f"{key}: {value}")
     return found
+
+
+def sha256_in(container: Container) -> Optional[str]:
+    """Return the SHA256 of an image in its record, which may be in its source; None without one."""
+    source = ImageSource.parse(container.source) if container.source else None
+    digest = source.digest if source and source.kind == HTTPS else None
+    return digest.partition(":")[2] if digest else container.sha256
 
 
 def nearby(name: str, survey: Survey) -> Optional[Path]:

@@ -10,7 +10,7 @@ from ebsif.catalogue.families import family_values
 from ebsif.catalogue.fieldtypes import PLACEHOLDER
 from ebsif.catalogue.records import CatalogueFile
 from ebsif.catalogue.selection import natural_key
-from ebsif.catalogue.site import Site
+from ebsif.catalogue.site import Images, Site
 from ebsif.catalogue.template import read_fields
 from ebsif.files import how_to_get_access
 from ebsif.findings import NOTE, WARNING, Finding
@@ -52,13 +52,17 @@ class Survey:
         return above in self.looked_in and not os.path.lexists(path)
 
 
+def images_of(profile: Site, documents: Iterable[CatalogueFile]) -> list[Images]:
+    """Return where a site and the families in its catalogue have images."""
+    found = [profile.images, *(family_values(document, family)["images"] for document in documents
+                               for family in document.families)]
+    return [one for one in found if one]
+
+
 def places_of(profile: Site, documents: Iterable[CatalogueFile]) -> list[Place]:
     """Return the directories with images of a site and of the families in its catalogue, each once."""
-    images = [profile.images, *(family_values(document, family)["images"] for document in documents
-                                for family in document.families)]
-    return list(dict.fromkeys(
-        Place(str(Path(one.root or "/") / directory.path), directory.stability)
-        for one in images if one for directory in one.directories))
+    return list(dict.fromkeys(Place(str(Path(one.root or "/") / directory.path), directory.stability)
+                              for one in images_of(profile, documents) for directory in one.directories))
 
 
 def survey(places: Iterable[Place], is_image: Callable[[str], bool]) -> Survey:

@@ -8,11 +8,7 @@ from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, Imag
 from easybuild.easyblocks.generic.container.login import drop_variables
 
 from ebsif import output
-from ebsif.catalogue import adding
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.entry import complete
-from ebsif.catalogue.families import family_values
-from ebsif.catalogue.proposal import AddingError
 from ebsif.catalogue.selection import natural_key
 from ebsif.errors import EbsifError
 from ebsif.findings import NOTE, WARNING, Finding
@@ -22,7 +18,8 @@ from ebsif.registry.opening import open_repository
 from ebsif.registry.repository import Repository
 from ebsif.steps import Now, Steps
 from ebsif.updating.comparison import Comparison
-from ebsif.updating.sourced import fits, name_of
+from ebsif.updating.places import images_of
+from ebsif.updating.sourced import name_of
 
 
 @dataclass
@@ -50,9 +47,8 @@ class KnownRepository:
 def repositories(comparison: Comparison) -> list[KnownRepository]:
     """Return the repositories that the site, its families and its records name."""
     found: dict[str, KnownRepository] = {}
-    images = [comparison.profile.images, *(family_values(document, family)["images"]
-                                           for document in comparison.documents for family in document.families)]
-    for text in (name for one in images if one for name in one.repositories):
+    for text in (name for images in images_of(comparison.profile, comparison.documents)
+                 for name in images.repositories):
         one = KnownRepository(ImageSource.parse(text))
         found.setdefault(one.name, one)
     for container in comparison.containers:
@@ -144,18 +140,8 @@ def propose(comparison, known, tag, digest):
     source = known.with_tag(tag)
     try:
         found = remote.look(source.with_digest(digest))
-        name = name_of(found, comparison.documents)
-        if name in comparison.known:
-            raise AddingError(f"{comparison.known[name][0].module} has an image of that name, {name}")
-        if not fits(comparison.documents, name):
-            raise AddingError(f"no family has images with such names: `ebsif add {source}` fetches it, to look "
-                              "into it; 'ignored' of 'images' leaves it out")
-        proposal = adding.propose(found.named(name), comparison.documents, programs=found.programs)
-        entry = complete(proposal, name, comparison.settings, comparison.profile, comparison.containers, found.programs,
-                         comparison.dry_run)
+        return comparison.propose_remote(found, name_of(found, comparison.documents))
     except (EbsifError, OSError) as error:
         comparison.findings.append(Finding(WARNING, str(source),
                                            f"is not in the catalogue, and can't be added: {error}"))
         return None
-    comparison.add(entry, name)
-    return entry.container
