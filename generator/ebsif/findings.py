@@ -27,6 +27,8 @@ class Finding:
         The file; empty if there is none.
     line : int
         The line in the file; 0 for a directory.
+    record : str
+        Lines to paste into a file.
     """
 
     level: str
@@ -34,11 +36,13 @@ class Finding:
     text: str
     path: str = ""
     line: int = 1
+    record: str = ""
 
     def __str__(self):
-        """Return the finding as a line of text."""
+        """Return the finding as a line of text, and its record."""
         place = f"{self.path}:{self.line or ''}".removesuffix(":") + ": " if self.path else ""
-        return output.escape(f"{place}{self.level}: {self.message}")
+        line = output.escape(f"{place}{self.level}: {self.message}")
+        return f"{line}:\n{output.printable(self.record.rstrip())}" if self.record else line
 
     @property
     def message(self) -> str:
@@ -54,7 +58,8 @@ class Finding:
     @property
     def data(self) -> dict[str, Union[str, int]]:
         """The fields, for JSON."""
-        return {"level": self.level, "path": self.path, "line": self.line, "container": self.subject, "text": self.text}
+        return {"level": self.level, "path": self.path, "line": self.line, "container": self.subject,
+                "text": f"{self.text}:\n{self.record}" if self.record else self.text}
 
 
 def escape(text: str, more: str = "") -> str:

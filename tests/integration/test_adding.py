@@ -152,7 +152,7 @@ def test_a_link_to_an_image_that_may_move(ebsif, image, tmp_path):
 
 
 def test_the_first_image_of_its_kind(ebsif, tiny_image, tmp_path):
-    """It needs a name; unknown values are marked for review; the project's catalogue is unchanged."""
+    """It needs a name; unknown values are marked for review; the project's catalogue is unchanged; a copy is named."""
     path = tiny_image("thing-1.2.3.sif")
     assert "give a --name" in ebsif("add", path, "--catalogue", ".", status=3).stderr
     assert "name one of your own, --catalogue" in ebsif("add", path, "--name", "Thing", status=3).stderr
@@ -163,7 +163,8 @@ def test_the_first_image_of_its_kind(ebsif, tiny_image, tmp_path):
     assert "install" not in ebsif("check", "--site", "local", "--catalogue", ".", "--quick", status=1).stderr
     # a second version joins the same family
     other = tiny_image("thing-1.3.0.sif")
-    ebsif("add", other, "--catalogue", ".")
+    said = ebsif("add", other, "--catalogue", ".").stderr
+    assert f"{other} is a copy of thing-1.2.3.sif, the image of Thing/1.2.3 (" in said
     (_, second) = reading.read_file(tmp_path / "local/containers/Thing.yaml", site_of("local"))
     assert second.version == "1.3.0"
     # a file with another layout is left alone

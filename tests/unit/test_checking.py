@@ -437,7 +437,8 @@ def test_an_image_of_another_size(place, tmp_path):
     assert findings(settings) == []
     (tmp_path / "tool-1.0.sif").write_bytes(b"tes")
     (one,) = findings(settings)
-    assert one.text.endswith("is not the image of the record: it has 3 bytes, not 4, so it was replaced or truncated")
+    assert one.text.endswith("is not the image of the record: it has 3 bytes, not 4, so it was replaced, truncated or "
+                             "signed since (`ebsif update` says which)")
 
 
 PYTHON = {"version": "3.12.1", "prefix": "/usr", "base_prefix": "/usr", "packages": {"torch": "2.7.0+rocm6.2"}}

@@ -60,7 +60,7 @@ def test_sources_are_read(text, parts):
 
 
 @pytest.mark.parametrize("text, problem", [
-    ("x.sif", "is not the source of an image"), ("library://x/y", "is not the source of an image"),
+    ("x.sif", "is not the source of an image"), ("library://x/y", r"\(`apptainer pull FILE.sif library://x/y`\)"),
     ("oras://registry.example/X:1", "lower case"), ("oras://registry.example/x@sha256:12", "64 hexadecimal"),
     ("docker://user:secret@registry.example/x", "apptainer registry login"),
     ("https://user:secret@images.example/x.sif", "others could read"), ("http://images.example/x.sif", "altered"),

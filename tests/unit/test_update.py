@@ -256,6 +256,26 @@ def test_nothing_to_compare_with(place, capsys):
     assert "no directory with images of mine can be read here" in capsys.readouterr().err
 
 
+def test_records_to_complete_by_hand(place, capsys):
+    """R-05: a record that can't be written is shown as it can be pasted, whatever the reason; the rest isn't hidden."""
+    folder = place.release(f"u26{OLD[7][3:]}", ["full"])
+    assert place.update() == 1
+    said = capsys.readouterr().out
+    (twin,) = folder.glob("*.sif")
+    assert f"{twin}: warning: is not in the catalogue, and can't be added: the module would be " in said
+    record = "  - family: oci-full\n    version: 2.10\n    date: 20260807_115122\n    components: {ubuntu: 26}\n"
+    assert f"Give it a 'label' of its own by hand, in {place.catalogue}:\n{record}    sha256: " in said
+    place.release(NEW)
+    text = place.catalogue.read_text()
+    place.catalogue.write_text(text.removeprefix("name: lumi-multitorch\n") + "name: lumi-multitorch\n")
+    for options in ((), ("--write",)):
+        assert place.update(*options) == 1
+        said = capsys.readouterr().out
+        assert "so add this record by hand:\n  - family: oci-full\n    version: 2.11\n" in said
+        assert "\n  - family: oci\n    version: 2.11\n" in said
+        assert record in said and "new record" not in said
+
+
 @pytest.mark.parametrize(("name", "text", "stated"), [
     ("a.md", "DIGEST  a.sif\n", True), ("a.sif.sha256", "DIGEST *a.sif\n", True),
     ("SHA256SUMS", "DIGEST  ./a.sif\n", True), ("release.sha256", "DIGEST  x/a.sif\n", True),

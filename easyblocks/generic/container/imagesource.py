@@ -91,6 +91,9 @@ class ImageSource:
             return cls.in_registry(kind, rest[2:])
         if kind in ('http', HTTPS) and rest.startswith('//'):
             return cls.at_url(text)
+        if kind in ('library', 'shub') and rest.startswith('//'):
+            raise ValueError("is no source that can be fetched by digest, as eb does: fetch it yourself (`apptainer "
+                             "pull FILE.sif %s`), and name the file" % text)
         if not separator or kind not in ON_DISK:
             raise ValueError("is not the source of an image: %s" % FORMS)
         match = (FILE if kind == DOCKER_ARCHIVE else LAYOUT).match(rest)

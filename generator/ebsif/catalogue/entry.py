@@ -76,8 +76,8 @@ def check_container(container, containers, proposal, path, file_name):
     """Raise AddingError if a record is for another image, or another record has the same module."""
     if container.file_name != file_name:
         raise AddingError(f"the record would be that of {container.file_name}, and the image is {file_name}; "
-                          f"nothing was written. Complete it by hand ('file'), in {path}:\n{proposal.text}")
+                          f"nothing was written. Complete it by hand ('file'), in {path}", proposal.text)
     twin = next((one for one in containers if one.module.lower() == container.module.lower()), None)
     if twin:
         raise AddingError(f"the module would be {container.module}, which is that of {twin.place}; nothing was "
-                          f"written. Give it a 'label' of its own by hand, in {path}:\n{proposal.text}")
+                          f"written. Give it a 'label' of its own by hand, in {path}", proposal.text)

@@ -9,7 +9,19 @@ from ebsif.output import escape
 
 
 class AddingError(EbsifError):
-    """An image can't be added; the message says why and what to do."""
+    """
+    An image can't be added; the message says why and what to do.
+
+    Attributes
+    ----------
+    message, record
+        The message without the record to complete by hand, if there is one, and that record.
+    """
+
+    def __init__(self, message: str, record: str = ""):
+        """Set both."""
+        super().__init__(f"{message}:\n{record}" if record else message)
+        self.message, self.record = message, record
 
 
 class OtherImage(AddingError):

@@ -81,7 +81,7 @@ def with_record(before, proposal, path, extended):
         start += "\n"
     records = re.search(r"^containers:\n((?:[ #].*\n|- .*\n|\n)*)\Z", start, re.MULTILINE)
     if not records:
-        raise AddingError(f"{path} does not end with its containers, so add this record by hand:\n{proposal.text}")
+        raise AddingError(f"{path} does not end with its containers, so add this record by hand", proposal.text)
     first = re.search(r"^( *)- ", records.group(1), re.MULTILINE)
     text = start + textwrap.indent(textwrap.dedent(proposal.text), first.group(1) if first else INDENTATION)
     *others, added = parse(text, path, None, extended)

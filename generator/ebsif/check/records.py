@@ -121,7 +121,7 @@ def check_image(container: Container, finding: Creator, digest: Optional[Digest]
         size = path.stat().st_size
         if size != container.size:
             yield finding(ERROR, f"{path} is not the image of the record: it has {size} bytes, not {container.size}, "
-                                 "so it was replaced or truncated")
+                                 "so it was replaced, truncated or signed since (`ebsif update` says which)")
     for path in places if digest and container.sha256 else []:
         try:
             found = digest(path.resolve())

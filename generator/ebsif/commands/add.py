@@ -68,6 +68,10 @@ def run(options):
     if is_file and options.image.is_symlink():
         output.note(f"{options.image} is a link: the record is for {found.resolved} (SHA256 {found.sha256}); the link "
                     "may stand for another image tomorrow")
+    same = next((one for one in containers if same_image(one, found)), None)
+    if same:
+        output.note(f"{options.image} is a copy of {same.file_name}, the image of {same.module} ({same.place}): the "
+                    "new record makes a second module of it")
     programs = partial(inspection.programs, found) if is_file else new.programs
     proposal = adding.propose(found, documents, options.name, options.family, options.version, programs, ask)
     if options.moving:

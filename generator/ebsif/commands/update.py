@@ -17,7 +17,7 @@ from ebsif import output
 from ebsif.arguments import add_json
 from ebsif.catalogue import writing
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.proposal import Proposal
+from ebsif.catalogue.proposal import AddingError, Proposal
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.errors import FOUND, EbsifError
 from ebsif.findings import NOTE
@@ -54,12 +54,12 @@ def run(options):
     comparison.compare(survey)
     tags.compare(comparison, repositories)
     lists.compare(comparison, addresses)
-    changed = changes(comparison)
+    changed, texts = changes(comparison)
     if options.json:
         print(json.dumps(data_of(comparison), indent=2))
     else:
-        for path, change in changed.items():
-            output.print_diff(path, *writing.with_records(change.proposals, path, change.extended, change.fields))
+        for path, text in texts.items():
+            output.print_diff(path, *text)
         for finding in comparison.findings:
             if finding.level != NOTE or not options.quiet:
                 print(finding)
@@ -81,14 +81,24 @@ class Change:
 
 
 def changes(comparison):
-    """Return the changes of the catalogue by file (dict of Change)."""
-    found = {}
+    """Return the changes of the catalogue by file, and the text of each before and after (dict of Change, of tuple)."""
+    found, texts = {}, {}
     for entry in comparison.entries:
         change = found.setdefault(entry.path, Change(extended=entry.extended))
         change.proposals.append(entry.proposal)
     for container, sha256 in comparison.missing:
         found.setdefault(container.path, Change()).fields.append((container, "sha256", sha256))
-    return found
+    for path, change in list(found.items()):
+        try:
+            texts[path] = writing.with_records(change.proposals, path, change.extended, change.fields)
+        except AddingError as error:
+            # none of them can be written
+            record = "".join(proposal.text for proposal in change.proposals)
+            comparison.say_unadded(AddingError(error.message, record), path=str(path))
+            comparison.entries = [entry for entry in comparison.entries if entry.path != path]
+            comparison.missing = [one for one in comparison.missing if one[0].path != path]
+            del found[path]
+    return found, texts
 
 
 def data_of(comparison):

@@ -74,8 +74,8 @@ class Remote:
 
 
 def is_source(text: str) -> bool:
-    """Return whether a text is meant as a source of an image, and not as a file."""
-    return text.startswith((*(f"{kind}:" for kind in KINDS), "http:"))
+    """Return whether a text is meant as a source of an image, also of a kind that isn't known, and not as a file."""
+    return "://" in text or text.startswith(tuple(f"{kind}:" for kind in KINDS))
 
 
 def is_readable(source: ImageSource) -> bool:

@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Optional
 
+from easybuild.easyblocks.generic.container import sif
 from easybuild.easyblocks.generic.container.imagesource import HTTPS, ImageSource
 
 from ebsif.catalogue import adding
@@ -94,6 +95,12 @@ class Comparison:
         """Add a finding on a file or directory, or a URL."""
         self.findings.append(Finding(level, "", text, str(path), 0))
 
+    def say_unadded(self, error: Exception, subject: str = "", path: str = "") -> None:
+        """Say why an image can't be added; a record that has to be completed by hand is shown as it is in a file."""
+        text, record = (error.message, error.record) if isinstance(error, AddingError) else (str(error), "")
+        self.findings.append(Finding(WARNING, subject, f"is not in the catalogue, and can't be added: {text}", path, 0,
+                                     record))
+
     def say_of(self, level: str, container: Container, text: str) -> None:
         """Add a finding on a record."""
         self.findings.append(Finding(level, container.module_or_version, text, str(container.path),
@@ -165,7 +172,7 @@ class Comparison:
             entry = complete(proposal, path.name, self.settings, self.profile, self.containers, programs, self.dry_run)
             self.check_place(entry, path)
         except (EbsifError, OSError) as error:
-            self.say(WARNING, f"is not in the catalogue, and can't be added: {error}", path)
+            self.say_unadded(error, path=str(path))
             return
         self.add(entry, path.name)
 
@@ -239,8 +246,18 @@ class Comparison:
 
     def check_image(self, container, path):
         """Say whether an image is another one than that of its record, without reading all of it."""
-        if self.has_size(container, path, path.stat().st_size):
+        if self.was_signed(container, path):
+            self.say_of(WARNING, container, f"its image {path} was signed since the record was written, and is the "
+                        f"same otherwise: correct 'sha256' ({sha256_of(path)}) and 'size' ({path.stat().st_size}), and "
+                        "`ebsif render`")
+        elif self.has_size(container, path, path.stat().st_size):
             self.check_sum(container, path, Release.in_directory(path).stated)
+
+    @staticmethod
+    def was_signed(container, path):
+        """Return whether an image differs from that of its record by signatures only."""
+        return container.size and container.sha256 and path.stat().st_size > container.size and sif.signers(path) \
+            and sif.sha256_unsigned(path) == container.sha256
 
     def has_size(self, container: Container, place: object, size: int) -> bool:
         """Return whether an image (path or URL) has the size in its record, if that is known; if not, say so."""

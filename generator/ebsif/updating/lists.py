@@ -316,4 +316,4 @@ def propose(comparison, web, image, lost):
         try:
             comparison.propose_remote(web.look(image), image.name)
         except EbsifError as error:
-            comparison.say(WARNING, f"is not in the catalogue, and can't be added: {error}", image.url)
+            comparison.say_unadded(error, path=image.url)

@@ -142,6 +142,5 @@ def propose(comparison, known, tag, digest):
         found = remote.look(source.with_digest(digest))
         return comparison.propose_remote(found, name_of(found, comparison.documents))
     except (EbsifError, OSError) as error:
-        comparison.findings.append(Finding(WARNING, str(source),
-                                           f"is not in the catalogue, and can't be added: {error}"))
+        comparison.say_unadded(error, subject=str(source))
         return None
