@@ -184,9 +184,9 @@ class ContainerInstall(Reinstall, EasyBlock):
                 dry_run_msg("  * %s will be fetched from %s" % (found, source))
             return found
         if not found:
-            if self.wanted_image.needs_signature:
-                # not after a download of many gigabytes
-                check_required(self.verification.of_source(source), source)
+            if self.spec.signature == REQUIRED:
+                # not after a download or a conversion of many gigabytes
+                self.verification.check_source(source)
             found = self.wanted_image.fetch(source_paths()[0], again)
         self.warn(check_note(found, source))
         return found

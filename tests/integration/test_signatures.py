@@ -162,6 +162,7 @@ def test_signatures_in_registries(installing, signing, site, root_of_busybox, pr
                   f"docker://{place}:1"], REGISTRY_AUTH_FILE=site.home / ".docker/config.json")
         sources[name] = f"image_source = 'docker://{place}@{digest}'\n"
         if name == "signed":
+            place_of_signed, digest_of_signed = f"{place}@{digest}", digest
             site.run([cosign, "generate-key-pair", "--output-key-prefix", signing / "cosign"], COSIGN_PASSWORD="")
             site.run([cosign, "sign", "--yes", "--key", signing / "cosign.key", "--tlog-upload=false",
                       "--allow-http-registry", f"{place}@{digest}"], COSIGN_PASSWORD="")
@@ -179,6 +180,12 @@ def test_signatures_in_registries(installing, signing, site, root_of_busybox, pr
     assert results["x"].returncode == 0, results["x"].stdout
     assert record(site, "x")["signature"] == {"state": "verified", "details": "cosign.pub"}
     assert PASSWORD not in results["x"].stdout
+    # what cosign has saved needs no registry
+    site.run([cosign, "save", "--dir", tmp_path / "saved", "--allow-http-registry", place_of_signed])
+    saved = f"image_source = 'oci:{tmp_path}/saved@{digest_of_signed}'\n"
+    _, results = installing({"z": ("saved", "required")}, ["cosign.pub"], saved, PATH=paths["with"])
+    assert results["z"].returncode == 0, results["z"].stdout
+    assert record(site, "z")["signature"] == {"state": "verified", "details": "cosign.pub"}
     # a note is the word of whoever can write it
     folder = site.sources / "e/Example"
     folder.chmod(0o775)

@@ -195,6 +195,10 @@ def test_required_signatures(place, tmp_path):
     texts = " ".join(one.text for one in findings(place(profile=profile.replace("KEY", "/none/site.asc"))))
     assert "signature_keys: /none/site.asc does not exist" in texts
     assert "tool-1.0.sif is not signed, so eb will refuse it" in texts
+    (tmp_path / "images/tool-1.0.sif").unlink()
+    for kind, level in (("docker", "error"), ("oci", "warning")):
+        found = findings(place(f"{HEAD}    source: {kind}-archive:/x.tar\n", profile.replace("KEY", "/none/site.asc")))
+        assert [one.level for one in found if "source: Signatures of archives can't be verified" in one.text] == [level]
 
 
 def test_the_placeholder_for_a_homepage(place):

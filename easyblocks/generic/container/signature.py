@@ -10,6 +10,8 @@ What is known of the signature of an image, and what is done about it.
 Doesn't import EasyBuild, so that commands can use it too.
 """
 
+from easybuild.easyblocks.generic.container.imagesource import DOCKER_ARCHIVE, OCI_ARCHIVE
+
 # What is done about signatures (easyconfig parameter 'signature').
 REQUIRED, RECORDED, IGNORED = 'required', 'recorded', 'ignored'
 SIGNATURES = (IGNORED, RECORDED, REQUIRED)
@@ -31,6 +33,11 @@ REMEDIES = {
              "reaches the registry, log in if the registry wants that (`apptainer registry login`), and name a key in "
              "PEM format in 'signature_keys'.",
 }
+# sources whose signatures nothing verifies
+ARCHIVES = (DOCKER_ARCHIVE, OCI_ARCHIVE)
+OF_ARCHIVES = "Signatures of archives can't be verified: use a directory that `cosign save --dir DIRECTORY` has " \
+    "written (oci:DIRECTORY), or convert the archive (`apptainer build`), sign the SIF file (`apptainer sign`), and " \
+    "name that."
 
 
 class Signature:

@@ -7,7 +7,8 @@
 """
 Verify the signature of an image with the keys that the easyconfig names, and with no others.
 
-The container runtime verifies signatures in SIF files, with a keyring of our own; cosign those of images in registries.
+The container runtime verifies signatures in SIF files, with a keyring of our own; cosign those of images in registries,
+and in OCI layouts that it has saved.
 """
 import base64
 import json
@@ -20,12 +21,15 @@ from easybuild.easyblocks.generic.container.connection import is_loopback
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, run_shell_cmd
 from easybuild.easyblocks.generic.container.imagecopy import private
 from easybuild.easyblocks.generic.container.imagenote import SHA256, SOURCE, note_path, read_note
-from easybuild.easyblocks.generic.container.imagesource import DOCKER, DOCKER_HUB, ImageSource
+from easybuild.easyblocks.generic.container.imagesource import CONVERTED, DOCKER, DOCKER_ARCHIVE, DOCKER_HUB, OCI
+from easybuild.easyblocks.generic.container.imagesource import ImageSource
 from easybuild.easyblocks.generic.container.login import DOCKER_HUB_KEYS, login_for
+from easybuild.easyblocks.generic.container.ociimage import open_store
+from easybuild.easyblocks.generic.container.registry import sif_layer
 from easybuild.easyblocks.generic.container.runtime import passed_variables
 from easybuild.easyblocks.generic.container.sif import signers
-from easybuild.easyblocks.generic.container.signature import ALTERED, FOREIGN, UNKNOWN, UNSIGNED, VERIFIED
-from easybuild.easyblocks.generic.container.signature import Signature
+from easybuild.easyblocks.generic.container.signature import ALTERED, ARCHIVES, FOREIGN, OF_ARCHIVES, UNKNOWN, UNSIGNED
+from easybuild.easyblocks.generic.container.signature import VERIFIED, Signature
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, mkdir, read_file, which
 
@@ -79,7 +83,7 @@ class Verification:
         """
         is_signed, note = bool(signers(image)), read_note(found)
         if not is_signed and not is_note_on(note, source):
-            return Signature(UNSIGNED, '')
+            return self.of_source(source) if source and source.kind in ARCHIVES else Signature(UNSIGNED, '')
         # before the verification: what is installed must have it, too
         sha256 = compute_checksum(image, CHECKSUM_TYPE_SHA256)
         is_same = note.get(SHA256) == sha256
@@ -149,38 +153,52 @@ class Verification:
         return Signature(ALTERED if is_altered(found) else FOREIGN, last_line(done))
 
     def of_source(self, source):
-        """Return the Signature of an image in a registry (ImageSource), as cosign tells it."""
+        """Return the Signature of an image in a registry or a layout (ImageSource), as cosign tells it."""
+        if source.kind in ARCHIVES:
+            return Signature(UNKNOWN, "cosign verifies no archives", OF_ARCHIVES)
         cosign = which('cosign', log_ok=False, on_error='ignore')
         if not cosign:
             return Signature(UNKNOWN, "cosign is not on PATH")
         if not self.pem:
             return Signature(UNKNOWN, "cosign needs a key in PEM format")
         # the key says who signed the image; a public log of signatures can't be asked where there is no network
-        options = ['--insecure-ignore-tlog=true'] + (['--allow-http-registry'] if is_loopback(source.host) else [])
+        command = [cosign, 'verify', '--insecure-ignore-tlog=true']
+        if source.kind == OCI:
+            command += ['--local-image', source.path]
+        else:
+            command += (['--allow-http-registry'] if is_loopback(source.host) else []) + [
+                '%s/%s@%s' % (source.host, source.repository, source.digest)]
         found = {}
         with tempfile.TemporaryDirectory(prefix='login-') as folder:
             write_login(source.host, folder)
             for key in self.pem:
-                done = self.run([cosign, 'verify', '--key', key] + options + [
-                    '%s/%s@%s' % (source.host, source.repository, source.digest)], DOCKER_CONFIG=folder)
-                if done.exit_code == 0:
+                done = self.run(command + ['--key', key], DOCKER_CONFIG=folder)
+                if done.exit_code == 0 and source.digest in signed_digests(done.output):
                     return Signature(VERIFIED, os.path.basename(key))
-                found[state_of(done)] = last_line(done)
+                found[state_of(done)] = problem_of(done, source)
         # a key that couldn't be tried may be the right one
         state = next(state for state in (UNSIGNED, UNKNOWN, FOREIGN) if state in found)
         return Signature(state, found[state])
 
+    def check_source(self, source):
+        """Raise EasyBuildError unless what is to be converted is signed and verified; SIF files are verified later."""
+        if source.kind not in CONVERTED or not (source.digest or source.kind in ARCHIVES):
+            return
+        if source.kind in (DOCKER, DOCKER_ARCHIVE) or not sif_layer(
+                open_store(source).manifest(source).content.get('layers')):
+            check_required(self.of_source(source), source)
+
 
 def is_note_on(note, source):
-    """Return whether a note (dict) is on the image in a registry that the easyconfig names by its digest."""
-    if not note or not source or source.kind != DOCKER or not source.digest:
+    """Return whether a note (dict) is on the image in a registry or layout that the easyconfig names by its digest."""
+    if not note or not source or source.kind not in (DOCKER, OCI) or not source.digest:
         return False
     try:
         noted = ImageSource.parse(note[SOURCE])
     except ValueError:
         return False
-    return (noted.kind, noted.host, noted.repository, noted.digest) == (
-        source.kind, source.host, source.repository, source.digest)
+    return (noted.kind, noted.host, noted.repository, noted.path, noted.digest) == (
+        source.kind, source.host, source.repository, source.path, source.digest)
 
 
 def writable_by_others(path):
@@ -203,8 +221,8 @@ def writable_by_others(path):
 
 
 def write_login(host, folder):
-    """Write the runtime's login for a registry, and no other one, where cosign reads it: in a private directory."""
-    login = login_for(host)
+    """Write the runtime's login for a registry (str, or None), and no other, where cosign reads it: a private place."""
+    login = login_for(host) if host else None
     logins = {}
     if login:
         entry = {'identitytoken': login.token} if login.token else {
@@ -212,6 +230,23 @@ def write_login(host, folder):
         logins = {DOCKER_HUB_KEYS[0] if host == DOCKER_HUB else host: entry}
     with open(os.path.join(folder, 'config.json'), 'w', opener=private) as text:
         json.dump({'auths': logins}, text)
+
+
+def signed_digests(text):
+    """Return the digests of the images to which verified signatures belong, in the output of cosign (list of str)."""
+    try:
+        return [one['critical']['image']['docker-manifest-digest'] for one in json.loads(text)]
+    except (ValueError, KeyError, TypeError):
+        return []
+
+
+def problem_of(done, source):
+    """Return why cosign hasn't verified the signature of a source (str)."""
+    if done.exit_code == 0:
+        return "the signatures there are of other images"
+    if source.kind == OCI and 'must verify either an image index or image' in (done.stderr or ''):
+        return "%s has no signatures, which only `cosign save --dir DIRECTORY` keeps in a layout" % source.path
+    return last_line(done)
 
 
 def state_of(done):

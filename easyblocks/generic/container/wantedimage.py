@@ -12,9 +12,7 @@ import os
 from easybuild.easyblocks.generic.container.imagecopy import is_verified
 from easybuild.easyblocks.generic.container.imagefetch import ImageFetch
 from easybuild.easyblocks.generic.container.imagenote import SOURCE_DIGEST
-from easybuild.easyblocks.generic.container.imagesource import DOCKER
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_SHARED
-from easybuild.easyblocks.generic.container.signature import REQUIRED
 from easybuild.framework.easyconfig.easyconfig import letter_dir_for
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256
 
@@ -59,12 +57,6 @@ class WantedImage:
         """Return whether a shared image is this one by its recorded SHA256, so that it needn't be read (E-01)."""
         recorded = self.others.unchanged(path) if self.spec.image != IMAGE_OWN else None
         return bool(recorded) and self.has_digest(recorded.image.get('sha256'))
-
-    @property
-    def needs_signature(self):
-        """Whether a registry has a signature of the source, without which the image isn't even fetched."""
-        source = self.spec.source
-        return source.kind == DOCKER and bool(source.digest) and self.spec.signature == REQUIRED
 
     def fetch(self, source_path, again=False):
         """

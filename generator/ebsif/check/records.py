@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Optional
 
 import yaml
+from easybuild.easyblocks.generic.container.imagesource import DOCKER, DOCKER_ARCHIVE, OCI, ImageSource
 from easybuild.easyblocks.generic.container.sif import signers
-from easybuild.easyblocks.generic.container.signature import REQUIRED
+from easybuild.easyblocks.generic.container.signature import ARCHIVES, OF_ARCHIVES, REQUIRED
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.adding import NO_HOMEPAGE
@@ -95,8 +96,12 @@ def check_signature(container: Container, finding: Creator) -> Iterator[Finding]
         # elsewhere than on the machine of the site nothing is there; eb searches names without a directory
         if key.is_absolute() and not is_there(key) and (images or is_there(key.parent)):
             yield finding(ERROR, f"signature_keys: {key} does not exist: correct the path, or export the public key")
-    # what an image from docker:// was converted from is signed
-    for path in images if not (container.source or "").startswith("docker://") else []:
+    source = ImageSource.parse(container.source) if container.source else None
+    if source and source.kind in ARCHIVES and not images:
+        # there may be a signed SIF file in the latter
+        yield finding(ERROR if source.kind == DOCKER_ARCHIVE else WARNING, f"source: {OF_ARCHIVES}")
+    # otherwise, what an image was converted from is signed
+    for path in images if not source or source.kind not in (DOCKER, OCI) else []:
         with contextlib.suppress(OSError):
             if not signers(path):
                 yield finding(ERROR, f"{path} is not signed, so eb will refuse it (signature: required): sign it with "
