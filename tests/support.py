@@ -6,6 +6,7 @@ import hashlib
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import zipfile
@@ -193,6 +194,17 @@ class Site:
             f"{text}\nmoduleclass = 'ai'\n"
         )
         return path
+
+
+def heed_signals():
+    """
+    Let a program heed the signals that a test sends it: for Popen's `preexec_fn`.
+
+    The tests may have been started with some ignored, by a shell in the background or nohup. Programs inherit that, and
+    bash can't trap them then.
+    """
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def make_wheel(folder, name, version="1.0", requires=(), module_text="", scripts=None):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from parts import Installed, wheel_settings
+from support import heed_signals
 
 MODULE = Installed.SQUASHED
 TEXT = Installed.TEXT + "versionsuffix = '-squashed'\n"
@@ -238,7 +239,8 @@ def test_an_interrupted_installation(before, installed_before, fault):
     stages = [{"post": [["sh", "-c", "echo in the middle; exec sleep 57.25"]]}]
     command = ["eb", *before.eb_options, before.easyconfig(TEXT + f"requirements = {stages!r}\n"), "--rebuild"]
     with subprocess.Popen([str(word) for word in command], env=before.environment, cwd=before.work, text=True,
-                          start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as job:
+                          start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          preexec_fn=heed_signals) as job:
         while sleeping() == []:
             assert job.poll() is None, job.communicate()
         os.killpg(job.pid, signal.SIGINT)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from parts import kept_open
 from slurm import NODES, Cluster
-from support import make_wheel
+from support import heed_signals, make_wheel
 
 LIBRARY = "libfast.so.1"
 
@@ -225,7 +225,7 @@ def test_interrupted(modules, tmp_path):
     command = ["ebsif", "doctor", "--site", "here", "--catalogue", modules.profile.parents[1], "--installed", root]
     with subprocess.Popen(command, env=modules.site.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           start_new_session=True,
-                          preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler)) as doctor:
+                          preexec_fn=heed_signals) as doctor:
         while not started.exists():
             assert doctor.poll() is None, doctor.communicate()
             time.sleep(0.05)

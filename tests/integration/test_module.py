@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 from parts import TOOLS, Installed
-from support import at_terminal
+from support import at_terminal, heed_signals
 
 QUOTE, APOSTROPHE, NEWLINE = '"', "'", "new\nline"
 
@@ -296,7 +296,7 @@ def test_signals_pass_through(installed_once, name):
     process = subprocess.Popen(
         [installed_once.root(installed_once.SQUASHED) / "bin" / "start-shell", "-c", "exec python wait.py"],
         env=env, cwd=site.work, stdout=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=heed_signals,
     )
     assert process.stdout.readline() == "ready\n"
     os.kill(process.pid, getattr(signal, name))

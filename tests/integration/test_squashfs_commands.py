@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import CONTAINER_FILES
+from support import CONTAINER_FILES, heed_signals
 
 MAKE, UNMAKE = "make-squashfs", "unmake-squashfs"
 
@@ -289,7 +289,7 @@ def test_an_interrupted_make_squashfs_leaves_nothing(installation, tmp_path, nam
     environment = dict(os.environ, PATH=f"{fake_program(tmp_path / 'fake', 'mksquashfs', text)}:{os.environ['PATH']}")
     process = subprocess.Popen(
         [installation / "bin" / MAKE], env=environment, stderr=subprocess.PIPE, start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=heed_signals,
     )
     wait_for(flag)
     os.killpg(process.pid, getattr(signal, name))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from parts import TOOLS, Installed, wheel_settings
-from support import Site, make_wheel
+from support import Site, heed_signals, make_wheel
 
 TOOL_TEXT = """
 import os, sys
@@ -116,7 +116,8 @@ def test_signals_leave_no_process(wrapped, number):
     marker = f"99{number:03d}{os.getpid()}"
     script = f"{wrapped.tool.init}\nmodule use '{wrapped.modules}'\nmodule load Example/1.0\nexec sleep {marker}"
     job = subprocess.Popen(
-        ["bash", "--noprofile", "--norc", "-c", script], env=wrapped.environment, start_new_session=True
+        ["bash", "--noprofile", "--norc", "-c", script], env=wrapped.environment, start_new_session=True,
+        preexec_fn=heed_signals
     )
     try:
         assert eventually(lambda: processes(f"^(/usr/bin/)?sleep {marker}"))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from easybuild.easyblocks.generic.container.conversion import Conversion
 from easybuild.tools.build_log import EasyBuildError
+from support import heed_signals
 
 pytestmark = pytest.mark.usefixtures("configuration")
 
@@ -56,7 +57,7 @@ def test_a_conversion_ends_with_eb(tmp_path, number):
     place.mkdir()
     runtime = Runtime(tmp_path, 'echo cut >"$3"; exec sleep 300')
     with subprocess.Popen([sys.executable, "-c", EB, runtime.path, place], stderr=subprocess.PIPE, text=True,
-                          preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL)) as eb:
+                          preexec_fn=heed_signals) as eb:
         wait_for(lambda: runtime.started.exists() and runtime.started.read_text() or eb.poll() is not None)
         eb.send_signal(number)
         said = eb.communicate(timeout=60)[1]

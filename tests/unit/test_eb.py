@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from ebsif import eb, modulestool
+from support import heed_signals
 
 # cleans up, which takes longer than Python's subprocess would wait
 SLOW = """\
@@ -26,9 +27,8 @@ def test_an_interrupted_eb_cleans_up(tmp_path):
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path), "WORK": str(tmp_path)}
     code = ("import sys; from ebsif import ebsteps\n"
             "try:\n    ebsteps.install([])\nexcept KeyboardInterrupt:\n    sys.exit(130)")
-    # a shell that runs the tests in the background makes them ignore the signal
     process = subprocess.Popen([sys.executable, "-c", code], env=environment, start_new_session=True,
-                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+                               preexec_fn=heed_signals)
     try:
         while not (tmp_path / "started").exists():
             time.sleep(0.05)

@@ -17,7 +17,7 @@ from ebsif.jobs import data, job, submission
 from ebsif_command import run_ebsif
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import CONTAINER_FILES, examples
+from support import CONTAINER_FILES, examples, heed_signals
 
 ACCOUNTS = {"SBATCH_ACCOUNT": "project_465000001", "PBS_ACCOUNT": "NCAR0001"}
 
@@ -397,7 +397,7 @@ def test_the_shell_of_a_rank_passes_signals_on():
         handled = map(str, map(int, signals)) if len(signals) > 1 else ()
         command = ["bash", "-c", f'{function}rank "$@"', "rank", sys.executable, "-c", NOTES, *handled]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                              text=True) as shell:
+                              text=True, preexec_fn=heed_signals) as shell:
             shell.stdin.write("read\n")
             shell.stdin.flush()
             assert shell.stdout.readline() == "read\n"

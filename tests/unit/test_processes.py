@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from ebsif import processes
 from ebsif.image import checksum
+from support import heed_signals
 
 # the program and what it starts write their numbers to a file
 HANGS = 'echo $$ >>"$0"; sh -c \'echo $$ >>"$0"; exec sleep 300\' "$0" & wait; sleep 300'
@@ -27,12 +28,6 @@ def numbers(path, count):
         assert time.monotonic() < end
         time.sleep(0.02)
     return [int(number) for number in path.read_text().split()]
-
-
-def heed_signals():
-    """Undo what the tests may have inherited: shells in the background ignore Ctrl-C, nohup ignores SIGHUP."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def is_gone(number):
