@@ -5,6 +5,24 @@ from support import CHECKOUT
 
 SCRIPTS = CHECKOUT / "tests/paths"
 
+# The module that all tests share, and a newer version, which isn't installed.
+CATALOGUE = """\
+name: Example
+families:
+  example:
+    homepage: https://example.org/
+    file: example.sif
+    python: 3.11
+    init: conda-injected
+    conda_env: pytorch
+    venv: true
+    venv_name: pytorch
+    wrappers: WRAPPERS
+containers:
+  - {family: example, version: 1.0, suffix: -writable, components: {numpy: 2.4.6}}
+  - {family: example, version: 2.0}
+"""
+
 
 class Person:
     """
@@ -27,6 +45,12 @@ class Person:
         words = [option[2:].partition("=") for option in site.eb_options]
         self.environment = {"EDITOR": "true"}
         self.environment |= {f"EASYBUILD_{name.upper().replace('-', '_')}": value or "1" for name, _, value in words}
+
+    def catalogues_example(self, wrappers="[]"):
+        """Have the module that all tests share, with these wrappers, in a catalogue of one's own."""
+        containers = self.site.prefix / "sites/local/containers"
+        containers.mkdir(parents=True)
+        (containers / "Example.yaml").write_text(CATALOGUE.replace("WRAPPERS", wrappers))
 
     def types(self, name):
         """Run a script; return what it prints on standard output and standard error, both in order."""

@@ -8,21 +8,6 @@ from parts import Installed, kept_open
 from person import Person
 from support import make_wheel
 
-CATALOGUE = """\
-name: Example
-families:
-  example:
-    homepage: https://example.org/
-    file: example.sif
-    python: 3.11
-    init: conda-injected
-    conda_env: pytorch
-    venv: true
-    venv_name: pytorch
-containers:
-  - {family: example, version: 1.0, suffix: -writable}
-"""
-
 
 class Commands(html.parser.HTMLParser):
     """The blocks that a page offers to copy, without the notes of a site and scripts to look at."""
@@ -52,8 +37,7 @@ def person(installed_once, cluster, tmp_path, wheels):
         make_wheel(wheels, name)
     person = Person(installed_once.copy(tmp_path, Installed.WRITABLE), wheels)
     site = person.site
-    (site.prefix / "sites/local/containers").mkdir(parents=True)
-    (site.prefix / "sites/local/containers/Example.yaml").write_text(CATALOGUE)
+    person.catalogues_example()
     (site.work / "requirements.txt").write_text("greeting\n")
     (site.work / "train.py").write_text("import numpy\nprint('trained')\n")
     person.environment |= {**cluster.environment, "MODULEPATH": site.modules,

@@ -15,23 +15,6 @@ from parts import Installed, kept_open
 from person import Person
 from support import CHECKOUT, make_wheel
 
-CATALOGUE = """\
-name: Example
-families:
-  example:
-    homepage: https://example.org/
-    file: example.sif
-    python: 3.11
-    init: conda-injected
-    conda_env: pytorch
-    venv: true
-    venv_name: pytorch
-    wrappers: [python, python3]
-containers:
-  - {family: example, version: 1.0, suffix: -writable, components: {numpy: 2.4.6}}
-  - {family: example, version: 2.0}
-"""
-
 BACKEND = """\
 import os
 import zipfile
@@ -157,8 +140,7 @@ def test_a_researcher(installed_once, tmp_path, registry):
     person.environment["REGISTRY"] = registry.host
     site = person.site
     make_project(site.work / "project")
-    (site.prefix / "sites/local/containers").mkdir(parents=True)
-    (site.prefix / "sites/local/containers/Example.yaml").write_text(CATALOGUE)
+    person.catalogues_example(wrappers="[python, python3]")
     digests = {name: hashlib.sha256((wheels / f"{name}-1.0-py3-none-any.whl").read_bytes()).hexdigest()
                for name in ("greeting", "hello")}
     (site.work / "requirements.txt").write_text("".join(
