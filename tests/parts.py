@@ -381,3 +381,13 @@ def browser(tmp_path_factory):
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
     yield driver
     driver.quit()
+
+
+def focused(browser):
+    """Return the focused element after a press of the Tab key, which must be seen."""
+    browser.switch_to.active_element.send_keys("\ue004")
+    element = browser.switch_to.active_element
+    style = browser.execute_script(
+        "const style = getComputedStyle(arguments[0]); return [style.outlineStyle, style.outlineWidth]", element)
+    assert style == ["solid", "3px"], element.get_attribute("outerHTML")
+    return element

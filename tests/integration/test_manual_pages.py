@@ -5,6 +5,9 @@ import subprocess
 import sys
 
 import pytest
+from parts import focused
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from support import CHECKOUT
 
 PHONE = {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": True}
@@ -52,6 +55,39 @@ def test_the_menu_leads_to_every_page(browser, pages):
         link.click()
         assert browser.execute_script("return document.querySelector('h1').textContent") == title
         assert browser.execute_script("return document.querySelector('.menu [aria-current]').textContent") == title
+
+
+def test_the_keyboard(browser, pages):
+    """W-02 for the manual: past the menu to a link in the text, and to its page; the focus is always seen."""
+    browser.get((pages / "index.html").as_uri())
+    assert focused(browser).text == "Skip to the content"
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    assert browser.switch_to.active_element.get_attribute("id") == "content"
+    for _ in range(50):
+        link = focused(browser)
+        assert link.find_elements(By.XPATH, "ancestor::main"), link.get_attribute("outerHTML")
+        if link.text == "the quick start for users":
+            break
+    link.send_keys(Keys.ENTER)
+    assert browser.find_element(By.TAG_NAME, "h1").text == "Quick start for users"
+
+
+def test_without_javascript(browser, pages):
+    """W-02 for the manual: texts and commands can be read, the menu works, and nothing is there that doesn't."""
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.get((pages / "for-users.html").as_uri())
+        assert "ebsif list --has torch" in browser.find_element(By.TAG_NAME, "main").text
+        browser.find_element(By.LINK_TEXT, "Commands").click()
+        assert browser.find_element(By.TAG_NAME, "h1").text == "Commands"
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", PHONE)
+        assert not [one for one in browser.find_elements(By.CSS_SELECTOR, "button, input") if one.is_displayed()]
+        browser.find_element(By.CSS_SELECTOR, ".menu summary").click()
+        browser.find_element(By.CSS_SELECTOR, ".menu details a[href$='jupyter.html']").click()
+        assert browser.find_element(By.TAG_NAME, "h1").text == "Jupyter"
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
 def test_a_directory_with_other_files(tmp_path):

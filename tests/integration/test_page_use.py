@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from ebsif.catalogue import reading, site
 from ebsif.pages import build
+from parts import focused
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -162,16 +163,6 @@ def test_names_and_headings(browser, look):
         assert browser.execute_script(NAMES) == [], page
         titles.add(browser.title)
     assert len(titles) == len(KINDS)
-
-
-def focused(browser):
-    """Return the focused element after a press of the Tab key, which must be seen."""
-    browser.switch_to.active_element.send_keys(Keys.TAB)
-    element = browser.switch_to.active_element
-    style = browser.execute_script(
-        "const style = getComputedStyle(arguments[0]); return [style.outlineStyle, style.outlineWidth]", element)
-    assert style == ["solid", "3px"], element.get_attribute("outerHTML")
-    return element
 
 
 def test_the_keyboard(browser, look):
