@@ -61,7 +61,8 @@ def test_every_way_to_name_an_installed_module(prefix, monkeypatch):
         names().installation(BASE, careful=True)
     # not the extension on top of it
     prefix.install(f"{LATER}-more-20261123")
-    assert names().installation("Mine").root == later
+    for text in ("Mine", f"{LATER.replace('/', '-')}.eb"):
+        assert names().installation(text).root == later
     shutil.rmtree(prefix.software / f"{LATER}-more-20261123")
     # a name of one letter, by which nothing else is found
     short = prefix.install(f"{BASE}-v-20261122")
