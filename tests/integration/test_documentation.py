@@ -37,7 +37,7 @@ def clone(tmp_path_factory, demo):
 
 
 def test_the_commands_of_the_readme(clone):
-    """S003-24, S002-72 (in part): every command of the README works, in the order given."""
+    """S003-24, S002-72 (in part): every command of the README works, in the order given; its module can be shared."""
     load, extend, catalogue = blocks("README.md")
     # the fixture has run it
     assert load.startswith("make demo\nsource .demo/env.sh\n")
@@ -46,6 +46,9 @@ def test_the_commands_of_the_readme(clone):
     assert list(clone.glob("my-easyconfigs/p/PyTorch/PyTorch-2.7.0-*.eb"))
     module = clone / "eb/modules/all/PyTorch"
     assert (module / "2.13.0-cpu-python-3.11-singularity-20261121-mine-20261122.lua").is_file()
+    run("source .demo/env.sh\n" + "".join(blocks("docs/registries.md")), clone)
+    assert (clone / "environments/index.json").is_file()
+    assert (clone / "crate/ro-crate-metadata.json").is_file()
 
 
 def test_the_quick_starts(clone):
@@ -70,7 +73,7 @@ def test_the_commands_for_extending_by_hand(clone):
 
     S002-32, S002-26, S002-28: without requirements: writable, pip install by hand, squash, reload, unsquash.
     """
-    first, second = blocks("docs/using.md")
+    first, second, own = blocks("docs/using.md")
     origins = "; ".join(f'print(importlib.util.find_spec(\\"{name}\\").origin)' for name in ("einops", "torch"))
     output = run(f"""
         source .demo/env.sh
@@ -80,12 +83,15 @@ def test_the_commands_for_extending_by_hand(clone):
         {second}
         list-packages
         start-shell -c 'touch /user-software/writable && ls -m /user-software'
+        {own}
+        start-shell -c 'ls -m /user-software'
     """, clone)
     assert re.search(r"^einops +\d", output, re.MULTILINE)
     assert re.search(r"^rich +\d", output, re.MULTILINE)
     assert "\n/user-software/venv/pytorch/lib/python3.11/site-packages/einops/__init__.py\n" \
         "/opt/miniconda3/envs/pytorch/lib/python3.11/site-packages/torch/__init__.py\n" in output
-    assert output.endswith("\nvenv, writable\n")
+    assert len(re.findall("^venv, writable$", output, re.MULTILINE)) == 2
+    assert (clone / "my-software/user-software/writable").is_file()
 
 
 def test_the_commands_of_the_catalogue(clone):
