@@ -93,7 +93,7 @@ def test_a_specification_is_immutable():
 
 @pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
 def test_a_module_from_values(syntax):
-    """house 2.2: a module's text needs the specification, the record and a syntax, but no installation."""
+    """house 2.2, L-08: a module's text needs the specification, the record and a syntax, but no installation."""
     record = {"wrappers": ["python"], "library_binds": ["/usr/lib/libx.so"], "image_packages": ["numpy==2.0"],
               "venv_packages": ["hello==1.0"], "venv_environment": {"PYTHONPATH": "/p"}}
     values = {"binds": ["/scratch"], "gpu": "rocm", "network_env": {"NET": "hsn"}, "conflicts": ["other"],
@@ -102,6 +102,8 @@ def test_a_module_from_values(syntax):
     made = ModuleFile(spec(**values), record, writer, "Example/1.0")
     for part in ("/central/example.sif", "/scratch", "/usr/lib/libx.so", "ebsif/masks.squashfs", "/dev/kfd", "hsn"):
         assert part in made.text
+    # L-08: also the binds of a hand-written module in its place
+    assert writer.drop_replaced("container_binds") in made.text
     assert "user_software" not in made.text
     assert "other" in made.conflicts
     assert made.listed_packages == [("hello", "1.0"), ("numpy", "2.0")]
