@@ -263,6 +263,25 @@ def prefix() -> tuple[Path, Path]:
     return Path(install_path()), Path(install_path("mod")) / build_option("suffix_modules_path")
 
 
+def other_directories() -> dict[str, Path]:
+    """Return the directories in which EasyBuild writes besides those of `prefix`, by the option that names them."""
+    from easybuild.tools.config import build_path, get_repository, get_repositorypath
+
+    session()
+    found = {"buildpath": Path(build_path())}
+    if get_repository() == "FileRepository":
+        # and perhaps a folder in it
+        found["repositorypath"] = Path(get_repositorypath()[0])
+    return found
+
+
+def only_build(folder: Union[str, Path]) -> list[str]:
+    """Return the options with which eb builds in a folder, installs nothing, and writes nowhere else."""
+    # --rebuild: eb would skip the easyconfig if its module exists already
+    return [f"--buildpath={folder}/build", f"--installpath={folder}/install", f"--repositorypath={folder}/repository",
+            "--stop=build", "--rebuild"]
+
+
 def source_names(sources: Iterable[Union[str, dict]]) -> list[str]:
     """Return the file names of sources, each of which is a string or a dict for EasyBuild."""
     names = [source.get("filename") if isinstance(source, dict) else source for source in sources]

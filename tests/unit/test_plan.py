@@ -58,6 +58,23 @@ def test_a_prefix_of_somebody_else(tmp_path, monkeypatch, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "lock.json"]
 
 
+@pytest.mark.parametrize("option", ["buildpath", "repositorypath"])
+def test_other_directories_of_somebody_else(tmp_path, monkeypatch, capsys, option):
+    """Issue 20: so does it name others in which EasyBuild writes, before it has done everything else."""
+    (tmp_path / "file").touch()
+    assert option in eb.other_directories()
+    monkeypatch.setattr("ebsif.eb.other_directories", lambda: {option: tmp_path / "file/x"})
+    assert main(["extend", "--site", "lumi", LUMI, "--add", "einops", "--name", "mine", "--install"]) == 3
+    assert capsys.readouterr().err == (
+        f"ebsif: EasyBuild can't write to {tmp_path}/file/x, its {option}, because you can't write to {tmp_path}/file: "
+        f"choose a directory of your own (export EASYBUILD_{option.upper()}=DIRECTORY, or at the end of the command: "
+        f"-- --{option}=DIRECTORY)\n")
+    # E-11: a check says so, too
+    monkeypatch.setattr(ebsteps, "install", Eb({"einops 0.8": True}))
+    assert main(["extend", "--site", "lumi", LUMI, "--add", "einops", "--name", "mine", "--check"]) == 0
+    assert f"ebsif: but EasyBuild can't write to {tmp_path}/file/x, its {option}, " in capsys.readouterr().err
+
+
 def test_a_prefix_in_a_closed_directory(tmp_path, monkeypatch):
     """Issue 20: the same for a prefix below a directory that this account can't search, such as /root."""
     closed, stat = tmp_path / "closed", os.stat
@@ -119,6 +136,10 @@ class Eb:
 
     def __call__(self, arguments):
         self.easyconfig = Path(arguments[0]).read_text()
+        # nor does it write into the prefix, which may be somebody else's
+        folders = {Path(one.partition("=")[2]).parent for one in map(str, arguments) if one.startswith((
+            "--installpath=", "--repositorypath="))}
+        assert folders == {Path(arguments[0]).parent}
         (folder,) = [one.partition("=")[2] for one in map(str, arguments) if one.startswith("--buildpath=")][-1:]
         report = Path(folder, "PyTorch/2.7.0/system/stages/requirements/report.json")
         report.parent.mkdir(parents=True)

@@ -112,6 +112,9 @@ def show_plan(options: Namespace, extended: Container, planned: plan.Plan) -> Op
         output.note(f"{installed.module} is installed already, with other packages: it would be replaced")
     plan.show(planned, extended, install_command(sys.argv[1:], bool(installed)))
     if planned.problem or not (options.install or options.rebuild):
+        wrong = None if planned.problem else closed_place(options)
+        if wrong:
+            output.note(f"but {wrong}")
         return FOUND if planned.problem else 0
     return None
 
@@ -259,21 +262,30 @@ def require_place(options: Namespace) -> None:
     ExtendingError
         If not; the message says how to choose another place.
     """
-    if options.dry_run or not (options.install or options.rebuild):
-        return
+    wrong = None if options.dry_run or not (options.install or options.rebuild) else closed_place(options)
+    if wrong:
+        raise extending.ExtendingError(wrong)
+
+
+def closed_place(options: Namespace) -> Optional[str]:
+    """Return why an installation can't write where it has to, and what to do; None if it can."""
     if closed := closed_part(options.output.resolve()):
-        raise extending.ExtendingError(
-            f"the easyconfig can't be written to {options.output.resolve()}, because you can't write to {closed}: "
-            "choose a directory of your own (-o DIRECTORY)")
+        return (f"the easyconfig can't be written to {options.output.resolve()}, because you can't write to {closed}: "
+                "choose a directory of your own (-o DIRECTORY)")
     eb.session(tuple(options.more))
     for directory in eb.prefix():
         if closed := closed_part(directory):
             home = os.environ.get("HOME")
             own = "$HOME/.local/easybuild" if home and not closed_part(Path(home, ".local/easybuild")) else "DIRECTORY"
-            raise extending.ExtendingError(
-                f"nothing can be installed in {directory}, EasyBuild's directory here, because you can't write to "
-                f"{closed}: choose one of your own (export EASYBUILD_PREFIX={own}, or at the end of the command: "
-                "-- --prefix=DIRECTORY)")
+            return (f"nothing can be installed in {directory}, EasyBuild's directory here, because you can't write to "
+                    f"{closed}: choose one of your own (export EASYBUILD_PREFIX={own}, or at the end of the command: "
+                    "-- --prefix=DIRECTORY)")
+    for option, directory in eb.other_directories().items():
+        if closed := closed_part(directory):
+            return (f"EasyBuild can't write to {directory}, its {option}, because you can't write to {closed}: choose "
+                    f"a directory of your own (export EASYBUILD_{option.upper()}=DIRECTORY, or at the end of the "
+                    f"command: -- --{option}=DIRECTORY)")
+    return None
 
 
 def closed_part(directory: Path) -> Optional[Path]:

@@ -13,7 +13,7 @@ from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
 from easybuild.easyblocks.generic.container.requirements import stages_of
 from easybuild.easyblocks.generic.container.texts import format_size, normal_name
 
-from ebsif import ebsteps, output
+from ebsif import eb, ebsteps, output
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.families import as_parameter
 from ebsif.catalogue.records import Stage
@@ -124,10 +124,9 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
     with tempfile.TemporaryDirectory(prefix="ebsif-check-") as folder:
         path = Path(folder) / container.easyconfig_name
         path.write_text(easyconfig.render(planned), encoding="utf-8")
-        # --rebuild: eb would skip the easyconfig if its module exists already
         # the user's --buildpath is not where the reports are found
-        done = ebsteps.install([path, *options, f"--buildpath={folder}/build", f"--installpath={folder}/install",
-                                "--stop=build", "--rebuild", "--disable-enforce-checksums", sources(container)])
+        done = ebsteps.install([path, *options, *eb.only_build(folder), "--disable-enforce-checksums",
+                                sources(container)])
         if done.status:
             return Plan(problem=problem(done, container, folder), replacing=replacing(done.error, stages))
         items = [item for report in Path(folder).glob("build/**/stages/*/report.json")

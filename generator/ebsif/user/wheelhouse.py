@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Union
 
-from ebsif import ebsteps
+from ebsif import eb, ebsteps
 from ebsif.errors import EbsifError
 
 
@@ -51,8 +51,7 @@ def fill(easyconfig: Union[str, Path], folder: Path, options: Sequence[str] = ()
         raise WheelhouseError(f"can't create the folder {folder}: {error.strerror}") from error
     with tempfile.TemporaryDirectory(prefix="ebsif-wheelhouse-") as work:
         # the variable tells the easyblock to put a wheel of everything it installs into the folder
-        done = ebsteps.install([easyconfig, f"--buildpath={work}/build", f"--installpath={work}/install",
-                                "--stop=build", "--rebuild", *options], **{FILL_VARIABLE: str(folder)})
+        done = ebsteps.install([easyconfig, *eb.only_build(work), *options], **{FILL_VARIABLE: str(folder)})
     if done.status:
         done.print_program()
         raise WheelhouseError(f"{done.message}\nThe folder may contain some of the wheels.")
