@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 
 import pytest
 from ebsif.user import environments, requirements
+from support import CONTAINER_FILES
 
 
 def package(packages, name, version="1.0", files=(), direct_url=None):
@@ -77,6 +79,24 @@ def test_a_wheel_in_a_closed_directory(monkeypatch):
         closed.setattr(os, "stat", denied)
         line, said = environments.requirement("a", "1.0", origin)
     assert line == "a==1.0" and said.startswith("/root/a-1.0.whl, which it was installed from, no longer exists")
+
+
+def test_an_environment_of_make_venv(environment):
+    """Issue 20, point 2: what make-venv has added, which the image or the next module has too, is not the user's."""
+    files = CONTAINER_FILES / "share/ebsif"
+    program = environment / "bin/torchrun"
+    note = re.search(r'^NOTE = "(.*)\\n"$', (files / "image-programs.py").read_text(), re.MULTILINE)[1]
+    program.write_text(f"#!/bin/sh\n{note}\n")
+    before = environments.read(environment).impossible
+    assert "bin/myscript" in before[-1] and "torchrun" not in before[-1]
+    packages = environment / "lib/python3.12/site-packages"
+    for path in (CONTAINER_FILES / "site-packages").iterdir():
+        (packages / path.name).touch()
+    assert "'container-packages.pth'" in (files / "make-venv.py").read_text()
+    (packages / "container-packages.pth").touch()
+    assert '"$directory/host-bin"' in (CONTAINER_FILES / "bin/make-venv").read_text()
+    (environment / "host-bin").mkdir()
+    assert environments.read(environment).impossible == before
 
 
 def test_an_environment_in_user_software(environment, tmp_path):

@@ -23,6 +23,9 @@ TOOLS = {"pip"}
 OLD_TOOLS = {"setuptools", "wheel"}
 # what `python -m venv` creates in bin/
 OF_VENV = re.compile(r"(python|pip)[0-9.]*|[Aa]ctivate.*")
+# what make-venv adds, and what its programs contain
+OF_MAKE_VENV = {"host-bin", "container-packages.pth", "ebsif_pip_hints.pth", "ebsif_pip_hints.py"}
+PROGRAM_OF_IMAGE = b"# a program of the image, run by the Python of this environment (ebsif)\n"
 PACKAGES = re.compile(r"(?:(?P<root>.+)/)?lib/python3\.(?P<minor>\d+)/site-packages")
 METADATA = (".dist-info", ".egg-info")
 
@@ -251,5 +254,14 @@ def not_of_packages(tree, root, packages, owned):
     own = {root / name for name in ("bin", "include", "lib", "lib64", "pyvenv.cfg")} | {root, *root.parents}
     places = children(tree, packages) | children(tree, root) | children(tree, root / "bin") | \
         {path for parent in root.parents for path in children(tree, parent)}
-    return {path for path in places - owned - own
-            if path.name != "__pycache__" and not (path.parent == root / "bin" and OF_VENV.fullmatch(path.name))}
+    return {path for path in places - owned - own if path.name != "__pycache__" and path.name not in OF_MAKE_VENV
+            and not (path.parent == root / "bin" and (OF_VENV.fullmatch(path.name) or is_of_image(tree.folder / path)))}
+
+
+def is_of_image(path):
+    """Return whether a program runs one of the image: make-venv has written it."""
+    try:
+        with path.open("rb") as file:
+            return PROGRAM_OF_IMAGE in file.read(1000)
+    except OSError:
+        return False
