@@ -5,4 +5,5 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-pytest_plugins = ["easybuild_configuration", "parts", "fault_report", "prefixes", "registry", "ssh_server", "workbench"]
+pytest_plugins = ["easybuild_configuration", "parts", "fault_report", "prefixes", "registry", "ssh_server", "training",
+                  "workbench"]

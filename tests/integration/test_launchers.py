@@ -1,0 +1,79 @@
+"""Launchers that start ranks themselves: torchrun, accelerate, mpiexec."""
+
+import json
+import re
+
+from slurm import NODES
+from training import MODULE, met
+
+# What ranks of the site "bound" report: rank, local rank, node, CPUs.
+BOUND = [(str(rank), str(rank % 2), NODES[rank // 2], str(1 - rank % 2)) for rank in range(4)]
+
+
+def reported(output):
+    """Return rank, local rank, node and CPUs of all reports by four ranks of torchrun, two on each node."""
+    return sorted(re.findall(r"^rank (\S+) of 4, local rank (\S+) of 2 on (\S+) \(torchrun\): CPUs (\S+), ", output,
+                             re.MULTILINE))
+
+
+def test_torchrun_starts_the_ranks_of_each_node(training):
+    """
+    use D12.6, S002-64, T-08, T-14: srun starts torchrun once per node, which starts the ranks there.
+
+    Only the ranks report, each with its node and the CPUs to which it is bound.
+    """
+    script = training.run(f"ebsif job {MODULE} --site bound --catalogue sites --nodes 2 --launcher torchrun --report "
+                          "-- all_reduce.py").stdout
+    status, output = training.batch("torchrun", script)
+    assert status == 0, output
+    assert re.findall("^sum .*", output, re.MULTILINE) == ["sum 10.0 of 4"] * 4
+    assert reported(output) == BOUND
+    assert len(re.findall("^rank ", output, re.MULTILINE)) == 4
+
+
+# accelerate and what it imports, as far as the image lacks it
+ACCELERATE = ("accelerate==1.15.0", "psutil", "packaging", "pyyaml", "huggingface_hub<1", "safetensors", "requests",
+              "tqdm", "urllib3", "idna", "charset-normalizer", "certifi")
+
+# What accelerate has made of the ranks, and what each rank may run on.
+ACCELERATED = """
+import json, os, sys
+from accelerate import Accelerator
+
+state = Accelerator().state
+found = [state.process_index, state.num_processes, state.local_process_index, state.device.type,
+         sorted(os.sched_getaffinity(0)), os.environ["SLURMD_NODENAME"]]
+sys.stdout.write(json.dumps(found) + "\\n")
+"""
+
+
+def test_accelerate_on_two_nodes(training):
+    """T-08, T-14: accelerate starts the ranks of two nodes, each bound to its CPUs; the report names each of them."""
+    folder = training.site.work
+    (folder / "accelerated.py").write_text(ACCELERATED)
+    training.site.run(["pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--python-version=3.11",
+                       "--dest", folder / "accelerate-wheels", *ACCELERATE])
+    training.run("singularity exec $SIF pip install -q --no-deps --no-index accelerate-wheels/*.whl")
+    script = training.run(f"ebsif job {MODULE} --site bound --catalogue sites --nodes 2 --launcher accelerate --report "
+                          "-- accelerated.py").stdout
+    status, output = training.batch("accelerate", script)
+    assert status == 0, output
+    # warnings of PyTorch begin with a bracket, too
+    found = sorted(json.loads(line) for line in re.findall(r"^\[\d.*\]$", output, re.MULTILINE))
+    assert found == [[rank, 4, rank % 2, "cpu", [1 - rank % 2], NODES[rank // 2]] for rank in range(4)], output
+    assert reported(output) == BOUND
+
+
+def test_mpiexec_alone_is_enough(training):
+    """S002-64: a launcher without a scheduler: PMI; all ranks are on this machine."""
+    script = "mpiexec.hydra -n 2 singularity exec $SIF conda-python-distributed meet.py mpi"
+    assert met(training.run(script).stdout) == ["mpi-0 mpi-1"]
+
+
+def test_torchrun_through_its_wrapper(training):
+    """use D1, G-01: torchrun, a program of the image, starts its processes through the wrapper, with user software."""
+    (training.site.work / "see.py").write_text(
+        "import os, sys, byhand\nsys.stdout.write(f'rank {os.environ[\"RANK\"]}: {byhand.__file__}\\n')\n")
+    output = training.run("torchrun --standalone --nproc-per-node 2 see.py").stdout
+    assert sorted(output.splitlines()) == [
+        f"rank {rank}: /user-software/venv/training/lib/python3.11/site-packages/byhand.py" for rank in range(2)]

@@ -1,0 +1,99 @@
+"""The first host of a node list, as the scheduler understands it."""
+
+import os
+import subprocess
+from random import Random
+
+import pytest
+from support import CONTAINER_FILES
+
+
+def ranges(random):
+    """Return the text in brackets: numbers and ranges, with padding."""
+    parts = []
+    for _ in range(random.randint(1, 3)):
+        number = random.randint(0, 130)
+        first = str(number).zfill(random.randint(0, 4))
+        last = str(number + random.randint(0, 20)).zfill(len(first))
+        parts.append(random.choice([first, f"{first}-{last}"]))
+    return f"[{','.join(parts)}]"
+
+
+def node_list(random):
+    """Return a legal node list: several names, several brackets in a name, hyphens, dots, text after a number."""
+    names = []
+    for _ in range(random.randint(1, 4)):
+        name = random.choice(["nid", "n", "rack", "x1000c0s", "gpu-a", "a.b", "login"])
+        for _ in range(random.randint(0, 2)):
+            name += ranges(random) + random.choice(["", "b", "node", "-x", "n"])
+        if "[" not in name:
+            name += random.choice(["", "1", "007", "-ib", "3-ib"])
+        # nothing may follow the last bracket
+        names.append(name[: name.rindex("]") + 1] if "]" in name else name)
+    return ",".join(names)
+
+
+GET_MASTER = 'source "$1"; shift; for list; do first_host "$list" && echo "$host" || echo "refused"; done'
+# One call for many lists, separated by a name that is in no list.
+SCONTROL = """
+for lists; do
+    scontrol show hostnames "between,$lists" || echo refused
+done
+"""
+
+
+def first_hosts(script, *arguments, **environment):
+    """Return the output of a bash loop for each argument."""
+    result = subprocess.run(["bash", "-c", script, "bash", *arguments], env={**os.environ, **environment},
+                            capture_output=True, text=True, check=True, timeout=300)
+    return result.stdout.splitlines()
+
+
+def test_get_master_agrees_with_slurm(cluster):
+    """S002-62: for thousands of legal lists, the first host is the one that `scontrol show hostnames` prints first."""
+    # always the same lists, so that a failure can be reproduced
+    random = Random(20261121)
+    lists = sorted({node_list(random) for _ in range(2600)})
+    assert len(lists) > 2000
+    many = [",between,".join(lists[start:start + 100]) for start in range(0, len(lists), 100)]
+    hosts = first_hosts(SCONTROL, *many, **cluster.environment)
+    judge = [host for before, host in zip(hosts, hosts[1:]) if before == "between"]
+    ours = first_hosts(GET_MASTER, str(CONTAINER_FILES / "runscripts/get-master"), *lists)
+    differing = [(one, theirs, own) for one, theirs, own in zip(lists, judge, ours) if theirs != own]
+    assert not differing
+    assert len(judge) == len(ours) == len(lists)
+    assert "refused" not in hosts
+
+
+@pytest.mark.parametrize("wrong", [
+    "", ",", "n[", "n[1", "n1]", "n[]", "n[1-]", "n[-1]", "n[5-3]", "n[1,,2]", "n[1,]", "n[a-b]", "n[[1-2]]",
+    "n[1-2]-ib", "a,n[2-1]", "a b", "$(id)", "n[1-2-3]", "a;b", "n[1-2]]"])
+def test_a_malformed_list_is_an_error(wrong):
+    """S002-62, S002-65: empty or malformed lists: status 1, an error, and no host."""
+    script = CONTAINER_FILES / "runscripts/get-master"
+    result = subprocess.run([script, wrong], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("get-master: ")
+    assert "empty" in result.stderr or wrong in result.stderr
+
+
+def test_get_master_reads_a_host_file(tmp_path):
+    """S002-62: the first host of $PBS_NODEFILE or of a host file; empty, malformed and missing files are errors."""
+    script = CONTAINER_FILES / "runscripts/get-master"
+
+    def get(text, *arguments, **variables):
+        path = tmp_path / "hosts"
+        path.write_text(text)
+        result = subprocess.run([script, *arguments], env={"PATH": os.environ["PATH"], **variables}, text=True,
+                                capture_output=True, check=False)
+        return result.stdout.strip() or result.stderr.strip()
+
+    file = str(tmp_path / "hosts")
+    assert get("# nodes\n\n  dec0001.hsn slots=4\ndec0002\n", "--hostfile", file) == "dec0001.hsn"
+    assert get("dec0003", PBS_NODEFILE=file) == "dec0003"
+    assert f"the host file {file} has no hosts" in get("\n# x\n", "--hostfile", file)
+    assert "is not a valid host name" in get("a;b\n", "--hostfile", file)
+    assert "can't read the host file" in get("", "--hostfile", file + ".not")
+    assert get("x", SLURM_STEP_NODELIST="n[7-9]", SLURM_JOB_NODELIST="n[1-9]") == "n7"
+    assert "no scheduler tells which nodes" in get("x")
+    assert "usage: get-master" in get("x", "a", "b", "c")

@@ -1,0 +1,314 @@
+"""The run script in the image: single ranks with a launcher's variables, without the launcher."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from easybuild.easyblocks.generic.container.caches import Caches
+from support import CONTAINER_FILES
+from training import SHOW, shown
+
+# Cases run in one container, each with a rank's data and variables.
+CASES = """
+import json, os, subprocess, sys
+results = []
+for data, variables in json.load(open(sys.argv[1])):
+    with open("/runscripts/distributed.conf", "w") as file:
+        file.write(data)
+    result = subprocess.run(["/runscripts/conda-python-distributed", sys.argv[2]], env={**os.environ, **variables},
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+    results.append([result.stdout, result.stderr])
+json.dump(results, sys.stdout)
+"""
+
+
+class Ranks:
+    """The run script in the image, without a launcher and without the installed module."""
+
+    def __init__(self, image, folder):
+        self.image = image
+        self.folder = folder
+        self.scripts = folder / "runscripts"
+        self.scripts.mkdir()
+        shutil.copytree(CONTAINER_FILES / "runscripts", self.scripts, dirs_exist_ok=True)
+        (folder / "show.py").write_text(SHOW)
+        (folder / "cases.py").write_text(CASES)
+
+    def start(self, *command, binds=(), before=(), **variables):
+        """Run a command in the image with variables set outside; return the CompletedProcess."""
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "APPTAINER_BIND": ",".join(
+            [f"{self.scripts}:/runscripts", str(self.folder), *binds]), "EBSIF_NODE_LOCAL": str(self.folder),
+            "APPTAINERENV_VIRTUAL_ENV": "", **variables}
+        return subprocess.run([*before, "apptainer", "exec", self.image, *command], env=environment, text=True,
+                              capture_output=True, check=False, stdin=subprocess.DEVNULL, timeout=60)
+
+    def __call__(self, data="", **options):
+        """Run the script with a data file and variables; return a rank's output and messages."""
+        (self.scripts / "distributed.conf").write_text(data)
+        result = self.start("/runscripts/conda-python-distributed", self.folder / "show.py", **options)
+        return next(iter(shown(result.stdout)), None), result.stderr
+
+    def each(self, cases):
+        """Do this for each case (data, variables), one after the other in one container."""
+        (self.folder / "cases.json").write_text(json.dumps(cases))
+        result = self.start("/opt/miniconda3/envs/pytorch/bin/python3", self.folder / "cases.py",
+                            self.folder / "cases.json", self.folder / "show.py")
+        assert result.returncode == 0, result.stderr
+        results = [(next(iter(shown(output)), None), errors) for output, errors in json.loads(result.stdout)]
+        assert len(results) == len(cases)
+        return results
+
+
+@pytest.fixture
+def rank(base_image, tmp_path):
+    """The run script in the image."""
+    return Ranks(base_image, tmp_path)
+
+
+def slurm(rank=0, local=0, local_size=2, job=100, step=0, nodes="nid[1-2]", size=4):
+    """Return the variables of one rank of a step."""
+    return {"SLURM_JOB_ID": str(job), "SLURM_STEP_ID": str(step), "SLURM_PROCID": str(rank),
+            "SLURM_LOCALID": str(local), "SLURM_STEP_NUM_TASKS": str(size), "SLURM_NODEID": "0",
+            "SLURM_STEP_TASKS_PER_NODE": f"{local_size}(x2)", "SLURM_STEP_NODELIST": nodes}
+
+
+UNDER_TORCHRUN = {**slurm(local_size=1, size=2), "TORCHELASTIC_RUN_ID": "x", "RANK": "5", "WORLD_SIZE": "8",
+                  "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "a", "MASTER_PORT": "2000"}
+ALL = "gpu rocm\ngpu_visibility all"
+OWN = "gpu cuda\ngpu_visibility local_rank"
+
+
+SEEN = [
+    ("gpu rocm", {}, {"ROCR": "1"}),
+    # assigned to the job by Slurm
+    ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "4,5,6,7"}, {"ROCR": "5"}),
+    # assigned to the task by Slurm, or chosen by the image's entry point
+    ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "6"}, {"ROCR": "6"}),
+    ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "2,3", "SLURM_GPUS_PER_TASK": "2"}, {"ROCR": "2,3"}),
+    (ALL, {"ROCR_VISIBLE_DEVICES": "6"}, {"ROCR": "6"}),
+    (ALL, {"SLURM_GPUS_PER_TASK": "1"}, {}),
+    (ALL, {"SLURM_GPU_BIND": "closest", "LOCAL_RANK": "1"}, {}),
+    (ALL, {"SLURM_GPU_BIND": "none"}, {"LOCAL_RANK": "1"}),
+    ("gpu rocm", {"EBSIF_GPU_VISIBILITY": "all"}, {"LOCAL_RANK": "1"}),
+    (ALL, {}, {"LOCAL_RANK": "1"}),
+    (ALL, {"ROCR_VISIBLE_DEVICES": "4,5"}, {"ROCR": "4,5", "LOCAL_RANK": "1"}),
+    (ALL, {"EBSIF_GPU_VISIBILITY": "local_rank"}, {"ROCR": "1"}),
+    # HIP counts only the devices that ROCR leaves visible
+    ("gpu rocm", {"HIP_VISIBLE_DEVICES": "2,3"}, {"HIP": "3"}),
+    ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "1,0"}, {"ROCR": "4,5", "HIP": "0"}),
+    ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "5", "HIP_VISIBLE_DEVICES": "5"}, {"ROCR": "5", "HIP": "0"}),
+    (ALL, {"ROCR_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "4,5"},
+     {"ROCR": "4,5", "HIP": "0,1", "LOCAL_RANK": "1"}),
+    ("gpu cuda", {}, {"LOCAL_RANK": "1"}),
+    ("gpu cuda", {"CUDA_VISIBLE_DEVICES": "3"}, {"CUDA": "3"}),
+    (OWN, {}, {"CUDA": "1"}),
+    ("", {}, {"LOCAL_RANK": "1"}),
+]
+
+
+def test_each_rank_sees_its_gpu(rank):
+    """
+    lumi B12, L-04, S002-61, S004-18 (in part): the local rank selects the GPU, unless the scheduler restricted it.
+
+    LOCAL_RANK is set only if it's an index among the GPUs that the rank sees.
+    """
+    names = {"LOCAL_RANK": "LOCAL_RANK", **{kind: f"{kind}_VISIBLE_DEVICES" for kind in ("ROCR", "HIP", "CUDA")}}
+    ranks = rank.each([(data, {**slurm(rank=1, local=1), **variables}) for data, variables, _ in SEEN])
+    for case, (found, errors) in zip(SEEN, ranks):
+        assert found, (case, errors)
+        assert {kind: found[name] for kind, name in names.items() if name in found} == case[-1], case
+        assert found["LOCAL_WORLD_SIZE"] == "2", case
+
+
+def test_a_hidden_device_is_an_error(rank):
+    """lumi B12: HIP_VISIBLE_DEVICES names a device that ROCR_VISIBLE_DEVICES hides: an error, no run without GPU."""
+    found, errors = rank("gpu rocm", ROCR_VISIBLE_DEVICES="3", HIP_VISIBLE_DEVICES="1", **slurm(rank=1, local=1))
+    assert found is None
+    assert "rank 1: HIP_VISIBLE_DEVICES=1 is not among the 1 devices that ROCR_VISIBLE_DEVICES=3 leaves" in errors
+
+
+def test_one_rank_on_a_node_sees_all_gpus(rank):
+    """S002-61: torchrun needs all GPUs of the node, and so does a single process; torchrun's ranks choose."""
+    (found, _), (started, _) = rank.each([("gpu rocm", slurm(local_size=1, size=2)), ("gpu rocm", UNDER_TORCHRUN)])
+    assert "ROCR_VISIBLE_DEVICES" not in found
+    assert found["LOCAL_RANK"] == "0"
+    assert (found["PET_NNODES"], found["PET_NODE_RANK"]) == ("2", "0")
+    assert "ROCR_VISIBLE_DEVICES" not in started
+    assert started["LOCAL_RANK"] == "1"
+
+
+def test_ranks_of_torchrun_bind_themselves(rank, tmp_path):
+    """T-08: to the CPUs of a mask for each local rank, or to NUMA domains, as far as the job has CPUs of them."""
+    first, last = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
+    for number, cpus in enumerate((f"{first},3000", "4000-4001", last)):
+        (tmp_path / f"domains/node{number}").mkdir(parents=True)
+        (tmp_path / f"domains/node{number}/cpulist").write_text(f"{cpus}\n")
+
+    def bound(way, **variables):
+        _, errors = rank(binds=[f"{tmp_path}/domains:/sys/devices/system/node"], EBSIF_REPORT="1", EBSIF_CPU_BIND=way,
+                         **{**UNDER_TORCHRUN, "LOCAL_WORLD_SIZE": "2", **variables})
+        return re.search("CPUs (.*), GPU", errors)[1] if "CPUs" in errors else errors
+
+    everything = bound("")
+    assert (bound("numa", LOCAL_RANK="0"), bound("numa")) == (str(first), str(last))
+    # both domains are for the only rank
+    assert bound("numa", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1") == f"{first}{'-' if last == first + 1 else ','}{last}"
+    assert bound(f"0x1,{1 << last:#x}") == str(last)
+    _, errors = rank(EBSIF_CPU_BIND="0x0,0x0", **UNDER_TORCHRUN)
+    assert "rank 5: can't be bound to its CPUs (0x0), and runs on all of the job" in errors
+    assert "EBSIF_CPU_BIND has only 1 masks: 0x1" in bound("0x1")
+    # other ranks are bound by their launcher
+    assert bound("0x1,0x1", TORCHELASTIC_RUN_ID="") == everything
+
+
+def test_a_log_that_cannot_be_written(rank):
+    """Issue 23, point 4: a rank whose log can't be written stops, and says which file."""
+    found, errors = rank(EBSIF_RANK_LOGS="/proc/none", **slurm(rank=1, size=16))
+    assert found is None
+    assert "rank 1: can't write /proc/none/rank-01.log (set EBSIF_RANK_LOGS to another directory)" in errors
+
+
+def test_the_gpu_state_is_shown_once_per_node(rank, tmp_path):
+    """S002-57: only local rank 0 shows it; a failing or missing tool does not end the job."""
+    tool = tmp_path / "rocm-smi"
+    bind = f"{tool}:/usr/bin/rocm-smi"
+    tool.write_text("#!/bin/sh\necho GPU is fine\nexit 3\n")
+    tool.chmod(0o755)
+    found, errors = rank("gpu rocm", binds=[bind], **slurm())
+    assert found
+    assert "GPU is fine" in errors
+    assert "rocm-smi failed, continuing without it" in errors
+    found, errors = rank("gpu rocm", binds=[bind], **slurm(rank=1, local=1))
+    assert found
+    assert "GPU is fine" not in errors
+    assert rank("gpu rocm", **slurm())[0]
+
+
+def test_miopens_cache_belongs_to_job_and_step(rank, tmp_path):
+    """
+    S002-58, S002-59, S002-66: on the node, created by whichever rank comes first, not shared between steps.
+
+    Here the run script finds it itself; with the module, all containers do (test_caches).
+    """
+    spec = SimpleNamespace(node_caches=["/nowhere"], project_caches=[], cache_variables={}, gpu="rocm", init="image",
+                           scheduler=None)
+    (rank.scripts / "caches.conf").write_text(Caches(spec).text)
+    steps = ((100, 0, 1), (100, 0, 0), (100, 1, 0), (101, 0, 0))
+    *ranks, (mine, _) = rank.each([
+        *(("gpu rocm", slurm(rank=local, local=local, job=job, step=step)) for job, step, local in steps),
+        ("gpu rocm", {"MIOPEN_USER_DB_PATH": "/mine", **slurm()})])
+    places = set()
+    for found, errors in ranks:
+        assert found, errors
+        # the second local rank, alone: it did not wait for the first
+        assert found["cache"]
+        places.add(found["MIOPEN_USER_DB_PATH"])
+        assert found["MIOPEN_CUSTOM_CACHE_DIR"] == found["MIOPEN_USER_DB_PATH"]
+    assert places == {f"{tmp_path}/ebsif-{os.getuid()}/{place}/miopen"
+                      for place in ("job-100/step-0", "job-100/step-1", "job-101/step-0")}
+    assert mine["MIOPEN_USER_DB_PATH"] == "/mine"
+
+
+def test_the_run_script_never_sleeps():
+    """S002-66: The run script contains no waiting time."""
+    text = (CONTAINER_FILES / "runscripts/conda-python-distributed").read_text()
+    assert "sleep" not in text
+
+
+def test_the_network_of_a_run(rank):
+    """S002-60, S004-04 (in part), S002-71: variables from the site's data, blanks included; the user's value wins."""
+    data = "set NCCL_NET AWS Libfabric\nset NCCL_DEBUG WARN\nunset CUDA_VISIBLE_DEVICES\n"
+    found, _ = rank(data, CUDA_VISIBLE_DEVICES="0", **slurm())
+    assert (found["NCCL_NET"], found["NCCL_DEBUG"]) == ("AWS Libfabric", "WARN")
+    assert "CUDA_VISIBLE_DEVICES" not in found
+    found, _ = rank(data, APPTAINERENV_NCCL_DEBUG="INFO", SINGULARITYENV_NCCL_DEBUG="INFO", **slurm())
+    assert found["NCCL_DEBUG"] == "INFO"
+    found, errors = rank("nonsense 1\n", **slurm())
+    assert found is None
+    assert "unknown word 'nonsense' in /runscripts/distributed.conf" in errors
+
+
+def test_the_port_depends_on_job_and_step(rank):
+    """S002-63: other jobs and steps have other ports, outside the range that Linux uses for connections."""
+    steps = ((100, 0), (100, 1), (100, 15), (101, 0), (102, 15), (1522, 0))
+    *ranks, (mine, _), (wrong, errors) = rank.each([
+        *(("", slurm(rank=1, local=1, job=job, step=step)) for job, step in steps),
+        ("", {"MASTER_PORT": "12345", "MASTER_ADDR": "here", **slurm()}), ("", {"MASTER_PORT": "70000", **slurm()})])
+    ports = [int(found["MASTER_PORT"]) for found, _ in ranks]
+    assert len(set(ports)) == len(steps)
+    assert all(10000 <= port < 32768 for port in ports)
+    assert (mine["MASTER_ADDR"], mine["MASTER_PORT"]) == ("here", "12345")
+    assert wrong is None
+    assert "MASTER_PORT is '70000', which is not a port" in errors
+
+
+def test_the_port_does_not_depend_on_the_node(rank):
+    """defects E5: a node with another range of ports for connections computes the same port, so the ranks meet."""
+    here = rank("", **slurm(rank=1, local=1))[0]["MASTER_PORT"]
+    # a network namespace has its own settings
+    other = "mount -t proc proc /proc && echo 10500 20000 >/proc/sys/net/ipv4/ip_local_port_range && exec \"$@\""
+    there = rank("", before=["unshare", "--mount", "--net", "sh", "-c", other, "sh"], **slurm(rank=1, local=1))[0]
+    assert there["MASTER_PORT"] == here
+
+
+def test_a_port_in_use_is_an_error(rank):
+    """S002-63: if another program has the port, the first rank stops, because ranks would connect to that program."""
+    port = int(rank("", **slurm(rank=1, local=1))[0]["MASTER_PORT"])
+    code = f"import socket, sys; s = socket.create_server(('127.0.0.1', {port})); print(flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        server.stdout.readline()
+        found, errors = rank("", **slurm())
+        server.stdin.close()
+    assert found is None
+    assert f"port {port}, derived from job 100, step 0, is in use on this node: set MASTER_PORT" in errors
+
+
+LAUNCHERS = [
+    ({"PALS_RANKID": "3", "PMI_SIZE": "8", "PALS_LOCAL_RANKID": "1", "PALS_LOCAL_SIZE": "8"}, ("3", "8", "1", "8")),
+    ({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}, ("1", "2", "1", "2")),
+    ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+      "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, ("0", "2", "0", "2")),
+    # torchrun under srun: torchrun's variables apply
+    (UNDER_TORCHRUN, ("5", "8", "1", "4")),
+    ({}, ("0", "1", "0", "1")),
+]
+
+
+def test_the_rank_of_every_launcher(rank):
+    """S002-64, S004-01: Slurm, PALS, PMI, Open MPI, torchrun, none: rank, size, local rank, local size."""
+    for case, (found, errors) in zip(LAUNCHERS, rank.each([("", variables) for variables, _ in LAUNCHERS])):
+        assert found, (case, errors)
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+        assert tuple(found[name] for name in names) == case[-1], case
+
+
+def test_only_the_launchers_own_variables_count(rank):
+    """S002-64: inherited variables of other schedulers change neither the master nor the port."""
+    inherited = {"PBS_NODEFILE": "/etc/hostname", "PBS_JOBID": "4711.server", "FLUX_URI": "local:///run/flux"}
+    (alone, _), (beside, errors) = rank.each([("", slurm()), ("", {**slurm(), **inherited})])
+    assert beside, errors
+    assert alone["MASTER_ADDR"] == "nid1"
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        assert beside[name] == alone[name]
+
+
+LEFT_OUT = [
+    ({"SLURM_LOCALID": ""}, "started by Slurm, but SLURM_LOCALID has no valid local rank"),
+    ({"SLURM_LOCALID": "x[$(id)]"}, "started by Slurm, but SLURM_LOCALID has no valid local rank"),
+    ({"SLURM_STEP_TASKS_PER_NODE": ""}, "has no valid local size"),
+    ({"SLURM_PROCID": "4"}, "the values of Slurm are inconsistent: rank 4 of 4"),
+    ({"SLURM_STEP_NODELIST": ""}, "the list of nodes is empty"),
+]
+
+
+def test_missing_variables_of_a_launcher(rank):
+    """S002-65: a missing or wrong variable stops the rank; nothing is guessed."""
+    ranks = rank.each([("", {**slurm(), **variables}) for variables, _ in LEFT_OUT])
+    for (variables, expected), (found, errors) in zip(LEFT_OUT, ranks):
+        assert found is None, variables
+        assert expected in errors, variables
