@@ -37,9 +37,10 @@ def jupyter(installed_once, tmp_path):
         known = {name: value for name, value in site.environment.items() if name in ("PATH", "HOME", "LC_ALL")}
         own = {"MODULEPATH": site.modules, "JUPYTER_DATA_DIR": tmp_path / "jupyter", "TMPDIR": tmp_path,
                "EBSIF_NODE_LOCAL": tmp_path}
+        # a kernel that stays would keep its output open
         result = subprocess.run([str(one) for one in arguments], capture_output=True, text=True, check=False,
-                                cwd=cwd or tmp_path, env={**known, **{name: str(value) for name, value in {
-                                    **own, **environment}.items()}})
+                                timeout=300, cwd=cwd or tmp_path, env={**known, **{
+                                    name: str(value) for name, value in {**own, **environment}.items()}})
         assert not check or result.returncode == 0, result.stdout + result.stderr
         return result
 
