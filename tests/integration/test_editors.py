@@ -229,6 +229,9 @@ def test_what_the_interpreter_cannot_do(place, request):
     assert result.returncode == 2
     assert f"{folder}/helper.py is not visible in the container: add its directory to APPTAINER_BIND" in result.stderr
     assert place.run(folder / "helper.py", APPTAINER_BIND=str(folder)).stdout == "helps\n"
+    # what is no script of Python's need not be there
+    for arguments, text in ((("-c", "import sys; print(*sys.argv)"), ""), (("-",), "import sys; print(*sys.argv)")):
+        assert place.run(*arguments, folder / "helper.py", text=text).stdout == f"{arguments[0]} {folder}/helper.py\n"
     assert "make-venv" in place.run("-m", "venv", "--help").stderr
 
 
