@@ -1,7 +1,9 @@
 """Access files that other processes may be reading or writing, or that may be inaccessible."""
 
 import contextlib
+import errno
 import fcntl
+import itertools
 import os
 import pwd
 import shlex
@@ -10,8 +12,12 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-# of `locked`
-LOCK = ".ebsif.lock"
+from ebsif import output
+
+# of `locked`, and who has the lock where file systems have none
+LOCK, OWNER = ".ebsif.lock", ".ebsif.lock.owner"
+WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+PATIENCE = 5  # seconds before a line says who is waited for
 
 
 def is_there(path: Path) -> bool:
@@ -33,14 +39,36 @@ def locked(directory: Path) -> Iterator[None]:
     Let only one process at a time change the files of a directory, which is created if necessary.
 
     This is a POSIX lock: NFS and parallel file systems that support locks support these across machines. It ends with
-    the process. Everyone who may write to the directory may lock it.
+    the process. Everyone who may write to the directory may lock it. File systems without locks, such as Lustre without
+    the option flock, get a file instead that says who has the lock.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    with (directory / LOCK).open("a") as lock:
+    with contextlib.ExitStack() as held:
+        lock = held.enter_context((directory / LOCK).open("a"))
         with contextlib.suppress(PermissionError):  # the owner, who created it, has set the mode
             os.fchmod(lock.fileno(), directory.stat().st_mode & 0o666)
-        fcntl.lockf(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno not in WITHOUT_LOCKS:
+                raise
+            held.enter_context(leased(directory / OWNER))
         yield
+
+
+def leased(path: Path) -> contextlib.AbstractContextManager[None]:
+    """Return what locks a file whose file system has no locks, as between nodes that fetch an image."""
+    # takes long to import
+    from easybuild.easyblocks.generic.container.lease import Lease
+
+    waits = itertools.count(1)
+
+    def waiting(owner):
+        if next(waits) == PATIENCE:
+            who = f"process {owner['pid']} on {owner['host']}" if owner else "another process"
+            output.note(f"waiting for {who}, which changes {path.parent}")
+
+    return Lease(str(path)).held(waiting)
 
 
 def remove_lock(directory: Path) -> None:

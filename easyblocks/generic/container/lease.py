@@ -123,13 +123,10 @@ class Lease:
             os.rename(self.path, mine)
         except FileNotFoundError:
             return
-        try:
-            status = os.stat(mine)
-            if (status.st_ino, status.st_mtime_ns) != sign:
-                # that of a process which removed the old one just before
-                os.link(mine, self.path)
-        except FileExistsError:
-            pass
+        status = os.stat(mine)
+        if (status.st_ino, status.st_mtime_ns) != sign:
+            # that of a process which removed the old one just before; a third one, if it was faster, notices the loss
+            os.rename(mine, self.path)
         forget(mine)
 
     def beat(self, stop):

@@ -1,0 +1,77 @@
+"""Files that several processes change."""
+
+import errno
+import fcntl
+import json
+import multiprocessing
+import threading
+
+import pytest
+from easybuild.easyblocks.generic.container.lease import Lease
+from easybuild.easyblocks.generic.container.lockowner import this_process
+from ebsif import files
+
+
+def refuse(number):
+    """Return a lockf of a file system that has no locks."""
+    def lockf(*_):
+        raise OSError(number, "Function not implemented")
+
+    return lockf
+
+
+def count(path, times):
+    """Increase the number in a file; runs in a process of its own."""
+    for _ in range(times):
+        with files.locked(path.parent):
+            path.write_text(str(int(path.read_text()) + 1))
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK])
+def test_file_systems_without_locks(tmp_path, monkeypatch, number):
+    """R-10: where a file system can't lock files, only one process at a time changes them nevertheless."""
+    monkeypatch.setattr(fcntl, "lockf", refuse(number))
+    path = tmp_path / "number"
+    path.write_text("0")
+    # left by one that was killed
+    (tmp_path / files.OWNER).write_text(json.dumps({**this_process(), "pid": 2 ** 22 + 1}))
+    processes = [multiprocessing.get_context("fork").Process(target=count, args=(path, 3)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(300)
+    assert path.read_text() == "9"
+    assert {one.name for one in tmp_path.iterdir()} == {"number", files.LOCK}
+
+
+def test_waiting_without_locks(tmp_path, monkeypatch, capsys):
+    """R-10, E-10: who has the lock is said after some seconds; other errors of locks are errors."""
+    monkeypatch.setattr(fcntl, "lockf", refuse(errno.ENOSYS))
+    monkeypatch.setattr(files, "PATIENCE", 1)
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with files.locked(tmp_path):
+            held.set()
+            done.wait(300)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(300)
+    monkeypatch.setattr(files.output, "note", lambda text: (done.set(), print(text)))
+    with files.locked(tmp_path):
+        assert f"waiting for process {this_process()['pid']} on " in capsys.readouterr().out
+    thread.join()
+    monkeypatch.setattr(fcntl, "lockf", refuse(errno.EIO))
+    with pytest.raises(OSError, match="Errno 5"), files.locked(tmp_path):
+        pass
+
+
+def test_a_lock_that_was_taken_meanwhile(tmp_path, monkeypatch):
+    """R-10: who finds another owner than the dead one puts the lock back, also where there are no hard links."""
+    monkeypatch.setattr("os.link", refuse(errno.EPERM))
+    lock = Lease(str(tmp_path / "lock"))
+    assert lock.create()
+    lock.remove((0, 0))
+    assert lock.is_held
+    assert [one.name for one in tmp_path.iterdir()] == ["lock"]
