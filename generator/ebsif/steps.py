@@ -105,7 +105,7 @@ class Steps:
         """End the current step."""
         self.ended.set()
         if error:
-            self.detail("interrupted")
+            self.detail("interrupted" if issubclass(error, KeyboardInterrupt) else "failed")
         self.end()
         if self.live:
             self.live.stop()

@@ -256,9 +256,13 @@ def test_what_is_copied_and_packed(tmp_path):
 
 
 def test_an_interrupted_step(capsys):
-    """E-10: the line of the step says so; durations are readable."""
+    """E-10: the line of the step says so, other than that of one that failed; durations are readable."""
     with pytest.raises(KeyboardInterrupt), Steps() as steps:
         steps.begin("a name that is much too long for its column")
         raise KeyboardInterrupt
     assert capsys.readouterr().err == "  a name that is much too l...        0 s  interrupted\n"
+    with pytest.raises(ValueError, match="wrong"), Steps() as steps:
+        steps.begin("pushing")
+        raise ValueError("wrong")
+    assert capsys.readouterr().err.endswith(" 0 s  failed\n")
     assert [format_time(seconds) for seconds in (0.4, 59.9, 61, 7200)] == ["0 s", "59 s", "1 min 01 s", "120 min 00 s"]

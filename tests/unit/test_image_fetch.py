@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic.container import download, imagefetch, lease
+from easybuild.easyblocks.generic.container import download, imagefetch, lease, progress
 from easybuild.easyblocks.generic.container.imagefetch import ImageFetch
 from easybuild.easyblocks.generic.container.imagenote import check_content, check_note, origin_of, read_note
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
@@ -126,12 +126,12 @@ def test_cuts_without_a_digest(files, tmp_path):
 def test_progress(files, tmp_path, monkeypatch, bars):
     """R-01: a download shows how far it is: in EasyBuild's progress bar, else in lines."""
     lines, started = [], []
-    monkeypatch.setattr(download, "FIRST", 0)
-    monkeypatch.setattr(download, "LATER", 0)
-    monkeypatch.setattr(download, "trace_msg", lines.append)
-    monkeypatch.setattr(download, "show_progress_bars", lambda: bars)
-    monkeypatch.setattr(download, "start_progress_bar", lambda kind, size, label: started.append((size, label)))
-    monkeypatch.setattr(download, "stop_progress_bar", lambda kind: started.append("stopped"))
+    monkeypatch.setattr(progress, "FIRST", 0)
+    monkeypatch.setattr(progress, "LATER", 0)
+    monkeypatch.setattr(progress, "trace_msg", lines.append)
+    monkeypatch.setattr(progress, "show_progress_bars", lambda: bars)
+    monkeypatch.setattr(progress, "start_progress_bar", lambda kind, size, label: started.append((size, label)))
+    monkeypatch.setattr(progress, "stop_progress_bar", lambda kind: started.append("stopped"))
     fetch(tmp_path, files.https)
     assert ("x.sif: 100.0 kB of 300.0 kB" in lines) == (not bars), lines
     assert started == ([(len(SIF), "x.sif"), "stopped"] if bars else [])
@@ -393,8 +393,8 @@ def test_what_others_do_meanwhile(files, tmp_path, monkeypatch, what):
     """R-10: a process that was suspended leaves the image to the one that took over; a lost file is fetched again."""
     run, target = download.Download.run, tmp_path / "src/x.sif"
 
-    def disturbed(self, name):
-        run(self, name)
+    def disturbed(self, *arguments):
+        run(self, *arguments)
         if len(files.blobs()) > 1:
             return
         if what == "removed":

@@ -7,6 +7,8 @@ from argparse import Namespace
 from types import SimpleNamespace
 
 import pytest
+from easybuild.easyblocks.generic.container import download
+from easybuild.easyblocks.generic.container.connection import TransferError
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
 from easybuild.easyblocks.generic.container.login import VARIABLES, login_for
 from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
@@ -16,7 +18,7 @@ from ebsif.installed import lock
 from ebsif.installed.names import Names
 from ebsif.registry import layout
 from ebsif.registry.opening import open_repository
-from ebsif.registry.repository import CutError
+from ebsif.registry.repository import FetchError
 from ebsif.updating import tags
 from ebsif.user import artefact, crate, portable, repeating
 from prefixes import EASYCONFIG, MINE
@@ -75,27 +77,31 @@ def test_user_software_that_is_replaced_is_kept(eb_prefix, tmp_path, capsys, mon
 def test_a_transfer_goes_on_another_day(tmp_path, monkeypatch):
     """R-03: what has arrived is known by its digest, whatever the module is called; at the end nothing of it stays."""
     found = artefact.read(open_repository(share(tmp_path)))
-    place, starts, chunks = tmp_path / "place", [], layout.Layout.chunks
+    place, starts, complete = tmp_path / "place", [], layout.Layout.open
 
     def cut(self, blob, start):
         starts.append(start)
-        for chunk in chunks(self, blob, start):
-            yield chunk[:300_000]
-            raise CutError("the connection was cut")
+        if start:
+            raise TransferError("no connection", True)
+        answer = complete(self, blob, start)
+        blocks = iter([answer.read(300_000), b""])
+        answer.read = lambda size: next(blocks)
+        return answer
 
     with monkeypatch.context() as patch:
-        patch.setattr(layout.Layout, "chunks", cut)
-        patch.setattr("ebsif.registry.repository.ATTEMPTS", 1)
-        with pytest.raises(CutError), artefact.download(found, place, lambda _: None):
+        patch.setattr(layout.Layout, "open", cut)
+        patch.setattr(download, "WAITS", ())
+        with pytest.raises(FetchError, match="the same command goes on from there"), \
+                artefact.download(found, place, lambda _: None):
             pass
         (folder,) = place.iterdir()
         assert [path.stat().st_size for path in folder.iterdir()] == [300_000]
-        with pytest.raises(CutError), artefact.download(found, place, lambda _: None):
+        with pytest.raises(FetchError, match="no connection"), artefact.download(found, place, lambda _: None):
             pass
     with artefact.download(found, place, lambda _: None) as file:
         file.replace(tmp_path / "done")
     assert (tmp_path / "done").read_bytes() == CONTENT
-    assert starts == [0, 300_000]
+    assert starts == [0, 300_000, 300_000]
     assert not list(place.iterdir())
 
 

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import tempfile
 
-from easybuild.easyblocks.generic.container.download import Progress
+from easybuild.easyblocks.generic.container.progress import Progress
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.lockowner import GONE, owner_state, read_owner, this_process
 from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, SHOWN_LINES, passed_variables

@@ -5,75 +5,25 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Download a file of tens of gigabytes: how far it is, going on after cuts, and what to say if the disk is full.
+Download a file of tens of gigabytes: going on after cuts, and what to say if the disk is full.
+
+Doesn't import EasyBuild, so that commands can use it too.
 """
 import errno
 import os
 import shutil
 import time
 
-from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.connection import BROKEN, TransferError, size_of, start_of
 from easybuild.easyblocks.generic.container.texts import format_size
-from easybuild.tools.build_log import EasyBuildError
-from easybuild.tools.output import PROGRESS_BAR_DOWNLOAD_ONE, show_progress_bars, start_progress_bar
-from easybuild.tools.output import stop_progress_bar, update_progress_bar
-from easybuild.tools.utilities import trace_msg
 
 NOTHING_MORE = 416  # status if no part of the file is left (RFC 9110, 15.5.17)
-BLOCK = 256 * 1024  # bytes: what is lost at most if eb is killed
+BLOCK = 256 * 1024  # bytes: what is lost at most if the process is killed
 WAITS = (1, 2, 5, 10, 20)  # seconds before each further attempt that gets nothing new
-# Seconds after which there is a line on something that isn't done, and then the next ones.
-FIRST, LATER = 5, 30
 
 
-class Progress:
-    """
-    Shows how far something is: EasyBuild's progress bar where it shows those, else a line from time to time.
-
-    Attributes
-    ----------
-    what : str
-        Name of the file.
-    total : int
-        Bytes, None if unknown.
-    has_bar : bool
-        Whether there is a bar.
-    """
-
-    def __init__(self, what, total=None):
-        """Nothing is shown yet."""
-        self.what = what
-        self.total = total
-        self.done = 0
-        self.has_bar = False
-        self.next = time.monotonic() + FIRST
-
-    def __enter__(self):
-        """Return itself; the bar starts with the first bytes, when the size is known."""
-        return self
-
-    def __exit__(self, *error):
-        """Remove the bar."""
-        if self.has_bar:
-            stop_progress_bar(PROGRESS_BAR_DOWNLOAD_ONE)
-
-    def reach(self, done):
-        """Take how many bytes are there (int)."""
-        if not self.has_bar and show_progress_bars():
-            self.has_bar = True
-            start_progress_bar(PROGRESS_BAR_DOWNLOAD_ONE, self.total, label=self.what)
-        if self.has_bar:
-            update_progress_bar(PROGRESS_BAR_DOWNLOAD_ONE, progress_size=done - self.done)
-        self.done = done
-        share = ' of %s' % format_size(self.total) if self.total else ''
-        self.say("%s%s" % (format_size(done), share))
-
-    def say(self, text):
-        """Write a line, unless there is a bar or the last line is recent."""
-        if time.monotonic() >= self.next and not self.has_bar:
-            trace_msg("%s: %s" % (self.what, text))
-            self.next = time.monotonic() + LATER
+class DownloadError(Exception):
+    """A file can't be downloaded; the message says why and what to do."""
 
 
 class Download:
@@ -110,7 +60,7 @@ class Download:
         except FileNotFoundError:
             return 0
 
-    def run(self, name):
+    def run(self, name, reach, say):
         """
         Download the file, and go on after cuts as long as anything arrives.
 
@@ -118,45 +68,48 @@ class Download:
         ----------
         name : str
             What to call the file.
+        reach : callable
+            Takes how many bytes are there, and how many there will be (int), None if that is unknown.
+        say : callable
+            Takes a line for the person.
 
         Raises
         ------
-        EasyBuildError
+        DownloadError
             If the server refuses or can't be reached (what is there stays), or if the disk is full.
         """
         if self.size is not None and self.have > self.size:
             os.remove(self.path)
         if self.have:
-            trace_msg("%s: going on after %s" % (name, format_size(self.have)))
-        with Progress(name, self.size) as progress:
-            most, failures = self.have, 0
-            while not self.is_complete(progress):
-                most, failures = (self.have, 0) if self.have > most else (most, failures + 1)
-                if failures > len(WAITS):
-                    raise self.cut(name)
-                time.sleep(WAITS[failures - 1] if failures else 0)
+            say("%s: going on after %s" % (name, format_size(self.have)))
+        most, failures = self.have, 0
+        while not self.is_complete(reach):
+            most, failures = (self.have, 0) if self.have > most else (most, failures + 1)
+            if failures > len(WAITS):
+                raise self.cut(name)
+            time.sleep(WAITS[failures - 1] if failures else 0)
 
-    def is_complete(self, progress):
+    def is_complete(self, reach):
         """Transfer once; return whether the file is complete (bool). The reason why not is in ``problem``."""
         try:
-            return self.transfer(progress)
+            return self.transfer(reach)
         except TransferError as err:
             # without an answer so far there is no network, or no such server
             if not err.is_temporary or not (err.status or self.is_open):
-                raise EasyBuildError("%s", err, exit_code=EasyBuildExit.FAIL_DOWNLOAD)
+                raise DownloadError(str(err))
             self.problem = err
         except BROKEN as err:
             self.problem = err
         except OSError as err:
             if err.errno in (errno.ENOSPC, errno.EDQUOT):
                 self.stop_for_space()
-            raise EasyBuildError("Writing %s failed: %s", self.path, err, exit_code=EasyBuildExit.FAIL_DOWNLOAD)
+            raise DownloadError("Writing %s failed: %s" % (self.path, err))
         return False
 
     is_open = False
     problem = "the connection was closed"
 
-    def transfer(self, progress):
+    def transfer(self, reach):
         """Get what is missing, in one connection; return whether the file is complete (bool)."""
         have = self.have
         if self.size is not None and have == self.size:
@@ -174,24 +127,26 @@ class Download:
             if start not in (0, have):
                 raise TransferError("the server sends another part than the one asked for")
             if self.size is None:
-                self.size = progress.total = size_of(answer)
+                self.size = size_of(answer)
             self.check_space(start)
             with open(self.path, 'r+b' if os.path.exists(self.path) else 'wb') as target:
                 target.truncate(start)
                 target.seek(start)
-                done = self.copy(answer, target, start, progress)
+                done = self.copy(answer, target, start, reach)
             # without a known size, the end of the connection is that of the file, or a cut: its content tells
             return self.size is None or done == self.size
 
-    def copy(self, answer, target, done, progress):
+    def copy(self, answer, target, done, reach):
         """Write what arrives; return the size of the file (int)."""
         for block in iter(lambda: answer.read(BLOCK), b''):
             done += len(block)
             if self.size is not None and done > self.size:
+                # that of another file
+                os.remove(self.path)
                 raise TransferError("the server sends more than the %d bytes of the file" % self.size)
             target.write(block)
             target.flush()
-            progress.reach(done)
+            reach(done, self.size)
         os.fsync(target.fileno())
         return done
 
@@ -200,24 +155,47 @@ class Download:
         folder = os.path.dirname(self.path)
         free = shutil.disk_usage(folder).free + (self.have - start)
         if self.size is not None and free < self.size - start:
-            raise EasyBuildError("Not enough space in %s: %s are needed, %s are free. Make room, or choose "
-                                 "another directory.", folder, format_size(self.size - start),
-                                 format_size(free), exit_code=EasyBuildExit.FAIL_DOWNLOAD)
+            raise DownloadError("Not enough space in %s: %s are needed, %s are free. Make room, or choose another "
+                                "directory." % (folder, format_size(self.size - start), format_size(free)))
 
     def stop_for_space(self):
         """Remove what is there, and raise the error for a full disk, or a quota."""
         done = self.have
         os.remove(self.path)
-        raise EasyBuildError("The disk or the quota is full: no more than %s%s could be written to %s, and are removed "
-                             "again. Make room, or choose another directory.", format_size(done),
-                             ' of %s' % format_size(self.size) if self.size else '', os.path.dirname(self.path),
-                             exit_code=EasyBuildExit.FAIL_DOWNLOAD)
+        raise DownloadError("The disk or the quota is full: no more than %s%s could be written to %s, and are removed "
+                            "again. Make room, or choose another directory." % (
+                                format_size(done), self.of_size, os.path.dirname(self.path)))
+
+    @property
+    def of_size(self):
+        """What follows a number of bytes (str): how many there will be, if that is known."""
+        return ' of %s' % format_size(self.size) if self.size else ''
 
     def cut(self, name):
-        """Return the error for a connection that was cut too often (EasyBuildError)."""
+        """Return the error for a connection that was cut too often (DownloadError)."""
         remedy = "What has arrived is kept in %s: the same command goes on from there." % self.path if self.can_go_on \
             else "The same command starts again, because the file may be another one then: add #sha256=DIGEST to the " \
             "URL to be able to continue."
-        return EasyBuildError("Fetching %s ended after %s%s: %s. %s", name, format_size(self.have),
-                              ' of %s' % format_size(self.size) if self.size else '', self.problem, remedy,
-                              exit_code=EasyBuildExit.FAIL_DOWNLOAD)
+        return DownloadError("Fetching %s ended after %s%s: %s. %s" % (
+            name, format_size(self.have), self.of_size, self.problem, remedy))
+
+
+class FilePart:
+    """The rest of a file (binary, open) from a position on, in the shape of a server's answer."""
+
+    status = 206
+
+    def __init__(self, file, start, size):
+        """Go to the position."""
+        self.file = file
+        self.read = file.read
+        self.headers = {'Content-Range': 'bytes %d-' % start, 'Content-Length': str(size - start)}
+        file.seek(start)
+
+    def __enter__(self):
+        """Return itself."""
+        return self
+
+    def __exit__(self, *error):
+        """Close the file."""
+        self.file.close()

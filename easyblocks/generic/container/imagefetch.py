@@ -17,7 +17,6 @@ from urllib.request import Request
 
 from easybuild.easyblocks.generic.container.connection import TransferError, open_url, range_header
 from easybuild.easyblocks.generic.container.conversion import Conversion
-from easybuild.easyblocks.generic.container.download import Download, Progress
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.imagecopy import copy_image, make_striped, transfer
 from easybuild.easyblocks.generic.container.imagenote import note_path, write_note
@@ -25,6 +24,7 @@ from easybuild.easyblocks.generic.container.imagesource import DOCKER, DOCKER_AR
 from easybuild.easyblocks.generic.container.lease import Lease, LostLease
 from easybuild.easyblocks.generic.container.ociimage import OciImage, open_store
 from easybuild.easyblocks.generic.container.readable import make_open_directory
+from easybuild.easyblocks.generic.container.progress import Progress, download
 from easybuild.easyblocks.generic.container.registry import Registry, blob_size, sif_layer
 from easybuild.easyblocks.generic.container.runtime import Runtime
 from easybuild.easyblocks.generic.container.sif import is_sif, is_whole
@@ -235,7 +235,7 @@ class ImageFetch:
 
         if not os.path.exists(self.complete):
             make_striped(self.complete, self.striping)
-        Download(open_alone, self.complete, size, can_go_on=bool(digest)).run(self.name)
+        download(self.name, open_alone, self.complete, size, can_go_on=bool(digest))
         self.lease.check()
         try:
             trace_msg("verifying %s (%s)" % (self.name, format_size(os.path.getsize(self.complete))))

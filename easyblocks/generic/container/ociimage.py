@@ -14,10 +14,11 @@ import json
 import os
 import tarfile
 
-from easybuild.easyblocks.generic.container.download import Download
+from easybuild.easyblocks.generic.container.download import FilePart
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.imagecopy import transfer
 from easybuild.easyblocks.generic.container.imagesource import DOCKER, OCI
+from easybuild.easyblocks.generic.container.progress import download
 from easybuild.easyblocks.generic.container.registry import MOST, THIS_MACHINE, Registry, blob_size, digest_of
 from easybuild.easyblocks.generic.container.registry import fits_this_machine, parse_manifest
 from easybuild.tools.build_log import EasyBuildError
@@ -50,8 +51,7 @@ class RegistryStore:
 
     def get(self, digest, size, path):
         """Download a blob; a part of it may be there."""
-        Download(lambda start: self.registry.blob(self.repository, digest, start), path, size).run(
-            'blob ' + digest[7:19])
+        download('blob ' + digest[7:19], lambda start: self.registry.blob(self.repository, digest, start), path, size)
 
 
 class DirectoryStore:
@@ -116,27 +116,8 @@ class ArchiveStore(DirectoryStore):
     def get(self, digest, size, path):
         """Extract a blob."""
         with tarfile.open(self.path) as archive:
-            file = self.member(archive, blob_name(digest))
-            Download(lambda start: Part(file, start, size), path, size).run('blob ' + digest[7:19])
-
-
-class Part:
-    """The rest of a file in an archive, in the shape of a server's answer."""
-
-    status = 206
-
-    def __init__(self, file, start, size):
-        """Go to the position."""
-        file.seek(start)
-        self.read = file.read
-        self.headers = {'Content-Range': 'bytes %d-' % start, 'Content-Length': str(size - start)}
-
-    def __enter__(self):
-        """Return itself."""
-        return self
-
-    def __exit__(self, *error):
-        """Nothing to close: the archive is closed by whoever opened it."""
+            download('blob ' + digest[7:19],
+                     lambda start: FilePart(self.member(archive, blob_name(digest)), start, size), path, size)
 
 
 class OciImage:

@@ -189,15 +189,8 @@ def bills(repository, digest, image) -> Iterator[tuple[Descriptor, str]]:
 
 def large(repository, blob) -> str:
     """Return the text of a blob that is larger than a manifest; '' if it is too large, or another one."""
-    content = b""
-    if blob.size > LARGEST_BILL:
-        return ""
     with contextlib.suppress(EbsifError):
-        for chunk in repository.chunks(blob, 0):
-            content += chunk
-            if len(content) > blob.size:
-                return ""
-        return blob.check(content, repository.reference).decode(errors="replace")
+        return repository.read(blob, LARGEST_BILL).decode(errors="replace")
     return ""
 
 

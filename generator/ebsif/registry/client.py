@@ -8,14 +8,13 @@ kind of login a registry wants; so this uses the client of the easyblocks.
 import difflib
 import json
 import re
-from collections.abc import Iterator
 from http import HTTPStatus
 from http.client import HTTPResponse
 from pathlib import Path
 from typing import IO, Any, Optional, Union
 from urllib.parse import urljoin, urlsplit
 
-from easybuild.easyblocks.generic.container.connection import BROKEN, TransferError, start_of
+from easybuild.easyblocks.generic.container.connection import BROKEN, TransferError
 from easybuild.easyblocks.generic.container.imagesource import TAG as TAG_PATTERN
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
 from easybuild.easyblocks.generic.container.registry import MOST, Registry
@@ -23,7 +22,7 @@ from easybuild.easyblocks.generic.container.registry import MOST, Registry
 from ebsif import output
 from ebsif.errors import EbsifError
 from ebsif.registry.manifest import INDEX, ContentError, Descriptor, Manifest
-from ebsif.registry.repository import CHUNK, CutError, Progress, Repository, nothing
+from ebsif.registry.repository import Progress, Repository, nothing
 
 PAGES = 1000  # of lists of tags
 NEXT = re.compile(r'<([^>]*)>;\s*rel="?next"?')
@@ -165,20 +164,14 @@ class RegistryRepository(Repository):
             raise RegistryError(f"{self.reference}: the connection was cut: {error}") from None
         return [one.digest for one in found.manifests]
 
-    def chunks(self, blob: Descriptor, start: int) -> Iterator[bytes]:
-        """Yield the content of a blob from a position on, also if the registry can only send all of it."""
-        missing = f"the registry has lost {blob.digest}"
-        answer = self.ask("GET", f"blobs/{blob.digest}", missing, headers={"Range": f"bytes={start}-"} if start else {})
-        with answer:
-            position = start_of(answer)
-            try:
-                while chunk := answer.read(CHUNK):
-                    yield chunk[max(0, start - position):]
-                    position += len(chunk)
-            except BROKEN as error:
-                raise CutError(f"{self.reference}: the connection was cut: {error}") from None
-        if position < blob.size:
-            raise CutError(f"{self.reference}: the connection was cut after {position} of {blob.size} bytes")
+    def open(self, blob: Descriptor, start: int) -> HTTPResponse:
+        """Return an answer with the content of a blob from a position on, or all of it."""
+        try:
+            return self.registry.blob(self.reference.repository, blob.digest, start)
+        except TransferError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                raise TransferError(f"the registry has lost {blob.digest}", status=error.status) from None
+            raise
 
     def has(self, blob: Descriptor) -> bool:
         """Return whether a blob is there."""

@@ -7,10 +7,11 @@ https://github.com/opencontainers/image-spec/blob/main/image-layout.md
 import contextlib
 import json
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Optional, Union
 
+from easybuild.easyblocks.generic.container.connection import TransferError
+from easybuild.easyblocks.generic.container.download import FilePart
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
 from easybuild.easyblocks.generic.container.registry import MOST
 
@@ -97,15 +98,13 @@ class Layout(Repository):
         """Return all tags, sorted."""
         return sorted({one.annotations[TAGGED] for one in self.entries() if TAGGED in one.annotations})
 
-    def chunks(self, blob: Descriptor, start: int) -> Iterator[bytes]:
-        """Yield the content of a blob from a position on."""
+    def open(self, blob: Descriptor, start: int) -> FilePart:
+        """Return the content of a blob from a position on."""
         try:
-            file = self.path_of(blob.digest).open("rb")
-        except FileNotFoundError:
-            raise ContentError(f"{self.folder}: the blob {blob.digest} is missing") from None
-        with file:
-            file.seek(start)
-            yield from iter(lambda: file.read(CHUNK), b"")
+            return FilePart(self.path_of(blob.digest).open("rb"), start, blob.size)
+        except OSError as error:
+            what = "is missing" if isinstance(error, FileNotFoundError) else f"can't be read: {error.strerror}"
+            raise TransferError(f"the blob {blob.digest} {what}") from None
 
     def has(self, blob: Descriptor) -> bool:
         """Return whether a blob is there."""

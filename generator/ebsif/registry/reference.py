@@ -7,7 +7,7 @@ from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, OCI,
 
 from ebsif.errors import EbsifError
 
-FORMS = "oras://HOST/PATH:TAG, docker://HOST/PATH:TAG or oci:DIRECTORY:TAG"
+FORMS = "oras://HOST/PATH:TAG or oci:DIRECTORY:TAG"
 
 
 class InvalidReference(EbsifError):

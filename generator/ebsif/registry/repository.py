@@ -1,24 +1,23 @@
 """What can be done with images and artefacts in a repository: of a registry, or a directory with an OCI layout."""
 
+import contextlib
 import hashlib
-import os
-import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
+from easybuild.easyblocks.generic.container.connection import BROKEN, TransferError
+from easybuild.easyblocks.generic.container.download import Download, DownloadError
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
 from easybuild.easyblocks.generic.container.registry import MOST
-from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif import files, output
 from ebsif.errors import EbsifError
 from ebsif.registry.manifest import ContentError, Descriptor, Manifest, for_this_machine
 
 CHUNK = 1 << 20  # bytes
-# attempts to go on with a transfer after it was cut
-ATTEMPTS = 5
+ATTEMPTS = 3  # to read something small
 
 # Is called with the number of bytes that are there.
 Progress = Callable[[int], object]
@@ -28,12 +27,8 @@ def nothing(_: int) -> None:
     """Show no progress."""
 
 
-class CutError(ContentError):
-    """A transfer was cut: another attempt may go on."""
-
-
-class SpaceError(EbsifError):
-    """A directory has not enough space; the message says how much is missing."""
+class FetchError(EbsifError):
+    """A blob can't be fetched, because of its server, the connection or the disk; the message says what to do."""
 
 
 class Repository(ABC):
@@ -63,8 +58,8 @@ class Repository(ABC):
         """Return the digests of the manifests that refer to one, such as a bill of materials or a signature."""
 
     @abstractmethod
-    def chunks(self, blob: Descriptor, start: int) -> Iterator[bytes]:
-        """Yield the content of a blob from a position on."""
+    def open(self, blob: Descriptor, start: int) -> Any:
+        """Return an answer with the content of a blob from a position on, as `Download` needs it."""
 
     @abstractmethod
     def has(self, blob: Descriptor) -> bool:
@@ -120,23 +115,29 @@ class Repository(ABC):
             raise ContentError(f"{self.reference}: no image for the architecture of this machine")
         return self.manifest(chosen.digest)
 
-    def read(self, blob: Descriptor) -> bytes:
+    def read(self, blob: Descriptor, most: int = MOST) -> bytes:
         """
         Return the content of a small blob.
 
         Raises
         ------
         EbsifError
-            If it can't be read, has another digest or more than 4 MiB.
+            If it can't be read, has another digest or more than so many bytes.
         """
-        if blob.size > MOST:
+        if blob.size > most:
             raise ContentError(f"{self.reference}: {blob.digest} is too large to be a description ({blob.size} bytes)")
         content = b""
-        for chunk in self.chunks(blob, 0):
-            content += chunk
-            if len(content) > blob.size:
-                break
-        return blob.check(content, self.reference)
+        for _ in range(ATTEMPTS):
+            with contextlib.suppress(*BROKEN):
+                try:
+                    with self.open(blob, 0) as answer:
+                        content = answer.read(blob.size + 1)
+                except TransferError as error:
+                    raise FetchError(f"{self.reference}: {error}") from None
+            if len(content) >= blob.size:
+                return blob.check(content, self.reference)
+        raise FetchError(f"{self.reference}: the connection was cut after {len(content)} of {blob.size} bytes, "
+                         f"{ATTEMPTS} times: run the command again")
 
     def download(self, blob: Descriptor, path: Path, progress: Progress = nothing) -> None:
         """
@@ -163,45 +164,14 @@ class Repository(ABC):
             if files.is_there(path) and is_content(path, blob):
                 return
             try:
-                self.complete(blob, partial, progress)
-                if not is_content(partial, blob):
-                    raise ContentError(f"{self.reference}: {blob.digest} has the wrong content: altered")
-            except CutError:
-                raise
-            except ContentError:
-                partial.unlink(missing_ok=True)
-                raise
+                Download(lambda start: self.open(blob, start), str(partial), blob.size).run(
+                    path.name, lambda done, _: progress(done), output.note)
+            except DownloadError as error:
+                raise FetchError(f"{self.reference}: {error}") from None
+            if not is_content(partial, blob):
+                partial.unlink()
+                raise ContentError(f"{self.reference}: {blob.digest} has the wrong content: altered")
             partial.replace(path)
-
-    def complete(self, blob, partial, progress):
-        """Fetch the rest of a blob into its unfinished file."""
-        for attempt in range(ATTEMPTS):
-            try:
-                with partial.open("ab") as file:
-                    start = file.tell()
-                    if start >= blob.size:
-                        return
-                    check_space(partial.parent, blob.size - start)
-                    for chunk in self.chunks(blob, start):
-                        if file.tell() + len(chunk) > blob.size:
-                            raise ContentError(f"{self.reference}: {blob.digest} is larger than the manifest says: "
-                                               "altered")
-                        file.write(chunk)
-                        progress(file.tell())
-                    file.flush()
-                    os.fsync(file.fileno())
-            except CutError:
-                if attempt == ATTEMPTS - 1:
-                    raise
-                output.note(f"{self.reference}: the connection was cut: going on at byte {partial.stat().st_size}")
-
-
-def check_space(folder: Path, needed: int) -> None:
-    """Raise SpaceError if a directory has not enough space for so many bytes."""
-    free = shutil.disk_usage(folder).free
-    if free < needed:
-        raise SpaceError(f"not enough space in {folder}: {format_size(needed)} are needed, {format_size(free)} are "
-                         "free. Make room, or use another directory")
 
 
 def is_content(path: Path, blob: Descriptor) -> bool:
