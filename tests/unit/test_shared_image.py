@@ -126,7 +126,7 @@ def test_an_installed_image_that_was_changed(family, monkeypatch):
     monkeypatch.setattr(EasyBlock, "sanity_check_step", lambda *_, **__: None)
 
     class Checked(containerinstall.ContainerInstall):
-        spec, known_record, initial_environ = SimpleNamespace(scripts=(), init="none"), {}, {}
+        spec, known_record, initial_environ = ContainerSpec({"name": "a", "init": "none"}), {}, {}
 
         def __init__(self, name, record):
             self.installdir, self.record = str(family / name), record

@@ -1,9 +1,11 @@
 """The import rules of docs/architecture.md, checked in the sources, imports inside functions included."""
 
 import ast
+import re
 from graphlib import TopologicalSorter
 
-from support import CHECKOUT
+import pytest
+from support import CHECKOUT, tracked
 
 WING = "easybuild.easyblocks.generic"
 ROOTS = {WING: CHECKOUT / "easyblocks/generic", "ebsif": CHECKOUT / "generator/ebsif"}
@@ -61,3 +63,16 @@ def test_commands_do_not_import_each_other():
     for name, used in graph().items():
         commands = [one for one in used if one.startswith("ebsif.commands.")]
         assert not commands or name == "ebsif.cli", (name, commands)
+
+
+@pytest.mark.parametrize("document", ["architecture", "developing"])
+def test_documents_name_the_modules_that_there_are(document):
+    """House 10: what the pages and the picture on the code name exists; all of the sub-package is in the list."""
+    text = (CHECKOUT / f"docs/{document}.md").read_text()
+    there = {path.name for path in tracked("*.py")}
+    named = set(re.findall(r"(\w+\.py)\b", text))
+    picture = re.search(r"^(easyconfig ─.*)$", text, re.MULTILINE)
+    named |= {f"{one}.py" for one in picture[1].split(" ─► ")[1:]} if picture else set()
+    assert named - there == set()
+    ours = {path.name for path in ROOTS[WING].glob("container/*.py")} - {"__init__.py"}
+    assert document == "architecture" or ours - named == set()

@@ -14,6 +14,7 @@ import re
 
 from easybuild.easyblocks.generic.container.bindfile import parse_binds
 from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
+from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.imagesource import ImageSource, source_name
 from easybuild.easyblocks.generic.container.parameters import INIT_NONE, LIBRARY_BINDS, PROTECT_ALL, WRAPPERS_ALL
 from easybuild.easyblocks.generic.container.requirements import lock_of
@@ -224,3 +225,10 @@ def check_easyconfig(cfg):
     if cfg['buildininstalldir']:
         raise EasyBuildError("Easyconfig parameter 'buildininstalldir' can't be used: temporary files would stay in "
                              "the installation. To build elsewhere, use 'eb --buildpath'.")
+
+
+def check_one_source(sources):
+    """Check that the easyconfig parameter 'sources' names one image, as soon as one is needed."""
+    if len(sources) != 1:
+        raise EasyBuildError("Easyconfig parameter 'sources' must name exactly one image (a SIF file), found %d",
+                             len(sources), exit_code=EasyBuildExit.EASYCONFIG_ERROR)

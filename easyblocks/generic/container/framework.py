@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-What needs EasyBuild 5: imports, and exit statuses of errors. With an older EasyBuild, the error says what to do.
+What we need of EasyBuild 5, and changing what it reads. With an older EasyBuild, the error says what to do.
 """
 from contextlib import contextmanager
 
@@ -18,7 +18,8 @@ except ImportError:
     raise ImportError("the easyblocks for container images need EasyBuild 5, and this is EasyBuild %s: load or install "
                       "a newer EasyBuild" % VERSION)
 
-__all__ = ['EasyBuildExit', 'RunShellCmdError', 'exit_status', 'run_shell_cmd']
+__all__ = ['EasyBuildExit', 'RunShellCmdError', 'exit_status', 'run_shell_cmd', 'set_search_paths', 'temporarily',
+           'with_parameter']
 
 
 @contextmanager
@@ -30,3 +31,39 @@ def exit_status(code):
         if err.exit_code == EasyBuildExit.ERROR:
             err.exit_code = code
         raise
+
+
+@contextmanager
+def temporarily(target, **values):
+    """Context manager that sets attributes of an object of EasyBuild, and sets them back."""
+    before = {name: getattr(target, name) for name in values}
+    set_attributes(target, values)
+    try:
+        yield
+    finally:
+        set_attributes(target, before)
+
+
+def set_attributes(target, values):
+    """Set attributes of an object (dict)."""
+    for name, value in values.items():
+        setattr(target, name, value)
+
+
+@contextmanager
+def with_parameter(easyconfig, name, value):
+    """Context manager that gives a parameter of an easyconfig another value."""
+    before = easyconfig.get_ref(name)
+    easyconfig[name] = value
+    try:
+        yield
+    finally:
+        easyconfig[name] = before
+
+
+def set_search_paths(environment, **paths):
+    """Let a module set these search paths (relative to the installation), and none of EasyBuild's others."""
+    for variable in list(environment.as_dict):
+        if variable not in paths:
+            environment.remove(variable)
+    set_attributes(environment, paths)

@@ -10,10 +10,15 @@ Decide which host libraries are bound into a container (easyconfig parameter 'li
 import os
 import re
 
+from easybuild.easyblocks.generic.container.parameters import IF_NEWER
 from easybuild.easyblocks.generic.container.runtime import bind_source, bind_target
 from easybuild.easyblocks.generic.container.scripts import sh_command
-from easybuild.easyblocks.generic.container.parameters import IF_NEWER
 from easybuild.tools.utilities import trace_msg
+
+
+def wanted_libraries(container, binds):
+    """Return the binds of host libraries that a container needs (list of str), given the condition of each (dict)."""
+    return [bind for bind, kind in sorted(binds.items()) if is_library_wanted(container, bind, kind)]
 
 
 def is_library_wanted(container, bind, kind):

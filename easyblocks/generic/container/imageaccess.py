@@ -11,6 +11,7 @@ import os
 import stat
 from contextlib import contextmanager
 
+from easybuild.easyblocks.generic.container.sharedimage import InstalledImage
 from easybuild.framework import easyblock
 from easybuild.tools.filetools import adjust_permissions
 
@@ -72,3 +73,10 @@ def recursively_except(path, adjust):
         adjust(folder, bits, **dict(options, recursive=False))
 
     return adjust_others
+
+
+def restore_link_mode(installdir, mode):
+    """Take back what EasyBuild has done to a hard link in an installation (--read-only-installdir)."""
+    installed = InstalledImage(installdir)
+    if installed.link_mode != mode:
+        os.chmod(installed.own_path, mode)

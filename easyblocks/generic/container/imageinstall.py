@@ -174,3 +174,11 @@ def check_installed_image(installed):
     raise EasyBuildError("The image %s was changed after %s had been installed: it has %d bytes, and had %d. Put "
                          "the earlier image back, or install the module again with `eb --rebuild`.", path,
                          installed.module, os.path.getsize(path), size, exit_code=EasyBuildExit.FAIL_CHECKSUM)
+
+
+def check_not_removed(image, installdir, problem):
+    """Raise EasyBuildError if an earlier installation, which must be emptied for a problem, has the only image."""
+    if os.path.dirname(image) == os.path.realpath(installdir):
+        raise EasyBuildError("The earlier installation can't be swapped with a new one (%s), and emptying it would "
+                             "remove the image %s, which the new one needs: copy it to another directory, and name "
+                             "that with --sourcepath.", problem, image)

@@ -17,7 +17,7 @@ import zipfile
 from easybuild.easyblocks.generic.container.inventory import read_inventory, read_labels
 from easybuild.easyblocks.generic.container.packages import Packages
 from easybuild.easyblocks.generic.container.scripts import read_program, sh_command
-from easybuild.easyblocks.generic.container.texts import variable_problem
+from easybuild.easyblocks.generic.container.texts import value_problem, variable_problem
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import mkdir, remove_dir
 
@@ -139,6 +139,15 @@ class ImageProbe:
         raise EasyBuildError("The image %s can't be installed like this: %s. Nothing was copied. Either %s, or %s.",
                              self.image, '; '.join(lacks), *ways)
 
+    def wrong_packages(self, wanted):
+        """Return what is wrong if the image has other packages than 'image_packages' says (str, L-12), else None."""
+        wrong = self.packages.other_than(wanted)
+        if not wrong:
+            return None
+        return ("Easyconfig parameter 'image_packages': the image %s has %s. Is it the right image? Use the one that "
+                "the easyconfig describes, or correct the versions in the easyconfig. To install it nevertheless, use "
+                "'eb --ignore-test-failure'." % (self.image, ', '.join(wrong)))
+
     @property
     def no_pip(self):
         """Explanation why a venv can't get a pip (str)."""
@@ -197,9 +206,9 @@ def check_entry_point(container, entry_point):
                              "Its output: %s", entry_point, (result.output + result.stderr).strip() or 'none')
 
 
-def entry_point_environment(container, entry_point):
+def entry_point_environment(container, entry_point, tcl_in_lmod):
     """
-    Return the variables that the entry point sets in every job and rank (dict).
+    Return the variables that the entry point sets in every job and rank (dict); see ``check_entry_point``.
 
     Set by the module, they are also there for programs that the runtime starts without the entry point.
 
@@ -207,12 +216,16 @@ def entry_point_environment(container, entry_point):
     ----------
     container, entry_point
         As for check_entry_point.
+    tcl_in_lmod : bool
+        Whether Lmod will read a module in Tcl, which can't set every value.
     """
+    check_entry_point(container, entry_point)
     result = container.run(sh_command('entry-environment.sh', entry_point), hidden=True, split_stderr=True)
     variables = dict(line.split('=', 1) for line in result.output.split('\n') if '=' in line)
     # without directories of this installation
     return {name: value for name, value in variables.items()
-            if not variable_problem(name) and name not in SHELL_VARIABLES and container.work_dir not in value}
+            if not variable_problem(name) and name not in SHELL_VARIABLES and container.work_dir not in value
+            and not value_problem(value, tcl_in_lmod)}
 
 
 def why_no_venv(python):

@@ -10,11 +10,16 @@ The record of an installation, share/ebsif/lock.json, and its use for repeating 
 import json
 import os
 import stat
+import time
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.runtime import existing_sources
+from easybuild.easyblocks.generic.container.sbom import BILL_OF_MATERIALS, bill_of_materials
+from easybuild.easyblocks.generic.container.scripts import ebsif_version
+from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, write_file
+from easybuild.tools.version import VERSION as EASYBUILD_VERSION
 
 
 class InstallRecord(dict):
@@ -69,6 +74,18 @@ class InstallRecord(dict):
         """Write the record atomically; the same content always gives the same text."""
         write_file(path + '.partial', json.dumps(self, indent=2, sort_keys=True) + '\n', forced=True)
         os.rename(path + '.partial', path)
+
+    def write_installed(self, installdir):
+        """Write the record of an installation, with fingerprints that show later whether somebody has changed it."""
+        files = UserSoftware(installdir)
+        self[lockfile.USER_SOFTWARE], self[lockfile.SCRIPTS] = files.fingerprints, files.scripts
+        self[lockfile.USER_SOFTWARE_FILE] = files.file_status
+        self.write(os.path.join(installdir, lockfile.RECORD))
+
+    def write_bill_of_materials(self, installdir):
+        """Write the bill of materials of the installation, next to the record."""
+        path = os.path.join(installdir, os.path.dirname(lockfile.RECORD), BILL_OF_MATERIALS)
+        write_file(path, bill_of_materials(self, time.time()))
 
     def correct(self, path):
         """Write the record to the file that it was read from, whose permissions and time stay: that of installation."""
@@ -188,3 +205,8 @@ def correct_binds(path, optional_binds):
         except (EasyBuildError, OSError) as err:
             return "Can't write %s: `ebsif doctor --installed` will expect the earlier binds (%s)" % (path, err)
     return None
+
+
+def versions_used(runtime):
+    """Return the versions of the software that installs, given that of the container runtime (dict of str)."""
+    return {'easybuild': str(EASYBUILD_VERSION), 'ebsif': ebsif_version(), 'runtime': runtime}

@@ -12,6 +12,8 @@ import os
 import re
 import shutil
 
+from easybuild.easyblocks.generic.container.credentials import Credentials
+from easybuild.easyblocks.generic.container.runtime import named_variables
 from easybuild.easyblocks.generic.container.scripts import FILES
 from easybuild.tools.config import build_option, update_build_option
 from easybuild.tools.filetools import copy_dir
@@ -36,6 +38,11 @@ def keep_easyblocks(logfile, door):
         # if one eb installs several easyconfigs, there may be files of one that failed
         if os.path.exists(os.path.join(kept, door)) and not os.path.exists(target):
             copy_dir(wing, target, ignore=shutil.ignore_patterns('__pycache__'))
+
+
+def keep_secrets_out_of_report(environment):
+    """Keep credentials in an environment, and variables that the caller names for installations, out of the report."""
+    keep_out_of_report(Credentials.find_variables(environment) + named_variables(environment))
 
 
 def keep_out_of_report(names):

@@ -21,6 +21,7 @@ from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
 from easybuild.easyblocks.generic.container.parameters import CONTAINER_PARAMETERS, INIT_CONDA, INIT_CONDA_INJECTED
 from easybuild.easyblocks.generic.container.parameters import INIT_CONDA_MANUAL, INIT_NONE, VENV_PARAMETERS
+from easybuild.easyblocks.generic.container.parameters import WRAPPERS_ALL
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.tools.filetools import convert_name
 
@@ -116,6 +117,13 @@ class ContainerSpec:
         return list(self.binds) + required, list(self.optional_binds) + optional
 
     @property
+    def container_settings(self):
+        """What a container gets at install time, on this machine (dict of arguments of Container)."""
+        binds, optional_binds = self.current_binds
+        return {'search_path': self.image_search_path, 'binds': binds, 'optional_binds': optional_binds,
+                'variables': dict(self.container_environment, **self.image_environment)}
+
+    @property
     def variable_suffix(self):
         """The software name as EasyBuild spells it in variables (SIF<NAME>), always a valid identifier."""
         return re.sub(r'[^A-Z0-9_]', '_', convert_name(self.name, upper=True))
@@ -152,6 +160,22 @@ class ContainerSpec:
         if self.lustre_striping:
             files[STRIPING_FILE] = ''.join(option + '\n' for option in self.lustre_striping)
         return files
+
+    @property
+    def wraps_all(self):
+        """Whether all programs of the venv become commands of the module."""
+        return WRAPPERS_ALL in ([self.wrappers] if isinstance(self.wrappers, str) else self.wrappers)
+
+    @property
+    def wrapped(self):
+        """The names of programs that become commands of the module (list of str)."""
+        return [] if isinstance(self.wrappers, str) else [name for name in self.wrappers if name != WRAPPERS_ALL]
+
+    @property
+    def check_command(self):
+        """A command that tests module, image and scripts together (str)."""
+        return 'start-shell -c true' if self.init == INIT_NONE else \
+            'start-shell /runscripts/conda-python-simple --version'
 
     @property
     def commands(self):

@@ -28,10 +28,11 @@ from easybuild.easyblocks.generic.container.ociimage import open_store
 from easybuild.easyblocks.generic.container.registry import sif_layer
 from easybuild.easyblocks.generic.container.runtime import passed_variables
 from easybuild.easyblocks.generic.container.sif import signers
-from easybuild.easyblocks.generic.container.signature import ALTERED, ARCHIVES, FOREIGN, OF_ARCHIVES, UNKNOWN, UNSIGNED
-from easybuild.easyblocks.generic.container.signature import VERIFIED, Signature
+from easybuild.easyblocks.generic.container.signature import ALTERED, ARCHIVES, FOREIGN, OF_ARCHIVES, REQUIRED, UNKNOWN
+from easybuild.easyblocks.generic.container.signature import UNSIGNED, VERIFIED, Signature
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, mkdir, read_file, which
+from easybuild.tools.utilities import trace_msg
 
 
 class Verification:
@@ -283,3 +284,25 @@ def last_line(done):
     lines = ((done.output or '') + '\n' + (done.stderr or '')).strip().splitlines()
     prefixes = r'(?:(?:FATAL|ERROR|Failed to verify container|error during command execution):\s*)+'
     return re.sub(prefixes, '', lines[-1].strip()) if lines else "no message"
+
+
+def judge(signature, policy, image, name):
+    """
+    Say what the Signature of an image (path, name) is, and what that means for the installation (R-04).
+
+    Returns
+    -------
+    str
+        A warning if it was not verified, None if it was.
+
+    Raises
+    ------
+    EasyBuildError
+        If the policy (easyconfig parameter 'signature') requires one that was verified.
+    """
+    if policy == REQUIRED:
+        check_required(signature, image)
+    if signature.state != VERIFIED:
+        return "the image %s %s" % (name, signature)
+    trace_msg("the image %s" % signature)
+    return None

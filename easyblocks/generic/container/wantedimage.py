@@ -5,15 +5,18 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-The image that an easyconfig describes: its checksum, its source, and whether a file or a record is that of it.
+The image that an easyconfig describes: whether a file or a record is that of it, fetching and installing it.
 """
 import os
 
 from easybuild.easyblocks.generic.container.imagecopy import is_verified
 from easybuild.easyblocks.generic.container.imagefetch import ImageFetch
-from easybuild.easyblocks.generic.container.imagenote import SOURCE_DIGEST
+from easybuild.easyblocks.generic.container.imageinstall import ImageInstall
+from easybuild.easyblocks.generic.container.imagenote import SOURCE_DIGEST, check_content, origin_of
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_SHARED
+from easybuild.easyblocks.generic.container.sif import signers
 from easybuild.framework.easyconfig.easyconfig import letter_dir_for
+from easybuild.tools.config import build_option
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256
 
 
@@ -74,3 +77,28 @@ class WantedImage:
             folder = self.spec.central_directories[0]
         target = os.path.join(folder, self.spec.image_name)
         return ImageFetch(self.spec.source, target, self.has_digest, self.spec.lustre_striping).fetch(again)
+
+    def install(self, path, found, installdir, signature):
+        """
+        Give an installation the image.
+
+        Parameters
+        ----------
+        path, found : str
+            Path of the image without links, and the path where it was found, which may have a note.
+        installdir : str
+        signature : Signature or None
+            What was found of it, if signatures matter.
+
+        Returns
+        -------
+        dict
+            The part of the record on the image.
+        """
+        image = ImageInstall(self.spec.image, path, os.path.join(installdir, self.spec.image_name), self.others,
+                             self.spec.lustre_striping)
+        record = image.install(self.checksum, signature.sha256 if signature else None)
+        if self.spec.source and not build_option('ignore_checksums'):
+            check_content(found, record['sha256'])
+        record.update(origin_of(found, record['sha256']), signers=signers(path))
+        return dict(record, signature=signature.record) if signature else record
