@@ -25,8 +25,9 @@ def print_table(headings: list[str], rows: list[list[str]]) -> None:
         from rich.text import Text
 
         table = Table(box=box.SIMPLE_HEAD)
-        for heading in headings:
-            table.add_column(heading, overflow="fold")
+        for number, heading in enumerate(headings):
+            # names are for copying
+            table.add_column(heading, overflow="fold", no_wrap=number == 0)
         for row in rows:
             # Text, because brackets in a string would be markup
             table.add_row(*(Text(output.escape(cell)) for cell in row))
@@ -43,8 +44,21 @@ def print_columns(headings: list[str], rows: list[list[str]]) -> None:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
 
 
-def is_too_wide(headings: list[str], rows: list[list[str]]) -> bool:
-    """Return whether a table doesn't fit the terminal, so that its cells would be broken."""
+def is_too_wide(headings: list[str], rows: list[list[str]], wrapped: int = 0, least: int = 0) -> bool:
+    """
+    Return whether a table doesn't fit the terminal, so that names in its cells would be broken.
+
+    Parameters
+    ----------
+    headings, rows
+        See `print_table`.
+    wrapped
+        The number of the column, from 1, whose cells may be wrapped; 0 for none.
+    least
+        Its least width.
+    """
+    widths = [max(map(len, column)) for column in zip(headings, *rows)]
+    if wrapped:
+        widths[wrapped - 1] = min(widths[wrapped - 1], least)
     # each column has a blank on either side
-    width = sum(max(map(len, column)) + 2 for column in zip(headings, *rows))
-    return sys.stdout.isatty() and width > shutil.get_terminal_size().columns
+    return sys.stdout.isatty() and sum(width + 2 for width in widths) > shutil.get_terminal_size().columns

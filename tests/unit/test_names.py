@@ -39,6 +39,18 @@ def test_packages_that_the_tab_key_completes(prefix, monkeypatch):
     assert (completers["add"], completers["remove"]) == (complete_packages, complete_asked)
 
 
+@pytest.mark.parametrize("columns", [80, 120])
+def test_names_for_copying(monkeypatch, capsys, columns):
+    """E-10: a terminal never breaks the name of a container: what is in it is beside or below it."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main(["list", "--site", "lumi"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= columns
+    containers = Names(Namespace(site="lumi", catalogue=[])).containers
+    assert {one.module for one in containers if not one.archived} <= {line.split()[0] for line in lines if line.strip()}
+
+
 def names():
     """The names in the example catalogue."""
     return Names(Namespace(site=None, catalogue=[]))

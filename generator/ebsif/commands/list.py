@@ -78,15 +78,26 @@ def run(options):
         print(json.dumps([as_data(one) for one in containers], indent=2))
         return 0
     if containers:
-        print_table(["container", "python", "in the image", "site"][: 4 if options.all_sites else 3],
-                    [[one.module, one.python or "", format_components(one),
-                      one.site.name][: 4 if options.all_sites else 3]
-                     for one in containers])
+        print_containers(containers, options.all_sites)
     else:
         print("no container matches")
     if hidden:
         output.hint(f"{output.format_count(hidden, 'archived container')} not shown (use --archived)")
     return 0
+
+
+def print_containers(containers, with_site):
+    """Print containers in a table; at a narrow terminal, what is in each of them in lines below its name."""
+    number = 4 if with_site else 3
+    headings = ["container", "python", "in the image", "site"][:number]
+    cells = [[one.module, one.python or "", format_components(one), one.site.name][:number] for one in containers]
+    if not is_too_wide(headings, cells, wrapped=3, least=40):
+        print_table(headings, cells)
+        return
+    for module, python, inside, *site in cells:
+        print(output.escape(module))
+        texts = [*(f"site {name}" for name in site), f"python {python}" if python else "", inside]
+        output.print_wrapped(", ".join(filter(None, texts)), "    ")
 
 
 def print_mine(options, settings):
