@@ -260,6 +260,17 @@ def test_images_of_other_sources_are_not_shared(family, digest, checksum, is_fou
     assert found == (str(family / "1.0/a.sif") if is_found else None)
 
 
+def test_the_image_of_the_extended_module_comes_first(family):
+    """E-01, E-02: among modules with the same image, wherever they are; a copy comes before links to it."""
+    base, unrelated, root = family / "2.0", family / "1.0", family / "2.0-mine-1"
+    link = install(family / "2.0-link-1", "link", base / "a.sif").parent
+    directories = [str(path) for path in (unrelated, link, base)]
+    for found in (InstalledImages(str(root), directories), InstalledImages(str(root), []),
+                  InstalledImages("/elsewhere/Example/2.0-mine-1", directories)):
+        assert found.find("a.sif", lambda image: True) == str(base / "a.sif")
+        assert not found.origin(str(base / "a.sif")).startswith("Example/1.0")
+
+
 def test_only_what_was_verified_is_installed(family, monkeypatch):
     """R-04: an image that changes after its signature was verified is refused."""
     monkeypatch.setattr(imageinstall, "build_option", lambda name: None)

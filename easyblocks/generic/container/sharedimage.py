@@ -148,8 +148,8 @@ class InstalledImages:
     """
     Images of other installations that one installation may share, by their records.
 
-    Those in the given directories come first, then those of the same software, of which the first are the modules that
-    this one extends, those with a copy before those without. The last one is the installation's own, from before.
+    Those in the given directories come first, then those of the same software; of either, first the modules that this
+    one extends, those with a copy before those without. The last one is the installation's own, from before.
 
     Parameters
     ----------
@@ -174,9 +174,13 @@ class InstalledImages:
             beside = [InstalledImage(path[:-len(lockfile.RECORD) - 1]) for path in records]
             # not what is left of earlier installations
             beside = [one for one in beside if os.path.basename(one.root) == one.full_version and one.root != root]
-            beside.sort(key=lambda one: (not root.startswith(one.root + '-'), one.is_shared, one.root))
+            beside.sort(key=lambda one: one.root)
             named = [InstalledImage(path) for path in self.directories]
-            self.known = [one for one in named + beside + [self.own] if one.record]
+            name = '/'.join(root.split(os.sep)[-2:])
+            # of two with the same image, the one that is extended: the other one may be removed
+            ordered = [one for some in (named, beside) for one in sorted(some, key=lambda one: (
+                not name.startswith(one.module + '-'), one.is_shared))]
+            self.known = [one for one in ordered + [self.own] if one.record]
         return self.known
 
     def find(self, name, is_wanted):
