@@ -87,3 +87,16 @@ def test_the_scripts_for_the_modules_tool(tmp_path):
     before, after = modulestool.entries(before), modulestool.entries(after)
     assert not {"SIF", "APPTAINERENV_X"} & set(before)
     assert (after["DONE"], after["SIF"]) == ("load A/1", "/a.sif")
+
+
+def test_the_command_that_loads_a_module(tmp_path, monkeypatch):
+    """E-13: pasted into a shell, it uses the directory of the module first, unless that is on MODULEPATH already."""
+    place = tmp_path / "my modules/all"
+    place.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(place)
+    monkeypatch.setenv("MODULEPATH", "/somewhere/else:")
+    script = f"module() {{ printf '%s\\n' \"$@\"; }}\n{eb.load_command(place, 'Tool/1.0')}"
+    said = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() == ["use", str(place), "load", "Tool/1.0"]
+    monkeypatch.setenv("MODULEPATH", f"/somewhere/else:{tmp_path}/link")
+    assert eb.load_command(place, "Tool/1.0") == eb.load_command(None, "Tool/1.0") == "module load Tool/1.0"
