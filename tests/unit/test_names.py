@@ -9,6 +9,7 @@ import time
 from argparse import Namespace
 
 import pytest
+from ebsif.catalogue.settings import complete_sites
 from ebsif.cli import build_parser, main
 from ebsif.errors import UsageError
 from ebsif.installed import places, removal
@@ -126,11 +127,12 @@ def test_the_catalogue_and_files(prefix, tmp_path):
 
 
 def test_tab_completion_of_names(prefix):
-    """E-14: installed modules and containers of the catalogue."""
+    """E-14: installed modules, containers of the catalogue, and sites."""
     prefix.install(MINE)
     options = Namespace(site=None, catalogue=[])
     assert {BASE, MINE} <= set(complete("pyt", options))
     assert complete("PyTorch/2.13.0-cpu-python-3.11-singularity-20261121-m", options) == [MINE]
+    assert complete_sites("l", options) == ["local", "lumi"]
 
 
 def test_the_modules_of_a_user(prefix, monkeypatch, capsys):
