@@ -103,7 +103,7 @@ def set_access(path: Path, group: int, mode: int) -> None:
     if path.stat().st_gid != group:
         try:
             os.chown(path, -1, group)
-        except PermissionError:
+        except OSError:  # this account isn't in the group, or the file system has none
             mode = mode & ~0o2070 | (mode & 0o007) << 3
     with contextlib.suppress(PermissionError):  # a file system that has no modes
         path.chmod(mode)
