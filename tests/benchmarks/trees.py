@@ -8,24 +8,32 @@ time is measured, which varies less than the time on a busy machine. EBSIF_BENCH
 import os
 
 from measuring import in_turn, rows
-from module_tools import MODULES, SCRIPT, installed
+from module_tools import MODULES, installed
 from parts import TOOLS
 
 FOLDERS = 100
 VERSIONS = int(os.environ.get("EBSIF_BENCH_MODULES", "10000")) // FOLDERS
-LOADS = 3
-RUNS = 7
+LOADS = 5
+RUNS = 9
 DESCRIBED = "a module of any software"
 CONTENDERS = {"an empty module": MODULES["an empty module"], DESCRIBED: "Described/1.0", "ebsif": MODULES["ebsif"]}
 
 # Where the part of a module begins that is special for containers.
 CONTAINER_PART = {".lua": 'if mode() ~= "spider" then', "": "# Only one container at a time"}
 
-# Prints the CPU seconds of commands, of user and system.
-TIMED = """
+# Both print the CPU seconds of commands, of user and system.
+LOAD = """
 TIMEFORMAT='%3U %3S'
-{{ time {{ {commands}
-}} &>said; }} 2>times
+for ((i = 0; i < {loads}; i++)); do
+    {{ time module load {module} &>said; }} 2>>load
+    {{ time module unload {module} &>said; }} 2>>unload
+done
+echo $(<load) / $(<unload)
+rm load unload
+"""
+SPIDER = """
+TIMEFORMAT='%3U %3S'
+{{ time module {option} spider numpy &>said; }} 2>times
 cat times
 """
 CACHE = """
@@ -75,25 +83,28 @@ def fill(tree, modules, module):
             place.joinpath(f"1.{number}{suffix}").write_text(own)
 
 
-def timed(site, shell, commands):
-    """Return the CPU seconds of commands."""
-    said = site.bash(f"{shell}\n{TIMED.format(commands=commands)}").stdout
-    return sum(map(float, said.split()))
-
-
 def loading(title, site, shell):
-    """Measure load and unload together."""
-    def run(name):
-        return timed(site, shell[name], SCRIPT.format(loads=LOADS, module=CONTENDERS[name])) / LOADS
+    """Measure load and unload."""
+    steps = {"load": {name: [] for name in CONTENDERS}, "unload": {name: [] for name in CONTENDERS}}
 
-    times = in_turn({name: (lambda name=name: run(name)) for name in CONTENDERS}, RUNS)
-    return rows(title, times, "ebsif", {"an empty module": ("difference", 0.005), DESCRIBED: None})
+    def load_and_unload(name):
+        output = site.bash(shell[name] + LOAD.format(loads=LOADS, module=CONTENDERS[name])).stdout
+        for step, text in zip(steps, output.split("/")):
+            steps[step][name].append(sum(map(float, text.split())) / LOADS)
+
+    in_turn({name: (lambda name=name: load_and_unload(name)) for name in CONTENDERS}, RUNS)
+    found = []
+    for step, times in steps.items():
+        times = {name: values[1:] for name, values in times.items()}
+        found += rows(f"{title}: {step}", times, "ebsif", {"an empty module": ("difference", 0.005), DESCRIBED: None})
+    return found
 
 
 def spider(title, site, shell, option):
     """Measure how long Lmod looks for a package."""
     def run(name):
-        return timed(site, shell[name], f"module {option} spider numpy")
+        said = site.bash(shell[name] + SPIDER.format(option=option)).stdout
+        return sum(map(float, said.split()))
 
     return rows(title, in_turn({name: (lambda name=name: run(name)) for name in CONTENDERS}, 3), "ebsif",
                 {"an empty module": None, DESCRIBED: None})
