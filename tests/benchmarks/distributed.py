@@ -51,7 +51,7 @@ def measure(folder):
             return int(site.bash(script, **cluster.environment).stdout.split()[-1]) / 1e6
 
         times = in_turn({"python, by hand": lambda: srun("python by_hand.py"),
-                         "conda-python-distributed": lambda: srun("conda-python-distributed first.py")}, runs=7)
+                         "conda-python-distributed": lambda: srun("conda-python-distributed first.py")}, runs=15)
     finally:
         cluster.stop()
     return rows("4 ranks, srun to all-reduce", times, "conda-python-distributed", {"python, by hand": ("ratio", 1.05)})

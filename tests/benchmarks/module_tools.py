@@ -11,6 +11,7 @@ from support import Site
 LOADS = 20
 RUNS = 9
 EMPTY = {"Lua": "", "Tcl": "#%Module\n"}
+EASYCONFIG = "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\nvenv_name = 'pytorch'\n"
 MODULES = {"an empty module": "Empty/1.0", "ebsif": "Example/1.0"}
 
 # Measures the two commands only; starting the shell and defining `module` takes the same time for both.
@@ -54,8 +55,7 @@ def installed(folder, tool):
     """Return a site with the two modules."""
     site = Site(folder, tool, Path(sys.prefix))
     (site.sources / "example.sif").symlink_to(os.environ["EBSIF_TEST_BASE_IMAGE"])
-    text = "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\nvenv_name = 'pytorch'\n"
-    site.eb(site.easyconfig(text))
+    site.eb(site.easyconfig(EASYCONFIG))
     empty = site.modules / "Empty/1.0"
     empty.parent.mkdir(parents=True)
     empty.with_name("1.0.lua" if tool.syntax == "Lua" else "1.0").write_text(EMPTY[tool.syntax])

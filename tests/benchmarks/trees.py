@@ -3,12 +3,15 @@ Loading, unloading and looking for a package among ten thousand modules, compare
 
 The others are empty, or have what EasyBuild writes into the module of any software: help, packages and paths. The CPU
 time is measured, which varies less than the time on a busy machine. EBSIF_BENCH_MODULES is the number of modules.
+
+With a cache, Lmod looks at the tree to load a module, or reads the cache, as LMOD_CACHED_LOADS says. Then it also sorts
+the modules that list the same package, so modules without such a list are measured, too.
 """
 
 import os
 
 from measuring import in_turn, rows
-from module_tools import MODULES, installed
+from module_tools import EASYCONFIG, MODULES, installed
 from parts import TOOLS
 
 FOLDERS = 100
@@ -16,7 +19,9 @@ VERSIONS = int(os.environ.get("EBSIF_BENCH_MODULES", "10000")) // FOLDERS
 LOADS = 5
 RUNS = 9
 DESCRIBED = "a module of any software"
-CONTENDERS = {"an empty module": MODULES["an empty module"], DESCRIBED: "Described/1.0", "ebsif": MODULES["ebsif"]}
+UNLISTED = "ebsif, listed_packages: none"
+CONTENDERS = {**MODULES, DESCRIBED: "Described/1.0", UNLISTED: "Unlisted/1.0"}
+COMPARED = ["an empty module", DESCRIBED, "ebsif"]
 
 # Where the part of a module begins that is special for containers.
 CONTAINER_PART = {".lua": 'if mode() ~= "spider" then', "": "# Only one container at a time"}
@@ -47,30 +52,34 @@ printf 'scDescriptT = {{dir = "%s", timestamp = "%s"}}\\n' "$CACHES" "$CACHES/ti
 def measure(folder):
     """Measure load and unload for each modules tool, with Lmod also with its cache, and its spider."""
     found = []
+    title = f"{FOLDERS * VERSIONS:,} modules"
     for tool in TOOLS:
         site = installed(folder / tool, TOOLS[tool]())
-        is_lmod = site.tool.name == "Lmod"
+        site.eb(site.easyconfig(f"{EASYCONFIG}listed_packages = 'none'\n", name="Unlisted"))
         trees = {name: folder / tool / f"tree-{number}" for number, name in enumerate(CONTENDERS)}
         for name, tree in trees.items():
             fill(tree, site.modules, CONTENDERS[name])
-        shells = {"": {name: f"export MODULEPATH={tree}" for name, tree in trees.items()}}
-        if is_lmod:
-            shells[" with a cache"] = {}
-            for name, tree in trees.items():
-                shells[" with a cache"][name] = f"{shells[''][name]} LMOD_RC={tree}.cache/lmodrc.lua"
-                site.bash(f"{shells[''][name]} CACHES={tree}.cache\n{CACHE}")
-        title = f"{FOLDERS * VERSIONS:,} modules"
-        for how, shell in shells.items():
-            found += loading(f"{title}{how}, {tool}", site, shell)
-            if is_lmod and not tool.endswith("Tcl"):
-                found += spider(f"{title}{how}: spider, {tool}", site, shell, "" if how else "--ignore_cache")
+        shell = {name: f"export MODULEPATH={tree} LMOD_CACHED_LOADS=no\n" for name, tree in trees.items()}
+        found += loading(f"{title}, {tool}", site, shell)
+        if site.tool.name != "Lmod":
+            continue
+        cached = {name: f"{shell[name]}export LMOD_RC={tree}.cache/lmodrc.lua\n" for name, tree in trees.items()}
+        for name, tree in trees.items():
+            site.bash(f"{shell[name]}CACHES={tree}.cache\n{CACHE}")
+        found += loading(f"{title} and a cache, {tool}", site, cached)
+        if not tool.endswith("Tcl"):
+            found += spider(f"{title}: spider, {tool}", site, shell, "--ignore_cache")
+            found += spider(f"{title} and a cache: spider, {tool}", site, cached, "")
+            read = {name: f"{text}export LMOD_CACHED_LOADS=yes\n" for name, text in cached.items()}
+            found += loading(f"{title}, loads read the cache, {tool}", site, read, list(CONTENDERS))
     return found
 
 
 def fill(tree, modules, module):
     """Fill a tree with copies of a module, each with another description, which is also there by its name."""
     name, version = module.split("/")
-    (path,) = (modules / (name if name != "Described" else "Example")).glob(f"{version}*")
+    source = modules / ("Example" if name == "Described" else name)
+    (path,) = source.glob(f"{version}*")
     suffix = path.suffix if path.suffix == ".lua" else ""
     text = path.read_text()
     if name == "Described":
@@ -83,16 +92,16 @@ def fill(tree, modules, module):
             place.joinpath(f"1.{number}{suffix}").write_text(own)
 
 
-def loading(title, site, shell):
+def loading(title, site, shell, contenders=COMPARED):
     """Measure load and unload."""
-    steps = {"load": {name: [] for name in CONTENDERS}, "unload": {name: [] for name in CONTENDERS}}
+    steps = {step: {name: [] for name in contenders} for step in ("load", "unload")}
 
     def load_and_unload(name):
         output = site.bash(shell[name] + LOAD.format(loads=LOADS, module=CONTENDERS[name])).stdout
         for step, text in zip(steps, output.split("/")):
             steps[step][name].append(sum(map(float, text.split())) / LOADS)
 
-    in_turn({name: (lambda name=name: load_and_unload(name)) for name in CONTENDERS}, RUNS)
+    in_turn({name: (lambda name=name: load_and_unload(name)) for name in contenders}, RUNS)
     found = []
     for step, times in steps.items():
         times = {name: values[1:] for name, values in times.items()}
@@ -106,5 +115,5 @@ def spider(title, site, shell, option):
         said = site.bash(shell[name] + SPIDER.format(option=option)).stdout
         return sum(map(float, said.split()))
 
-    return rows(title, in_turn({name: (lambda name=name: run(name)) for name in CONTENDERS}, 3), "ebsif",
+    return rows(title, in_turn({name: (lambda name=name: run(name)) for name in COMPARED}, 3), "ebsif",
                 {"an empty module": None, DESCRIBED: None})
