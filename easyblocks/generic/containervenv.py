@@ -20,7 +20,6 @@ from easybuild.easyblocks.generic.container import advice, lockfile
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, RunShellCmdError
 from easybuild.easyblocks.generic.container.imagecopy import copy_image
 from easybuild.easyblocks.generic.container.lint import Lint
-from easybuild.easyblocks.generic.container.modulefile import CONSTRAINTS, VenvModuleFile
 from easybuild.easyblocks.generic.container.packages import pip_version
 from easybuild.easyblocks.generic.container.parameters import PROTECT_ALL
 from easybuild.easyblocks.generic.container.pip import Pip
@@ -36,6 +35,7 @@ from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, UserSoftware, share_files
 from easybuild.easyblocks.generic.container.venv import Venv
+from easybuild.easyblocks.generic.container.venvmodulefile import CONSTRAINTS, VenvModuleFile
 from easybuild.easyblocks.generic.container.wrappers import NEEDED_ON_HOST
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from easybuild.easyblocks.generic.container.masks import Masks
-from easybuild.easyblocks.generic.container.modulefile import SYNTAXES, ModuleFile, VenvModuleFile
+from easybuild.easyblocks.generic.container.modulefile import SYNTAXES, ModuleFile
 from easybuild.easyblocks.generic.container.modulerc import HIDE, add_symbolic_versions, update_earlier_spelling
 from easybuild.easyblocks.generic.container.packages import Packages
 from easybuild.easyblocks.generic.container.pip import Pip
@@ -17,6 +17,7 @@ from easybuild.easyblocks.generic.container.scripts import read_program
 from easybuild.easyblocks.generic.container.spec import ContainerSpec, VenvSpec
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.venv import Venv
+from easybuild.easyblocks.generic.container.venvmodulefile import VenvModuleFile
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.framework.easyconfig import MANDATORY

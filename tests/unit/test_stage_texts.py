@@ -19,9 +19,10 @@ from easybuild.easyblocks.generic.container.packages import (
     gpu_label,
     pip_version,
 )
-from easybuild.easyblocks.generic.container.pip import Pip, by_name, without_options
+from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.venv import Venv
+from easybuild.easyblocks.generic.container.wheels import by_name, without_options
 from easybuild.tools.build_log import EasyBuildError
 from ebsif.catalogue import reading, site
 from packaging.requirements import InvalidRequirement, Requirement

@@ -14,18 +14,16 @@ import shlex
 
 from easybuild.easyblocks.generic.container.diagnosis import NOTHING_FOUND, Diagnosis
 from easybuild.easyblocks.generic.container.framework import RunShellCmdError
-from easybuild.easyblocks.generic.container.lint import package_name
 from easybuild.easyblocks.generic.container.packages import Packages, artifacts_in, constraint_lines, for_other_torch
 from easybuild.easyblocks.generic.container.packages import pip_version
 from easybuild.easyblocks.generic.container.runtime import escape_bind, inject_variables
 from easybuild.easyblocks.generic.container.scripts import read_program, sh_command
 from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.wheels import FILL_VARIABLE, INSTALL_OPTIONS, PLACE, by_name
+from easybuild.easyblocks.generic.container.wheels import lines_for_wheels, without_options
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import apply_patch, copy_dir, extract_file, mkdir, read_file, remove_file, write_file
 from easybuild.tools.utilities import trace_msg
-
-# Folder that collects a wheel of every installed package; set by `ebsif wheelhouse`.
-FILL_VARIABLE = 'EBSIF_FILL_WHEELHOUSE'
 
 # What pip installs, in the folder of a stage.
 REPORT = 'report.json'
@@ -36,39 +34,12 @@ OWN_FILES = ('PIP_CONFIG_FILE', 'NETRC')
 # A text stops at the first command that fails, also within a pipe (`make | tee log`).
 BASH = ['bash', '-e', '-o', 'pipefail', '-c']
 
-# Options of `pip install` that `pip wheel` doesn't have, with the number of their values.
-INSTALL_OPTIONS = {
-    '-U': 0, '--upgrade': 0, '--upgrade-strategy': 1, '-I': 0, '--ignore-installed': 0, '--force-reinstall': 0,
-    '--compile': 0, '--no-compile': 0, '--no-warn-script-location': 0, '--no-warn-conflicts': 0,
-    '--root-user-action': 1, '--break-system-packages': 0, '--no-deps': 0,
-}
-
 # Until pip 25.3, PIP_CONSTRAINT also applies to build requirements; these constraints are for them.
 BUILD_TOOLS = ('cmake', 'cython', 'flit-core', 'hatchling', 'maturin', 'meson', 'meson-python', 'ninja', 'pip',
                'poetry-core', 'pybind11', 'scikit-build', 'scikit-build-core', 'setuptools', 'setuptools-rust',
                'setuptools-scm', 'wheel')
 
 QUIET = {'PIP_NO_INPUT': '1', 'PIP_PROGRESS_BAR': 'off', 'PIP_DISABLE_PIP_VERSION_CHECK': '1'}
-# a requirement with its own location instead of an index: 'name @ location', or 'location#egg=name'
-PLACE = re.compile(r'^\s*(?:(?:-e|--editable)[\s=]+)?(?:(?P<name>[\w.-]+)(?P<extras>\[[^\]]*\])?\s*@\s*)?'
-                   r'(?P<place>(?:\w+\+)?\w+://\S+|/\S+)\s*(?P<marker>;.*)?$')
-
-
-def with_values_of_modules(stage):
-    """
-    Return a stage's variables with ${NAME} replaced by what its modules have set (dict); they are loaded now.
-
-    Recipes name directories of the machine in this way: INTEL_MKL_DIR is ${MKLROOT}, for example (S003-11).
-    """
-    def value_of(match):
-        if match.group(1) not in os.environ:
-            raise EasyBuildError("Stage '%s': 'env' contains %s, but none of its modules (%s) sets that variable",
-                                 stage.name, match.group(0), ', '.join(stage.modules))
-        return os.environ[match.group(1)]
-
-    if not stage.modules:
-        return stage.env
-    return {name: re.sub(r'\$\{(\w+)\}', value_of, value) for name, value in stage.env.items()}
 
 
 class Pip:
@@ -215,7 +186,7 @@ class Pip:
         environment = dict(QUIET, **variables)
         environment['PIP_CACHE_DIR'] = os.environ.get('PIP_CACHE_DIR') or os.path.join(self.work_dir, 'pip-cache')
         environment.update({name: os.environ[name] for name in stage.variables if name in os.environ})
-        environment.update(inject_variables(with_values_of_modules(stage)))
+        environment.update(inject_variables(stage.env_of_modules))
         return environment
 
     def binds(self, stage):
@@ -335,25 +306,15 @@ class Pip:
         """
         Put a wheel of every package that this stage installed into the directory of `ebsif wheelhouse`.
 
-        Wheels are built as in the stage: from the same requirement lines, which may have options, and with its options.
-        Other packages are requested with their installed versions.
+        They are built with the options of the stage.
         """
         if not new:
             return
         frozen = self.venv.run(self.command + ['freeze', '--all', '--local'], split_stderr=True, hidden=True,
                                **where).output
-        # for packages that did not come from an index, the line has the location
-        lines = {normal_name(re.split(r'==|\s@\s', line)[0]): line for line in frozen.splitlines()
-                 if not line.startswith('#')}
-        pins = [lines[name] for name in lines if name in new and '==' in lines[name]]
         folder = self.folder(stage)
-        given = []
-        if stage.requirements:
-            with open(os.path.join(folder, 'requirements.txt')) as text:
-                given = text.read().splitlines()
-        asked = {package_name(line.strip()): line for line in given if not re.match(r'\s*(#|-(?!e|-editable)|$)', line)}
-        wanted = [line for line in given if re.match(r'\s*-(?!e|-editable)', line)] + \
-            [line for line in (asked.get(name, lines.get(name)) for name in sorted(new)) if line]
+        given = read_file(os.path.join(folder, 'requirements.txt')).splitlines() if stage.requirements else []
+        wanted, pins = lines_for_wheels(given, frozen.splitlines(), new)
         write_file(os.path.join(folder, 'wheelhouse.txt'), ''.join(line + '\n' for line in wanted))
         write_file(os.path.join(folder, 'wheelhouse-pins.txt'), ''.join(line + '\n' for line in pins))
         trace_msg("putting %d wheels into %s" % (len(new), self.fill))
@@ -379,49 +340,6 @@ class Pip:
             trace_msg("%s of the image was replaced: %s -> %s" % (name, image, packages[name][1]))
             # later stages build on this one
             del self.protected[name]
-
-
-def without_options(words, unwanted):
-    """Return options without the unwanted ones, which are given with their number of values (dict)."""
-    kept, left_out = [], 0
-    for word in words:
-        name = word.split('=', 1)[0]
-        if left_out:
-            left_out -= 1
-        elif name in unwanted:
-            left_out = 0 if '=' in word else unwanted[name]
-        else:
-            kept.append(word)
-    return kept
-
-
-def by_name(line, stage):
-    """
-    Return a requirement line with only the name of the package, so that pip finds it in a wheelhouse.
-
-    A wheelhouse has wheels of all packages, including those from repositories and local files.
-
-    Raises
-    ------
-    EasyBuildError
-        If the line doesn't name the package.
-    """
-    if line.strip().startswith('--no-binary'):
-        return ''
-    place = PLACE.match(line)
-    if not place:
-        return line
-    name = place.group('name')
-    if not name:
-        egg = re.search(r'#(?:.*&)?egg=([\w.-]+)', line)
-        wheel = re.search(r'/([\w.]+)-[^/]*\.whl$', place.group('place'))
-        found = egg or wheel
-        if not found:
-            raise EasyBuildError("Stage '%s': the requirement '%s' can't be installed from a wheelhouse, because it "
-                                 "doesn't name the package. Write 'name @ %s'.", stage.name, line.strip(),
-                                 place.group('place'))
-        name = found.group(1)
-    return name + (place.group('extras') or '') + (' ' + place.group('marker') if place.group('marker') else '')
 
 
 def version_tuple(version):

@@ -182,6 +182,23 @@ class Stage:
         return options
 
     @property
+    def env_of_modules(self):
+        """
+        Its variables with ${NAME} replaced by what its modules have set (dict); they are loaded now.
+
+        Recipes name directories of the machine in this way: INTEL_MKL_DIR is ${MKLROOT}, for example (S003-11).
+        """
+        def value_of(match):
+            if match.group(1) not in os.environ:
+                raise EasyBuildError("Stage '%s': 'env' contains %s, but none of its modules (%s) sets that variable",
+                                     self.name, match.group(0), ', '.join(self.modules))
+            return os.environ[match.group(1)]
+
+        if not self.modules:
+            return self.env
+        return {name: re.sub(r'\$\{(\w+)\}', value_of, value) for name, value in self.env.items()}
+
+    @property
     def variables(self):
         """Environment variables that pip expands in requirement lines and URLs, from ${NAME} (list of str)."""
         return re.findall(r'\$\{([A-Z0-9_]+)\}', self.requirements + ' '.join(self.pip_index_options))
