@@ -173,7 +173,8 @@ def test_package_urls_of_epochs_and_other_architectures():
 
 @pytest.mark.parametrize(
     ("content", "expected"),
-    [(None, "not an installation of a container module"), ("{", "can't be read"), ("[]", "has no 'image'")],
+    [(None, "not an installation of a container module"), ("[]", "has no 'image'"),
+     ("{", "can't be read as a lock, which `ebsif lock` writes")],
 )
 def test_files_that_are_no_records(places, tmp_path, capsys, content, expected):
     """the error names file and reason; nothing on standard output, status 3 (use D12.7)."""

@@ -121,9 +121,12 @@ def test_the_catalogue_and_files(prefix, tmp_path):
     assert names().easyconfig("b.eb").name == "b.eb"
     for text, expected in (("PyTrch", r"there is no container 'PyTrch' .*; did you mean PyTorch\?"),
                            ("PyTorch/9", "there is no version '9' of PyTorch"),
+                           ("mien", r"there is no container 'mien' \(known: PyTorch\); did you mean mine\?"),
                            ("./none", "not an installation of a container module"), ("M", "there is no container 'M'")):
         with pytest.raises(Exception, match=expected):
             names().find(text)
+    with pytest.raises(NamingError, match=r"no container module 'mien' is installed here; did you mean mine\?"):
+        names().find("mien", only_installed=True)
 
 
 def test_tab_completion_of_names(prefix):

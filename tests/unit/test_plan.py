@@ -180,6 +180,10 @@ def test_checking_a_lock(eb_prefix, tmp_path, monkeypatch, capsys):
     record["image"] = {"file": "b.sif", "sha256": "1" * 64}
     assert checked(0, BASE)[:2] == packages
     assert not list(tmp_path.glob("*.eb"))
+    (tmp_path / "lock.json").unlink()
+    assert main(command) == 3
+    assert capsys.readouterr().err == (
+        "ebsif: lock.json does not exist: name the lock of a module, or its installation\n")
 
 
 def test_a_verdict_on_what_may_not_work(eb_prefix, monkeypatch, capsys):

@@ -290,6 +290,10 @@ def test_a_pip_that_installs_outside_the_venv_is_refused():
     [
         ("ERROR: Cannot find command 'git' - do you have 'git' installed and in your PATH?", "git is missing"),
         ("WARNING: Retrying ... NewConnectionError: Failed to establish a new connection: [Errno 111]", "no network"),
+        ("fatal: unable to access 'https://x/': Could not resolve host: x\n  × git clone --quiet https://x did not run "
+         "successfully.", "no network"),
+        ("  × git clone --filter=blob:none --quiet https://x/y /tmp/pip-req-build-1 did not run successfully.",
+         "git can't fetch https://x/y. Check the URL"),
         ("ERROR: HTTP error 403 while getting https://x\nERROR: 403 Client Error: Forbidden", "access (HTTP 403)"),
         ("2026-11-21T11:20:15,401 Could not fetch URL http://x/: 403 Client Error: Forbidden", "access (HTTP 403)"),
         ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device", "the disk is full"),
@@ -317,6 +321,14 @@ def test_pips_errors_are_explained(output, expected):
     """S000-08 (git), defects E9 (certificates), E-12 (hashes), and others: disk, quota, network, index, platform."""
     text = Diagnosis(output).text
     assert expected in text if expected else text == ""
+
+
+@pytest.mark.parametrize(("error", "package"), [
+    ("ERROR: something", "einops>=0.8"), ("ERROR: No matching distribution found for nothing", ""),
+    ("    The user requested torch==2\n    The user requested (constraint) torch==2.13.0+cpu", "")])
+def test_the_package_that_is_the_cause(error, package):
+    """E-11: an explanation that names the cause isn't said to be about the last package that pip has read."""
+    assert Diagnosis(f"Collecting einops>=0.8 (from -r requirements.txt)\n{error}\n").package == package
 
 
 def test_the_image_and_earlier_versions_are_told_apart():

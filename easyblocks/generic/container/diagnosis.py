@@ -31,7 +31,8 @@ class Diagnosis:
         (r"Disk quota exceeded",
          "your disk quota is exceeded. Remove files, or choose another build directory (eb --buildpath)"),
         (r"(?:Temporary failure in name resolution|Name or service not known|Network is unreachable|"
-         r"Failed to establish a new connection|No route to host|Could not fetch URL \S+: connection error)",
+         r"Failed to establish a new connection|No route to host|Could not resolve host|"
+         r"Could not fetch URL \S+: connection error)",
          "there is no network here, or that host can't be reached. Install on a node with network, or set "
          "PIP_INDEX_URL to a mirror that can be reached"),
         (r"Could not find a suitable TLS CA certificate bundle, invalid path: (\S+)",
@@ -42,6 +43,8 @@ class Diagnosis:
          "directory to EBSIF_INSTALL_BIND and set PIP_CERT to the file"),
         (r"\b(40[13])(?= Client Error| while getting| Forbidden| Unauthorized)",
          "the index denies access (HTTP \\1). Check its URL and whether it needs a password"),
+        (r"git (?:clone|fetch)\b[^\n]*? (\w+(?:\+\w+)?://\S+)[^\n]* did not run successfully",
+         "git can't fetch \\1. Check the URL, whether it needs a login, and whether this machine can reach it"),
     ]
     REQUIREMENTS = [
         (r"(?s)DO NOT MATCH THE HASHES.*?\n\s+(\S+)(?: from \S+)?.*?Expected (\w+) (\w+).*?Got\s+(\w+)",
@@ -90,7 +93,9 @@ class Diagnosis:
 
     @property
     def package(self):
-        """The package that pip was processing according to its output; empty if unknown."""
+        """The package that pip was processing, if it says that and no other one is the cause; else empty."""
+        if self.conflict or NOTHING_FOUND in self.output:
+            return ''
         before = self.output.split('error: subprocess-exited-with-error')[0]
         found = re.findall(r'^\s*(?:Collecting|Processing|Building wheels? for) (?:collected packages: )?(\S+)', before,
                            re.MULTILINE)

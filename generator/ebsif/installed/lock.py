@@ -54,7 +54,8 @@ def read(place: Union[str, Path]) -> dict[str, Any]:
     try:
         text = path.read_bytes()
     except FileNotFoundError:
-        raise LockError(f"{place}: not an installation of a container module ({path} does not exist)") from None
+        raise LockError(f"{place} does not exist: name the lock of a module, or its installation" if path == Path(place)
+                        else f"{place}: not an installation of a container module ({path} does not exist)") from None
     except PermissionError as error:
         raise ClosedLockError(f"{path}: can't be read: {error.strerror}") from error
     except OSError as error:
@@ -74,7 +75,7 @@ def parse(text: bytes, path: object) -> dict[str, Any]:
     try:
         content = json.loads(text.decode())
     except (ValueError, RecursionError) as error:
-        raise LockError(f"{path}: can't be read: {error}") from error
+        raise LockError(f"{path}: can't be read as a lock, which `ebsif lock` writes: {error}") from error
     if not isinstance(content, dict) or not isinstance(content.get(lockfile.IMAGE), dict):
         raise LockError(f"{path}: not the lock file of an installation (it has no 'image')")
     wrong = next(wrong_keys(content), None)

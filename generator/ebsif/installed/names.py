@@ -116,11 +116,13 @@ class Names:
             return known[fitting[0]]
         if unknown and text.endswith(SUFFIXES):
             raise selection.UnknownName(f"the file {text} does not exist, and {unknown}")
+        own = [one.extension[0] for one in self.installations if one.extension]
         if unknown:
-            raise unknown
-        raise NamingError(f"no container module '{text}' is installed here{selection.did_you_mean(text, known)} "
-                          "(modules are searched on MODULEPATH and below EasyBuild's prefix: `module use` adds a "
-                          "directory)")
+            also = "" if "did you mean" in str(unknown) else selection.did_you_mean(text, own)
+            raise selection.UnknownName(f"{unknown}{also}")
+        also = selection.did_you_mean(text, [*known, *own])
+        raise NamingError(f"no container module '{text}' is installed here{also} (modules are searched on MODULEPATH "
+                          "and below EasyBuild's prefix: `module use` adds a directory)")
 
     def find_all(self, text: Optional[str]) -> list[Found]:
         """Return everything with a name, such as all versions of a software; see `find`."""
