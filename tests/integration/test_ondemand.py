@@ -93,7 +93,7 @@ def test_resources(module, tmp_path):
 
 
 def test_accounts(module, tmp_path):
-    """J-07: where Unix groups are accounts, the form lists those of the person."""
+    """J-07: the form lists the Unix groups of the person where these are accounts, else asks for a required one."""
     folder = tmp_path / "sites/mine"
     folder.mkdir(parents=True)
     group = subprocess.run(["id", "-gn"], capture_output=True, text=True, check=True).stdout.strip()
@@ -104,6 +104,13 @@ def test_accounts(module, tmp_path):
     assert form["attributes"]["account"]["options"] == [group]
     submit = yaml.safe_load(render(tmp_path / "app/submit.yml.erb", cpus="1", account="a: b"))
     assert submit["script"]["accounting_id"] == "a: b"
+    for required in (True, False):
+        (folder / "site.yaml").write_text("name: mine\ndescription: a machine\n"
+                                          f"scheduler: {{account: {{required: {str(required).lower()}}}}}\n")
+        app = f"app-{required}"
+        assert cli.main(["ood", module, "--catalogue", "sites", "--site", "mine", "-o", app]) == 0
+        form = yaml.safe_load(render(tmp_path / app / "form.yml.erb"))
+        assert ("bc_account" in form["form"]) == required
 
 
 def test_paths_with_any_characters(module, tmp_path):
