@@ -82,13 +82,15 @@ def check_next(url, earlier):
             urlsplit(earlier).netloc, url.partition('?')[0], ' or '.join(name + '://' for name in allowed)))
 
 
-def send(request):
+def send(request, host=None):
     """
     Send a request and follow redirects.
 
     Parameters
     ----------
     request : urllib.request.Request
+    host : str, optional
+        What messages call the server.
 
     Returns
     -------
@@ -96,9 +98,18 @@ def send(request):
 
     Raises
     ------
-    HTTPError, TransferError, or one of BROKEN
+    HTTPError
+        For the statuses of errors.
+    TransferError
+        If there is no connection.
     """
-    return build_opener(SameHost, Proxies).open(request, timeout=TIMEOUT)
+    try:
+        return build_opener(SameHost, Proxies).open(request, timeout=TIMEOUT)
+    except HTTPError:
+        raise
+    except BROKEN as err:
+        raise TransferError("no connection to %s: %s" % (
+            host or urlsplit(request.full_url).netloc, getattr(err, 'reason', None) or err), True)
 
 
 def place_of(url):
@@ -117,33 +128,15 @@ def is_loopback(host):
 
 
 def open_url(request):
-    """
-    Send a request.
-
-    Parameters
-    ----------
-    request : urllib.request.Request
-
-    Returns
-    -------
-    http.client.HTTPResponse
-
-    Raises
-    ------
-    TransferError
-        Also for the statuses of errors.
-    """
-    place = urlsplit(request.full_url).netloc
+    """Send a request, and return the answer; see ``send``. Statuses of errors raise TransferError as well."""
     try:
         return send(request)
     except HTTPError as err:
         err.close()
         remedy = ": files at URLs are fetched without a login. Fetch the file yourself, or have it put into a " \
             "registry, where the runtime's login is used" if err.code == 401 else ""
-        raise TransferError('%s answers %d (%s)%s' % (place, err.code, err.reason, remedy), err.code in TEMPORARY,
-                            err.code)
-    except BROKEN as err:
-        raise TransferError("no connection to %s: %s" % (place, getattr(err, 'reason', None) or err), True)
+        raise TransferError('%s answers %d (%s)%s' % (
+            urlsplit(request.full_url).netloc, err.code, err.reason, remedy), err.code in TEMPORARY, err.code)
 
 
 def range_header(start):

@@ -140,17 +140,18 @@ def this_process():
 
 def machine_id():
     """Return the ID of this machine (str), see machine-id(5): host names such as "localhost" are not unique."""
-    try:
-        with open('/etc/machine-id') as identity:
-            return identity.read().strip()
-    except OSError:
-        return ''
+    return identity_in('/etc/machine-id')
 
 
 def boot_id():
     """Return the id of this boot of the machine (str)."""
+    return identity_in('/proc/sys/kernel/random/boot_id')
+
+
+def identity_in(path):
+    """Return what a file says (str), empty if it can't be read."""
     try:
-        with open('/proc/sys/kernel/random/boot_id') as identity:
+        with open(path) as identity:
             return identity.read().strip()
     except OSError:
         return ''

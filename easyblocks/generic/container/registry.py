@@ -99,7 +99,7 @@ class Registry:
     def open(self, request, scope, attempt):
         """Send a request; get credentials and raise Unauthorized if the first attempt needs them."""
         try:
-            return send(request)
+            return send(request, self.host)
         except HTTPError as err:
             challenge, code, reason = err.headers.get('WWW-Authenticate'), err.code, err.reason
             err.close()
@@ -107,8 +107,6 @@ class Registry:
                 self.authorizations[scope] = self.authorization(challenge or '', scope)
                 raise Unauthorized
             raise TransferError(self.explain(code, reason), code in TEMPORARY, code)
-        except BROKEN as err:
-            raise TransferError("no connection to %s: %s" % (self.host, getattr(err, 'reason', None) or err), True)
 
     def explain(self, code, reason):
         """Return what a status means (str)."""
