@@ -78,7 +78,7 @@ class ContainerInstall(Reinstall, EasyBlock):
             self.check_parameters()
         self.masks = None
         self.record = InstallRecord()
-        self.container = None
+        self.container = self.venv = None
         self.source_image = None
         self.probe = None
         self.signature = None
@@ -239,7 +239,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         if self.masks:
             self.masks.apply(self.container)
         # fails for truncated files and files of another type
-        self.probe = ImageProbe.of(self.container, self.spec.image_name)
+        self.probe = ImageProbe.of(self.container, self.spec.image_name, self.venv)
         if self.spec.init != INIT_NONE:
             self.probe.check(self.HAS_USER_SOFTWARE)
         wrong = self.probe.wrong_packages(self.spec.image_packages)

@@ -69,7 +69,6 @@ class ContainerVenv(ContainerInstall):
         super().__init__(*args, **kwargs)
         self.record_to_repeat = None
         self.squashfs_to_take = None
-        self.venv = None
         self.installed_packages = None
         self.constraints = []
         self.current_pins = None
@@ -189,8 +188,17 @@ class ContainerVenv(ContainerInstall):
                                  "--job-backend=Slurm ...`, or %s. (On your own machine: %s=1 eb ...)", heavy[0],
                                  advice.SUBMIT_INSTALLATION, HEAVY_HERE_VARIABLE)
 
+    def configure_step(self):
+        """Also create the venv, in the container in which the image is inspected."""
+        if not self.dry_run:
+            # bound at /user-software during the installation
+            folder = os.path.join(self.builddir, 'user-software')
+            mkdir(folder, parents=True)
+            self.venv = Venv(self.container, folder, self.spec.venv)
+        super().configure_step()
+
     def build_step(self):
-        """Create the venv, check that it sees the packages of the image, and install the requirements."""
+        """Check that the venv sees the packages of the image, and install the requirements."""
         super().build_step()
         if self.dry_run:
             self.show_build()
@@ -198,10 +206,6 @@ class ContainerVenv(ContainerInstall):
         image_packages, repeated = self.probe.packages, self.repeated
         if repeated:
             repeated.check_repeatable(image_packages.pins, with_files=not self.squashfs_to_take)
-        # bound at /user-software during the installation
-        folder = os.path.join(self.builddir, 'user-software')
-        mkdir(folder, parents=True)
-        self.venv = Venv(self.container, folder, self.spec.venv)
         packages = self.venv.make(self.probe)
         # a venv may have a pip of its own; what ensurepip adds to it (with old Pythons setuptools) may change, too
         protected = image_packages.select(
@@ -212,7 +216,7 @@ class ContainerVenv(ContainerInstall):
             self.warn(text)
         packages, missing = self.start_user_software(pip, pins, packages)
         for stage in missing:
-            packages = self.install_stage(pip, stage, packages)
+            packages = self.install_stage(pip, stage, packages, is_last=stage is missing[-1])
         self.installed_packages = packages
         self.constraints = pip.kept
         self.record_user_software(pip, packages)
@@ -275,11 +279,12 @@ class ContainerVenv(ContainerInstall):
             for stage in self.stages_for_pip for path in stage.local_paths + self.patch_files(stage)
             if os.path.isfile(path)}
 
-    def install_stage(self, pip, stage, before):
+    def install_stage(self, pip, stage, before, is_last):
         """Install a stage, with its modules and patches, and return the packages installed now (Packages)."""
         trace_msg("stage '%s'" % stage.name)
         with self.modules_loaded(stage.modules) as variables:
-            packages = pip.install(stage, before, variables, self.patch_files(stage))
+            packages = pip.install(stage, before, variables, self.patch_files(stage),
+                                   self.cfg.parallel if is_last else None)
         added = packages.added_since(before)
         if added:
             trace_msg("%d package%s added" % (len(added), '' if len(added) == 1 else 's'))

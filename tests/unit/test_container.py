@@ -11,6 +11,7 @@ from easybuild.easyblocks.generic.container.modulefile import SYNTAXES, ModuleFi
 from easybuild.easyblocks.generic.container.modulerc import HIDE, add_symbolic_versions, update_earlier_spelling
 from easybuild.easyblocks.generic.container.packages import Packages
 from easybuild.easyblocks.generic.container.pip import Pip
+from easybuild.easyblocks.generic.container.probe import CommandResult
 from easybuild.easyblocks.generic.container.record import InstallRecord
 from easybuild.easyblocks.generic.container.runtime import Container
 from easybuild.easyblocks.generic.container.scripts import read_program
@@ -48,11 +49,11 @@ class FakeContainer:
         if read_program("installed-packages.py") in (stdin, *command):
             output = self.next_packages()
         elif "run-logged.sh" in command:
-            _, program, listed = command[command.index("run-logged.sh") + 1:][:3]
+            _, folder, _ = command[command.index("run-logged.sh") + 1:][:3]
             # not after pip has upgraded itself
-            if program:
-                assert Path(program).read_text() == read_program("installed-packages.py")
-                Path(listed).write_text(self.next_packages())
+            if folder:
+                assert Path(folder, "list.py").read_text() == read_program("installed-packages.py")
+                Path(folder, "packages.txt").write_text(self.next_packages())
         return types.SimpleNamespace(exit_code=0, output=output, stderr="")
 
     def next_packages(self):
@@ -156,7 +157,9 @@ def test_a_venv_that_does_not_see_the_image(container, venv):
     probe = types.SimpleNamespace(packages=packages(image), python={"missing": []}, pip_wheel="", image="x.sif")
     folder = Path(venv.folder + PURELIB[len("/user-software"):])
     folder.mkdir(parents=True)
-    container.seen = [[PIP], [PIP, image]]
+    container.seen = [[PIP]]
+    probe.creation = CommandResult(0, f"program\n{container.next_packages()}", "")
+    container.seen = [[PIP, image]]
     assert set(venv.make(probe)) == {"pip", "numpy"}
     assert (folder / "image-packages.pth").read_text() == "/opt/lib\n"
     container.seen = [[PIP]]

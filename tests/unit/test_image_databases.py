@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from easybuild.easyblocks.generic.container.inventory import Package, packages_of, read_inventory, read_labels
+from easybuild.easyblocks.generic.container.inventory import Package, packages_of, read, read_inventory, read_labels
 from easybuild.easyblocks.generic.container.scripts import read_program, sh_command
 
 STATUS = """\
@@ -55,13 +55,13 @@ FILES = {
 @pytest.fixture
 def look(tmp_path):
     """A function that runs the script for images with these files; returns the directory that it fills, its output."""
-    def run(files, path=os.environ["PATH"]):
+    def run(files, path=os.environ["PATH"], *command):
         root, folder = tmp_path / "root", tmp_path / "databases"
         folder.mkdir()
         for name, text in files.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
-        words = sh_command("probe-image.sh", str(folder), str(root))
+        words = sh_command("probe-image.sh", str(folder), str(root), *command)
         done = subprocess.run(["/bin/sh", *words[1:]], input="print({})", capture_output=True, text=True, check=True,
                               env={"PATH": path})
         assert done.stderr == ""
@@ -98,6 +98,13 @@ def test_an_image_without_programs(look):
     folder, said = look(FILES, "/nowhere")
     assert said == "bash\t\npython3\t\n"
     assert read_inventory(folder)["system_packages"] == {}
+
+
+def test_a_command_in_the_same_container(look):
+    """Issue 20: after the inspection, another command runs: what it says and its status are known, and not mixed in."""
+    folder, said = look({}, os.environ["PATH"], "sh", "-c", 'echo "$1"; echo no >&2; exit 3', "sh", "a  b")
+    assert said.endswith("{}\n")
+    assert [read(folder, name) for name in ("output", "errors", "status")] == ["a  b\n", "no\n", "3\n"]
 
 
 @pytest.mark.parametrize("content", [

@@ -8,15 +8,17 @@ import os
 import py_compile
 import shutil
 import subprocess
+import venv
 from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container import lockowner, reinstall, usersoftware
 from easybuild.easyblocks.generic.container.reinstall import UNPROVEN, InstallDirSwap, Reinstall
-from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, UserSoftware, remove_bytecode
+from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, UserSoftware, has_new_files, remove_bytecode
 from easybuild.framework.easyblock import EasyBlock
 from easybuild.tools.build_log import EasyBuildError
+from support import CONTAINER_FILES
 
 
 @pytest.fixture(params=["at once", "with three renames"])
@@ -60,6 +62,35 @@ def test_setting_aside_overwrites_nothing(tmp_path):
         (tmp_path / "1.0" / "user-software.squashfs").write_text(text)
         paths += software.set_aside(["user-software.squashfs"], software)[0]
     assert [open(path).read() for path in paths] == ["one", "two"]  # noqa: PTH123, SIM115
+
+
+def test_bytecode_is_of_the_file_as_it_is(tmp_path, monkeypatch):
+    """
+    E-07: bytecode contains the common time, whatever variables say, and files that have it aren't compiled twice.
+
+    A file that was changed since is compiled again, also if it has the same size; others keep their bytecode.
+    """
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
+    venv.create(tmp_path / "venv", symlinks=True)
+    (folder,) = tmp_path.glob("venv/lib/python3*/site-packages")
+    program = (CONTAINER_FILES / "share/ebsif/compile-bytecode.py").read_text()
+
+    def compiled(**texts):
+        """Change files, compile, and return the bytecode of all of them."""
+        for name, text in texts.items():
+            (folder / f"{name}.py").write_text(text)
+        assert has_new_files(str(folder))
+        subprocess.run([tmp_path / "venv/bin/python", "-I", "-", "2"], input=program, text=True, check=True)
+        assert not has_new_files(str(folder))
+        remove_bytecode(str(folder))
+        return {path.name.partition(".")[0]: (path.stat().st_mtime_ns, path.read_bytes())
+                for path in folder.glob("__pycache__/*.pyc")}
+
+    first = compiled(one="A = 1\n", two="A = 1\n", template="{{ no }} Python")
+    assert set(first) == {"one", "two"}
+    second = compiled(one="A = 2\n")
+    assert second["one"][1] != first["one"][1]
+    assert second["two"] == first["two"]
 
 
 def test_bytecode_that_is_kept(tmp_path):

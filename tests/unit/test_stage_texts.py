@@ -72,7 +72,7 @@ class FakeContainer:
         """Record a command; after pip has installed, the packages are listed in the same container."""
         self.calls.append((command, environment))
         if "--report" in command:
-            Path(command[command.index("run-logged.sh") + 3]).write_text(self.seen)
+            Path(command[command.index("run-logged.sh") + 2], "packages.txt").write_text(self.seen)
         return types.SimpleNamespace(exit_code=0, output=self.seen)
 
 
@@ -86,19 +86,31 @@ def test_the_log_of_a_stage(tmp_path):
     """
     E-10: it has the output of all calls of pip, which may be any bytes; a call ends with pip's exit status.
 
-    After success, another program runs with the same Python, and its output goes to a file.
+    After success, packages are listed by the same Python, and bytecode is compiled, which may fail.
     """
-    log, program, output = (tmp_path / name for name in ("a log", "a program", "its output"))
-    program.write_text("echo ran; exit 5")
-    for text, status, last in ((r"\377one", 7, 7), ("two", 0, 5)):
-        for words, expected in ((("", ""), status), ((program, output), last)):
-            done = subprocess.run(["sh", CONTAINER_FILES / "sh/run-logged.sh", log, *words, "sh", "-c",
-                                   f"printf '{text}\\n' >&2; exit {status}"], stdout=subprocess.PIPE, check=False)
-            assert (done.returncode, done.stdout[-4:]) == (expected, f"{text}\n".encode()[-4:])
-        assert output.exists() == (status == 0)
-    assert output.read_text() == "ran\n"
+    log, folder = tmp_path / "a log", tmp_path / "a folder"
+    folder.mkdir()
+    output, compiled = folder / "packages.txt", folder / "compiled"
+
+    def run(text, status, *words):
+        done = subprocess.run(["sh", CONTAINER_FILES / "sh/run-logged.sh", log, *words, sys.executable, "-c",
+                               f"import os; os.write(2, {text!r}); os._exit({status})"], stdout=subprocess.PIPE,
+                              check=False)
+        assert done.stdout == text
+        return done.returncode
+
+    (folder / "compile.py").write_text(f"import sys\nopen({str(compiled)!r}, 'w').write(sys.argv[1])\nsys.exit(1)\n")
+    (folder / "list.py").write_text("print('listed')\n")
+    assert run(b"\377one\n", 7, "", "") == run(b"\377one\n", 7, folder, "2") == 7
+    assert not output.exists()
+    assert run(b"two\n", 0, "", "") == run(b"two\n", 0, folder, "") == 0
+    assert not compiled.exists()
+    assert run(b"two\n", 0, folder, "2") == 0
+    assert (output.read_text(), compiled.read_text()) == ("listed\n", "2")
+    (folder / "list.py").write_text("raise SystemExit(5)\n")
+    assert run(b"two\n", 0, folder, "2") == 5
     pip, _ = fake_pip(tmp_path)
-    assert pip.reasons(str(log), ["install"]) == "\ufffdone\n" * 2 + "two\n" * 2
+    assert pip.reasons(str(log), ["install"]) == "\ufffdone\n" * 2 + "two\n" * 4
 
 
 RECIPE = json.loads((CHECKOUT / "tests/data/archer2-recipe.json").read_text())

@@ -78,7 +78,7 @@ class Pip:
         self.command = [venv.python, '-m', 'pip']
         self.fill = os.environ.get(FILL_VARIABLE)
 
-    def install(self, stage, before, variables=None, patches=()):
+    def install(self, stage, before, variables=None, patches=(), processes=None):
         """
         Install one stage: its 'pre' commands, pip, its 'post' commands, its checks.
 
@@ -91,6 +91,8 @@ class Pip:
             Variables set by modules of the host, for the commands of this stage.
         patches : sequence of str
             Paths of the patches of the stage.
+        processes : int, optional
+            Compile bytecode in the container of pip, unless commands come later, with so many processes.
 
         Returns
         -------
@@ -110,7 +112,8 @@ class Pip:
         packages = None
         if stage.requirements:
             upgraded = self.venv.packages() if stage.pre or stage.upgrade_pip else before
-            packages = self.install_requirements(stage, patches, pip_version(upgraded), **where)
+            processes = None if stage.post or stage.verify else processes
+            packages = self.install_requirements(stage, patches, pip_version(upgraded), processes, **where)
         self.run_commands(stage, 'post', **where)
         self.run_commands(stage, 'verify', **where)
         if packages is None or stage.post or stage.verify:
@@ -120,7 +123,7 @@ class Pip:
         self.check_nothing_replaced(stage, packages)
         return packages
 
-    def install_requirements(self, stage, patches, version, **where):
+    def install_requirements(self, stage, patches, version, processes, **where):
         """Install the requirements of a stage with pip, which has the given version; return the packages (Packages)."""
         if re.search(r'\bgit\+', stage.requirements) and not self.wheelhouse:
             self.check_git(stage, **where)
@@ -134,16 +137,16 @@ class Pip:
         write_file(os.path.join(folder, 'requirements.txt'), requirements)
         number = len(requirements.strip().splitlines())
         trace_msg("installing %d requirement line%s with pip %s" % (number, '' if number == 1 else 's', version))
-        # bytecode is compiled once, after all stages
+        # bytecode is compiled once, after all stages, and by several processes
         arguments = ['install', '--no-compile', '-r', os.path.join(folder, 'requirements.txt'),
                      '-c', self.write_constraints(stage)] + self.options(stage) + self.index_options(stage)
         if version_tuple(version) >= (22, 2):
             arguments += ['--report', os.path.join(folder, REPORT)]
-        program, listed = os.path.join(folder, 'list.py'), os.path.join(folder, 'packages.txt')
-        write_file(program, read_program('installed-packages.py'))
-        self.run(stage, arguments, afterwards=(program, listed), **where)
+        for name, program in (('list.py', 'installed-packages.py'), ('compile.py', 'compile-bytecode.py')):
+            write_file(os.path.join(folder, name), read_program(program))
+        self.run(stage, arguments, afterwards=(folder, str(processes or '')), **where)
         self.record_artifacts(stage)
-        return Packages.from_output(read_file(listed))
+        return Packages.from_output(read_file(os.path.join(folder, 'packages.txt')))
 
     def folder(self, stage):
         """Return the directory for the files that pip reads and writes in a stage."""
@@ -208,7 +211,7 @@ class Pip:
 
     def run(self, stage, arguments, afterwards=('', ''), **where):
         """
-        Run pip for a stage, then another program of Python (files: program, output); explain why pip fails.
+        Run pip for a stage, then list packages and compile bytecode (see run-logged.sh); explain why pip fails.
 
         What pip prints is also in pip.log, where `ebsif` sees how far it is. That is not pip's own log: pip would write
         a line for each file of each page that it reads, which takes as long as everything else while it resolves.

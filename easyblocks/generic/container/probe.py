@@ -7,6 +7,7 @@
 """
 Inspect an image, and refuse it if it lacks something that the installation needs.
 """
+import collections
 import glob
 import importlib.util
 import os
@@ -14,7 +15,7 @@ import re
 import sysconfig
 import zipfile
 
-from easybuild.easyblocks.generic.container.inventory import read_inventory, read_labels
+from easybuild.easyblocks.generic.container.inventory import read, read_inventory, read_labels
 from easybuild.easyblocks.generic.container.packages import Packages
 from easybuild.easyblocks.generic.container.scripts import read_program, sh_command
 from easybuild.easyblocks.generic.container.texts import value_problem, variable_problem
@@ -29,6 +30,9 @@ OLDEST_PIP, OLDEST_PIP_312 = (22, 2), (23, 1, 2)
 WHEEL_FOLDER = '/usr/share/python-wheels'
 # variables that every program or shell sets by itself, and PATH, which the module composes
 SHELL_VARIABLES = ('_', 'OLDPWD', 'PATH', 'PWD', 'SHLVL')
+
+# of a command that was run together with others: like EasyBuild's RunShellCmdResult
+CommandResult = collections.namedtuple('CommandResult', 'exit_code output stderr')
 
 
 class ImageProbe:
@@ -45,6 +49,8 @@ class ImageProbe:
         The part of the record on the packages of the system and of Conda.
     labels : dict of str
         The labels of the image.
+    creation : CommandResult
+        That of the command that creates a venv; None if there is none.
     """
 
     def __init__(self, image, output, errors=''):
@@ -66,17 +72,35 @@ class ImageProbe:
         self.python = Packages.read(self.said) if self.said else {}
         self.errors = errors.strip().splitlines()
         self.inventory = self.labels = {}
+        self.creation = None
 
     @classmethod
-    def of(cls, container, image):
-        """Start a container and inspect its image (ImageProbe); the name of the image is for messages."""
+    def of(cls, container, image, venv=None):
+        """
+        Start a container and inspect its image.
+
+        Parameters
+        ----------
+        container : Container
+        image : str
+            Name of the image, for messages.
+        venv : Venv
+            A venv to create in the same container, because starting another one takes longer; see `Venv.make`.
+
+        Returns
+        -------
+        ImageProbe
+        """
         folder = os.path.join(container.work_dir, 'image-databases')
         remove_dir(folder)
         mkdir(folder)
-        output = container.run(sh_command('probe-image.sh', folder), stdin=read_program('installed-packages.py'),
-                               split_stderr=True, hidden=True)
+        command = sh_command('probe-image.sh', folder, '', *venv.creation_command if venv else [])
+        output = (venv or container).run(command, stdin=read_program('installed-packages.py'), split_stderr=True,
+                                         hidden=True)
         found = cls(image, output.output, output.stderr)
         found.inventory, found.labels = read_inventory(folder), read_labels(folder)
+        if venv:
+            found.creation = CommandResult(int(read(folder, 'status')), read(folder, 'output'), read(folder, 'errors'))
         return found
 
     @property

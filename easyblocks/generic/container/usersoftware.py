@@ -332,6 +332,12 @@ def is_of_file_time(bytecode):
         return False
 
 
+def has_new_files(path):
+    """Return whether a Python file below a directory doesn't have the fixed mtime, which compile-bytecode.py sets."""
+    return any(name.endswith('.py') and os.lstat(os.path.join(folder, name)).st_mtime != FILE_TIME
+               for folder, _, files in os.walk(path) for name in files)
+
+
 def set_file_times(path):
     """Set the fixed mtime on a directory and everything below it, links included."""
     for folder, folders, files in os.walk(path, topdown=False):

@@ -16,12 +16,15 @@ from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, esc
 from easybuild.easyblocks.generic.container.runtime import run_program
 from easybuild.easyblocks.generic.container.scripts import FILES, NO_USABLE_PIP, PACKED
 from easybuild.easyblocks.generic.container.scripts import read_program, sh_command
-from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, USER_SOFTWARE_VARIABLE, remove_bytecode
-from easybuild.easyblocks.generic.container.usersoftware import set_file_times
+from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, USER_SOFTWARE_VARIABLE, has_new_files
+from easybuild.easyblocks.generic.container.usersoftware import remove_bytecode, set_file_times
+from easybuild.base import fancylogger
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.config import ERROR
 from easybuild.tools.filetools import apply_regex_substitutions, copy_file, remove_dir, write_file
 from easybuild.tools.utilities import nub, trace_msg
+
+_log = fancylogger.getLogger('containervenv', fname=False)
 
 ENSUREPIP = ['-Im', 'ensurepip', '--upgrade', '--default-pip']
 
@@ -96,7 +99,7 @@ class Venv:
 
     def make(self, probe):
         """
-        Create the venv in the container, and make sure that it sees every package of the image.
+        Complete the venv that was created when the image was inspected: it has to see every package of the image.
 
         Otherwise pip would download gigabytes of packages that the image already has, built for other hardware.
         A venv created with the Python of another venv doesn't see that one's packages; a .pth file adds them, after the
@@ -154,9 +157,15 @@ class Venv:
         """Add programs that run the image's programs with the venv's Python."""
         self.run([self.python, '-'], stdin=read_program('image-programs.py'), hidden=True, split_stderr=True)
 
+    @property
+    def creation_command(self):
+        """The command that creates the venv with commands for the image's programs and pip (list of str)."""
+        texts = [read_program(name) for name in ('image-pip.py', 'pip', 'image-programs.py', 'installed-packages.py')]
+        return sh_command('make-venv.sh', self.path, *texts)
+
     def make_empty(self, probe):
         """
-        Create the venv with commands for the image's programs and pip, or with a pip of its own if that can't be used.
+        Look at the venv that was created, or create it with a pip of its own if the image's can't be used.
 
         Returns
         -------
@@ -169,12 +178,8 @@ class Venv:
             If that fails; the message says what to do.
         """
         trace_msg("creating the venv %s in the container" % self.path)
-        # the directory with pip; the venv's Python doesn't search a venv of the image
-        pip = [directory for _, _, directory in probe.packages.select(lambda name: name == 'pip').values()]
-        command = sh_command('make-venv.sh', self.path, read_program('image-programs.py'),
-                             read_program('installed-packages.py'), read_program('pip'), *pip)
-        result = self.run(command, stdin=read_program('image-pip.py'), fail_on_error=False, hidden=True,
-                          split_stderr=True)
+        result = probe.creation
+        _log.info("Creating the venv ended with exit status %s and this output:\n%s\n%s", *result)
         if result.exit_code == 0:
             *programs, packages = result.output.splitlines()
             trace_msg("programs of the image that run in the venv: %d" % len(programs))
@@ -240,16 +245,15 @@ class Venv:
 
     def compile_bytecode(self, processes):
         """
-        Compile the venv's Python files reproducibly.
+        Compile the venv's Python files reproducibly, unless that was done when pip installed the last of them.
 
-        Bytecode contains the mtime of its source file, so that is fixed first. Bytecode that was compiled in the
-        meantime is removed; that of an earlier installation is kept.
+        Other bytecode, which was compiled in the meantime, is removed; that of an earlier installation is kept.
         """
         trace_msg("compiling bytecode")
+        if has_new_files(os.path.join(self.folder, os.path.relpath(self.path, USER_SOFTWARE), 'lib')):
+            self.run([self.python, '-I', '-', str(processes)], stdin=read_program('compile-bytecode.py'),
+                     fail_on_error=False, hidden=True)
         self.fix_times()
-        self.run([self.python, '-', str(processes), os.path.join(self.path, 'lib')],
-                 stdin=read_program('compile-bytecode.py'), fail_on_error=False, hidden=True)
-        set_file_times(self.folder)
 
     def unpack(self, squashfs):
         """Replace the venv that was just created with one in a SquashFS file, which has the same path."""

@@ -1,14 +1,16 @@
 # shellcheck shell=sh
-# Run pip and append what it prints also to a file, where its progress can be seen; after success, run another program with
-# the same Python, in the same container, because starting one takes longer. Ends with the exit status of what failed.
-# Usage: FILE PROGRAM OUTPUT PYTHON [ARGUMENT]...
-#   PROGRAM  file with the other program; empty: none
-#   OUTPUT   file for what that prints
-file=$1 program=$2 output=$3
+# Run pip and append what it prints also to a file, where its progress can be seen; after success, list the packages and
+# compile bytecode with the same Python, in the same container, because starting another one takes longer. Ends with the
+# exit status of what failed; bytecode isn't necessary.
+# Usage: FILE FOLDER PROCESSES PYTHON [ARGUMENT]...
+#   FOLDER     directory with the program list.py, for the list packages.txt; empty: only run pip
+#   PROCESSES  number of processes for the program compile.py in FOLDER; empty: don't compile
+file=$1 folder=$2 processes=$3
 shift 3
 exec 3>&1
 status=$({ { "$@" 4>&-; echo $? >&4; } 2>&1 | tee -a -- "$file" >&3; } 4>&1)
-if [ "$status" != 0 ] || [ -z "$program" ]; then
+if [ "$status" != 0 ] || [ -z "$folder" ]; then
     exit "$status"
 fi
-exec "$1" - <"$program" >"$output"
+"$1" - <"$folder/list.py" >"$folder/packages.txt" || exit
+[ -z "$processes" ] || "$1" -I - "$processes" <"$folder/compile.py" || :

@@ -1,11 +1,10 @@
-"""Give a new venv the commands of the image's pip; run by the Python of the venv in the image.
+"""Give a new venv the commands of the image's pip; run by the Python of the image.
 
 `python -m pip` of the venv runs the image's pip, which it sees like all packages of the image, and which installs into
 the venv. The image's commands pip run the image's Python, so the venv gets its own. The exit status is 3 if the image
 has no pip that is complete and new enough, or lacks setuptools although ensurepip would install it.
 
-Usage: python3 -I - SCRIPT [DIRECTORY]. SCRIPT is the text of the command pip. DIRECTORY contains the image's pip: the
-Python of a new venv doesn't search other venvs.
+Usage: python3 - VENV SCRIPT. SCRIPT is the text of the command pip.
 """
 import csv
 import os
@@ -30,9 +29,8 @@ def first_lines(python):
     return first + "\n"
 
 
-def main():
+def main(venv, script):
     """Write the commands."""
-    sys.path.extend(sys.argv[2:])
     try:
         from importlib.metadata import PackageNotFoundError, distribution  # novermin: runs in the image
     except ImportError:
@@ -54,11 +52,11 @@ def main():
         return NOT_HERE
 
     for name in ("pip", "pip3", "pip%d.%d" % sys.version_info[:2]):
-        path = os.path.join(sys.prefix, "bin", name)
-        with open(path, "w") as script:
-            script.write(first_lines(os.path.join(sys.prefix, "bin", "python3")) + sys.argv[1])
+        path = os.path.join(venv, "bin", name)
+        with open(path, "w") as command:
+            command.write(first_lines(os.path.join(venv, "bin", "python3")) + script)
         os.chmod(path, 0o755)
     return 0
 
 
-sys.exit(main())
+sys.exit(main(*sys.argv[1:]))

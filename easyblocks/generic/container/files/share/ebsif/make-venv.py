@@ -34,7 +34,7 @@ for path in unseen:
     for hints in glob.glob(os.path.join(glob.escape(path), 'ebsif_*.p*')):
         shutil.copy(hints, folder)
 # ensurepip takes four seconds, and is for a Python without a complete pip
-if subprocess.run([program, '-I', '-c', image_pip, pip] + unseen).returncode:
+if subprocess.run([sys.executable, '-I', '-c', image_pip, directory, pip]).returncode:
     venv.EnvBuilder(system_site_packages=True, symlinks=True, with_pip=True).create(directory)
 if unseen:
     # with a .pth file they come after the environment's own packages
