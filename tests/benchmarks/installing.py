@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import index
 import recipe
 from measuring import in_turn, rows, run
 from parts import TOOLS
@@ -72,7 +73,7 @@ def prepared(folder):
         options = [f"--buildpath={place}"] + [f"--installpath={place}/installed"] * (easyconfig == theirs)
         # all use the same cache; the recipe doesn't bind it itself
         site.eb(easyconfig, "--rebuild", *options, EBSIF_INSTALL_BIND=binds, PIP_CACHE_DIR=cache, APPTAINER_BIND=cache,
-                **environment)
+                **index.cacheable(), **environment)
 
     return site, theirs, install
 
