@@ -26,7 +26,8 @@ def configure(parser):
     add_settings_arguments(parser)
     add_name_argument(parser, "easyconfig", "what to collect wheels for, or the name of an easyconfig that eb finds",
                       metavar="EASYCONFIG")
-    parser.add_argument("-o", "--output", metavar="FOLDER", type=Path, required=True, help="folder for the wheels")
+    parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path, required=True,
+                        help="directory for the wheels")
 
 
 def run(options):
