@@ -2,67 +2,15 @@
 
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from cache_node import SCRIPTS, spec
 from easybuild.easyblocks.generic.container.caches import CACHES, Caches
 from ebsif.catalogue import site as profiles
-from support import CHECKOUT, CONTAINER_FILES
-
-SCRIPTS = CONTAINER_FILES / "runscripts"
-
-# Another account, which this machine need not know.
-OTHER = 12345
-
-
-class Node:
-    """A node on which the script runs, as it does when a container starts; the directories are below a folder."""
-
-    def __init__(self, folder, shell):
-        self.folder, self.shell = folder, shell
-        self.scripts, self.home, self.local = folder / "runscripts", folder / "home", folder / "local"
-        for path in (self.scripts, self.home, self.local):
-            path.mkdir(parents=True)
-        shutil.copy(SCRIPTS / "find-caches", self.scripts)
-        self.local.chmod(0o1777)
-        self.write()
-
-    def write(self, **parameters):
-        """Write the file as the installation of an easyconfig with these parameters does."""
-        (self.scripts / "caches.conf").write_text(Caches(spec(
-            **{"node_caches": [str(self.local)], "project_caches": [f"{self.folder}/${{PROJECT}}/${{USER}}/caches"],
-               "gpu": "rocm", **parameters})).text)
-
-    def run(self, home=None, uid=None, **variables):
-        """Return the variables that the script prints, and its messages."""
-        account = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
-        result = subprocess.run(
-            [*self.shell, self.scripts / "find-caches"], capture_output=True, text=True, check=True, **account,
-            env={"PATH": "/usr/bin:/bin", "HOME": str(home or self.home), **variables})
-        return dict(line.split("=", 1) for line in result.stdout.splitlines()), result.stderr
-
-    def caches(self, uid=None):
-        """Return the directory of an account on the node."""
-        return self.local / f"ebsif-{os.getuid() if uid is None else uid}"
-
-
-def spec(**parameters):
-    """Return what Caches reads of a specification."""
-    return SimpleNamespace(**{"node_caches": ["/tmp"], "project_caches": [], "cache_variables": {}, "gpu": None,
-                              "init": "image", "scheduler": None, **parameters})
-
-
-@pytest.fixture(params=["dash", "bash"])
-def node(request):
-    """A node that all accounts can use; images have various shells."""
-    folder = Path(tempfile.mkdtemp())
-    folder.chmod(0o755)
-    yield Node(folder, [shutil.which(request.param), *(["--posix"] if request.param == "bash" else [])])
-    shutil.rmtree(folder)
+from support import CHECKOUT
 
 
 def test_no_program_is_started_once_the_places_exist(node):
@@ -158,31 +106,8 @@ def test_the_directory_on_the_node(node):
     assert list(node.local.iterdir()) == []
 
 
-def test_a_project_directory_of_somebody_else(node):
-    """T-01: others of the project may have created the directory that the site names by user: it is not used."""
-    if os.getuid() or Path("/.singularity.d").exists():
-        pytest.skip("needs a second account")
-    for theirs in ("me", "me/caches"):
-        (node.folder / "p/me/caches").mkdir(parents=True)
-        (node.folder / "p/me/caches").chmod(0o777)
-        os.chown(node.folder / "p" / theirs, OTHER, OTHER)
-        found, said = node.run(PROJECT="p", USER="me")
-        assert "HF_HOME" not in found
-        assert said == (f"ebsif: caches can't be in {node.folder}/p/me/caches: it, or a directory above, belongs to "
-                        "somebody else, or is a link\n")
-        shutil.rmtree(node.folder / "p")
-    (node.folder / "p/me").mkdir(parents=True)
-    (node.folder / "p/me/caches").symlink_to(node.home)
-    assert "HF_HOME" not in node.run(PROJECT="p", USER="me")[0]
-    # a directory for all of the project
-    node.write(project_caches=[f"{node.folder}/${{PROJECT}}/caches"])
-    (node.folder / "p/caches").mkdir()
-    os.chown(node.folder / "p/caches", OTHER, OTHER)
-    assert node.run(PROJECT="p", USER="me")[0]["HF_HOME"] == f"{node.folder}/p/caches/huggingface"
-
-
 def test_files_without_a_variable_stay_in_use(node):
-    """T-02: settings of accelerate and styles of matplotlib, by links; not in a directory that others use."""
+    """T-02: settings of accelerate and styles of matplotlib, by links."""
     settings = node.home / ".cache/huggingface/accelerate/default_config.yaml"
     style = node.home / ".config/matplotlib/stylelib/mine.mplstyle"
     for path in (settings, style):
@@ -195,18 +120,11 @@ def test_files_without_a_variable_stay_in_use(node):
         assert Path(found["MPLCONFIGDIR"], "stylelib/mine.mplstyle").read_text() == "mine"
         assert [path.name for path in style.parent.iterdir()] == [style.name]
     # one that is there stays
-    theirs = node.folder / "all/huggingface/accelerate"
     link = node.folder / "p/me/caches/huggingface/accelerate/default_config.yaml"
     link.unlink()
     link.write_text("other")
     node.run(PROJECT="p", USER="me")
     assert link.read_text() == "other"
-    if os.getuid() == 0:
-        theirs.parent.mkdir(parents=True)
-        os.chown(node.folder / "all", OTHER, OTHER)
-        node.write(project_caches=[str(node.folder / "all")])
-        assert node.run()[0]["HF_HOME"] == str(theirs.parent)
-        assert not theirs.exists()
 
 
 def test_files_at_home_stay_in_use(node):
@@ -255,24 +173,14 @@ def test_the_first_directory_that_can_be_used(node):
     assert node.run(DISK="relative")[0] == {"EBSIF_JOB_CACHES": ""}
 
 
-def test_a_directory_of_somebody_else(node):
-    """T-01: the name can be predicted, so somebody may have taken it: it isn't used, and nothing fails."""
+def test_a_name_that_is_taken(node):
+    """T-01: a link or a file with the name of the directory isn't used, and nothing fails."""
     theirs = node.folder / "theirs"
     theirs.mkdir()
     theirs.chmod(0o777)
     taken = [lambda: node.caches().symlink_to(theirs), node.caches().touch]
-    # in a container root may lack the capabilities
-    has_accounts = os.getuid() == 0 and not Path("/.singularity.d").exists()
-    if has_accounts:
-        # both directories were made by their owners
-        found, _ = node.run(uid=OTHER)
-        assert found["TRITON_CACHE_DIR"] == f"{node.caches(OTHER)}/no-job/triton"
-        assert (node.caches(OTHER).stat().st_uid, node.caches(OTHER).stat().st_mode & 0o777) == (OTHER, 0o700)
-        taken.append(lambda: shutil.copytree(theirs, node.caches()))
     for take in taken:
         take()
-        if has_accounts:
-            os.chown(node.caches(), OTHER, OTHER, follow_symlinks=False)
         found, said = node.run()
         own = Path(found["EBSIF_JOB_CACHES"]).parent
         assert str(own).startswith(f"{node.caches()}.")

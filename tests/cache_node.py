@@ -1,0 +1,60 @@
+"""A node on which the script that finds and creates caches runs, without a container."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from easybuild.easyblocks.generic.container.caches import Caches
+from support import CONTAINER_FILES
+
+SCRIPTS = CONTAINER_FILES / "runscripts"
+
+
+class Node:
+    """A node on which the script runs, as it does when a container starts; the directories are below a folder."""
+
+    def __init__(self, folder, shell):
+        self.folder, self.shell = folder, shell
+        self.scripts, self.home, self.local = folder / "runscripts", folder / "home", folder / "local"
+        for path in (self.scripts, self.home, self.local):
+            path.mkdir(parents=True)
+        shutil.copy(SCRIPTS / "find-caches", self.scripts)
+        self.local.chmod(0o1777)
+        self.write()
+
+    def write(self, **parameters):
+        """Write the file as the installation of an easyconfig with these parameters does."""
+        (self.scripts / "caches.conf").write_text(Caches(spec(
+            **{"node_caches": [str(self.local)], "project_caches": [f"{self.folder}/${{PROJECT}}/${{USER}}/caches"],
+               "gpu": "rocm", **parameters})).text)
+
+    def run(self, home=None, uid=None, **variables):
+        """Return the variables that the script prints, and its messages."""
+        account = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
+        result = subprocess.run(
+            [*self.shell, self.scripts / "find-caches"], capture_output=True, text=True, check=True, **account,
+            env={"PATH": "/usr/bin:/bin", "HOME": str(home or self.home), **variables})
+        return dict(line.split("=", 1) for line in result.stdout.splitlines()), result.stderr
+
+    def caches(self, uid=None):
+        """Return the directory of an account on the node."""
+        return self.local / f"ebsif-{os.getuid() if uid is None else uid}"
+
+
+def spec(**parameters):
+    """Return what Caches reads of a specification."""
+    return SimpleNamespace(**{"node_caches": ["/tmp"], "project_caches": [], "cache_variables": {}, "gpu": None,
+                              "init": "image", "scheduler": None, **parameters})
+
+
+@pytest.fixture(params=["dash", "bash"])
+def node(request):
+    """A node that all accounts can use; images have various shells."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield Node(folder, [shutil.which(request.param), *(["--posix"] if request.param == "bash" else [])])
+    shutil.rmtree(folder)

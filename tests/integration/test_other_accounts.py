@@ -1,0 +1,98 @@
+"""Files of other accounts, which only root can make: caches, containers that ranks share, notes on images."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from easybuild.easyblocks.generic.container.imagenote import note_path
+from noted_images import verify
+from support import CONTAINER_FILES
+
+# Another account, which this machine need not know.
+OTHER = 12345
+
+
+def test_a_project_directory_of_somebody_else(node):
+    """T-01: others of the project may have created the directory that the site names by user: it is not used."""
+    for theirs in ("me", "me/caches"):
+        (node.folder / "p/me/caches").mkdir(parents=True)
+        (node.folder / "p/me/caches").chmod(0o777)
+        os.chown(node.folder / "p" / theirs, OTHER, OTHER)
+        found, said = node.run(PROJECT="p", USER="me")
+        assert "HF_HOME" not in found
+        assert said == (f"ebsif: caches can't be in {node.folder}/p/me/caches: it, or a directory above, belongs to "
+                        "somebody else, or is a link\n")
+        shutil.rmtree(node.folder / "p")
+    (node.folder / "p/me").mkdir(parents=True)
+    (node.folder / "p/me/caches").symlink_to(node.home)
+    assert "HF_HOME" not in node.run(PROJECT="p", USER="me")[0]
+    # a directory for all of the project
+    node.write(project_caches=[f"{node.folder}/${{PROJECT}}/caches"])
+    (node.folder / "p/caches").mkdir()
+    os.chown(node.folder / "p/caches", OTHER, OTHER)
+    assert node.run(PROJECT="p", USER="me")[0]["HF_HOME"] == f"{node.folder}/p/caches/huggingface"
+
+
+def test_settings_are_not_linked_into_a_directory_of_others(node):
+    """T-02: settings of accelerate stay out of a directory that others use."""
+    settings = node.home / ".cache/huggingface/accelerate/default_config.yaml"
+    settings.parent.mkdir(parents=True)
+    settings.touch()
+    theirs = node.folder / "all/huggingface/accelerate"
+    theirs.parent.mkdir(parents=True)
+    os.chown(node.folder / "all", OTHER, OTHER)
+    node.write(project_caches=[str(node.folder / "all")])
+    assert node.run()[0]["HF_HOME"] == str(theirs.parent)
+    assert not theirs.exists()
+
+
+def test_a_directory_of_somebody_else(node):
+    """T-01: the name can be predicted, so somebody may have taken it: it isn't used, and nothing fails."""
+    theirs = node.folder / "theirs"
+    theirs.mkdir()
+    theirs.chmod(0o777)
+    taken = [lambda: node.caches().symlink_to(theirs), node.caches().touch,
+             lambda: shutil.copytree(theirs, node.caches())]
+    # both directories were made by their owners
+    found, _ = node.run(uid=OTHER)
+    assert found["TRITON_CACHE_DIR"] == f"{node.caches(OTHER)}/no-job/triton"
+    assert (node.caches(OTHER).stat().st_uid, node.caches(OTHER).stat().st_mode & 0o777) == (OTHER, 0o700)
+    for take in taken:
+        take()
+        os.chown(node.caches(), OTHER, OTHER, follow_symlinks=False)
+        found, said = node.run()
+        own = Path(found["EBSIF_JOB_CACHES"]).parent
+        assert str(own).startswith(f"{node.caches()}.")
+        assert (own.stat().st_uid, own.stat().st_mode & 0o777) == (os.getuid(), 0o700)
+        assert said == ""
+        assert list(theirs.iterdir()) == []
+        node.caches().rename(tempfile.mkdtemp(dir=node.folder) + "/taken")
+
+
+def test_shared_containers_of_others_are_left_alone(tmp_path):
+    """T-04: anybody can create such a name in /tmp; opening another user's pipe would wait forever."""
+    place = tmp_path / f"ebsif-{os.getuid()}-1.0-n-0"
+    (place / "config/instances/app").mkdir(parents=True)
+    (place / "state").write_text("ready\n")
+    (place / "ranks").touch()
+    names = {kind: tmp_path / f"ebsif-{os.getuid()}-{kind}" for kind in ("theirs", "own", "old")}
+    for path in names.values():
+        path.mkdir()
+    os.mkfifo(names["theirs"] / "ranks")
+    os.mkfifo(names["own"] / "ranks")
+    (names["old"] / "ranks").touch()
+    (tmp_path / f"ebsif-{os.getuid()}-link").symlink_to(names["old"])
+    for path in (names["theirs"] / "ranks", names["theirs"]):
+        os.chown(path, OTHER, OTHER)
+    ended = subprocess.run([CONTAINER_FILES / "share/ebsif/end-container", "--now", place], check=True, timeout=30,
+                           stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert ended.stderr == ""
+    assert {path.name.rpartition("-")[2] for path in tmp_path.glob("ebsif-*")} == {"theirs", "own", "link"}
+
+
+def test_notes_of_other_accounts(noted_image, configuration):
+    """R-04: the note of another account is its word."""
+    os.chown(note_path(str(noted_image)), OTHER, -1)
+    assert verify(noted_image).state == "unknown"
