@@ -375,16 +375,16 @@ def test_a_signal_after_the_program_has_ended(name, tmp_path):
         assert (result.returncode, result.stdout) == (status, f"record --status {status}\n"), result.stderr
 
 
-# Says what it has read and its signals; each is written down.
+# Says what it has read and its signals; each is written down, also while something else is being written.
 NOTES = """
-import signal, sys, time
+import os, signal, sys, time
 def note(number, _):
-    print(signal.Signals(number).name, flush=True)
+    os.write(1, f"{signal.Signals(number).name}\\n".encode())
     if number == signal.SIGQUIT:
         sys.exit(7)
 for number in map(int, sys.argv[1:]):
     signal.signal(number, note)
-print(sys.stdin.readline().strip(), flush=True)
+os.write(1, sys.stdin.readline().encode())
 time.sleep(60)
 """
 
