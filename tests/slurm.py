@@ -48,7 +48,8 @@ AccountingStorageType=accounting_storage/none
 ReturnToService=2
 KillWait=5
 SlurmdParameters=config_overrides
-SchedulerParameters=sched_min_interval=2,batch_sched_delay=1
+# jobs that return to the queue start when Slurm looks there the next time
+SchedulerParameters=sched_min_interval=2,batch_sched_delay=1,sched_interval=2
 DefMemPerCPU=100
 GresTypes=gpu
 NodeName=DEFAULT CPUs={cpus} RealMemory={memory} Gres=gpu:{gpus}

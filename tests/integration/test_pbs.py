@@ -65,7 +65,7 @@ def test_four_ranks_meet_under_pbs(training, pals):
 def test_the_timer_of_a_pbs_job(training, pals):
     """T-07: PBS sends no signal before the time limit: the script does, mpiexec passes it on, and the ranks save."""
     script = training.run(f"ebsif job {MODULE} --tasks-per-node 2 --site derecho --account A --time 0:02:00 "
-                          "--signal 80 -- checkpoint.py timer").stdout
+                          "--signal 105 -- checkpoint.py timer").stdout
     with module_for_pbs(training):
         result = in_pbs(training, pals, script, check=False)
     assert sorted(re.findall("^saved .", result.stdout, re.MULTILINE)) == ["saved 0", "saved 1"], result.stderr
