@@ -17,6 +17,7 @@ from easybuild.easyblocks.generic.container.packages import (
     built_for,
     constraint_lines,
     gpu_label,
+    is_version,
     pip_version,
 )
 from easybuild.easyblocks.generic.container.pip import Pip
@@ -597,3 +598,12 @@ def test_the_check_of_horovod(tmp_path, printed, status):
         for check in checks
     ]
     assert max(results) == status
+
+
+@pytest.mark.parametrize(("found", "wanted", "expected"), [
+    ("2.7.1", "2.7.1", True), ("2.7.10", "2.7.1", False), ("2.7.1", "2.7.10", False), ("2.10.1", "2.10", True),
+    ("2.10.0+rocm7.0", "2.10", True), ("2.100", "2.10", False), ("2.7.1rc1", "2.7.1", False), ("2.7.1", "2.7x1", False),
+    ("0.10.1+rocm624", "0.10.1+rocm624", True), ("0.10.1+rocm630", "0.10.1+rocm624", False)])
+def test_versions_of_the_image(found, wanted, expected):
+    """L-12: versions are compared as a whole, as far as the record states them."""
+    assert is_version(found, wanted) is expected
