@@ -18,7 +18,7 @@ from httpfiles import serve_files
 
 NAME = "ai/tool"
 CONFIG = b'{"config": {"Env": ["A=1"]}}'
-DATA = b"the content of a layer"
+DATA = b"the content of a layer."
 
 
 @pytest.fixture(scope="module")
@@ -224,6 +224,20 @@ def test_a_blob_without_an_end(files, tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=len(DATA) - 1))
     with pytest.raises(EbsifError, match="Not enough space in .* Make room"):
         repository.download(Descriptor.of("", DATA), tmp_path / "data")
+
+
+def test_what_can_t_be_written_or_read(tmp_path):
+    """R-03, R-08: a layout that can't be written and a blob that is cut at each attempt are errors with a remedy."""
+    (tmp_path / "file").touch()
+    blob = Descriptor.of("", DATA)
+    with pytest.raises(ContentError, match=r"file/x: 23 bytes can't be written \(Not a directory\)\. Make room"):
+        open_repository(f"oci:{tmp_path}/file/x:1").upload(blob, DATA)
+    place = open_repository(f"oci:{tmp_path}/x:1")
+    place.upload(blob, DATA)
+    assert place.read(blob) == DATA
+    place.path_of(blob.digest).write_bytes(DATA[:-1])
+    with pytest.raises(EbsifError, match="cut after 22 of 23 bytes, 3 times: run the command again"):
+        place.read(blob)
 
 
 def test_control_characters_reach_no_terminal(capsys, monkeypatch):

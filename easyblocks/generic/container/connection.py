@@ -108,8 +108,9 @@ def send(request, host=None):
     except HTTPError:
         raise
     except BROKEN as err:
-        raise TransferError("no connection to %s: %s" % (
-            host or urlsplit(request.full_url).netloc, getattr(err, 'reason', None) or err), True)
+        reason = getattr(err, 'reason', None) or err
+        raise TransferError("no connection to %s: %s. Check its name, and the network and proxy of this node" % (
+            host or urlsplit(request.full_url).netloc, getattr(reason, 'strerror', None) or reason), True)
 
 
 def place_of(url):

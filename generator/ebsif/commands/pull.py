@@ -114,9 +114,9 @@ def fetch(options, container, found):
     locked, squashfs = path.with_suffix(repeating.LOCK_SUFFIX), path.with_suffix(SQUASHFS_SUFFIX)
     if not options.dry_run:
         again = may_replace(options, path, extended.module)
-        write_file(locked, found.text(artefact.LOCK), again, "lock")
         if not artefact.is_downloaded(found, squashfs):
             fetch_user_software(found, squashfs, again)
+        write_file(locked, found.text(artefact.LOCK), again, "lock")
         print(squashfs)
     return {"lock": locked.name, "squashfs": squashfs.name}
 

@@ -115,9 +115,9 @@ class Layout(Repository):
         path = self.path_of(blob.digest)
         if files.is_there(path) and is_content(path, blob):
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f".{path.name[:12]}.{uuid.uuid4().hex}.new")
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             if isinstance(content, bytes):
                 new.write_bytes(content)
             else:
@@ -128,8 +128,12 @@ class Layout(Repository):
             if not is_content(new, blob):
                 raise ContentError(f"{self.folder}: what should become {blob.digest} has the wrong content: altered")
             new.replace(path)
+        except OSError as error:
+            raise ContentError(f"{self.folder}: {blob.size} bytes can't be written ({error.strerror}). Make room, or "
+                               "choose another directory") from None
         finally:
-            new.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                new.unlink()
 
     def put_manifest(self, descriptor: Descriptor, text: bytes, tag: Optional[str]) -> None:
         """Put a manifest there, and let a tag name it, which then names no other."""

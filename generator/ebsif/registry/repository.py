@@ -159,7 +159,7 @@ class Repository(ABC):
         EbsifError, OSError
             If it can't be read or written, or its content has another digest; then nothing is kept.
         """
-        partial = path.with_name(f".{path.name}.{blob.digest[7:19]}.partial")
+        partial = path.absolute().with_name(f".{path.name}.{blob.digest[7:19]}.partial")
         with files.locked(path.parent):
             if files.is_there(path) and is_content(path, blob):
                 return
