@@ -96,12 +96,17 @@ def test_a_layout_of_others_keeps_what_they_wrote(tmp_path):
 
 
 def test_a_tag_that_has_moved_leaves_one_image(tmp_path):
-    """R-08: without a tag, a directory stands for the manifest that has one."""
+    """R-08, R-03: without a tag, a directory stands for the manifest that has one; an altered one is refused."""
     repository = open_repository(f"oci:{tmp_path}")
     for text in (b'{"layers": []}', b'{"layers": [ ]}'):
         repository.put_manifest(Descriptor.of(MANIFEST, text), text, "1")
-    assert repository.resolve() == Descriptor.of(MANIFEST, text).digest
+    digest = Descriptor.of(MANIFEST, text).digest
+    assert repository.resolve() == digest
     assert repository.tags() == ["1"]
+    # what a tag names has the content of its digest
+    repository.path_of(digest).write_bytes(b'{"layers": [1]}')
+    with pytest.raises(ContentError, match="has the wrong content"):
+        repository.resolve("1")
 
 
 def test_blobs_in_a_layout(tmp_path):

@@ -106,7 +106,8 @@ def test_a_transfer_goes_on_another_day(tmp_path, monkeypatch):
 
 
 def test_an_image_that_is_not_here(eb_prefix, tmp_path, capsys):
-    """R-06: the message says what to type, whatever is in the directory; --check writes nothing."""
+    """R-06: another image is no substitute; the message says what to type; --check writes nothing."""
+    eb_prefix.install(MINE)
     reference, place = share(tmp_path, image={"file": "b.sif", "sha256": "1" * 64}), tmp_path / "place"
     command = ["pull", reference, "--name", "theirs", "-o", str(place)]
     expected = "the image b.sif of PyTorch/2.13.0-mine-1 is neither in an installed module nor in the catalogue (its " \

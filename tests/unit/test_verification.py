@@ -57,6 +57,20 @@ def test_notes_that_others_can_write(noted_image, name):
     assert verify(noted_image).state == "verified"
 
 
+@pytest.mark.parametrize(("fingerprint", "state"), [("1" * 40, "verified"), ("2" * 40, "foreign")])
+def test_keys_of_the_administrator(tmp_path, monkeypatch, fingerprint, state):
+    """R-04: a signature that the runtime's own keyring verifies counts only if the key is one of those named."""
+    answers = {"import": "", "list": f"Fingerprint: {'1' * 40}",
+               "verify": json.dumps({"SignerKeys": [{"Signer": {"Name": "x", "Fingerprint": fingerprint}}]})}
+    key = tmp_path / "site.asc"
+    key.write_text("a key")
+    verifying = Verification(SimpleNamespace(path="apptainer"), [str(key)], str(tmp_path / "keyring"))
+    monkeypatch.setattr(verifying, "run", lambda command, **_: SimpleNamespace(
+        exit_code=0, stderr="", output=next(text for word, text in answers.items() if word in command)))
+    monkeypatch.setattr(verification, "signers", lambda image: [fingerprint])
+    assert verifying.by_pgp("x.sif").state == state
+
+
 @pytest.mark.parametrize(("host", "name"), [("registry.example", "registry.example"),
                                             ("docker.io", "https://index.docker.io/v1/")])
 def test_logins_for_cosign(tmp_path, monkeypatch, host, name):
