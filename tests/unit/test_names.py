@@ -256,8 +256,12 @@ def test_removing_an_archived_module(prefix, name):
     folder = prefix.modules / "Tool"
     (folder / "1.0-x.lua").symlink_to(".1.0-x.lua")
     (folder / ".modulerc.lua").write_text('hide_version("Tool/1.0-x")\nmodule_version("Tool/.1.0-x", "old")\n')
+    of_class = prefix.modules.parent / "ai/Tool"
+    of_class.mkdir(parents=True)
+    for file in ("1.0-x.lua", ".1.0-x.lua"):
+        (of_class / file).symlink_to(folder / file)
     assert main(["remove", name, "--yes"]) == 0
-    assert not folder.exists()
+    assert not folder.exists() and not of_class.exists()
 
 
 def test_refused_removals(prefix, monkeypatch, tmp_path, capsys):

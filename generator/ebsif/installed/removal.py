@@ -139,12 +139,13 @@ def paths_of_module(installation: Installation) -> Iterator[Path]:
     yield from sorted(path for path in file.parent.glob(f".{file.name}.*")
                       if path.name[len(file.name) + 2 :] in ("unfinished", "replaced"))
     # its earlier name, if it was hidden after the installation
-    yield from sorted(path for path in file.parent.iterdir()
-                      if path.is_symlink() and path.readlink() == Path(file.name))
-    relative = file.relative_to(installation.use)
-    for link in sorted(installation.use.parent.glob(f"*/{relative}")):
-        if link.is_symlink() and os.path.realpath(link) == os.path.realpath(file):
-            yield link
+    earlier = sorted(path for path in file.parent.iterdir()
+                     if path.is_symlink() and path.readlink() == Path(file.name))
+    yield from earlier
+    for path in (file, *earlier):
+        for link in sorted(installation.use.parent.glob(f"*/{path.relative_to(installation.use)}")):
+            if link != path and link.is_symlink() and os.path.realpath(link) == os.path.realpath(file):
+                yield link
 
 
 def add_lock(removal, root):
