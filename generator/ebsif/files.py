@@ -46,7 +46,7 @@ def locked(directory: Path) -> Iterator[None]:
     with contextlib.ExitStack() as held:
         lock = held.enter_context((directory / LOCK).open("a"))
         with contextlib.suppress(PermissionError):  # the owner, who created it, has set the mode
-            os.fchmod(lock.fileno(), directory.stat().st_mode & 0o666)
+            os.fchmod(lock.fileno(), directory.stat().st_mode & 0o666 | stat.S_IWUSR)
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX)
         except OSError as error:

@@ -44,6 +44,17 @@ def test_file_systems_without_locks(tmp_path, monkeypatch, number):
     assert {one.name for one in tmp_path.iterdir()} == {"number", files.LOCK}
 
 
+def test_the_lock_of_a_closed_directory(tmp_path):
+    """R-10: its owner can still lock it once the directory is open again."""
+    with files.locked(tmp_path):
+        pass
+    tmp_path.chmod(0o555)
+    with files.locked(tmp_path):
+        pass
+    tmp_path.chmod(0o755)
+    assert (tmp_path / files.LOCK).stat().st_mode & 0o777 == 0o644
+
+
 def test_waiting_without_locks(tmp_path, monkeypatch, capsys):
     """R-10, E-10: who has the lock is said after some seconds; other errors of locks are errors."""
     monkeypatch.setattr(fcntl, "lockf", refuse(errno.ENOSYS))
