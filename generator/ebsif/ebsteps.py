@@ -257,7 +257,7 @@ def copied(source, target):
     """Return how much of the image is copied (Now)."""
     partial = Path(f"{target}.partial")
     total, done = Path(source).stat().st_size, partial.stat().st_size if partial.exists() else 0
-    return Now(f"{done / 1e9:.1f} of {total / 1e9:.1f} GB", done, total)
+    return Now(f"{format_size(done)} of {format_size(total)}", done, total)
 
 
 def packed(target):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from ebsif import ebsteps, output, steps
+from ebsif.image import fetching
 from ebsif.steps import Now, Steps, format_time
 
 # what eb 5.3 printed; FOLDER is the build directory
@@ -245,7 +246,13 @@ def test_what_is_copied_and_packed(tmp_path):
     source, target = tmp_path / "a.sif", tmp_path / "b.sif"
     source.write_bytes(b"x" * 200)
     Path(f"{target}.partial").write_bytes(b"x" * 50)
-    assert ebsteps.copied(str(source), str(target)) == Now("0.0 of 0.0 GB", 50, 200)
+    assert ebsteps.copied(str(source), str(target)) == Now("0.1 kB of 0.2 kB", 50, 200)
+    (tmp_path / "c.sif.partial-1").mkdir()
+    (tmp_path / "c.sif.partial-1/layer").write_bytes(b"x" * 3000)
+    assert fetching.fetched(tmp_path / "c.sif", 0) == Now("3.0 kB", 3000)
+    assert fetching.fetched(tmp_path / "c.sif", 6000) == Now("3.0 kB of 6.0 kB", 3000, 6000)
+    # converted, it is larger than its layers
+    assert fetching.fetched(tmp_path / "c.sif", 2000) == Now("2.0 kB of 2.0 kB", 2000, 2000)
     assert ebsteps.packed(tmp_path / "user-software.squashfs") == Now()
     (tmp_path / ".make-squashfs.host.1.x").mkdir()
     (tmp_path / ".make-squashfs.host.1.x/new").write_bytes(b"x" * 5000)

@@ -3,6 +3,8 @@
 import hashlib
 from pathlib import Path
 
+from easybuild.easyblocks.generic.container.texts import format_size
+
 from ebsif import processes
 from ebsif.steps import Now, Steps
 
@@ -15,7 +17,7 @@ def sha256(path: Path, what: str = "the image") -> str:
     digest, done, size = hashlib.sha256(), 0, path.stat().st_size
 
     def progress():
-        return Now(f"{done / 1e9:.1f} of {size / 1e9:.1f} GB", done, size)
+        return Now(f"{format_size(done)} of {format_size(size)}", done, size)
 
     with path.open("rb") as image, Steps(size > LONG) as steps:
         steps.begin(f"SHA256 of {what}", important=False, watch=progress)

@@ -2,11 +2,13 @@
 
 import contextlib
 import io
+import math
 import sys
 from pathlib import Path
 from typing import Optional
 
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
+from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif import eb, output
 from ebsif.errors import EbsifError
@@ -17,6 +19,14 @@ from ebsif.steps import Now, Steps
 
 class FetchError(EbsifError):
     """An image can't be fetched; the message says why and what to do."""
+
+
+def fetched(target: Path, size: int) -> Now:
+    """Return how much of an image (its path) is fetched, of so many bytes; not what is converted after that."""
+    sizes = [part.stat().st_size for path in target.parent.glob(f"{target.name}.partial-*")
+             for part in (path.rglob("*") if path.is_dir() else [path]) if part.is_file()]
+    done = min(sum(sizes), size or math.inf)
+    return Now(format_size(done) + (f" of {format_size(size)}" if size else ""), done, size)
 
 
 def fetch(source: ImageSource, name: str, folder: Optional[Path] = None, size: int = 0,
@@ -55,12 +65,6 @@ def fetch(source: ImageSource, name: str, folder: Optional[Path] = None, size: i
     eb.session()
     target = (folder or Path(eb.source_paths()[0])).absolute() / name
 
-    def progress():
-        sizes = [part.stat().st_size for path in target.parent.glob(f"{name}.partial-*")
-                 for part in (path.rglob("*") if path.is_dir() else [path]) if part.is_file()]
-        total = f" of {size / 1e9:.1f}" if size else ""
-        return Now(f"{sum(sizes) / 1e9:.1f}{total} GB", sum(sizes), size)
-
     # what EasyBuild prints is for the output of eb
     said = sys.stderr if output.is_verbose() else io.StringIO()
     try:
@@ -68,7 +72,7 @@ def fetch(source: ImageSource, name: str, folder: Optional[Path] = None, size: i
             if target.exists():
                 check_note(str(target), source)
             else:
-                steps.begin(f"fetching {name}", watch=progress)
+                steps.begin(f"fetching {name}", watch=lambda: fetched(target, size))
                 ImageFetch(source, str(target), lambda found: sha256 in (None, found)).fetch()
     except EasyBuildError as error:
         raise FetchError(str(error).strip("'\"")) from None
