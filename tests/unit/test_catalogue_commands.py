@@ -271,6 +271,10 @@ def test_show(place):
     for name, value in (("in the image", "cuda 12.6"), ("image", "jax-0.10.0.sif"),
                         ("caches", "per job on the node in /tmp"), ("install", "eb JAX-0.10.0-20250601.eb")):
         assert f"{name:16}{value}\n" in output
+    # G-05: eb doesn't find it by its name
+    run(place, "render", *MINE)
+    shown = run(place, "show", *MINE, "JAX/v0.10.0").stdout
+    assert f"{'install':16}eb easyconfigs/j/JAX/JAX-0.10.0-20250601.eb\n" in shown
     data = json.loads(run(place, "show", *MINE, "JAX/0.10.0", "--json").stdout)
     assert data[0]["parameters"]["gpu"] == "cuda"
     assert data[0]["images"] == []

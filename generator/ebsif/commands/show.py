@@ -12,7 +12,7 @@ from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.arguments import add_json
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.settings import add_settings_arguments
+from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.catalogue.summary import as_data, format_components
 from ebsif.files import is_there
 from ebsif.installed import current, imagestate, lock
@@ -20,6 +20,7 @@ from ebsif.installed.names import Names, NamingError, add_name_argument, shown
 from ebsif.output import format_count
 from ebsif.pages.entry import DEFAULT_BADGES
 from ebsif.render import easyconfig
+from ebsif.render.rendering import for_eb
 
 EXAMPLES = """\
   ebsif show --site lumi PyTorch/2.7.0
@@ -44,11 +45,12 @@ def run(options):
     if options.json:
         print(json.dumps([complete(one) if isinstance(one, Container) else one.record for one in found], indent=2))
         return 0
+    output = read_settings(options).output
     for number, one in enumerate(found):
         if number:
             print()
-        for name, value in lines(one) if isinstance(one, Container) else lines_of_installation(one):
-            print(f"{name:16}{value}")
+        for name, value in lines(one, output) if isinstance(one, Container) else lines_of_installation(one):
+            print(f"{name:16}{value}".rstrip())
     return 0
 
 
@@ -89,8 +91,8 @@ def complete(container):
     return data
 
 
-def lines(container):
-    """Yield (name, value) for each line of the output."""
+def lines(container, output):
+    """Yield (name, value) for each line of the output, of a container whose easyconfig is in a directory."""
     binds = container.all_binds
     yield container.module, ""
     yield "in the image", format_components(container) or "not recorded"
@@ -114,5 +116,5 @@ def lines(container):
         yield "history", container.history
     if container.archived:
         yield "archived", container.archive_message
-    yield "install", f"eb {container.easyconfig_name}"
+    yield "install", f"eb {for_eb(container, output)}"
     yield "load", f"module load {container.module}"

@@ -1,6 +1,7 @@
 """Compare installations with the catalogue of a site, in both directions."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from ebsif.catalogue.container import CatalogueError, Container
 from ebsif.check.easyconfigs import literals
@@ -8,7 +9,7 @@ from ebsif.findings import NOTE, WARNING, Finding
 from ebsif.installed.names import catalogue_name
 from ebsif.installed.places import Installation
 from ebsif.render import easyconfig
-from ebsif.render.rendering import RENDERED
+from ebsif.render.rendering import RENDERED, for_eb
 
 
 class Catalogue:
@@ -21,11 +22,14 @@ class Catalogue:
         Name of the site.
     containers
         Its containers.
+    output
+        The directory of its easyconfigs.
     """
 
-    def __init__(self, site: str, containers: Sequence[Container]):
+    def __init__(self, site: str, containers: Sequence[Container], output: Path):
         """Index the containers by module."""
         self.site = site
+        self.output = output
         self.containers = {one.module_or_version: one for one in containers}
 
     def compare(self, installation: Installation) -> Iterator[Finding]:
@@ -56,8 +60,9 @@ class Catalogue:
         differing = sorted(key for key in found.keys() | wanted.keys() if found.get(key) != wanted.get(key))
         if differing:
             yield Finding(WARNING, installation.module,
-                          f"its easyconfig is out of date: the catalogue has another {', '.join(differing)}; run "
-                          f"`ebsif render --site {self.site}`, then `eb --rebuild {container.easyconfig_name}`")
+                          f"its easyconfig is out of date: it differs from the catalogue in {', '.join(differing)}; "
+                          f"run `ebsif render --site {self.site}`, then `eb --rebuild "
+                          f"{for_eb(container, self.output)}`")
 
     def never_installed(self, installations: Iterable[Installation]) -> list[str]:
         """Return the modules in the catalogue that are not installed, without archived ones."""

@@ -1,6 +1,7 @@
 """Write easyconfigs, but only changed ones."""
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,12 @@ def place(container: Container, output: Path) -> Path:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", name):
         raise CatalogueError(f"'{name}' is not a valid name for an easyconfig")
     return output / container.name[0].lower() / container.name / name
+
+
+def for_eb(container: Container, output: Path) -> str:
+    """Return an easyconfig as an argument of eb: the file if it was rendered there, else its name, to be searched."""
+    path = place(container, output)
+    return shlex.quote(str(path)) if path.is_file() else container.easyconfig_name
 
 
 def render(containers: Iterable[Container], output: Path) -> Iterator[Rendered]:
