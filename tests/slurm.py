@@ -46,6 +46,7 @@ SelectTypeParameters=CR_CPU_Memory
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 ReturnToService=2
+FirstJobId={first_job}
 KillWait=5
 SlurmdParameters=config_overrides
 # jobs that return to the queue start when Slurm looks there the next time
@@ -90,8 +91,9 @@ class Cluster:
         self.start_munge()
         ports = free_ports(1 + len(ALL_NODES))
         self.configuration.write_text(CONFIGURATION.format(
-            host=socket.gethostname(), port=ports[0], place=self.place, cpus=CPUS, memory=MEMORY, gpus=GPUS,
-            nodes=",".join(NODES), all_nodes=",".join(ALL_NODES), node_ports=",".join(map(str, ports[1:]))))
+            host=socket.gethostname(), port=ports[0], first_job=first_job(), place=self.place, cpus=CPUS,
+            memory=MEMORY, gpus=GPUS, nodes=",".join(NODES), all_nodes=",".join(ALL_NODES),
+            node_ports=",".join(map(str, ports[1:]))))
         for index in range(GPUS):
             (self.place / f"gpu{index}").touch()
         gpus = f"NodeName={','.join(ALL_NODES)} Name=gpu File={self.place}/gpu[0-{GPUS - 1}]\n"
@@ -198,6 +200,15 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 process.kill()
         shutil.rmtree(self.place, ignore_errors=True)
+
+
+def first_job():
+    """
+    Return the ID of a cluster's first job, far from those of the other test processes.
+
+    The port where the ranks of a job meet follows from its ID, and all nodes of all clusters are this machine.
+    """
+    return 1 + 300 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 
 
 def command(process):
