@@ -61,4 +61,5 @@ def is_too_wide(headings: list[str], rows: list[list[str]], wrapped: int = 0, le
     if wrapped:
         widths[wrapped - 1] = min(widths[wrapped - 1], least)
     # each column has a blank on either side
-    return sys.stdout.isatty() and sum(width + 2 for width in widths) > shutil.get_terminal_size().columns
+    # of terminals that don't tell their size, Python 3.9 says 0
+    return sys.stdout.isatty() and sum(width + 2 for width in widths) > (shutil.get_terminal_size().columns or 80)
