@@ -44,6 +44,16 @@ class Node:
         """Return the directory of an account on the node."""
         return self.local / f"ebsif-{os.getuid() if uid is None else uid}"
 
+    def check_that_another_is_used(self, theirs):
+        """Check that caches have a directory of their own if the name is taken, and nothing is in `theirs`; free it."""
+        found, said = self.run()
+        own = Path(found["EBSIF_JOB_CACHES"]).parent
+        assert str(own).startswith(f"{self.caches()}.")
+        assert (own.stat().st_uid, own.stat().st_mode & 0o777) == (os.getuid(), 0o700)
+        assert said == ""
+        assert list(theirs.iterdir()) == []
+        self.caches().rename(tempfile.mkdtemp(dir=self.folder) + "/taken")
+
 
 def spec(**parameters):
     """Return what Caches reads of a specification."""

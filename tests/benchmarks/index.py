@@ -7,6 +7,7 @@ the network. PyPI lets pip keep files, and ask whether a page has changed.
 import functools
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -62,10 +63,16 @@ def read(url, **headers):
 
 @functools.cache
 def cacheable():
-    """Start the index, which ends with this process; return the variables that make pip use it (dict)."""
+    """
+    Start the index, which ends with this process; return the variables that make pip use it (dict).
+
+    Where pip has no index of its own, it uses PyPI, which needs no copy: then there are none.
+    """
     asked = subprocess.run([sys.executable, "-m", "pip", "config", "get", "global.index-url"], capture_output=True,
                            text=True, check=False)
-    Handler.source = asked.stdout.strip().rstrip("/") or "https://pypi.org/simple"
+    Handler.source = os.environ.get("PIP_INDEX_URL", asked.stdout).strip().rstrip("/")
+    if not Handler.source:
+        return {}
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     # pip keeps nothing from a host without TLS that it doesn't trust

@@ -3,7 +3,6 @@
 import os
 import re
 import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -181,13 +180,7 @@ def test_a_name_that_is_taken(node):
     taken = [lambda: node.caches().symlink_to(theirs), node.caches().touch]
     for take in taken:
         take()
-        found, said = node.run()
-        own = Path(found["EBSIF_JOB_CACHES"]).parent
-        assert str(own).startswith(f"{node.caches()}.")
-        assert (own.stat().st_uid, own.stat().st_mode & 0o777) == (os.getuid(), 0o700)
-        assert said == ""
-        assert list(theirs.iterdir()) == []
-        node.caches().rename(tempfile.mkdtemp(dir=node.folder) + "/taken")
+        node.check_that_another_is_used(theirs)
 
 
 def test_ranks_start_together(node):
