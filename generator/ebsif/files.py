@@ -45,8 +45,9 @@ def locked(directory: Path) -> Iterator[None]:
     directory.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as held:
         lock = held.enter_context((directory / LOCK).open("a"))
-        with contextlib.suppress(PermissionError):  # the owner, who created it, has set the mode
-            os.fchmod(lock.fileno(), directory.stat().st_mode & 0o666 | stat.S_IWUSR)
+        place = directory.stat()
+        # for other accounts the owner, who created it, has done that
+        set_access(directory / LOCK, place.st_gid, place.st_mode & 0o666 | stat.S_IWUSR)
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX)
         except OSError as error:

@@ -1,15 +1,23 @@
-"""Files of other accounts, which only root can make: caches, containers that ranks share, notes on images."""
+"""
+Files of other accounts, which only root can make: caches, containers that ranks share, notes on images, locks.
+"""
 
+import multiprocessing
 import os
 import shutil
 import subprocess
+import tempfile
+from pathlib import Path
 
 from easybuild.easyblocks.generic.container.imagenote import note_path
+from ebsif import files
 from noted_images import verify
 from support import CONTAINER_FILES
 
 # Another account, which this machine need not know.
 OTHER = 12345
+# a group of which this and other accounts are members
+GROUP = 23456
 
 
 def test_a_project_directory_of_somebody_else(node):
@@ -88,3 +96,29 @@ def test_notes_of_other_accounts(noted_image, configuration):
     """R-04: the note of another account is its word."""
     os.chown(note_path(str(noted_image)), OTHER, -1)
     assert verify(noted_image).state == "unknown"
+
+
+def lock(directory, account):
+    """Lock a directory as another account, a member of the group; runs in a process of its own."""
+    os.setgroups([GROUP])
+    os.setgid(account)
+    os.setuid(account)
+    os.umask(0o077)
+    with files.locked(directory):
+        pass
+
+
+def test_the_lock_of_another_member_of_the_group():
+    """R-10: each account that may write to a catalogue may lock it, although new files there don't get its group."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        place = Path(folder) / "catalogue"
+        place.mkdir()
+        os.chown(place, -1, GROUP)
+        place.chmod(0o775)
+        for account in (OTHER, OTHER + 1):
+            process = multiprocessing.get_context("fork").Process(target=lock, args=(place, account))
+            process.start()
+            process.join()
+            assert process.exitcode == 0
+        assert (place / files.LOCK).stat().st_gid == GROUP
