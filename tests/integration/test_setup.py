@@ -150,17 +150,27 @@ def test_steps_show_title_output_and_time():
     assert "\x1b" not in result.stderr
 
 
-def test_binds_for_pip_exist(tmp_path):
-    """Only existing paths, each once, in the runtime's syntax."""
-    folder = tmp_path / "certificates"
+@pytest.mark.parametrize("where", ["environment", "file"])
+def test_binds_for_pip_exist(tmp_path, where):
+    """What pip's environment and its files name: only existing paths, each once, in the runtime's syntax."""
+    folder, index = tmp_path / "certificates", tmp_path / "simple"
     folder.mkdir()
+    index.mkdir()
     (folder / "bundle.crt").touch()
-    result = run(
-        [SCRIPTS / "install-binds"], PIP_CERT=f"{folder}/bundle.crt", SSL_CERT_FILE=f"{folder}/bundle.crt",
-        REQUESTS_CA_BUNDLE="", PIP_FIND_LINKS=f"/does/not/exist {tmp_path}",
-    )
+    configuration = tmp_path / "pip.conf"
+    if where == "file":
+        configuration.write_text(f"[global]\ncert = {folder}/bundle.crt\nextra-index-url =\n  https://example.org/simple\n"
+                                 f"  file://{index}\n[install]\nfind-links =\n  /does/not/exist\n  {tmp_path}\n")
+        settings = {"PIP_CERT": "", "SSL_CERT_FILE": f"{folder}/bundle.crt", "PIP_FIND_LINKS": ""}
+    else:
+        settings = {"PIP_CERT": f"{folder}/bundle.crt", "SSL_CERT_FILE": "", "PIP_EXTRA_INDEX_URL": f"file://{index}",
+                    "PIP_FIND_LINKS": f"/does/not/exist {tmp_path}"}
+    result = run([SCRIPTS / "install-binds"], **settings, REQUESTS_CA_BUNDLE="", PIP_CONFIG_FILE=str(configuration))
     binds = result.stdout.strip().split(",")
-    assert binds == [str(folder), *(["/etc/pip.conf"] if Path("/etc/pip.conf").exists() else []), str(tmp_path)]
+    assert len(binds) == len(set(binds))
+    assert all(Path(bind).exists() for bind in binds)
+    assert {str(folder), str(index), str(tmp_path)} <= set(binds)
+    assert ("/etc/pip.conf" in binds) == Path("/etc/pip.conf").exists()
 
 
 def test_the_file_to_source_sets_what_eb_reads(tmp_path):
