@@ -141,21 +141,30 @@ def check_without_the_image_of_the_base(family):
 
     def load(tool):
         start = f"module use {site.modules}" if tool == site.tool else f"{tool.init}\nmodule use {site.prefix}/tcl/all"
-        result = site.bash(f"{start}\nmodule load {REFERRING}; echo status $?; echo $SIF", check=False)
-        return result.stdout.split(), " ".join(result.stderr.split())
+        result = site.bash(f"{start}\nmodule help {REFERRING}; echo LOAD >&2; module load {REFERRING}; echo status $?; "
+                           "echo $SIF", check=False)
+        shown, said = " ".join(result.stderr.split()).split("LOAD")
+        return result.stdout.split(), said, shown
 
+    def helped():
+        return site.bash(f"module help {LINKED} 2>&1").stdout
+
+    assert "was removed" not in helped()
     for tool in (site.tool, other):
-        words, said = load(tool)
+        words, said, shown = load(tool)
         assert words[:2] == ["status", "0"]
+        assert "Looked for:" not in shown
         assert f"The image {image} has changed since {REFERRING} was installed (it has another size)" in said
     os.truncate(image, size)
     image.rename(aside)
     try:
         for tool in (site.tool, other):
-            words, said = load(tool)
+            words, said, shown = load(tool)
             assert words[1] != "0"
-            assert f"Looked for: {image}. It is the image of {BASE}, which was removed or has another" in said
+            for text in (said, shown):
+                assert f"Looked for: {image}. It is the image of {BASE}, which was removed or has another" in text
         assert family.show(LINKED)[0] == str(family.image(LINKED))
+        assert f"The image of {BASE} was removed after this module was installed" in helped()
         code = ("import pathlib, sys\nfrom ebsif import eb\nfrom ebsif.installed import sharing\n"
                 "eb.session(tuple(sys.argv[2:]))\n"
                 "for user in sharing.users_of(pathlib.Path(sys.argv[1])): print(user.module, user.needs_file)")

@@ -114,6 +114,7 @@ def test_a_module_from_values(syntax):
     for part in ("user-software.squashfs", "/user-software/venv/example", "PIP_CONSTRAINT", "PYTHONPATH"):
         assert part in with_venv.text
     assert len(with_venv.help_sections) == len(made.help_sections) + 1
+    assert "`ebsif extend Example/1.0 --add PACKAGE --name NAME --install`" in with_venv.help_sections[-1]
 
 
 def test_the_command_of_a_container(tmp_path, monkeypatch):

@@ -224,6 +224,7 @@ def test_images_of_others(eb_prefix, tmp_path):
         f"install {BASE}, whose image it is, again, and then this module with `eb --rebuild {copy}`")
     (tmp_path / "a.sif").unlink()
     assert f"is gone: install {BASE}, whose image it is" in state(root)[0].problem
+    assert overview.state_of(inventory.installations()[0][0], {}) == ["base was removed", "image gone"]
     # where that module is still installed, one command does both
     base = eb_prefix.install(BASE)
     (base / "a.sif").unlink()
@@ -232,6 +233,32 @@ def test_images_of_others(eb_prefix, tmp_path):
         root, resolved=str(base / "a.sif"))[0].problem
     assert "is the file system mounted? If the image was removed, put the right image back" in \
         state(root, kind="central", origin=None)[0].problem
+
+
+def test_the_base_is_gone(eb_prefix, capsys):
+    """E-02, E-05: a module that keeps the image of a removed module by a hard link says so, also if others have it."""
+    base, root = eb_prefix.install(BASE), eb_prefix.install(MINE)
+    (root / "a.sif").unlink()
+    os.link(base / "a.sif", root / "a.sif")
+    os.link(base / "a.sif", base / "another link")
+    image = {"kind": "link", "origin": BASE, "resolved": str(base / "a.sif"), "size": 5000}
+    assert (state(root, **image)[0].origin, state(root)[0].notice) == (BASE, None)
+    one = next(one for one in inventory.everything() if one.root == root)
+    assert overview.state_of(one, {}) == []
+    (base / "a.sif").rename(base / "old")
+    shutil.copy(base / "old", base / "a.sif")
+    assert overview.state_of(one, {}) == ["base has another image now"]
+    (base / "a.sif").unlink()
+    assert overview.state_of(one, {}) == ["base was removed"]
+    assert main(["installed", str(root)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "shared image (as recorded, 5.0 kB)" in said
+    assert f"note: {BASE}, whose image it shared, was removed: it uses {root}/a.sif" in said
+    # the image of a third module was at hand when this one was installed
+    image = {"kind": "link", "origin": OTHER, "resolved": str(root / "a.sif"), "size": 5000}
+    state(root, **image)
+    one = next(one for one in inventory.everything() if one.root == root)
+    assert overview.state_of(one, {}) == [f"{OTHER} was removed"]
 
 
 def test_where_the_module_looks(eb_prefix, tmp_path, monkeypatch):

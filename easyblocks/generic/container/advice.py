@@ -9,5 +9,6 @@ Commands of ebsif that messages suggest. The easyblocks work without ebsif, whic
 """
 
 FILL_WHEELHOUSE = "Create it with `ebsif wheelhouse`, on a node with network."
+MAKE_EXTENSION = "`ebsif extend %s --add PACKAGE --name NAME --install`"
 SUBMIT_INSTALLATION = "`ebsif job --install EASYCONFIG` with the settings of your site"
 ADD_PACKAGE = "`ebsif extend ... --add '%s'` with the version that is needed"

@@ -194,6 +194,10 @@ class LuaModule(ModuleSyntax):
         """Make loading fail with a message (texts and variables in turn), but not unload, show, spider and is-avail."""
         return self.when('mode() == "load"', 'LmodError(%s)\n' % self.message(parts))
 
+    def add_to_help(self, condition, *parts):
+        """Add a message (texts and variables in turn) to the help if a condition holds when somebody reads it."""
+        return self.when('mode() == "help" and %s' % condition, 'help(%s)\n' % self.message(parts))
+
     def notice_on_load(self, *parts):
         """Print a message (texts and variables in turn) when the module is loaded."""
         return self.when('mode() == "load"', 'LmodMessage(%s)\n' % self.message(parts))

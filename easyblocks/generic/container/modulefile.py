@@ -21,7 +21,7 @@ from easybuild.easyblocks.generic.container.parameters import INIT_CONDA_MANUAL,
 from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, bind_source, escape_bind
 from easybuild.easyblocks.generic.container.shellmodule import ShellModule
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, IMAGE_SHARED
-from easybuild.easyblocks.generic.container.sharedimage import image_places
+from easybuild.easyblocks.generic.container.sharedimage import image_places, origin_places
 from easybuild.easyblocks.generic.container.signature import Signature
 from easybuild.easyblocks.generic.container.tclmodule import TclModule
 from easybuild.easyblocks.generic.container.texts import shown_module
@@ -204,6 +204,7 @@ class ModuleFile:
         return ''.join([
             module.comment("The image: the module's own copy, else a central one."), root,
             module.declare('container_image', ''), choose, self.notice_of_change(),
+            module.add_to_help(module.negate(module.is_set('container_image')), *looked_at), self.notice_of_removal(),
             module.setenv_from('SIF', 'container_image'), module.setenv_from('SIF' + suffix, 'container_image'),
             module.setenv('CONTAINERROOT', module.root),
             module.setenv('RUNSCRIPTS', runscripts), module.setenv('RUNSCRIPTS' + suffix, runscripts),
@@ -229,6 +230,16 @@ class ModuleFile:
         return module.when(module.has_other_size('container_image', size), module.notice_on_load(
             "The image ", 'container_image', " has changed since %s was installed (it has another size): the packages "
             "of this module may not work with it. Reinstall the module with `eb --rebuild`." % self.shown_name))
+
+    def notice_of_removal(self):
+        """Statements that say in the help that the module was removed whose image this one keeps by a hard link."""
+        places = origin_places(self.image_record)
+        if self.is_reference or not places or self.spec.image not in IMAGE_SHARED:
+            return ''
+        return self.module.add_to_help(
+            self.module.negate(self.module.is_file(places[0])),
+            "The image of %s was removed after this module was installed, which keeps it." % (
+                self.image_record['origin']))
 
     def binds(self):
         """Statements that collect the binds in a variable of the module file and set them."""

@@ -78,6 +78,10 @@ class ModuleSyntax:
         """Execute statements, except when the modules tool reads all modules to search them."""
         return text
 
+    def add_to_help(self, condition, *parts):
+        """Nothing: only modules tools show help."""
+        return ''
+
     def only_one(self, refusal):
         """Allow one container module: refuse with a message if there is one (its parts), else unload the other."""
         other = self.fail_on_load(*refusal) if refusal else self.unload_on_load('other_module')

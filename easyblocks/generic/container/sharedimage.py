@@ -45,6 +45,27 @@ def image_places(kind, own, resolved, central):
         yield path
 
 
+def origin_places(image):
+    """
+    Return where the image of another module is that this one shares: one of these is it (list of str).
+
+    A hard link may have been made to that of a third module, which stays when the other one is removed.
+
+    Parameters
+    ----------
+    image : dict
+        What is recorded of the image.
+    """
+    source, origin = image.get('resolved') or '/', image.get('origin')
+    if not origin:
+        return []
+    folder = os.path.dirname(source)
+    if origin == InstalledImage(folder).module:
+        return [source]
+    # as EasyBuild calls directories: SOFTWARE/NAME/VERSION
+    return [os.path.join(os.path.dirname(os.path.dirname(folder)), origin, image['file'])]
+
+
 class InstalledImage:
     """
     The image that an installation uses, from its record.

@@ -181,6 +181,10 @@ class TclModule(ModuleSyntax):
         # for this kind of error Environment Modules shows the message without a stack trace
         return self.when('[module-info mode load]', 'error %s {} MODULES_ERR_GLOBAL\n' % self.message(parts))
 
+    def add_to_help(self, condition, *parts):
+        """Add a message (texts and variables in turn) to the help if a condition holds when somebody reads it."""
+        return 'add_to_help {\n%s}\n' % self.indent(self.when(condition, 'puts stderr %s\n' % self.message(parts)))
+
     def notice_on_load(self, *parts):
         """Print a message (texts and variables in turn) when the module is loaded."""
         return self.when('[module-info mode load]', 'puts stderr %s\n' % self.message(parts))

@@ -11,6 +11,7 @@ import glob
 import os
 
 from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.advice import MAKE_EXTENSION
 from easybuild.easyblocks.generic.container.modulefile import ModuleFile
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
 from easybuild.easyblocks.generic.container.parameters import LISTED_PACKAGES
@@ -29,11 +30,12 @@ class VenvModuleFile(ModuleFile):
     def help_sections(self):
         """Add how to install packages in the user's own and in others' modules, with packed user software or not."""
         return super().help_sections + [
-            "To add your own packages: if this is your module and its user-software is a directory, install them with "
-            "pip in the container,\npack it with make-squashfs and reload the module (unmake-squashfs unpacks it "
+            "To add your own packages, make a module of your own from this one: %s.\n"
+            "Or change its user software: if this is your module and its user-software is a directory, install them "
+            "with pip in the container,\npack it with make-squashfs and reload the module (unmake-squashfs unpacks it "
             "again). Otherwise start with a copy:\n\n    mkdir DIRECTORY; export EBSIF_USER_SOFTWARE=$(realpath "
             "DIRECTORY); unmake-squashfs\n    module unload %s; module load %s" % (
-                self.shown_name.rpartition('/')[0], self.shown_name)]
+                MAKE_EXTENSION % self.shown_name, self.shown_name.rpartition('/')[0], self.shown_name)]
 
     @property
     def changed_packages(self):

@@ -14,8 +14,8 @@ from easybuild.easyblocks.generic.container.sharedimage import (
     IMAGE_LINK,
     IMAGE_OWN,
     IMAGE_REFERENCE,
-    InstalledImage,
     image_places,
+    origin_places,
 )
 from easybuild.easyblocks.generic.container.texts import format_size
 
@@ -52,6 +52,8 @@ class ImageState:
         One of STATES.
     problem
         What is wrong, and what to do; None if nothing is.
+    notice
+        That the module whose image it was is gone, which does no harm; None if nothing is to be said.
     """
 
     kind: str
@@ -60,6 +62,7 @@ class ImageState:
     size: Optional[int]
     state: str
     problem: Optional[str] = None
+    notice: Optional[str] = None
 
     @property
     def is_bad(self) -> bool:
@@ -86,9 +89,11 @@ def examine(installation: Installation, verify: bool = False) -> ImageState:
     known = installation.record[lockfile.IMAGE]
     kind, origin = kind_of(installation), known.get("origin")
     path = path_of(installation)
-    if kind == IMAGE_LINK and path and not any(is_same(path, str(place)) for place in places_of_origin(known)):
-        # the other module was removed, or has another image now
-        kind, origin = kind if path.stat().st_nlink > 1 else IMAGE_OWN, None
+    lost = what_happened_to_origin(installation) if path else None
+    notice = f"{origin}, whose image it shared, {lost}: it uses {path}" if lost else None
+    if kind == IMAGE_LINK and path:
+        shares = path.stat().st_nlink > 1
+        kind, origin = kind if shares else IMAGE_OWN, origin if shares and not lost else None
     if not path:
         closed = next(filter(is_closed, candidates(installation)), None)
         state, problem = (UNREADABLE, unreadable(closed)) if closed else (GONE, gone(installation, kind, origin))
@@ -98,21 +103,16 @@ def examine(installation: Installation, verify: bool = False) -> ImageState:
         return ImageState(kind, origin, path, status.st_size, UNREADABLE, unreadable(path))
     state, problem = compare(path, status, known, verify)
     return ImageState(kind, origin, path, status.st_size, state,
-                      f"{problem}: {remedy(installation, kind, origin)}" if problem else None)
+                      f"{problem}: {remedy(installation, kind, origin)}" if problem else None, notice)
 
 
-def places_of_origin(known):
-    """
-    Yield where the image of another module may be, from the record of a hard link to it.
-
-    The link may have been made to that of a third module, which stays when the other one is removed.
-    """
-    source = Path(known.get("resolved") or "/")
-    if known.get("origin") in (None, InstalledImage(str(source.parent)).module):
-        yield source
-    else:
-        # as EasyBuild calls directories: SOFTWARE/NAME/VERSION
-        yield source.parent.parent.parent / known["origin"] / known["file"]
+def what_happened_to_origin(installation: Installation) -> Optional[str]:
+    """Say that the module whose image this one shares was removed, or has another image now; None if neither is so."""
+    places = [Path(place) for place in origin_places(installation.record[lockfile.IMAGE])]
+    path = path_of(installation)
+    if not places or any(map(is_closed, places)) or path and any(is_same(path, str(place)) for place in places):
+        return None
+    return "has another image now" if any(map(is_there, places)) else "was removed"
 
 
 def path_of(installation: Installation) -> Optional[Path]:

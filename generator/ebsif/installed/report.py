@@ -119,6 +119,8 @@ def examine(installation, verify):
     report.image = imagestate.examine(installation, verify)
     if report.image.problem:
         report.findings.append(Finding(ERROR if report.image.is_bad else WARNING, module, report.image.problem))
+    if report.image.notice:
+        report.findings.append(Finding(NOTE, module, report.image.notice))
     report.software = softwarestate.examine(installation, verify)
     state = report.software and report.software.state
     if state == softwarestate.GONE:

@@ -97,6 +97,11 @@ proc put {name value} {
         unsetenv $name
     }
 }
+# the statements are for when somebody reads the help, in which Lmod has another mode than Environment Modules
+proc add_to_help {statements} {
+    if {[info procs ModulesHelp] eq ""} { return }
+    proc ModulesHelp {} [info body ModulesHelp]\n[list uplevel #0 $statements]
+}
 proc put_default {name value} {
     put $name [first_user_value $value $name]
 }
