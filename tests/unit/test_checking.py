@@ -440,7 +440,8 @@ def test_an_image_of_another_size(place, tmp_path):
     (tmp_path / "tool-1.0.sif").write_bytes(b"test")
     assert findings(settings) == []
     (tmp_path / "tool-1.0.sif").write_bytes(b"tes")
-    (one,) = findings(settings)
+    (one,), same = findings(settings), findings(settings, images=True)
+    assert same == [one]
     assert one.text.endswith("is not the image of the record: it has 3 bytes, not 4, so it was replaced, truncated or "
                              "signed since (`ebsif update` says which)")
 

@@ -122,21 +122,25 @@ def check_image(container: Container, finding: Creator, digest: Optional[Digest]
                       f"the image {container.file_name} is missing in {' and '.join(map(str, mounted))}")
     if places and not container.sha256:
         yield finding(WARNING, f"{places[0]} is accessible, but the record has no sha256")
-    for path in places if container.size else []:
-        size = path.stat().st_size
-        if size != container.size:
-            yield finding(ERROR, f"{path} is not the image of the record: it has {size} bytes, not {container.size}, "
-                                 "so it was replaced, truncated or signed since (`ebsif update` says which)")
-    for path in places if digest and container.sha256 else []:
-        try:
-            found = digest(path.resolve())
-        except OSError as error:
-            yield finding(ERROR, f"{path} can't be read: {error}")
-            continue
-        if found != container.sha256:
-            yield finding(ERROR, f"{path} is not the image of the record: its SHA256 is {found}")
+    for path in places:
+        problem = difference(container, path, digest)
+        if problem:
+            yield finding(ERROR, f"{path} {problem}")
     if container.moving_image():
         yield finding(ERROR, easyconfig.moving_problem(container))
+
+
+def difference(container, path, digest):
+    """Return why a file is not the image of a record (str), None if it is; one of another size isn't read."""
+    size = path.stat().st_size
+    if container.size and size != container.size:
+        return (f"is not the image of the record: it has {size} bytes, not {container.size}, so it was replaced, "
+                "truncated or signed since (`ebsif update` says which)")
+    try:
+        found = digest(path.resolve()) if digest and container.sha256 else container.sha256
+    except OSError as error:
+        return f"can't be read: {error}"
+    return None if found == container.sha256 else f"is not the image of the record: its SHA256 is {found}"
 
 
 def check_rocm(container: Container, finding: Creator) -> Iterator[Finding]:
