@@ -294,6 +294,34 @@ def test_module_only_and_sanity_check_only(site):
     assert (root / "bin/start-shell").read_text() == (CONTAINER_FILES / "bin/start-shell").read_text()
 
 
+def test_others_may_use_what_is_installed_with_any_umask(site, small_image):
+    """G-05, I-01: modules are as readable as installations; the umask decides who may enter a new prefix."""
+    (site.sources / "x.sif").symlink_to(small_image("busybox"))
+    easyconfig = site.easyconfig(
+        "easyblock = 'ContainerInstall'\nsources = ['x.sif']\ninit = 'none'\naliases = ['1']\n")
+    for path in (site.modules, site.prefix / "eb/software"):
+        path.mkdir(parents=True)
+
+    def install(*options):
+        command = ["eb", *site.eb_options, *options, easyconfig]
+        return site.run(["bash", "-c", 'umask 077; exec "$@"', "bash", *command])
+
+    def modes(prefix, *names):
+        return [oct((site.prefix / prefix / name).stat().st_mode & 0o777)[2:] for name in names]
+
+    both = ["software/Example", "software/Example/1.0", "modules/all/Example", "modules/all/Example/1.0.lua"]
+    install()
+    assert modes("eb", *both, "modules/all/Example/.modulerc.lua") == ["755", "755", "755", "644", "644"]
+    (site.modules / "Example/1.0.lua").unlink()
+    install("--module-only")
+    assert modes("eb", *both) == ["755", "755", "755", "644"]
+    # not 077: root's Lmod ignores modules that others can't read
+    install("--rebuild", "--umask=072")
+    assert modes("eb", *both) == ["755", "705", "755", "604"]
+    install(f"--prefix={site.prefix}/new")
+    assert modes("new", "software", "modules/all") == ["700", "700"]
+
+
 def test_checksums_of_an_image_without_a_venv(site, base_image):
     """
     S001-03: a wrong checksum stops the installation; `--inject-checksums` writes the right one.

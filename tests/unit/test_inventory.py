@@ -122,6 +122,15 @@ def test_a_closed_directory_below_one_of_modules(eb_prefix, monkeypatch, capsys)
     assert f"{closed} can't be read: if a module there uses the image" in " ".join(capsys.readouterr().err.split())
 
 
+def test_a_closed_module_file(eb_prefix, monkeypatch):
+    """I-01: a module that only its owner may load isn't left out without a word."""
+    eb_prefix.install(MINE)
+    path = next(path for path in eb_prefix.modules.rglob("*") if path.is_file())
+    monkeypatch.setattr(Path, "read_text", lambda self, **_: open_denied(self))
+    assert found(eb_prefix.modules) == ([], [
+        f"|{path}|can't be read, so what is installed there is unknown: Permission denied"])
+
+
 def denied():
     """Raise the error of a directory that can't be read."""
     raise PermissionError(13, "Permission denied")

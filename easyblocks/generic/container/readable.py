@@ -9,6 +9,7 @@ Files and directories that everybody can read, whatever the umask. An extended d
 """
 import os
 import stat
+from contextlib import contextmanager
 
 from easybuild.tools.config import build_option
 from easybuild.tools.filetools import adjust_permissions, copy_file, mkdir, write_file
@@ -39,3 +40,19 @@ def make_open_directory(path):
     make_open_directory(os.path.dirname(path))
     mkdir(path)
     os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | 0o755)
+
+
+@contextmanager
+def open_to_readers():
+    """
+    Let others read what is created meanwhile, whatever the umask, unless EasyBuild's option --umask is set.
+
+    EasyBuild's last step does this with the installation directory only. Module files and the directories that lead to
+    both should not be more restricted.
+    """
+    before = os.umask(0)
+    os.umask(before if build_option('umask') else before & ~0o055)
+    try:
+        yield
+    finally:
+        os.umask(before)

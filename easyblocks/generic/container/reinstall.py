@@ -16,10 +16,12 @@ from contextlib import contextmanager
 from easybuild.easyblocks.generic.container.lockowner import LockOwner
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit_status
 from easybuild.easyblocks.generic.container.lockfile import RECORD
+from easybuild.easyblocks.generic.container.readable import open_to_readers
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware, backup_path, exchange
 from easybuild.framework import easyblock
 from easybuild.tools.build_log import print_msg, print_warning
-from easybuild.tools.filetools import copy_file, read_file, remove_dir, remove_file, write_file
+from easybuild.tools.config import install_path
+from easybuild.tools.filetools import copy_file, mkdir, read_file, remove_dir, remove_file, write_file
 from easybuild.tools.utilities import trace_msg
 
 # Marks an installation that is in place, but whose module has not been written yet.
@@ -72,6 +74,10 @@ class Reinstall:
 
     def run_all_steps(self, *args, **kwargs):
         """Run the steps; unless they complete a new installation, restore the earlier one."""
+        if not self.dry_run:
+            # who may enter these, the umask decides
+            for path in (install_path(), self.installdir_mod):
+                mkdir(path, parents=True)
         self.lock_owner = LockOwner(self.installdir)
         with self.lock_owner.held():
             try:
@@ -96,12 +102,18 @@ class Reinstall:
         with exit_status(code):
             return super().run_step(step, *args, **kwargs)
 
+    @open_to_readers()
+    def fetch_step(self, *args, **kwargs):
+        """Fetch files; EasyBuild also creates the directories for the installation and its module."""
+        super().fetch_step(*args, **kwargs)
+
     def remove_module_file(self):
         """Keep the earlier module, which works until it's rewritten; remove one of another installation directory."""
         directory = self.module_generator.det_installdir(self.mod_filepath) if os.path.exists(self.mod_filepath) else ''
         if directory is None or os.path.realpath(directory) != os.path.realpath(self.installdir):
             super().remove_module_file()
 
+    @open_to_readers()
     def make_installdir(self, *args, **kwargs):
         """Make the installation directory, or a staging directory if there is an earlier installation."""
         swap = InstallDirSwap(self.installdir)
@@ -173,6 +185,7 @@ class Reinstall:
         remove_file(self.replaced_module)
         remove_replaced(swap.staging_dir)
 
+    @open_to_readers()
     def make_module_step(self, fake=False):
         """Write the module atomically, then remove the earlier installation."""
         if fake or self.dry_run:
@@ -360,6 +373,7 @@ def whole_files():
         easyblock.write_file = write_file
 
 
+@open_to_readers()
 def write_whole(path, *args, **kwargs):
     """Write a file with EasyBuild's write_file, under a temporary name first."""
     part = hidden_module_path(path, 'unfinished')

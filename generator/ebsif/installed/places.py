@@ -173,18 +173,19 @@ def module_files(directory: Path, name: Optional[str] = None, only_complete: boo
     only_complete
         Whether to leave out module files whose installation has no record or is gone.
     closed
-        Gets the errors of directories in it that can't be read.
+        Gets the errors of directories and files in it that can't be read.
     """
+    closed = [] if closed is None else closed
     if name:
         head, _, version = name.rpartition("/")
         paths = [directory / head / f"{dot}{version}{suffix}" for dot in ("", ".") for suffix in (".lua", "")]
     else:
-        paths = paths_below(directory, [] if closed is None else closed)
+        paths = paths_below(directory, closed)
     for path in paths:
         # the earlier name of a module that was hidden after its installation
         if path.is_symlink() and path.readlink().parent == Path():
             path = path.with_name(str(path.readlink()))
-        root = root_in(path, only_complete)
+        root = root_in(path, only_complete, closed)
         if root:
             module = str(path.relative_to(directory)).removesuffix(".lua")
             yield Installation(root, module, path, directory)
@@ -201,14 +202,16 @@ def paths_below(directory, closed):
                 yield Path(folder, name)
 
 
-def root_in(path, only_complete=True):
-    """Return the installation directory in a container's module file (Path); None for other files."""
+def root_in(path, only_complete=True, closed=None):
+    """Return the installation directory in a container's module file (Path); None for others, `closed` gets errors."""
     try:
         # nothing else waits for a reader, or is as large as an image
         if not stat.S_ISREG(path.stat().st_mode) or path.stat().st_size > LARGEST:
             return None
         text = path.read_text(encoding="utf-8", errors="replace")
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        if isinstance(error, PermissionError) and closed is not None:
+            closed.append(error)
         return None
     found = ROOT.search(text) if "CONTAINERROOT" in text else None
     root = found and Path(found.group("lua") or found.group("tcl"))
