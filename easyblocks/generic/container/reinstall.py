@@ -74,10 +74,6 @@ class Reinstall:
 
     def run_all_steps(self, *args, **kwargs):
         """Run the steps; unless they complete a new installation, restore the earlier one."""
-        if not self.dry_run:
-            # who may enter these, the umask decides
-            for path in (install_path(), self.installdir_mod):
-                mkdir(path, parents=True)
         self.lock_owner = LockOwner(self.installdir)
         with self.lock_owner.held():
             try:
@@ -102,10 +98,14 @@ class Reinstall:
         with exit_status(code):
             return super().run_step(step, *args, **kwargs)
 
-    @open_to_readers()
     def fetch_step(self, *args, **kwargs):
         """Fetch files; EasyBuild also creates the directories for the installation and its module."""
-        super().fetch_step(*args, **kwargs)
+        if not self.dry_run:
+            # who may enter those of all installations and modules, the umask decides
+            for path in (install_path(), self.installdir_mod):
+                mkdir(path, parents=True)
+        with open_to_readers():
+            super().fetch_step(*args, **kwargs)
 
     def remove_module_file(self):
         """Keep the earlier module, which works until it's rewritten; remove one of another installation directory."""
