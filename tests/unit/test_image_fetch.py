@@ -1,8 +1,10 @@
 """Fetching an image: cuts, altered and missing data, other processes, full disks, and what is left of it."""
 
 import errno
+import io
 import json
 import os
+import queue
 import re
 import threading
 import time
@@ -10,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic.container import download, imagefetch, lease, progress
+from easybuild.easyblocks.generic.container import download, imagecopy, imagefetch, lease, progress
 from easybuild.easyblocks.generic.container.imagefetch import ImageFetch
 from easybuild.easyblocks.generic.container.imagenote import check_content, check_note, origin_of, read_note
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
@@ -124,17 +126,44 @@ def test_cuts_without_a_digest(files, tmp_path):
 
 @pytest.mark.parametrize("bars", [False, True])
 def test_progress(files, tmp_path, monkeypatch, bars):
-    """R-01: a download shows how far it is: in EasyBuild's progress bar, else in lines."""
-    lines, started = [], []
-    monkeypatch.setattr(progress, "FIRST", 0)
-    monkeypatch.setattr(progress, "LATER", 0)
-    monkeypatch.setattr(progress, "trace_msg", lines.append)
+    """R-01, E-10: how far a download is can be seen in EasyBuild's bar, else in lines, also while nothing arrives."""
+    started = []
+    lines = said_by(progress, monkeypatch)
     monkeypatch.setattr(progress, "show_progress_bars", lambda: bars)
     monkeypatch.setattr(progress, "start_progress_bar", lambda kind, size, label: started.append((size, label)))
     monkeypatch.setattr(progress, "stop_progress_bar", lambda kind: started.append("stopped"))
     fetch(tmp_path, files.https)
-    assert ("x.sif: 100.0 kB of 300.0 kB" in lines) == (not bars), lines
     assert started == ([(len(SIF), "x.sif"), "stopped"] if bars else [])
+    if not bars:
+        with progress.Progress("y.sif") as shown:
+            shown.reach(100_000, 300_000)
+            # nothing more does
+            while lines.get(timeout=60) != "y.sif: 100.0 kB of 300.0 kB":
+                pass
+
+
+def test_progress_of_reading(tmp_path, monkeypatch):
+    """E-10: while an image is copied or verified, how much of it was read can be seen."""
+    lines, path = said_by(progress, monkeypatch), tmp_path / "x.sif"
+    path.write_bytes(SIF)
+    monkeypatch.setattr(imagecopy, "BLOCK", 100_000)
+
+    class Slow(io.FileIO):
+        def readinto(self, memory):
+            while self.tell() == 100_000 and lines.get(timeout=60) != "x.sif: 100.0 kB of 300.0 kB":
+                pass
+            return super().readinto(memory)
+
+    with Slow(path) as image:
+        assert imagecopy.transfer(image, None) == (digest_of(SIF)[7:], len(SIF))
+
+
+def said_by(module, monkeypatch):
+    """Return what progress says, as soon as it is said (queue)."""
+    lines = queue.SimpleQueue()
+    monkeypatch.setattr(module, "EVERY", 0.01)
+    monkeypatch.setattr(module, "trace_msg", lines.put)
+    return lines
 
 
 def test_servers_without_ranges(files, tmp_path):

@@ -104,9 +104,8 @@ class Conversion:
                                        stderr=subprocess.STDOUT, cwd=self.folder, start_new_session=True,
                                        preexec_fn=ending_with(os.getpid()))
         try:
-            with Progress(name) as progress:
-                while is_running(process):
-                    progress.say("the container runtime converts it: %s" % ''.join(lines_of(log)[-1:]))
+            with Progress(name, lambda: "the container runtime converts it: %s" % ''.join(lines_of(log)[-1:])):
+                process.wait()
         finally:
             end_group(process)
             said = lines_of(log)[-SHOWN_LINES:]
@@ -131,15 +130,6 @@ def ending_with(parent):
 def lines_of(log):
     """Return the lines that the runtime has printed (list of str)."""
     return [line for line in read_file(log).splitlines() if line.strip()]
-
-
-def is_running(process):
-    """Wait up to a second for the end of a process; return whether it still runs."""
-    try:
-        process.wait(timeout=1)
-    except subprocess.TimeoutExpired:
-        return True
-    return False
 
 
 def end_group(process):

@@ -16,8 +16,10 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 
 from easybuild.easyblocks.generic.container.lustre import MAKE_STRIPED
+from easybuild.easyblocks.generic.container.progress import Progress
 from easybuild.easyblocks.generic.container.runtime import run_program
 from easybuild.easyblocks.generic.container.scripts import FILES
+from easybuild.easyblocks.generic.container.texts import format_size
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_FUNCTIONS, CHECKSUM_TYPE_MD5, CHECKSUM_TYPE_SHA256
 from easybuild.tools.utilities import trace_msg
@@ -90,10 +92,12 @@ def make_striped(path, options):
 
 
 def transfer(image, copy):
-    """Hash an image and write the copy, unless that is None (a clone); return (sha256, bytes read)."""
+    """Hash an image with progress, and write the copy, unless that is None (a clone); return (sha256, bytes read)."""
     digest, size, hashed = hashlib.sha256(), 0, None
+    total = format_size(os.fstat(image.fileno()).st_size)
     # hashing takes longest, so do it in parallel: with writing the same block, and reading the next one
-    with ThreadPoolExecutor(1) as beside:
+    with ThreadPoolExecutor(1) as beside, Progress(
+            os.path.basename(image.name), lambda: "%s of %s" % (format_size(image.tell()), total)):
         for memory in itertools.cycle([memoryview(bytearray(BLOCK)), memoryview(bytearray(BLOCK))]):
             number = image.readinto(memory)
             if hashed:
