@@ -8,30 +8,28 @@
 EasyBuild support for installing a container image as a module, implemented as an easyblock.
 """
 import os
-import re
+from contextlib import contextmanager
 from easybuild.easyblocks import generic
 # --include-easyblocks links this file elsewhere: the modules that it needs are next to its real path, and come before
 # an installed copy.
 if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]:
     generic.__path__ = [os.path.dirname(__file__), os.path.dirname(os.path.realpath(__file__))] + list(generic.__path__)
 
-from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.checks import check_easyconfig, check_image_dirs, check_one_source
-from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit_status, set_search_paths, temporarily
-from easybuild.easyblocks.generic.container.framework import with_parameter
+from easybuild.easyblocks.generic.container import checks, lockfile
+from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit_status, set_search_paths
+from easybuild.easyblocks.generic.container.framework import with_parameter, without_templates
 from easybuild.easyblocks.generic.container.hostlibraries import wanted_libraries
 from easybuild.easyblocks.generic.container.imageaccess import kept_access, restore_link_mode
 from easybuild.easyblocks.generic.container.imageinstall import check_installed_image, check_not_removed
 from easybuild.easyblocks.generic.container.imagenote import check_note
 from easybuild.easyblocks.generic.container.kernel import JUPYTER, install_kernel
-from easybuild.easyblocks.generic.container.masks import MASKS
 from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, SYNTAXES, ModuleFile
 from easybuild.easyblocks.generic.container.modulerc import add_symbolic_versions, update_earlier_spelling
 from easybuild.easyblocks.generic.container.modulesyntax import is_literal
 from easybuild.easyblocks.generic.container.parameters import INIT_NONE, WRAPPERS_ALL
 from easybuild.easyblocks.generic.container.probe import ImageProbe, entry_point_environment
 from easybuild.easyblocks.generic.container.record import InstallRecord, correct_binds, versions_used
-from easybuild.easyblocks.generic.container.reinstall import Reinstall, write_whole
+from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.easyblocks.generic.container.reports import keep_easyblocks, keep_secrets_out_of_report
 from easybuild.easyblocks.generic.container.runtime import Container, Runtime, existing_sources, runtime_variables
 from easybuild.easyblocks.generic.container.scriptinstall import install_scripts
@@ -79,19 +77,16 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.masks = None
         self.record = InstallRecord()
         self.container = self.venv = None
-        self.source_image = None
-        self.probe = None
-        self.signature = None
+        self.source_image = self.probe = self.signature = None
         self.link_mode = InstalledImage(self.installdir).link_mode
         # nothing outside the container should compile against or link with an installation; kernels are for Jupyter
         set_search_paths(self.module_load_environment, PATH=['bin'], JUPYTER_PATH=[JUPYTER])
 
     def check_parameters(self):
-        """Validate the parameters. Values may still contain unresolved templates."""
-        check_easyconfig(self.cfg)
+        """Validate the parameters. Values may still contain unresolved templates. Derived easyblocks extend this."""
+        checks.check_easyconfig(self.cfg)
         with self.cfg.allow_unresolved_templates():
-            spec = self.spec
-        spec.check(tcl_in_lmod=self.tcl_in_lmod)
+            checks.check_container(self.spec, self.tcl_in_lmod)
 
     @property
     def tcl_in_lmod(self):
@@ -109,6 +104,18 @@ class ContainerInstall(Reinstall, EasyBlock):
         if not self.record and os.path.exists(self.lock_path):
             return InstallRecord.from_file(self.lock_path)
         return self.record
+
+    @contextmanager
+    def changed(self, **attributes):
+        """Context manager that gives attributes of EasyBuild's other values."""
+        before = {name: getattr(self, name) for name in attributes}
+        try:
+            for name, value in attributes.items():
+                setattr(self, name, value)
+            yield
+        finally:
+            for name, value in before.items():
+                setattr(self, name, value)
 
     def warn(self, text):
         """Warn of a likely mistake, if there is one."""
@@ -140,7 +147,7 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     def fetch_step(self, *args, **kwargs):
         """Find the image and all other required files."""
-        check_one_source(self.cfg['sources'])
+        checks.check_one_source(self.cfg['sources'])
         # EasyBuild would read the whole image just to show its SHA256, which we compute while copying
         kwargs['skip_checksums'] = True
         super().fetch_step(*args, **kwargs)
@@ -162,7 +169,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         if self.spec.source:
             kwargs.update(no_download=True, warning_only=True)
         # searched after the directory of the easyconfig, and named if the image is in none of them
-        with temporarily(self, robot_path=list(self.robot_path or []) + self.spec.central_directories):
+        with self.changed(robot_path=list(self.robot_path or []) + self.spec.central_directories):
             found = super().obtain_file(filename, *args, **kwargs)
         return self.fetch_image(found, kwargs.get('force_download')) if self.spec.source else found
 
@@ -190,7 +197,7 @@ class ContainerInstall(Reinstall, EasyBlock):
     def checksum_step(self):
         """Verify checksums as EasyBuild does, but don't read an image whose SHA256 is recorded (E-01)."""
         is_known = self.src and self.wanted_image.is_known(self.src[0]['path'])
-        with temporarily(self, src=[] if is_known else self.src):
+        with self.changed(src=[] if is_known else self.src):
             super().checksum_step()
 
     def extract_step(self):
@@ -204,7 +211,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         """Check that the required programs are available, and set up the container."""
         super().prepare_step(*args, **kwargs)
         # now their templates are resolved
-        check_image_dirs(self.spec)
+        checks.check_image_dirs(self.spec)
         self.masks = self.spec.masks
         for text in self.spec.warnings:
             self.warn(text)
@@ -287,8 +294,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         """Install everything besides image and scripts. Derived easyblocks extend this."""
         if self.dry_run:
             return
-        if self.masks:
-            copy_file(os.path.join(self.builddir, os.path.basename(MASKS)), os.path.join(self.installdir, MASKS))
+        self.masks.install(self.builddir, self.installdir)
         for name in self.spec.definition_files:
             target = os.path.join(self.installdir, 'share', 'docker-defs', os.path.basename(name))
             copy_file(self.obtain_file(name), target)
@@ -298,17 +304,13 @@ class ContainerInstall(Reinstall, EasyBlock):
         """Install the wrappers: commands that run a program in the container."""
         programs = self.programs() if self.spec.wraps_all else []
         wrappers = Wrappers(self.spec.wrapped + programs, self.spec.wrappers_load)
-        wrappers.check(self.spec.scripts, lambda command: self.run_installed(command, hidden=True, split_stderr=True))
+        wrappers.check(self.spec.scripts, self.venv.run_active if self.venv else self.container.run)
         self.record[lockfile.WRAPPERS] = wrappers.install(self.installdir)
 
     def programs(self):
         """Programs that 'all' stands for (list of str). Derived easyblocks override this."""
         raise EasyBuildError("Easyconfig parameter 'wrappers': '%s' means the programs of a venv, but there is none. "
                              "List programs of the image by name.", WRAPPERS_ALL)
-
-    def run_installed(self, command, **kwargs):
-        """Run a command in the container as the module will. Derived easyblocks override this."""
-        return self.container.run(command, **kwargs)
 
     def sanity_check_step(self, *args, **kwargs):
         """Check that the scripts exist, and that the loaded module can start the container."""
@@ -338,8 +340,7 @@ class ContainerInstall(Reinstall, EasyBlock):
     def make_module_description(self):
         """Add sections on this container to the help text."""
         usage = [self.cfg['usage']] if self.cfg['usage'] else []
-        # EasyBuild resolves templates in it, which are already resolved in these texts
-        text = re.sub(r'%(?=%*\()', '%%', '\n\n'.join(usage + self.module_file.help_sections))
+        text = without_templates('\n\n'.join(usage + self.module_file.help_sections))
         with with_parameter(self.cfg, 'usage', text):
             return super().make_module_description()
 
@@ -372,12 +373,11 @@ class ContainerInstall(Reinstall, EasyBlock):
         """Write the module, and what lets it be loaded under more versions."""
         modules_path = super().make_module_step(fake=fake)
         if not (fake or self.dry_run):
-            names = (self.module_generator, self.mod_filepath, self.short_mod_name)
             self.write_environment()
             if build_option('module_only'):
                 self.warn(correct_binds(self.lock_path, self.spec.current_binds[1]))
-            update_earlier_spelling(*names, self.installdir, write_whole)
-            add_symbolic_versions(*names, self.spec.aliases, write_whole)
+            update_earlier_spelling(self.module_generator, self.mod_filepath, self.short_mod_name, self.installdir)
+            add_symbolic_versions(self.module_generator, self.mod_filepath, self.short_mod_name, self.spec.aliases)
         return modules_path
 
     def write_environment(self):
@@ -385,11 +385,11 @@ class ContainerInstall(Reinstall, EasyBlock):
         if not os.path.isdir(self.installdir):
             # --module-only
             return
-        generator = ShellGenerator(self)
-        with temporarily(self, module_generator=generator), generator.start_module_creation():
+        generator = ShellGenerator(self.installdir)
+        with self.changed(module_generator=generator), generator.start_module_creation():
             statements = ''.join([self.make_module_deppaths(), self.make_module_dep(), self.make_module_req(),
                                   self.make_module_extra()])
-        self.warn(write_environment(self.installdir, statements, write_whole))
+        self.warn(write_environment(self.installdir, statements))
 
     def permissions_step(self, *args, **kwargs):
         """Set permissions as EasyBuild does, but don't extend access to a restricted image, nor change a hard link."""

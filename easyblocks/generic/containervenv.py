@@ -17,11 +17,11 @@ if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]
     generic.__path__ = [os.path.dirname(__file__), os.path.dirname(os.path.realpath(__file__))] + list(generic.__path__)
 
 from easybuild.easyblocks.generic.container import advice, lockfile
+from easybuild.easyblocks.generic.container.checks import check_venv
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, RunShellCmdError
 from easybuild.easyblocks.generic.container.imagecopy import copy_image
 from easybuild.easyblocks.generic.container.lint import Lint
 from easybuild.easyblocks.generic.container.packages import pip_version
-from easybuild.easyblocks.generic.container.parameters import PROTECT_ALL
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.readable import set_mode, write_readable
 from easybuild.easyblocks.generic.container.record import InstallRecord
@@ -32,7 +32,6 @@ from easybuild.easyblocks.generic.container.runtime import host_variables
 from easybuild.easyblocks.generic.container.spec import VenvSpec
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.stages import Stage
-from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, UserSoftware, share_files
 from easybuild.easyblocks.generic.container.venv import Venv
 from easybuild.easyblocks.generic.container.venvmodulefile import CONSTRAINTS, VenvModuleFile
@@ -72,6 +71,12 @@ class ContainerVenv(ContainerInstall):
         self.installed_packages = None
         self.constraints = []
         self.current_pins = None
+
+    def check_parameters(self):
+        """Also validate the parameters of user software."""
+        super().check_parameters()
+        with self.cfg.allow_unresolved_templates():
+            check_venv(self.spec)
 
     @property
     def repeated(self):
@@ -208,10 +213,11 @@ class ContainerVenv(ContainerInstall):
             repeated.check_repeatable(image_packages.pins, with_files=not self.squashfs_to_take)
         packages = self.venv.make(self.probe)
         # a venv may have a pip of its own; what ensurepip adds to it (with old Pythons setuptools) may change, too
+        spec = self.spec
         protected = image_packages.select(
-            lambda name: name != 'pip' and packages[name] == image_packages[name] and self.is_protected(name))
-        pins = repeated.pins if repeated else dict(line.split('==', 1) for line in self.spec.constraints)
-        pip = Pip(self.venv, self.builddir, protected, pins, self.spec.wheelhouse)
+            lambda name: name != 'pip' and packages[name] == image_packages[name] and spec.protects(name))
+        pins = repeated.pins if repeated else dict(line.split('==', 1) for line in spec.constraints)
+        pip = Pip(self.venv, self.builddir, protected, pins, spec.wheelhouse)
         for text in Lint(self.stages_for_pip, image_packages, pip_version(packages)).findings:
             self.warn(text)
         packages, missing = self.start_user_software(pip, pins, packages)
@@ -310,11 +316,6 @@ class ContainerVenv(ContainerInstall):
         """Find the patches of a stage, next to the easyconfig or on EasyBuild's source path (list of str)."""
         return [self.obtain_file(name) for name in stage.patches]
 
-    def is_protected(self, name):
-        """Return whether a package of the image is protected (easyconfig parameter 'protect')."""
-        protect = self.spec.protect
-        return protect == PROTECT_ALL or name in [normal_name(item) for item in protect]
-
     def install_additions(self):
         """Install user software: as a SquashFS file if there are requirements, else as a directory."""
         target = os.path.join(self.installdir, DIRECTORY)
@@ -376,7 +377,3 @@ class ContainerVenv(ContainerInstall):
     def programs(self):
         """The programs of the venv, except those that can't be wrappers (list of str)."""
         return [name for name in self.venv.programs() if name not in NEEDED_ON_HOST]
-
-    def run_installed(self, command, **kwargs):
-        """Run a command in the container with the venv active."""
-        return self.venv.run(command, environment=self.venv.activated({}), **kwargs)

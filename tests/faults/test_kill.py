@@ -17,7 +17,7 @@ SOME = 25  # points in the loops over commands, without --every-point
 # Points in the loops over installations, without --every-point: moments with partial results, in the order of an
 # installation. Each attempt retries after the one before, so it gets further; the last one completes. Partial images
 # and SquashFS files are the same in both loops, so each is in one of them.
-FIRST = ["in .*/make-squashfs ", r"rename .*\.unfinished"]
+FIRST = ["in .*/make-squashfs ", r"rename .*\.lua\.unfinished"]
 AGAIN = [r"opened .*/1\.0-squashed\.replace/example\.sif\.partial", r"rename .*/\.1\.0-squashed\.lua\.unfinished",
          "in .*touch ", r"remove .*/1\.0-squashed\.replace/"]
 

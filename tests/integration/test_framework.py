@@ -19,7 +19,7 @@ NEWEST = version("easybuild-framework")
 
 PROBE = '''
 import json, os, re
-from easybuild.easyblocks.generic.container import reinstall
+from easybuild.easyblocks.generic.container import wholefile
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.framework.easyblock import EasyBlock
@@ -43,8 +43,8 @@ class Probe(Reinstall, EasyBlock):
         SEEN['values'] = self.cfg.asdict()['homepage']
         with self.cfg.allow_unresolved_templates():
             SEEN['unresolved'] = self.cfg['description']
-        write_whole = reinstall.write_whole
-        reinstall.write_whole = lambda path, *rest, **more: (
+        write_whole = wholefile.write_whole
+        wholefile.write_whole = lambda path, *rest, **more: (
             SEEN['whole'].append(os.path.basename(path)), write_whole(path, *rest, **more))
 
     def fetch_step(self, *args, **kwargs):

@@ -13,7 +13,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from easybuild.easyblocks.generic.container.reinstall import InstallDirSwap
+from easybuild.easyblocks.generic.container.installdirswap import InstallDirSwap
 from parts import Installed, example_site, wheel_settings
 from person import Person
 
@@ -332,7 +332,7 @@ def test_whether_directories_can_be_exchanged(tmp_path):
     """easybuild D4: a mount point or another account's directory: detected without changing anything."""
     (tmp_path / "1.0/sub").mkdir(parents=True)
     assert InstallDirSwap(str(tmp_path / "1.0")).problem() is None
-    code = "import sys; from easybuild.easyblocks.generic.container.reinstall import *\n" \
+    code = "import sys; from easybuild.easyblocks.generic.container.installdirswap import *\n" \
         "print(InstallDirSwap(sys.argv[1]).problem().errno)"
     script = f"mount --bind {tmp_path}/1.0 {tmp_path}/1.0; {sys.executable} -c {shlex.quote(code)} {tmp_path}/1.0"
     result = subprocess.run(["unshare", "--mount", "--map-root-user", "bash", "-c", script], capture_output=True,

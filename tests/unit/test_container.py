@@ -6,6 +6,7 @@ import types
 from pathlib import Path
 
 import pytest
+from easybuild.easyblocks.generic.container.checks import check_container, check_venv
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.modulefile import SYNTAXES, ModuleFile
 from easybuild.easyblocks.generic.container.modulerc import HIDE, add_symbolic_versions, update_earlier_spelling
@@ -87,7 +88,8 @@ def packages(*seen):
 def test_a_specification_is_immutable():
     """house 2.2: the values that follow from the easyconfig are checked once and can't be changed afterwards."""
     made = spec(VenvSpec, conda_env=None, venv_name="own")
-    made.check()
+    check_container(made)
+    check_venv(made)
     assert (made.conda_env, made.venv) == ("example", "/user-software/venv/own")
     with pytest.raises(AttributeError, match="init"):
         made.init = "none"
@@ -254,8 +256,7 @@ def test_a_module_that_is_hidden_or_shown_again(tmp_path):
     generator = Generator()
 
     def update(version):
-        update_earlier_spelling(generator, str(tmp_path / version), f"P/{version}", "/software/P/1.0",
-                                lambda path, text: Path(path).write_text(text))
+        update_earlier_spelling(generator, str(tmp_path / version), f"P/{version}", "/software/P/1.0")
         return [str(path.readlink()) if path.is_symlink() else path.name for path in sorted(tmp_path.iterdir())]
 
     (tmp_path / "1.0").write_text("/another")
@@ -268,8 +269,7 @@ def test_a_module_that_is_hidden_or_shown_again(tmp_path):
     assert versions.read_text() == HIDE["Tcl"] % {"module": "P/1.0"} + "\n"
     # as a symbolic version, Lmod would not unload it
     generator.modulerc = "module-version {modname} {sym_version}".format_map
-    add_symbolic_versions(generator, str(tmp_path / ".1.0"), "P/.1.0", ["2"],
-                          lambda _, text: versions.write_text(text))
+    add_symbolic_versions(generator, str(tmp_path / ".1.0"), "P/.1.0", ["2"])
     assert versions.read_text().splitlines()[1:] == [HIDE["Tcl"].splitlines()[1] % {"module": "P/1.0"},
                                                      "module-version P/.1.0 2"]
     versions.write_text(f"{versions.read_text()}other\n")
@@ -290,8 +290,7 @@ def test_versions_under_which_a_module_can_be_loaded(statement, tmp_path):
             return statement.format(**version)
 
     def add(module, *aliases):
-        add_symbolic_versions(Generator(), str(tmp_path / "module"), module, list(aliases),
-                              lambda path, text: Path(path).write_text(text))
+        add_symbolic_versions(Generator(), str(tmp_path / "module"), module, list(aliases))
         return (tmp_path / ".modulerc").read_text()
 
     header, line = statement.rpartition("\n")[0], statement.rpartition("\n")[2]

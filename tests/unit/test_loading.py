@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container.modulefile import LEFT_BEHIND
@@ -122,8 +121,7 @@ def test_options_of_a_kernel(root, runtime):
 
 def test_values_that_are_pushed(tmp_path):
     """J-01: a value of 'modextravars' with pushenv replaces the person's, which comes back afterwards."""
-    generator = ShellGenerator(SimpleNamespace(
-        log=None, modules_tool=None, installdir="/root", cfg={}))
+    generator = ShellGenerator("/root")
     generator.define_env_var = lambda _: True
     text = generator.set_environment("PUSHED", {"value": "$BASE/x", "pushenv": True})
     root = install(tmp_path / "root", "Mine/1.0", text)

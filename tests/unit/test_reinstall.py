@@ -14,7 +14,8 @@ from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container import lockowner, reinstall, usersoftware
-from easybuild.easyblocks.generic.container.reinstall import UNPROVEN, InstallDirSwap, Reinstall
+from easybuild.easyblocks.generic.container.installdirswap import UNPROVEN, InstallDirSwap
+from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, UserSoftware, has_new_files, remove_bytecode
 from easybuild.framework.easyblock import EasyBlock
 from easybuild.tools.build_log import EasyBuildError

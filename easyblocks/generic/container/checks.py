@@ -28,8 +28,21 @@ from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.utilities import nub
 
 
-def check_container(spec, tcl_in_lmod):
-    """Validate all parameters of a ContainerSpec, see there."""
+def check_container(spec, tcl_in_lmod=False):
+    """
+    Validate the parameters. Values may still contain unresolved templates.
+
+    Parameters
+    ----------
+    spec : ContainerSpec
+    tcl_in_lmod : bool
+        Whether Lmod will read a module in Tcl.
+
+    Raises
+    ------
+    EasyBuildError
+        For the first invalid value; the message names the parameter, the value and the valid ones.
+    """
     for name, parameter in sorted(spec.PARAMETERS.items()):
         parameter.check_type(name, getattr(spec, name))
     check_sources(spec)
@@ -171,7 +184,7 @@ def check_definition_files(spec):
 
 
 def check_venv(spec):
-    """Validate the parameters of a VenvSpec that ContainerSpec doesn't have."""
+    """Validate the parameters of a VenvSpec that ContainerSpec doesn't have; see ``check_container``."""
     if spec.init == INIT_NONE:
         raise EasyBuildError("Easyconfig parameter 'init' is '%s': an image without Python can't have a venv. Use "
                              "the easyblock ContainerInstall for it.", INIT_NONE)

@@ -51,6 +51,12 @@ class Distributed:
         """Keep the specification; ``check`` validates it."""
         self.spec = spec
 
+    @property
+    def unset_variables(self):
+        """Names of the variables that are unset in the container, even where the caller has them (list of str)."""
+        settings = dict(self.spec.container_env, **self.spec.network_env)
+        return sorted(name for name, value in settings.items() if value is None)
+
     def check(self):
         """
         Validate the parameters. Values may still contain unresolved templates.
@@ -95,7 +101,7 @@ class Distributed:
         for param in ('scheduler', 'gpu', 'gpu_visibility'):
             if getattr(self.spec, param):
                 lines.append('%s %s' % (param, getattr(self.spec, param)))
-        lines += ['unset %s' % name for name in self.spec.unset_variables]
+        lines += ['unset %s' % name for name in self.unset_variables]
         lines += ['set %s %s' % (name, value) for name, value in sorted(self.spec.network_env.items())
                   if value is not None]
         return ''.join(line + '\n' for line in lines)

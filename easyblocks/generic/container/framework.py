@@ -7,6 +7,7 @@
 """
 What we need of EasyBuild 5, and changing what it reads. With an older EasyBuild, the error says what to do.
 """
+import re
 from contextlib import contextmanager
 
 from easybuild.tools.build_log import EasyBuildError
@@ -18,8 +19,8 @@ except ImportError:
     raise ImportError("the easyblocks for container images need EasyBuild 5, and this is EasyBuild %s: load or install "
                       "a newer EasyBuild" % VERSION)
 
-__all__ = ['EasyBuildExit', 'RunShellCmdError', 'exit_status', 'run_shell_cmd', 'set_search_paths', 'temporarily',
-           'with_parameter']
+__all__ = ['EasyBuildExit', 'RunShellCmdError', 'exit_status', 'run_shell_cmd', 'set_search_paths', 'with_parameter',
+           'without_templates']
 
 
 @contextmanager
@@ -34,23 +35,6 @@ def exit_status(code):
 
 
 @contextmanager
-def temporarily(target, **values):
-    """Context manager that sets attributes of an object of EasyBuild, and sets them back."""
-    before = {name: getattr(target, name) for name in values}
-    set_attributes(target, values)
-    try:
-        yield
-    finally:
-        set_attributes(target, before)
-
-
-def set_attributes(target, values):
-    """Set attributes of an object (dict)."""
-    for name, value in values.items():
-        setattr(target, name, value)
-
-
-@contextmanager
 def with_parameter(easyconfig, name, value):
     """Context manager that gives a parameter of an easyconfig another value."""
     before = easyconfig.get_ref(name)
@@ -61,9 +45,15 @@ def with_parameter(easyconfig, name, value):
         easyconfig[name] = before
 
 
+def without_templates(text):
+    """Return a text for a parameter of an easyconfig, whose templates are resolved already (str)."""
+    return re.sub(r'%(?=%*\()', '%%', text)
+
+
 def set_search_paths(environment, **paths):
     """Let a module set these search paths (relative to the installation), and none of EasyBuild's others."""
     for variable in list(environment.as_dict):
         if variable not in paths:
             environment.remove(variable)
-    set_attributes(environment, paths)
+    for variable, path in paths.items():
+        setattr(environment, variable, path)

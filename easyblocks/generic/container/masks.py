@@ -18,7 +18,7 @@ from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.runtime import run_program
 from easybuild.easyblocks.generic.container.scripts import sh_command
 from easybuild.tools.build_log import EasyBuildError
-from easybuild.tools.filetools import mkdir, which
+from easybuild.tools.filetools import copy_file, mkdir, which
 from easybuild.tools.utilities import trace_msg
 
 # The overlay with the masks, in an installation.
@@ -117,6 +117,11 @@ class Masks:
         container.overlays.append(overlay)
         for pattern, found in sorted(self.record.items()):
             trace_msg("masking %s: %d in the image" % (pattern, len(found['paths'])))
+
+    def install(self, work_dir, installdir):
+        """Install the overlay from the working directory of the container, if there are masks."""
+        if self:
+            copy_file(os.path.join(work_dir, os.path.basename(MASKS)), os.path.join(installdir, MASKS))
 
     def find(self, container):
         """

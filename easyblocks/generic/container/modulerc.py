@@ -13,6 +13,7 @@ hidden as well.
 import os
 
 from easybuild.easyblocks.generic.container.texts import modulerc_statements
+from easybuild.easyblocks.generic.container.wholefile import write_whole
 from easybuild.tools.filetools import read_file, remove_file, symlink
 
 # Hides a module that can be loaded. In Tcl: Environment Modules 4.6, or Lmod.
@@ -38,7 +39,7 @@ def symbolic_versions(version, aliases):
     return plain + [alias for alias in aliases if alias not in plain + [version]]
 
 
-def add_symbolic_versions(generator, mod_filepath, module, aliases, write):
+def add_symbolic_versions(generator, mod_filepath, module, aliases):
     """
     Make a module loadable under additional versions.
 
@@ -52,18 +53,16 @@ def add_symbolic_versions(generator, mod_filepath, module, aliases, write):
         Name of the module.
     aliases : list of str
         The versions; for a hidden module, the one without the dot is added.
-    write : callable
-        Writes text to a path, atomically.
     """
     path = os.path.join(os.path.dirname(mod_filepath), generator.DOT_MODULERC)
     version = os.path.basename(module)
     statements = [generator.modulerc({'modname': module, 'sym_version': alias, 'version': version})
                   for alias in symbolic_versions(version, aliases)
                   if not (alias == version[1:] and is_linked(mod_filepath))]
-    add_statements(path, statements, write)
+    add_statements(path, statements)
 
 
-def add_statements(path, statements, write):
+def add_statements(path, statements):
     """Add statements to a .modulerc file unless they are there; in Tcl, each begins with the header of the file."""
     text = earlier = read_file(path) if os.path.exists(path) else ''
     for statement in statements:
@@ -73,10 +72,10 @@ def add_statements(path, statements, write):
         if '\n%s\n' % body not in '\n%s\n' % text:
             text += '\n' * (text != '' and not text.endswith('\n')) + body + '\n'
     if text != earlier:
-        write(path, text)
+        write_whole(path, text)
 
 
-def update_earlier_spelling(generator, mod_filepath, module, installdir, write):
+def update_earlier_spelling(generator, mod_filepath, module, installdir):
     """
     Update the module file that the same installation had before the module was hidden, or while it was.
 
@@ -85,7 +84,7 @@ def update_earlier_spelling(generator, mod_filepath, module, installdir, write):
 
     Parameters
     ----------
-    generator, mod_filepath, module, write
+    generator, mod_filepath, module
         See ``add_symbolic_versions``.
     installdir : str
         The installation directory.
@@ -99,13 +98,13 @@ def update_earlier_spelling(generator, mod_filepath, module, installdir, write):
     prefix, version = os.path.split(module)
     path = os.path.join(folder, generator.DOT_MODULERC)
     remove_file(other)
-    remove_statements(path, module, write)
+    remove_statements(path, module)
     if is_hidden:
         # not a symbolic version, by which Lmod would not unload the module
         symlink(name, other, use_abspath_source=False)
-        add_statements(path, [HIDE[generator.SYNTAX] % {'module': os.path.join(prefix, version[1:])}], write)
+        add_statements(path, [HIDE[generator.SYNTAX] % {'module': os.path.join(prefix, version[1:])}])
     else:
-        remove_statements(path, os.path.join(prefix, '.' + version), write)
+        remove_statements(path, os.path.join(prefix, '.' + version))
 
 
 def is_linked(mod_filepath):
@@ -114,8 +113,8 @@ def is_linked(mod_filepath):
     return os.path.islink(os.path.join(folder, name[1:]))
 
 
-def remove_statements(path, module, write):
+def remove_statements(path, module):
     """Remove the statements on a module from a .modulerc file."""
     text = read_file(path) if os.path.exists(path) else ''
     if modulerc_statements(module).search(text):
-        write(path, modulerc_statements(module).sub('', text))
+        write_whole(path, modulerc_statements(module).sub('', text))

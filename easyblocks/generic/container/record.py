@@ -17,6 +17,7 @@ from easybuild.easyblocks.generic.container.runtime import existing_sources
 from easybuild.easyblocks.generic.container.sbom import BILL_OF_MATERIALS, bill_of_materials
 from easybuild.easyblocks.generic.container.scripts import ebsif_version
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
+from easybuild.easyblocks.generic.container.wholefile import write_whole
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, write_file
 from easybuild.tools.version import VERSION as EASYBUILD_VERSION
@@ -72,8 +73,7 @@ class InstallRecord(dict):
 
     def write(self, path):
         """Write the record atomically; the same content always gives the same text."""
-        write_file(path + '.partial', json.dumps(self, indent=2, sort_keys=True) + '\n', forced=True)
-        os.rename(path + '.partial', path)
+        write_whole(path, json.dumps(self, indent=2, sort_keys=True) + '\n', forced=True)
 
     def write_installed(self, installdir):
         """Write the record of an installation, with fingerprints that show later whether somebody has changed it."""

@@ -7,25 +7,20 @@
 """
 Mixin for easyblocks that replace an installation only once the new one is complete.
 """
-import errno
 import os
-import shutil
 import time
-from contextlib import contextmanager
 
-from easybuild.easyblocks.generic.container.lockowner import LockOwner
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit_status
+from easybuild.easyblocks.generic.container.installdirswap import UNPROVEN, InstallDirSwap
 from easybuild.easyblocks.generic.container.lockfile import RECORD
+from easybuild.easyblocks.generic.container.lockowner import LockOwner
 from easybuild.easyblocks.generic.container.readable import open_to_readers
-from easybuild.easyblocks.generic.container.usersoftware import UserSoftware, backup_path, exchange
-from easybuild.framework import easyblock
+from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
+from easybuild.easyblocks.generic.container.wholefile import hidden_path, whole_files, write_whole
 from easybuild.tools.build_log import print_msg, print_warning
 from easybuild.tools.config import install_path
 from easybuild.tools.filetools import copy_file, mkdir, read_file, remove_dir, remove_file, write_file
 from easybuild.tools.utilities import trace_msg
-
-# Marks an installation that is in place, but whose module has not been written yet.
-UNPROVEN = os.path.join('share', 'ebsif', 'unproven')
 
 # Steps whose exit status is not named after the step.
 STEP_STATUS = {'postiter': EasyBuildExit.FAIL_POST_ITER_STEP, 'postproc': EasyBuildExit.FAIL_POST_PROC_STEP,
@@ -60,7 +55,7 @@ class Reinstall:
     @property
     def replaced_module(self):
         """Backup of the earlier module, kept until the new one is complete."""
-        return hidden_module_path(self.mod_filepath, 'replaced')
+        return hidden_path(self.mod_filepath, 'replaced')
 
     @property
     def final_installdir(self):
@@ -284,109 +279,6 @@ class Reinstall:
         if aside:
             print_msg("scripts of the earlier installation that differ from those of this one are kept at %s (%s)",
                       before.set_scripts_aside(aside, now), ', '.join(aside), log=self.log)
-
-
-class InstallDirSwap:
-    """
-    Swap an installation with a new one built next to it, in the same parent directory so that a rename is enough.
-
-    Attributes
-    ----------
-    path : str
-        The installation directory as EasyBuild names it.
-    installdir : str
-        The same with links resolved, so that an installation directory that is a link stays one.
-    staging_dir : str
-        Where the new installation is built; after ``exchange`` it holds the earlier one.
-    backup_dir : str
-        Holds the earlier installation during a swap that takes three renames instead of one atomic exchange.
-    active : bool
-        Whether the new installation is in the installation directory.
-    """
-
-    def __init__(self, path):
-        """Derive the directories from the installation directory."""
-        self.path = path
-        self.installdir = os.path.realpath(path)
-        self.staging_dir = self.installdir + '.replace'
-        self.backup_dir = backup_path(self.installdir)
-        self.active = False
-
-    def recover(self):
-        """Undo a swap that was killed half-way or before the module was written."""
-        if not os.path.lexists(self.installdir) and os.path.lexists(self.backup_dir):
-            os.rename(self.backup_dir, self.installdir)
-        if os.path.exists(os.path.join(self.installdir, UNPROVEN)):
-            if not os.path.lexists(self.staging_dir) and os.path.lexists(self.backup_dir):
-                os.rename(self.backup_dir, self.staging_dir)
-            if os.path.isdir(self.staging_dir):
-                self.exchange()
-
-    @property
-    def leftovers(self):
-        """Directories that killed attempts left next to the installation (list of str)."""
-        return [path for path in (self.staging_dir, self.backup_dir) if os.path.lexists(path)]
-
-    def problem(self):
-        """
-        Return why the directories can't be swapped (OSError), None if they can.
-
-        Renaming a directory onto one that isn't empty fails, so trying it changes nothing.
-        """
-        try:
-            os.makedirs(os.path.join(self.staging_dir, 'not empty'))
-            os.rename(self.installdir, self.staging_dir)
-        except OSError as err:
-            shutil.rmtree(self.staging_dir, ignore_errors=True)
-            return None if err.errno in (errno.ENOTEMPTY, errno.EEXIST) else err
-        # this file system allows it
-        os.rename(self.staging_dir, self.installdir)
-        return None
-
-    def activate(self):
-        """Put the new installation in place, marked as not yet proven to work."""
-        mark = os.path.join(self.staging_dir, UNPROVEN)
-        os.makedirs(os.path.dirname(mark), exist_ok=True)
-        with open(mark, 'w'):
-            pass
-        self.exchange()
-        self.active = True
-
-    def exchange(self):
-        """Swap the two directories; swapping twice restores the original state."""
-        exchange(self.installdir, self.staging_dir)
-
-
-@contextmanager
-def whole_files():
-    """
-    Make EasyBuild write files atomically: a concurrent reader gets either the earlier file or the new one.
-
-    Otherwise a kill half-way leaves a partial module file, which EasyBuild takes for an installation. Patching
-    write_file puts the rename between the hook for the module text and the update of the modules tool's cache, so both
-    see the final path.
-    """
-    easyblock.write_file = write_whole
-    try:
-        yield
-    finally:
-        easyblock.write_file = write_file
-
-
-@open_to_readers()
-def write_whole(path, *args, **kwargs):
-    """Write a file with EasyBuild's write_file, under a temporary name first."""
-    part = hidden_module_path(path, 'unfinished')
-    try:
-        write_file(part, *args, **kwargs)
-        os.rename(part, path)
-    finally:
-        remove_file(part)
-
-
-def hidden_module_path(path, what):
-    """Return a hidden path next to a module file, which modules tools don't list (str)."""
-    return os.path.join(os.path.dirname(path), '.%s.%s' % (os.path.basename(path), what))
 
 
 def remove_replaced(path):

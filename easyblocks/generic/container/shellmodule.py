@@ -16,6 +16,8 @@ import re
 
 from easybuild.easyblocks.generic.container.modulesyntax import ModuleSyntax
 from easybuild.easyblocks.generic.container.readable import write_readable
+from easybuild.easyblocks.generic.container.wholefile import write_whole
+from easybuild.base import fancylogger
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.module_generator import ModuleGenerator
 
@@ -194,13 +196,12 @@ class ShellGenerator(ModuleGenerator):
 
     SYNTAX = 'Shell'
 
-    def __init__(self, easyblock):
-        """Use the modules tool of an easyblock; the parent's constructor would start another one."""
-        self.app = easyblock
-        self.log = easyblock.log
-        self.modules_tool = easyblock.modules_tool
+    def __init__(self, installdir):
+        """Take the installation directory; the parent's constructor would need the easyblock and a modules tool."""
+        self.installdir = installdir
+        self.log = fancylogger.getLogger(self.__class__.__name__, fname=False)
         self.added_paths_per_key = None
-        self.shell = ShellModule(easyblock.installdir)
+        self.shell = ShellModule(installdir)
 
     def comment(self, msg):
         """A comment in the file."""
@@ -216,7 +217,7 @@ class ShellGenerator(ModuleGenerator):
             function = 'put' if value.get('pushenv') else 'setenv'
             resolve, value = value.get('resolve_env_vars', True), value['value']
         if relpath:
-            value = os.path.join(self.app.installdir, value) if value else self.app.installdir
+            value = os.path.join(self.installdir, value) if value else self.installdir
         quoted = self.shell.quote(value)
         if resolve:
             quoted = re.sub(r'\\\$(%s)' % self.REGEX_SHELL_VAR_PATTERN, r'${\1:-}', quoted)
@@ -228,7 +229,7 @@ class ShellGenerator(ModuleGenerator):
             return ''
         paths = [paths] if isinstance(paths, str) else paths
         if expand_relpaths:
-            paths = [os.path.join(self.app.installdir, path) if path else self.app.installdir for path in paths]
+            paths = [os.path.join(self.installdir, path) if path else self.installdir for path in paths]
         word = 'prepend' if prepend else 'append'
         return ''.join(self.shell.call('path', word, key, path, delim) for path in paths)
 
@@ -255,9 +256,9 @@ class ShellGenerator(ModuleGenerator):
         return ''
 
 
-def write_environment(installdir, statements, write):
+def write_environment(installdir, statements):
     """
-    Write the file with the statements of the module; ``write`` writes a file atomically.
+    Write the file with the statements of the module.
 
     Returns
     -------
@@ -266,7 +267,7 @@ def write_environment(installdir, statements, write):
     """
     path = os.path.join(installdir, ENVIRONMENT)
     try:
-        write_readable(path, ShellModule(installdir).whole(statements), write)
+        write_readable(path, ShellModule(installdir).whole(statements), write_whole)
     except EasyBuildError as err:
         return "Can't write %s: programs that start without the module will find %s environment (%s)" % (
             path, "the earlier" if os.path.exists(path) else "no", err)

@@ -12,7 +12,6 @@ import re
 
 from easybuild.easyblocks.generic.container.bindfile import current_binds
 from easybuild.easyblocks.generic.container.caches import CACHE_SCRIPTS, CACHES_FILE, Caches
-from easybuild.easyblocks.generic.container.checks import check_container, check_venv
 from easybuild.easyblocks.generic.container.distributed import SETTINGS_FILE, UNSET_SCRIPT, Distributed
 from easybuild.easyblocks.generic.container.gpus import GPUS_FILE
 from easybuild.easyblocks.generic.container.imagesource import ImageSource, source_name
@@ -20,9 +19,10 @@ from easybuild.easyblocks.generic.container.lustre import MAKE_STRIPED, STRIPING
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
 from easybuild.easyblocks.generic.container.parameters import CONTAINER_PARAMETERS, INIT_CONDA, INIT_CONDA_INJECTED
-from easybuild.easyblocks.generic.container.parameters import INIT_CONDA_MANUAL, INIT_NONE, VENV_PARAMETERS
-from easybuild.easyblocks.generic.container.parameters import WRAPPERS_ALL
+from easybuild.easyblocks.generic.container.parameters import INIT_CONDA_MANUAL, INIT_NONE, PROTECT_ALL
+from easybuild.easyblocks.generic.container.parameters import VENV_PARAMETERS, WRAPPERS_ALL
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
+from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.tools.filetools import convert_name
 
 # The directory for `pip install --user`. Nothing can be created there, so pip fails whichever Python and version it is;
@@ -223,26 +223,7 @@ class ContainerSpec:
     @property
     def unset_variables(self):
         """Names of the variables that are unset in the container, even where the caller has them (list of str)."""
-        settings = list(self.container_env.items()) + list(self.network_env.items())
-        return sorted(name for name, value in dict(settings).items() if value is None)
-
-    # --- checks
-
-    def check(self, tcl_in_lmod=False):
-        """
-        Validate the parameters. Values may still contain unresolved templates.
-
-        Parameters
-        ----------
-        tcl_in_lmod : bool
-            Whether Lmod will read a module in Tcl.
-
-        Raises
-        ------
-        EasyBuildError
-            For the first invalid value; the message names the parameter, the value and the valid ones.
-        """
-        check_container(self, tcl_in_lmod)
+        return self.distributed.unset_variables
 
 
 class VenvSpec(ContainerSpec):
@@ -265,6 +246,10 @@ class VenvSpec(ContainerSpec):
         """Values of parameters whose default depends on other parameters (dict)."""
         return dict(super().derived_defaults(), venv_name=self.venv_name or self.name.lower())
 
+    def protects(self, name):
+        """Return whether requirements can't replace a package of the image (its normalized name)."""
+        return self.protect == PROTECT_ALL or name in [normal_name(item) for item in self.protect]
+
     @property
     def venv(self):
         """Path of the venv in the container."""
@@ -279,8 +264,3 @@ class VenvSpec(ContainerSpec):
         """
         path = super().container_search_path
         return path[:1] + [os.path.join(self.venv, 'bin'), os.path.join(USER_SOFTWARE, 'bin')] + path[1:]
-
-    def check(self, tcl_in_lmod=False):
-        """Validate the parameters; see ContainerSpec."""
-        super().check(tcl_in_lmod)
-        check_venv(self)

@@ -43,7 +43,7 @@ class Wrappers:
         scripts : collection of str
             Paths of the scripts in the installation.
         run : callable
-            Runs a command in the container as the module will; its result has an attribute ``output``.
+            Runs a command in the container as the module will: ``run`` of a Container, or ``run_active`` of a Venv.
 
         Raises
         ------
@@ -55,7 +55,9 @@ class Wrappers:
                 raise EasyBuildError("Easyconfig parameter 'wrappers': '%s' is a command of the module itself", name)
         # run scripts are on PATH in the container once the module is loaded, not yet
         programs = [name for name in self.names if os.path.join('runscripts', name) not in scripts]
-        missing = run(sh_command('missing-programs.sh', *programs)).output.split() if programs else []
+        missing = []
+        if programs:
+            missing = run(sh_command('missing-programs.sh', *programs), hidden=True, split_stderr=True).output.split()
         if missing:
             raise EasyBuildError("Easyconfig parameter 'wrappers': the container has no program named %s",
                                  ' or '.join("'%s'" % name for name in missing))
