@@ -159,8 +159,12 @@ def test_the_first_image_of_its_kind(ebsif, tiny_image, tmp_path):
     ebsif("add", path, "--name", "Thing", "--catalogue", ".")
     text = (tmp_path / "local/containers/Thing.yaml").read_text()
     assert "    version: 1.2.3  # review: from the file name\n" in text
-    assert "  # review: a placeholder: the image does not say its homepage\n" in text
-    assert "install" not in ebsif("check", "--site", "local", "--catalogue", ".", "--quick", status=1).stderr
+    for line in ("homepage: 'https://apptainer.org/'", "description: 'Thing in a container.'", "moduleclass: ai"):
+        assert f"    {line}  # review: a " in text
+    checked = ebsif("check", "--site", "local", "--catalogue", ".", "--quick", status=1)
+    assert "install" not in checked.stderr
+    # each is reported once
+    assert checked.stdout.count("not reviewed yet: ") == 4 and checked.stdout.count("homepage") == 1
     # a second version joins the same family
     other = tiny_image("thing-1.3.0.sif")
     said = ebsif("add", other, "--catalogue", ".").stderr

@@ -156,7 +156,9 @@ def test_a_sif_file_in_a_registry(place, small_image):
     source = f"oras://{place.host}/ai/thing:3"
     subprocess.run(["apptainer", "push", "--no-https", image, source], check=True, capture_output=True, timeout=300)
     digest = open_repository(source).resolve()
-    place.ebsif("add", source)
+    kept = f"{place.folder}/eb/sources/thing-3.sif: the image, where eb finds it\n"
+    said = place.ebsif("add", source)
+    assert kept in said and "\ninstall it with: eb ec/t/thing/thing-3.eb\n" in said
     sha256 = hashlib.sha256(image.read_bytes()).hexdigest()
     assert place.record("thing") == {"family": "thing", "version": "3", "source": f"{source}@{digest}",
                                      "sha256": sha256, "size": str(image.stat().st_size)}
@@ -169,6 +171,7 @@ def test_a_sif_file_in_a_registry(place, small_image):
     assert other.digest != digest
     said = place.ebsif("add", source, status=1)
     assert "thing-3.sif is in the catalogue already, and is another image there: thing/3" in said
+    assert f"    source: '{source}@{other.digest}'\n    sha256: {hashlib.sha256(b'another').hexdigest()}\n" in said
     # a digest of the earlier one is still good, and what was fetched is used
     (place.folder / "eb/sources/thing-3.sif").rename(place.folder / "thing-3.sif")
     (place.folder / "eb/sources/thing-3.sif.source.json").rename(place.folder / "thing-3.sif.source.json")

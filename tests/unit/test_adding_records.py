@@ -129,7 +129,8 @@ def test_labels_of_new_software():
     assert proposal.new_family["description"] == "A tool: 'fast'"
     assert proposal.new_family["homepage"] == "https://x.org/"
     labels = {"org.opencontainers.image.description": "A {tool}"}
-    assert "description" not in adding.propose(found("tool-1.0.sif", labels=labels), [], name="Tool").new_family
+    proposal = adding.propose(found("tool-1.0.sif", labels=labels), [], name="Tool")
+    assert proposal.new_family["description"] == "Tool in a container." and "description" in proposal.reviews
     # issue 17.5: ignored, because it can't be written to a record
     for labels in ({}, {"org.opencontainers.image.url": "https://x.org/\x1b]0;\nfamilies: {}"}):
         proposal = adding.propose(found("tool-1.0.sif", labels=labels), [], name="Tool")
@@ -302,10 +303,23 @@ def test_the_same_name_with_another_image(place, capsys):
     said = capsys.readouterr().err
     assert "is another image there: Tool/2.0 in own/mine/containers/Tool.yaml:4 has the SHA256 " in said
     assert "Give this one another name; or, " in said
+    # all that has to be changed
+    assert said.endswith(f":\n    sha256: {hashlib.sha256(b'another').hexdigest()}\n    size: 7\n\n")
     assert files(place) == before
     assert add("tool-1.0.sif") == 0
     assert "tool-1.0.sif is in the catalogue already: Tool/1.0, in " in (out := capsys.readouterr().out)
     assert ", without its SHA256" in out
+
+
+@pytest.mark.parametrize(("option", "value"), [("--version", "2.0"), ("--name", "Other"), ("--family", "other")])
+def test_options_for_a_known_image(place, capsys, option, value):
+    """E-09: what is asked for and doesn't happen is an error; what the record has is no other wish."""
+    assert add("tool-1.0.sif", "--version", "1.0", "--name", "Tool", "--family", "tool") == 0
+    before = files(place)
+    assert add("tool-1.0.sif", option, value) == 3
+    assert files(place) == before
+    assert f"the record of this image differs ({option} {value}), and was not changed: correct it in project/mine/" \
+        in capsys.readouterr().err.replace(f"{place}/", "")
 
 
 @pytest.mark.parametrize(("typed", "default", "expected"), [
@@ -327,6 +341,11 @@ def test_the_next_step_can_be_copied(place, capsys):
     assert add("my images/tool-2.0.sif") == 0
     (line,) = re.findall("install it with: (.*)", capsys.readouterr().out)
     assert shlex.split(line) == ["eb", "ec/t/Tool/Tool-2.0.eb", f"--sourcepath={place}/my images"]
+    # where eb looks anyway
+    profile = place / "project/mine/site.yaml"
+    profile.write_text(f"{profile.read_text()}images: {{directories: [{{path: '{place}/my images'}}]}}\n")
+    assert add("my images/tool-2.0.sif") == 0
+    assert "install it with: eb ec/t/Tool/Tool-2.0.eb\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("failure", [

@@ -206,6 +206,11 @@ def test_the_placeholder_for_a_homepage(place):
     (one,) = findings(place(HEAD.replace("https://example.org/", NO_HOMEPAGE)))
     assert (one.level, one.line) == ("warning", 9)
     assert "homepage: https://apptainer.org/ is a placeholder" in one.text
+    # once, also if it is marked, or for two records
+    (one,) = findings(place(HEAD.replace("https://example.org/", f"{NO_HOMEPAGE}  # review: guessed")))
+    assert "not reviewed yet: guessed" in one.text
+    text = HEAD.replace("https://example.org/", NO_HOMEPAGE)
+    assert len(findings(place(f"{text}  - {{family: tool, version: 2.0, date: 1}}\n"))) == 1
 
 
 def test_easybuilds_own_checks_for_each_kind(place):

@@ -271,7 +271,7 @@ def propose_new_software(image, name):
     if family["file"] == image.file_name:
         reviews["file"] = "the name has no version, so it is that of this image alone: the next one needs its own"
     family.update(python_of(image, name, reviews))
-    family.update(texts_of(found, reviews))
+    family.update(texts_of(found, name, reviews))
     values = {"family": name.lower(), "version": version}
     if found.components:
         values["components"] = dict(found.components)
@@ -298,14 +298,15 @@ def python_of(image, name, reviews):
     return family
 
 
-def texts_of(found, reviews):
-    """Return homepage and description from an image's labels (dict)."""
+def texts_of(found, name, reviews):
+    """Return homepage and description from an image's labels (dict); placeholders where it has none."""
     homepage = next((text for name in HOMEPAGE_LABELS if (text := line_of(found.labels.get(name)))), None)
     if not homepage:
-        reviews["homepage"] = "a placeholder: the image does not say its homepage"
+        reviews["homepage"] = "a placeholder, because the image has none: enter that of the software"
     description = line_of(found.labels.get("org.opencontainers.image.description"))
     if not description or PLACEHOLDER.search(description):
-        return {"homepage": homepage or NO_HOMEPAGE}
+        description = f"{name} in a container."
+        reviews["description"] = "a placeholder, because the image has none: say what the software does"
     return {"homepage": homepage or NO_HOMEPAGE, "description": description}
 
 

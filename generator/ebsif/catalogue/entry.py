@@ -47,6 +47,9 @@ def complete(proposal: Proposal, file_name: str, settings: Settings, profile: Si
     AddingError
         If there is no file for the record, the record is for another image, or another record has the same module.
     """
+    if proposal.new_family is not None and "moduleclass" not in profile.model_fields_set:
+        proposal.new_family["moduleclass"] = profile.moduleclass
+        proposal.reviews["moduleclass"] = "a guess: `eb --show-default-moduleclasses` lists others"
     path, extended = place_of(proposal, settings, profile, dry_run)
     compare_programs(proposal, container_of(proposal, path, extended, profile), programs)
     container = container_of(proposal, path, extended, profile)

@@ -80,11 +80,18 @@ def check_record(container: Container, finding: Creator, digest: Optional[Digest
     """
     if not container.file_name.endswith((".sif", ".simg")):
         yield finding(WARNING, f"the image {container.file_name} does not end in .sif")
-    if container.homepage == NO_HOMEPAGE:
-        yield finding(WARNING, f"homepage: {NO_HOMEPAGE} is a placeholder that the help of the module would show: "
-                               "enter the homepage of the software")
     yield from check_image(container, finding, digest)
     yield from check_signature(container, finding)
+
+
+def check_homepage(container: Container, finding: Creator) -> Iterator[Finding]:
+    """Yield a finding if the homepage is the placeholder of `ebsif add`, unless that is still marked for review."""
+    if container.homepage != NO_HOMEPAGE:
+        return
+    lines = container.path.read_text(encoding="utf-8").splitlines()
+    if not any(NO_HOMEPAGE in line and REVIEW.search(line) for line in lines):
+        yield finding(WARNING, f"homepage: {NO_HOMEPAGE} is a placeholder that the help of the module would show: "
+                               "enter the homepage of the software")
 
 
 def check_signature(container: Container, finding: Creator) -> Iterator[Finding]:

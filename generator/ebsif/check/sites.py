@@ -14,7 +14,7 @@ from ebsif.catalogue.settings import Settings
 from ebsif.catalogue.site import Site
 from ebsif.check.contents import check_contents, inspect
 from ebsif.check.easyconfigs import Reader, check_style
-from ebsif.check.records import check_record, check_requirements, check_reviews, check_rocm
+from ebsif.check.records import check_homepage, check_record, check_requirements, check_reviews, check_rocm
 from ebsif.errors import EbsifError
 from ebsif.findings import ERROR, WARNING, Finding, findings_of
 from ebsif.image import inspection
@@ -104,6 +104,8 @@ def check(containers: Sequence[Container], output: Path, profile: Site, deep: bo
     digest = cache(inspection.sha256) if images else None
     inspector = cache(inspect) if contents else None
     wanted, valid = [], []
+    for container in unlike(containers):
+        yield from check_homepage(container, finding_on(container))
     for container in containers:
         finding = finding_on(container)
         if container in others:
@@ -134,6 +136,11 @@ def check(containers: Sequence[Container], output: Path, profile: Site, deep: bo
             yield Finding(ERROR, path.stem, "is no longer in the catalogue: remove it", str(path))
     if deep and valid:
         yield from check_style(valid)
+
+
+def unlike(containers):
+    """Return the first container of each family and homepage (list of Container)."""
+    return list({(one.path, one.family, one.homepage): one for one in reversed(containers)}.values())[::-1]
 
 
 def finding_on(container):

@@ -16,12 +16,13 @@ from pathlib import Path
 
 from easybuild.easyblocks.generic.container.imagesource import FORMS
 
-from ebsif import output
+from ebsif import eb, output
 from ebsif.arguments import add_dry_run
 from ebsif.catalogue import adding, writing
 from ebsif.catalogue.entry import complete
-from ebsif.catalogue.proposal import AddingError, OtherImage
+from ebsif.catalogue.proposal import AddingError, OtherImage, as_yaml
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.files import is_there
 from ebsif.image import inspection, remote
 from ebsif.image.checksum import sha256 as sha256_of
 from ebsif.registry.reference import parse_source
@@ -55,15 +56,18 @@ def run(options):
     settings = read_settings(options)
     profile = settings.site()
     documents, containers = settings.documents(profile), settings.containers(profile)
+    asked = {key: getattr(options, key) for key in ("name", "family", "version") if getattr(options, key)}
     is_file = not remote.is_source(options.image)
     if is_file:
         options.image = Path(options.image)
         check_place(options.image, profile, options.moving)
     new = None if is_file else from_source(options, documents)
+    path = options.image if is_file else new.path
     file_name = options.image.resolve().name if is_file else new.found.file_name
     known = [one for one in containers if one.file_name == file_name]
     if known:
-        return (check_known if is_file else check_known_source)(known, options, settings, new)
+        check_known(known, identified(options.image, known) if is_file else new.found)
+        return render_known(meant(known, asked), path, options, settings)
     found = inspection.inspect(options.image) if is_file else new.found
     if is_file and options.image.is_symlink():
         output.note(f"{options.image} is a link: the record is for {found.resolved} (SHA256 {found.sha256}); the link "
@@ -84,8 +88,8 @@ def run(options):
         output.print_diff(rendered.path, rendered.before, rendered.text)
         return 0
     writing.write([proposal], entry.path, entry.extended, lambda: rendering.write(rendered))
-    print(f"{entry.path}:\n{proposal.text}", end="")
-    return print_next_step(rendered, options)
+    print(f"{entry.path}:\n{entry.path.read_text(encoding='utf-8') if proposal.new_family else proposal.text}", end="")
+    return print_next_step(rendered, path)
 
 
 def from_source(options, documents):
@@ -102,51 +106,60 @@ def from_source(options, documents):
     return new
 
 
-def check_known(known, options, settings, _):
-    """Compare an image with the records that have its file name; render the first of them, and return 0."""
-    recorded = {one.sha256 for one in known if one.sha256}
-    if recorded:
-        sha256 = sha256_of(options.image.resolve())
-        wrong = next((one for one in known if one.sha256 not in (None, sha256)), None)
-        if wrong:
-            raise OtherImage(
-                f"{known[0].file_name} is in the catalogue already, and is another image there: {wrong.module} in "
-                f"{wrong.place} has the SHA256 {wrong.sha256}, this file has {sha256}. Give this one another name; or, "
-                "if it takes the place of the earlier one for good, write its SHA256 into the record, `ebsif render`, "
-                "and install the module again")
-    print(f"{known[0].file_name} is in the catalogue already: {known[0].module}, in {known[0].place}"
-          + ("" if recorded else ", without its SHA256"))
-    return render_known(known, options, settings)
+def identified(path, known):
+    """Return an image file with what tells it from others (Inspection); it is read if a record has a SHA256."""
+    target = path.resolve()
+    sha256 = sha256_of(target) if any(one.sha256 for one in known) else None
+    size = target.stat().st_size
+    return inspection.Inspection(path=str(path), resolved=str(target), size=size, init="", sha256=sha256)
 
 
-def check_known_source(known, options, settings, new):
-    """Compare an image at a source with the records that have its file name; see `check_known`."""
-    wrong = next((one for one in known if same_image(one, new.found) is False), None)
+def check_known(known, found):
+    """Say that an image is in the catalogue already; raise OtherImage if it isn't that of the records."""
+    wrong = next((one for one in known if same_image(one, found) is False), None)
     if wrong:
-        raise OtherImage(
-            f"{wrong.file_name} is in the catalogue already, and is another image there: {wrong.module} in "
-            f"{wrong.place}. If {new.source} takes its place for good, write that into the record as 'source', correct "
-            "its 'sha256' and 'size', `ebsif render`, and install the module again")
-    print(f"{known[0].file_name} is in the catalogue already: {known[0].module}, in {known[0].place}")
-    return render_known(known, options, settings)
+        differs = "" if found.source else f" has the SHA256 {wrong.sha256}, this file has {found.sha256}"
+        begin = "If" if found.source else "Give this one another name; or, if"
+        fields = "".join(f"    {key}: {as_yaml(value)}\n" for key, value in adding.identity_of(found).items())
+        raise OtherImage(f"{wrong.file_name} is in the catalogue already, and is another image there: {wrong.module} "
+                         f"in {wrong.place}{differs}. {begin} it takes the place of the earlier one for good, correct "
+                         "these fields of the record, `ebsif render`, and install the module again", fields)
+    print(f"{known[0].file_name} is in the catalogue already: {known[0].module}, in {known[0].place}"
+          + ("" if found.source or any(one.sha256 for one in known) else ", without its SHA256"))
 
 
-def render_known(known, options, settings):
-    """Render the first of the records with a file name, unless this is a dry run; return 0."""
-    (rendered,) = rendering.render(known[:1], settings.output)
+def meant(known, asked):
+    """Return the record with a file name that has what the options ask for; raise AddingError if there is none."""
+    found = next((one for one in known if all(getattr(one, key) == value for key, value in asked.items())), None)
+    if not found:
+        differs = [f"--{key} {value}" for key, value in asked.items() if getattr(known[0], key) != value]
+        raise AddingError(f"the record of this image differs ({', '.join(differs)}), and was not changed: correct it "
+                          f"in {known[0].place}; for another module of the image, copy it and give the copy a 'label'")
+    return found
+
+
+def render_known(container, path, options, settings):
+    """Render a record that is there, unless this is a dry run; return 0."""
+    (rendered,) = rendering.render([container], settings.output)
     if options.dry_run:
         output.print_diff(rendered.path, rendered.before, rendered.text)
         return 0
     rendering.write(rendered)
-    return print_next_step(rendered, options)
+    return print_next_step(rendered, path)
 
 
-def print_next_step(rendered, options):
-    """Print how to install the container; return 0."""
+def print_next_step(rendered, path):
+    """Print how to install the container, and where its image is if it was fetched; return 0."""
     output.hint(f"{rendered.path}: {rendered.state}")
-    # an image at a source is fetched by eb, unless it was fetched into a directory
-    folder = options.image.resolve().parent if isinstance(options.image, Path) else options.fetch
-    sources = [f"--sourcepath={folder.absolute()}"] if folder else []
+    sources = []
+    # eb fetches what is not here
+    if path:
+        path = path.resolve()
+        in_place = any(is_there(place) and place.samefile(path) for _, place in rendered.container.image_places)
+        if not in_place and str(path.parent) not in map(os.path.realpath, eb.source_paths()):
+            sources = [f"--sourcepath={path.parent}"]
+        if rendered.container.source:
+            output.hint(f"{path}: the image, where eb finds it")
     output.hint(f"install it with: {shlex.join(['eb', str(rendered.path), *sources])}")
     return 0
 
