@@ -377,6 +377,24 @@ def installed(capsys, *arguments):
     return status, capsys.readouterr().out
 
 
+def test_installations_by_name(eb_prefix, monkeypatch, capsys):
+    """E-09, I-01: modules by their names, which say nothing of what else the catalogue has; wrong names are errors."""
+    monkeypatch.setenv("MODULEPATH", str(eb_prefix.modules))
+    roots = [eb_prefix.install(module) for module in (MINE, "Tool/1.0-x")]
+    for name in (MINE, "Tool", roots[0]):
+        status, text = installed(capsys, "--site", "local", str(name))
+        assert (status, text.splitlines()[0]) == (0, "Tool/1.0-x" if name == "Tool" else MINE)
+        assert text.splitlines()[-1].startswith("1 installation, ")
+        assert "installed:" not in text
+    assert installed(capsys, MINE, str(roots[1]))[1].splitlines()[-1].startswith("2 installations, ")
+    for command in (["installed"], ["audit"], ["doctor", "--installed"]):
+        assert main([*command, "Toool"]) == 3
+        assert "no container module 'Toool' is installed here" in capsys.readouterr().err
+        with pytest.raises(SystemExit):
+            main([*command, "./Tool"])
+        assert "./Tool is not a directory: name a prefix of EasyBuild" in capsys.readouterr().err
+
+
 def test_the_list_of_installations(eb_prefix, family, capsys):
     """I-01: modules with size, image, user software and users of the image; a shared image counts once; 80 columns."""
     status, text = installed(capsys)
@@ -418,7 +436,7 @@ def test_what_is_wrong_with_installations(eb_prefix, family, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["installed", "--has", "a", "--verify"])
     with pytest.raises(SystemExit, match="2"):
-        main(["installed", "nowhere"])
+        main(["installed", "./nowhere"])
 
 
 def test_who_has_a_package(eb_prefix, family, capsys):
@@ -538,15 +556,16 @@ def test_installations_and_catalogue(eb_prefix, capsys):
     assert status == 1
     assert "warning: its record is no longer in the catalogue of local" in words
     assert "note: it is not in the catalogue of local" in words
-    assert f"never installed: {second.module}" in words
+    assert f"not installed there: {second.module}" in words
     assert ", 1 warning, 1 note" in words
+    assert f"never installed: {second.module}" in " ".join(installed(capsys, "--site", "local")[1].split())
     # a naming scheme may call the modules otherwise
     hierarchy = eb_prefix.modules / "Core"
     hierarchy.mkdir()
     (eb_prefix.modules / first.name).rename(hierarchy / first.name.lower())
     again = " ".join(installed(capsys, *arguments, str(eb_prefix.modules))[1].split())
     assert f"Core/{first.name.lower()}/" in again
-    assert "base" not in again and f"never installed: {second.module}" in again and ", 1 warning, 1 note" in again
+    assert "base" not in again and f"not installed there: {second.module}" in again and ", 1 warning, 1 note" in again
     (root / "easybuild" / f"{first.module.replace('/', '-')}.eb").write_text(text.replace("'init'", "'x'").replace(
         "moduleclass = '", "moduleclass = 'x"))
     words = " ".join(installed(capsys, *arguments)[1].split())

@@ -8,15 +8,14 @@ For system and Conda packages, give the bill of materials (`ebsif lock MODULE --
 """
 
 import json
-import os
 from pathlib import Path
 
 from ebsif import output
 from ebsif.arguments import add_json
 from ebsif.errors import FOUND, UsageError
 from ebsif.findings import NOTE
-from ebsif.installed import audit, current, inventory
-from ebsif.installed.names import Names, complete_installed, shown
+from ebsif.installed import audit, current, inventory, names
+from ebsif.installed.names import shown
 
 EXAMPLES = """\
   ebsif audit                         # all installed modules
@@ -29,8 +28,7 @@ EXAMPLES = """\
 def configure(parser):
     """Add the arguments."""
     parser.add_argument("modules", metavar="MODULE", nargs="*",
-                        help="an installed module, an installation, a prefix of EasyBuild, a directory of modules, or "
-                             "a part of a name (default: all installed modules)").completer = complete_installed
+                        help=names.INSTALLED).completer = names.complete_installed
     parser.add_argument("--database", metavar="PATH", type=Path,
                         help="a copy of an advisory database: a zip file or a directory")
     parser.add_argument("--osv-url", metavar="URL",
@@ -43,7 +41,7 @@ def run(options):
     if options.database and options.osv_url:
         raise UsageError("--database asks no service, so --osv-url has no effect: leave out one of them")
     records = {}
-    installations, problems = chosen(options)
+    installations, problems = names.installations(options, options.modules)
     for one in problems:
         # what others don't let us read is nothing wrong, but may have modules
         if one.level != NOTE or inventory.is_gap(one):
@@ -75,17 +73,6 @@ def run(options):
     else:
         print_found(found, records, pins)
     return FOUND if found or damages or any(one.level != NOTE for one in problems) else 0
-
-
-def chosen(options):
-    """Return the installations that are named, else all (list of Installation), and the problems of the search."""
-    directories = [text for text in options.modules if Path(text).is_dir()]
-    if not options.modules:
-        return inventory.installations()
-    names = Names(options)
-    named = [names.installation(text) for text in options.modules if text not in directories]
-    found, problems = inventory.installations(directories) if directories else ([], [])
-    return list({os.path.realpath(one.root): one for one in (*named, *found)}.values()), problems
 
 
 def print_found(found, records, pins):

@@ -11,14 +11,13 @@ communicate. The exit status is 1 if there are errors or warnings. Notes on modu
 
 import argparse
 import json
-from pathlib import Path
 
 from ebsif import output
 from ebsif.arguments import add_json
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.errors import FOUND, UsageError
 from ebsif.findings import ERROR, NOTE, WARNING
-from ebsif.installed import doctor, inventory, places
+from ebsif.installed import doctor, names, places
 
 EXAMPLES = """\
   ebsif doctor                          # this machine
@@ -26,16 +25,17 @@ EXAMPLES = """\
   ebsif doctor --site lumi image.sif    # what an image can use of the network
   ebsif doctor --installed --site lumi  # do the installed modules still work?
   ebsif doctor --installed /appl/easybuild --verify
+  ebsif doctor --installed mine         # one module
   salloc --nodes=2 ebsif doctor --installed    # on two nodes, and between them
 """
 
 
 def configure(parser):
     """Add the arguments."""
-    parser.add_argument("image", metavar="IMAGE", nargs="?", type=Path, help="a SIF file")
-    parser.add_argument("--installed", metavar="PREFIX", nargs="*",
-                        help="check the modules in these prefixes of EasyBuild or directories of modules, or these "
-                             "installations (default: EasyBuild's prefix and MODULEPATH)")
+    parser.add_argument("image", metavar="IMAGE", nargs="?",
+                        help="a SIF file, or the name of a container").completer = names.complete
+    parser.add_argument("--installed", metavar="MODULE", nargs="*",
+                        help=f"check modules: {names.INSTALLED}").completer = names.complete_installed
     parser.add_argument("--verify", action="store_true",
                         help="with --installed: also compare the SHA256 of images and user software, which takes time")
     # how the nodes of a job are told to check themselves
@@ -75,19 +75,20 @@ def examine_image(options):
     # not imported to check a machine, where a library may be missing
     from ebsif.image import inspection, network
 
+    image = names.Names(options).image(options.image)
     settings = read_settings(options)
     profile = settings.site()
-    return network.examine(inspection.inspect(options.image, checksum=False), profile, settings.containers(profile))
+    return network.examine(inspection.inspect(image, checksum=False), profile, settings.containers(profile))
 
 
 def check_installed(options):
     """Check installed modules; return 1 if something is wrong, else 0."""
     if options.image:
-        raise UsageError("--installed checks modules, not an image: name prefixes or installations after it")
+        raise UsageError("--installed checks modules, not an image: name the modules after it")
     # imports EasyBuild
     from ebsif.installed.health import examination, nodes
 
-    installations, findings = inventory.installations(options.installed)
+    installations, findings = names.installations(options, options.installed)
     installations = places.with_module_files(installations)
     settings = read_settings(options)
     site = settings.site() if settings.is_chosen else None
@@ -108,9 +109,7 @@ def check_installed(options):
 
 def print_findings(findings, installations):
     """Print findings by subject, and a summary; notes on modules and what is fine only with --verbose."""
-    from ebsif.installed.names import shown
-
-    modules = {shown(one) for one in installations}
+    modules = {names.shown(one) for one in installations}
     printed = [one for one in findings if one.level in (ERROR, WARNING) or output.is_verbose() or
                (one.level == NOTE and one.subject not in modules)]
     for finding in printed:

@@ -1,8 +1,9 @@
 """List installed container modules, and what is wrong with them.
 
-Each module is listed with its size on disk; its image: whose it is, and whether it is still the one that was installed
-(judged by size and time; --verify compares its SHA256); its user software: packed or not, changed or not; the modules
-that use its image; and, if a site is chosen, how it differs from the catalogue of the site.
+Each module (all, or those that are named) is listed with its size on disk; its image: whose it is, and whether it is
+still the one that was installed (judged by size and time; --verify compares its SHA256); its user software: packed or
+not, changed or not; the modules that use its image; and, if a site is chosen, how it differs from the catalogue of the
+site.
 
 The exit status is 1 if there are errors or warnings; notes don't count.
 """
@@ -18,13 +19,14 @@ from ebsif.catalogue import selection
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.errors import FOUND, UsageError
 from ebsif.findings import ERROR, NOTE, WARNING
-from ebsif.installed import inventory, report
+from ebsif.installed import inventory, names, report
 from ebsif.installed.names import shown
 from ebsif.installed.versus import Catalogue
 
 EXAMPLES = """\
   ebsif installed                            # EasyBuild's prefix and MODULEPATH
   ebsif installed /apps/containers --site lumi --verify
+  ebsif installed mine                       # one module
   ebsif installed --has 'pillow<10.3'        # which modules have this package
   ebsif installed --json | jq '.installations[].module'
 """
@@ -34,9 +36,9 @@ CHANGED = {True: ", changed", False: "", None: " (whether it was changed is unkn
 
 def configure(parser):
     """Add the arguments."""
-    parser.add_argument("directories", metavar="DIRECTORY", nargs="*",
-                        help="prefix of EasyBuild, directory of modules, or installation; or several, separated by "
-                             "colons as in MODULEPATH (default: EasyBuild's prefix and MODULEPATH)")
+    parser.add_argument("modules", metavar="MODULE", nargs="*",
+                        help=f"{names.INSTALLED}; or several directories, separated by colons as in MODULEPATH"
+                        ).completer = names.complete_installed
     add_settings_arguments(parser)
     parser.add_argument("--verify", action="store_true", help="read images and user software, and compare their SHA256")
     parser.add_argument("--has", metavar="PACKAGE", action="append", default=[],
@@ -50,24 +52,24 @@ def run(options):
     if options.has and options.verify:
         raise UsageError("--has lists packages, and --verify reads images: use one of them")
     wanted = [selection.parse_requirement(text) for text in options.has]
-    found, problems = inventory.installations(options.directories)
+    found, problems = names.installations(options, options.modules)
     if wanted:
         return print_matches(*report.having(found, wanted), problems, options)
     catalogue = catalogue_of(options)
     made, total = report.reports(found, options.verify, catalogue)
-    missing = catalogue.never_installed(found) if catalogue else []
+    missing = catalogue.never_installed(found) if catalogue and inventory.is_search(options.modules) else []
     findings = [*(one for each in made for one in each.findings), *problems]
     if options.json:
         print(json.dumps({"installations": [one.data for one in made], "findings": [one.data for one in findings],
                           "size": total, "never_installed": missing}, indent=2))
         return status(findings)
-    names = [one.module for one in made]
+    modules = [one.module for one in made]
     for one in made:
-        print_report(one, is_ambiguous=names.count(one.module) > 1)
+        print_report(one, is_ambiguous=modules.count(one.module) > 1)
     for one in problems:
         output.print_wrapped(one)
     if missing:
-        output.print_wrapped(f"never installed: {', '.join(missing)}")
+        output.print_wrapped(f"{'not installed there' if options.modules else 'never installed'}: {', '.join(missing)}")
     print(f"{output.format_count(len(made), 'installation')}, {format_size(total)} in all{counted(findings)}")
     return status(findings)
 

@@ -151,6 +151,16 @@ class Search:
         self.problems[problem] = None
 
 
+def is_place(text: str) -> bool:
+    """Return whether a text means a directory, or several, and not a name."""
+    return not text or text.startswith(("/", ".")) or ":" in text or is_directory(text)
+
+
+def is_search(texts: Sequence[str]) -> bool:
+    """Return whether all of a place is searched, not only modules by their names or installation directories."""
+    return not texts or any(is_place(text) and not is_there(Path(text, lockfile.RECORD)) for text in texts)
+
+
 def is_directory(path):
     """Return whether a path is a directory that can be reached (older versions of pathlib raise an error if not)."""
     return os.path.isdir(path)  # noqa: PTH112

@@ -6,9 +6,10 @@ unambiguous part of a name. Without a name, the loaded module is used.
 """
 
 import contextlib
+import os
 import re
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Optional, Union
@@ -23,9 +24,14 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.settings import read_settings
 from ebsif.errors import EbsifError, UsageError
 from ebsif.files import is_there
+from ebsif.findings import Finding
 from ebsif.installed import imagestate, inventory, lock, places
 from ebsif.installed.lock import LockError
 from ebsif.installed.places import Installation
+
+# Help for what `installations` takes.
+INSTALLED = ("an installed module, an installation, a prefix of EasyBuild, a directory of modules, or a part of a name "
+             "(default: all installed modules)")
 
 # Suffixes of files that need no slash in their name to be recognised.
 SUFFIXES = (".eb", ".sif", ".json")
@@ -257,6 +263,28 @@ def complete(prefix: str, parsed_args: Namespace, **_: object) -> list[str]:
     """Return the names of containers and installed modules that begin with a text, for Tab completion."""
     known = {one.module_or_version for one in Names(parsed_args).containers}
     return sorted({*beginning_with(prefix, known), *complete_installed(prefix)})
+
+
+def installations(options: Namespace, texts: Sequence[str]) -> tuple[list[Installation], list[Finding]]:
+    """
+    Return installations by their names or directories, or all of them, and what can't be searched.
+
+    Parameters
+    ----------
+    options
+        As for `Names`.
+    texts
+        Names of installed modules, and directories as for `inventory.installations`; none for all installations.
+
+    Raises
+    ------
+    UsageError, NamingError
+        If a directory doesn't exist, or a name is unknown or ambiguous.
+    """
+    directories = list(filter(inventory.is_place, texts))
+    named = [Names(options).installation(text) for text in texts if text not in directories]
+    found, problems = inventory.installations(directories) if directories or not texts else ([], [])
+    return list({os.path.realpath(one.root): one for one in (*named, *found)}.values()), problems
 
 
 def complete_installed(prefix: str, **_: object) -> list[str]:
