@@ -53,7 +53,8 @@ class Finding:
     def github(self) -> str:
         """The workflow command by which GitHub annotates the file."""
         place = f" file={escape(self.path, ':,')},line={self.line}" if self.path else ""
-        return f"::{self.level}{place}::{escape(self.message)}"
+        level = {NOTE: "notice"}.get(self.level, self.level)
+        return f"::{level}{place}::{escape(self.message)}"
 
     @property
     def data(self) -> dict[str, Union[str, int]]:

@@ -415,6 +415,9 @@ def test_the_easyconfigs_that_were_installed(tmp_path, capsys, monkeypatch):
 
 # --- images
 
+NOT_EXAMINED = "1 container not examined, because the image is in no image directory here: Tool/1.0-20250101"
+
+
 def test_missing_and_changed_images(place, tmp_path):
     """Admin D3: missing central images are always reported; --images reports all missing images and wrong checksums."""
     images = tmp_path / "images"
@@ -422,7 +425,8 @@ def test_missing_and_changed_images(place, tmp_path):
     digest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"  # of b"test"
     central = place(f"{HEAD}    image: central\n    sha256: {digest}\n", profile)
     # on another machine
-    assert findings(central, images=True) == []
+    (one,) = findings(central, images=True)
+    assert (one.level, one.text) == ("note", NOT_EXAMINED)
     images.mkdir()
     assert "the image tool-1.0.sif is missing in " in findings(central)[0].text
     (images / "tool-1.0.sif").write_bytes(b"test")
@@ -478,11 +482,28 @@ def test_the_content_of_images(place, tmp_path, monkeypatch, lines, expected):
     head = HEAD.replace("    init: image\n", "") if "init:" in lines else HEAD
     settings = place(f"{head}    {lines}\n", f"{SITE}images: {{directories: [{{path: {tmp_path}}}]}}\n")
     # on another machine
-    assert findings(settings, deep=False, contents=True) == []
+    assert [one.text for one in findings(settings, deep=False, contents=True)] == [NOT_EXAMINED]
     (tmp_path / "tool-1.0.sif").write_text("")
     said = [one for one in findings(settings, deep=False, contents=True) if "no sha256" not in one.text]
     remedy = ": correct the record, or put the right image there"
     assert [f"{one.level}: {one.text.replace(str(tmp_path), '')}" for one in said] == [one + remedy for one in expected]
+
+
+def test_containers_that_are_not_examined(place, tmp_path, capsys):
+    """I-03: --deep and --images say which they are, once for each file; that is no warning, also with --strict."""
+    assert not findings(place(f"{HEAD}  - {{family: tool, version: 2.0, date: 1}}\n"), deep=False)
+    command = ["check", "--quick", "--strict", "--site", "mine", "--catalogue", f"{tmp_path}/sites", "-o",
+               f"{tmp_path}/out/mine"]
+    for option in ("--deep", "--images"):
+        assert cli.main([*command, option]) == 0
+        said = capsys.readouterr()
+        assert said.out.endswith("containers/Tool.yaml: note: 2 containers not examined, because the image is in no "
+                                 "image directory here: Tool/1.0-20250101, Tool/2.0-1\n")
+        assert said.err == "2 containers: 0 errors, 0 warnings\n"
+    assert cli.main([*command, "--images", "--format", "github"]) == 0
+    assert capsys.readouterr().out.startswith("::notice file=")
+    assert cli.main(command) == 0
+    assert not capsys.readouterr().out
 
 
 def test_an_image_that_can_not_be_inspected(place, tmp_path, monkeypatch, capsys):
@@ -501,7 +522,7 @@ def test_an_image_that_can_not_be_inspected(place, tmp_path, monkeypatch, capsys
 def test_a_directory_of_images_that_cannot_be_read(place, tmp_path):
     """Admin D3: an unreadable directory counts as another machine's; a name that is too long fails even for root."""
     profile = f"{SITE}images: {{directories: [{{path: {tmp_path}/{'x' * 300}/images}}]}}\n"
-    assert findings(place(HEAD, profile), deep=False, images=True) == []
+    assert [one.text for one in findings(place(HEAD, profile), deep=False, images=True)] == [NOT_EXAMINED]
 
 
 # --- files that add to another one

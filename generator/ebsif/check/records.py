@@ -122,11 +122,10 @@ def check_image(container: Container, finding: Creator, digest: Optional[Digest]
     The parameters are those of `check_record`.
     """
     places = [path for _, path in container.image_places if is_there(path)]
-    mounted = [path.parent for _, path in container.image_places if is_there(path.parent)]
-    # one with a source is fetched there
-    if mounted and not places and not container.source and (digest or container.image == "central"):
+    folders = missing_in(container, bool(digest))
+    if folders:
         yield finding(ERROR if container.image == "central" else WARNING,
-                      f"the image {container.file_name} is missing in {' and '.join(map(str, mounted))}")
+                      f"the image {container.file_name} is missing in {' and '.join(map(str, folders))}")
     if places and not container.sha256:
         yield finding(WARNING, f"{places[0]} is accessible, but the record has no sha256")
     for path in places:
@@ -135,6 +134,19 @@ def check_image(container: Container, finding: Creator, digest: Optional[Digest]
             yield finding(ERROR, f"{path} {problem}")
     if container.moving_image():
         yield finding(ERROR, easyconfig.moving_problem(container))
+
+
+def missing_in(container: Container, images: bool) -> list[Path]:
+    """Return the directories here that lack an image that should be there; without `images`, only a central one."""
+    # one with a source is fetched there
+    if container.source or not (images or container.image == "central") or is_here(container):
+        return []
+    return [path.parent for _, path in container.image_places if is_there(path.parent)]
+
+
+def is_here(container: Container) -> bool:
+    """Return whether the image is in one of its directories."""
+    return any(is_there(path) for _, path in container.image_places)
 
 
 def difference(container, path, digest):

@@ -1,5 +1,6 @@
 """Check the catalogues of sites and their easyconfigs; each problem becomes a finding with file and line."""
 
+import contextlib
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,10 +15,19 @@ from ebsif.catalogue.settings import Settings
 from ebsif.catalogue.site import Site
 from ebsif.check.contents import check_contents, inspect
 from ebsif.check.easyconfigs import Reader, check_style
-from ebsif.check.records import check_homepage, check_record, check_requirements, check_reviews, check_rocm
+from ebsif.check.records import (
+    check_homepage,
+    check_record,
+    check_requirements,
+    check_reviews,
+    check_rocm,
+    is_here,
+    missing_in,
+)
 from ebsif.errors import EbsifError
-from ebsif.findings import ERROR, WARNING, Finding, findings_of
+from ebsif.findings import ERROR, NOTE, WARNING, Finding, findings_of
 from ebsif.image import inspection
+from ebsif.output import format_count
 from ebsif.render import easyconfig, rendering
 
 # Easyconfigs with more lines than this are hard to read; those with stages or with many binds may be longer.
@@ -106,6 +116,8 @@ def check(containers: Sequence[Container], output: Path, profile: Site, deep: bo
     wanted, valid = [], []
     for container in unlike(containers):
         yield from check_homepage(container, finding_on(container))
+    if images or contents:
+        yield from not_examined(containers, images)
     for container in containers:
         finding = finding_on(container)
         if container in others:
@@ -141,6 +153,18 @@ def check(containers: Sequence[Container], output: Path, profile: Site, deep: bo
 def unlike(containers):
     """Return the first container of each family and homepage (list of Container)."""
     return list({(one.path, one.family, one.homepage): one for one in reversed(containers)}.values())[::-1]
+
+
+def not_examined(containers, images):
+    """Yield a note for each file on the containers whose images aren't here, and not reported as missing either."""
+    of_file = {}
+    for container in containers:
+        with contextlib.suppress(CatalogueError):  # reported with the other problems of the record
+            if not is_here(container) and not missing_in(container, images):
+                of_file.setdefault(container.path, []).append(container.module)
+    for path, modules in of_file.items():
+        yield Finding(NOTE, "", f"{format_count(len(modules), 'container')} not examined, because the image is in no "
+                      f"image directory here: {', '.join(modules)}", str(path), 0)
 
 
 def finding_on(container):

@@ -20,7 +20,7 @@ from ebsif.arguments import add_json
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.check.sites import check_sites
 from ebsif.errors import EbsifError
-from ebsif.findings import ERROR, Finding, findings_of
+from ebsif.findings import ERROR, WARNING, Finding, findings_of
 from ebsif.image import inspection
 
 EXAMPLES = """\
@@ -78,12 +78,12 @@ def run(options):
     else:
         for finding in findings:
             print(finding.github if options.format == "github" else finding)
-    errors = sum(finding.level == ERROR for finding in findings)
+    errors, warnings = (sum(finding.level == level for finding in findings) for level in (ERROR, WARNING))
     if options.format == "text" and not options.quiet:
         counted = [output.format_count(*one) for one in (
-            (number, "container"), (errors, "error"), (len(findings) - errors, "warning"))]
+            (number, "container"), (errors, "error"), (warnings, "warning"))]
         print("{}: {}, {}".format(*counted), file=sys.stderr)
-    return 1 if errors or options.strict and findings else 0
+    return 1 if errors or options.strict and warnings else 0
 
 
 def with_catalogue_here(settings):
