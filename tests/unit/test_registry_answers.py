@@ -125,6 +125,11 @@ def test_blobs_in_a_layout(tmp_path):
     assert [one.name for one in path.parent.iterdir()] == [path.name]
     repository.upload(blob, DATA)
     assert path.read_bytes() == DATA
+    # which somebody may have put there by hand
+    empty = Descriptor.of("", b"")
+    repository.upload(empty, b"")
+    repository.download(empty, tmp_path / "empty")
+    assert (tmp_path / "empty").read_bytes() == b""
 
 
 def test_manifests_without_a_media_type(files, tmp_path):

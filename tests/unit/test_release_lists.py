@@ -5,6 +5,7 @@ import hashlib
 import http.server
 import json
 import threading
+from urllib.parse import quote
 
 import pytest
 from ebsif import cli
@@ -154,6 +155,18 @@ def test_lists_in_other_formats(place, capsys, text, path):
     assert f"source: '{place.files.url}{path.replace('NAME', name)}#sha256={sha256_of('content')}'\n" in said
     assert "+    size: 7\n" in said
     assert "warning" not in said
+
+
+def test_names_with_other_characters(place, capsys):
+    """R-05: those that are none of URLs are percent-encoded in requests."""
+    name = "tool-für alle-t210-2.sif"
+    path = f"/images/{quote(name)}"
+    place.files.content["/images/list"] = f"{sha256_of('content')}  {name}\n".encode()
+    place.files.content[path] = b"content"
+    place.name_lists(f"{place.url}/list")
+    assert place.update() == 1
+    assert "and can't be added: no family" in capsys.readouterr().out
+    assert path in [asked for asked, _ in place.files.requests]
 
 
 def test_moved_vanished_and_altered_images(place, capsys):

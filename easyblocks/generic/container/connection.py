@@ -16,13 +16,15 @@ import socket
 import ssl
 from http.client import HTTPException
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, build_opener
 
 TIMEOUT = 60  # seconds without any data
 
 # What a connection may raise: it is worth trying again. HTTPError is an answer, and handled before.
 BROKEN = (URLError, HTTPException, socket.timeout, ConnectionError, ssl.SSLError)
+# What stays as it is in a URL (RFC 3986, 2.2); other characters, such as blanks in names of files, are percent-encoded.
+LEGAL = "%:/?#[]@!$&'()*+,;=~"
 # Answers that are worth trying again (RFC 9110, RFC 6585).
 TEMPORARY = (408, 429, 500, 502, 503, 504)
 
@@ -103,6 +105,7 @@ def send(request, host=None):
     TransferError
         If there is no connection.
     """
+    request.full_url = quote(request.full_url, LEGAL)
     try:
         return build_opener(SameHost, Proxies).open(request, timeout=TIMEOUT)
     except HTTPError:

@@ -112,7 +112,7 @@ class Download:
     def transfer(self, reach):
         """Get what is missing, in one connection; return whether the file is complete (bool)."""
         have = self.have
-        if self.size is not None and have == self.size:
+        if self.size is not None and have == self.size and os.path.exists(self.path):
             return True
         try:
             opened = self.open_at(have)
