@@ -176,6 +176,15 @@ def test_an_image_with_another_name(place, capsys):
     said = capsys.readouterr().out
     assert f"its image {image.name} has another name, {renamed}: change 'file', or" in said
     assert "+  - " not in said and said.count("warning: ") == 1
+    # the image of a record with a source needn't be in a directory: it has no other name
+    place.catalogue.write_text(place.catalogue.read_text().replace(
+        f"sha256: {digest}", f"sha256: {digest}, source: 'oci:{place.folder}/layout@sha256:{digest}'"))
+    renamed.parent.rename(str(renamed.parent).replace("20260807", "20260808"))
+    renamed = type(renamed)(str(renamed).replace("20260807", "20260808"))
+    assert place.update() == 1
+    said = capsys.readouterr().out
+    assert f"+    sha256: {digest}\n" in said and "has another name" not in said
+    assert f"{renamed}: note: is a copy of {image.name}, the image of lumi-multitorch/2.10" in said
 
 
 def test_another_sha256_in_the_release(place, capsys):

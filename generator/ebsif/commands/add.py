@@ -27,7 +27,7 @@ from ebsif.image import inspection, remote
 from ebsif.image.checksum import sha256 as sha256_of
 from ebsif.registry.reference import parse_source
 from ebsif.render import rendering
-from ebsif.updating.sourced import fits, same_image, sourced
+from ebsif.updating.sourced import fits, is_copy, same_image, sourced
 
 EXAMPLES = """\
   ebsif add /appl/images/lumi-pytorch-rocm-6.4.4-....sif --site lumi \\
@@ -72,10 +72,9 @@ def run(options):
     if is_file and options.image.is_symlink():
         output.note(f"{options.image} is a link: the record is for {found.resolved} (SHA256 {found.sha256}); the link "
                     "may stand for another image tomorrow")
-    same = next((one for one in containers if same_image(one, found)), None)
-    if same:
-        output.note(f"{options.image} is a copy of {same.file_name}, the image of {same.module} ({same.place}): the "
-                    "new record makes a second module of it")
+    copy = is_copy(found, containers)
+    if copy:
+        output.note(f"{options.image} {copy}")
     programs = partial(inspection.programs, found) if is_file else new.programs
     proposal = adding.propose(found, documents, options.name, options.family, options.version, programs, ask)
     if options.moving:

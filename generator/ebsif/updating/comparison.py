@@ -29,7 +29,7 @@ from ebsif.image.remote import Remote
 from ebsif.steps import Steps
 from ebsif.updating.places import Survey, images_of
 from ebsif.updating.released import Release, Stated
-from ebsif.updating.sourced import fits
+from ebsif.updating.sourced import fits, is_copy
 
 
 @dataclass
@@ -174,6 +174,9 @@ class Comparison:
         except (EbsifError, OSError) as error:
             self.say_unadded(error, path=str(path))
             return
+        copy = is_copy(found, self.containers)
+        if copy:
+            self.say(NOTE, copy, path)
         self.add(entry, path.name)
 
     def propose_remote(self, found: Remote, name: str) -> Container:
@@ -228,8 +231,8 @@ class Comparison:
         return found
 
     def moved(self, found, survey):
-        """Return the container whose image has got another name (Container), or None."""
-        return next((one for one in self.containers if one.sha256 and one.sha256 == found.sha256
+        """Return the container whose image has got another name (Container), or None; one with a source is nowhere."""
+        return next((one for one in self.containers if one.sha256 and one.sha256 == found.sha256 and not one.source
                      and all(survey.is_gone(place) for _, place in one.image_places)), None)
 
     def check_record(self, container: Container, survey: Survey) -> None:

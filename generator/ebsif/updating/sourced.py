@@ -132,3 +132,10 @@ def same_image(container: Container, found: Inspection) -> Optional[bool]:
     if digest and found.source:
         return digest == ImageSource.parse(found.source).digest
     return container.sha256 == found.sha256 if container.sha256 and found.sha256 else None
+
+
+def is_copy(found: Inspection, containers: Iterable[Container]) -> Optional[str]:
+    """Return what to say about an image that is the same as that of a record, under another name; None for others."""
+    same = next((one for one in containers if same_image(one, found)), None)
+    return same and (f"is a copy of {same.file_name}, the image of {same.module} ({same.place}): the new record makes "
+                     "a second module of it")
