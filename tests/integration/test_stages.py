@@ -627,7 +627,7 @@ def closed_index(packages):
 
 
 def test_no_credential_is_in_an_installation(site, install, closed_index, tmp_path):
-    """G-09, use D11, defects A9: from netrc, the user's or pip's variables: it works, and no file contains it."""
+    """G-09, use D11, defects A9: of netrc, the user, pip or the runtime: it works, and no file contains it."""
     netrc = tmp_path / "netrc"
     netrc.write_text(f"machine 127.0.0.1 login bob password {SECRETS[0]}\n")
     settings = {"PIP_NO_INDEX": "0", "PIP_FIND_LINKS": "/nowhere"}
@@ -635,7 +635,8 @@ def test_no_credential_is_in_an_installation(site, install, closed_index, tmp_pa
     stages = [{"name": "line", "requirements": ["--index-url " + by_name, "plain"]},
               {"name": "property", "requirements": "kernels", "index_url": by_name, "no_build_isolation": True,
                "pre": ["pip install faketorch"]}]
-    own = {"MY_USER": "bob", "MY_WORD": SECRETS[1], "PIP_INDEX_URL": f"http://bob:{SECRETS[2]}@{closed_index}/"}
+    own = {"MY_USER": "bob", "MY_WORD": SECRETS[1], "PIP_INDEX_URL": f"http://bob:{SECRETS[2]}@{closed_index}/",
+           "APPTAINER_DOCKER_PASSWORD": SECRETS[0]}
     printed = message(install(stages, **settings, **own))
     printed += message(install([{"requirements": "plain", "index_url": anonymous}], **settings, NETRC=netrc,
                                extra="versionsuffix = '-netrc'\n"))

@@ -11,6 +11,7 @@ import re
 from contextlib import contextmanager
 
 from easybuild.tools.build_log import EasyBuildError
+from easybuild.tools.config import update_build_option
 from easybuild.tools.version import VERSION
 try:
     from easybuild.tools.build_log import EasyBuildExit
@@ -19,8 +20,8 @@ except ImportError:
     raise ImportError("the easyblocks for container images need EasyBuild 5, and this is EasyBuild %s: load or install "
                       "a newer EasyBuild" % VERSION)
 
-__all__ = ['EasyBuildExit', 'RunShellCmdError', 'exit_status', 'run_shell_cmd', 'set_search_paths', 'with_parameter',
-           'without_templates']
+__all__ = ['EasyBuildExit', 'RunShellCmdError', 'exit_status', 'run_shell_cmd', 'set_search_paths',
+           'with_build_option', 'with_parameter', 'without_templates']
 
 
 @contextmanager
@@ -48,6 +49,16 @@ def with_parameter(easyconfig, name, value):
 def without_templates(text):
     """Return a text for a parameter of an easyconfig, whose templates are resolved already (str)."""
     return re.sub(r'%(?=%*\()', '%%', text)
+
+
+@contextmanager
+def with_build_option(name, value):
+    """Context manager that gives an option of eb another value."""
+    before = update_build_option(name, value)
+    try:
+        yield
+    finally:
+        update_build_option(name, before)
 
 
 def set_search_paths(environment, **paths):

@@ -10,7 +10,7 @@ Mixin for easyblocks that replace an installation only once the new one is compl
 import os
 import time
 
-from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit_status
+from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit_status, with_build_option
 from easybuild.easyblocks.generic.container.installdirswap import UNPROVEN, InstallDirSwap
 from easybuild.easyblocks.generic.container.lockfile import RECORD
 from easybuild.easyblocks.generic.container.lockowner import LockOwner
@@ -186,7 +186,9 @@ class Reinstall:
         if fake or self.dry_run:
             return super().make_module_step(fake=fake)
         self.activate_installation()
-        with whole_files():
+        # nothing is built against a container, and EasyBuild's module for that has what eb changed in the environment
+        # of the caller, passwords for registries included
+        with whole_files(), with_build_option('generate_devel_module', False):
             modules_path = super().make_module_step()
         if self.swap:
             swap, self.swap = self.swap, None
