@@ -55,15 +55,15 @@ FILES = {
 @pytest.fixture
 def look(tmp_path):
     """A function that runs the script for images with these files; returns the directory that it fills, its output."""
-    def run(files, path=os.environ["PATH"], *command):
+    def run(files, path=os.environ["PATH"], *command, program="print({})"):
         root, folder = tmp_path / "root", tmp_path / "databases"
         folder.mkdir()
         for name, text in files.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
         words = sh_command("probe-image.sh", str(folder), str(root), *command)
-        done = subprocess.run(["/bin/sh", *words[1:]], input="print({})", capture_output=True, text=True, check=True,
-                              env={"PATH": path})
+        done = subprocess.run(["/bin/sh", *words[1:]], input=program, capture_output=True, text=True, check=True,
+                              env={"PATH": path}, timeout=60)
         assert done.stderr == ""
         return str(folder), done.stdout
 
@@ -100,9 +100,13 @@ def test_an_image_without_programs(look):
     assert read_inventory(folder)["system_packages"] == {}
 
 
-def test_a_command_in_the_same_container(look):
-    """Issue 20: after the inspection, another command runs: what it says and its status are known, and not mixed in."""
-    folder, said = look({}, os.environ["PATH"], "sh", "-c", 'echo "$1"; echo no >&2; exit 3', "sh", "a  b")
+def test_a_command_in_the_same_container(look, tmp_path):
+    """Issue 20: meanwhile another command runs: what it says and its status are known, and not mixed in."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    # at the same time: each waits until the other has opened the pipe
+    command = ["sh", "-c", 'echo "$1"; echo no >&2; : <"$2"; exit 3', "sh", "a  b", str(pipe)]
+    folder, said = look({}, os.environ["PATH"], *command, program=f"open({str(pipe)!r}, 'w')\nprint({{}})\n")
     assert said.endswith("{}\n")
     assert [read(folder, name) for name in ("output", "errors", "status")] == ["a  b\n", "no\n", "3\n"]
 

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
@@ -87,7 +88,7 @@ def test_the_log_of_a_stage(tmp_path):
     """
     E-10: it has the output of all calls of pip, which may be any bytes; a call ends with pip's exit status.
 
-    After success, packages are listed by the same Python, and bytecode is compiled, which may fail.
+    After success, packages are listed by the same Python, and meanwhile bytecode is compiled, which may fail.
     """
     log, folder = tmp_path / "a log", tmp_path / "a folder"
     folder.mkdir()
@@ -96,7 +97,7 @@ def test_the_log_of_a_stage(tmp_path):
     def run(text, status, *words):
         done = subprocess.run(["sh", CONTAINER_FILES / "sh/run-logged.sh", log, *words, sys.executable, "-c",
                                f"import os; os.write(2, {text!r}); os._exit({status})"], stdout=subprocess.PIPE,
-                              check=False)
+                              check=False, timeout=60)
         assert done.stdout == text
         return done.returncode
 
@@ -110,8 +111,13 @@ def test_the_log_of_a_stage(tmp_path):
     assert (output.read_text(), compiled.read_text()) == ("listed\n", "2")
     (folder / "list.py").write_text("raise SystemExit(5)\n")
     assert run(b"two\n", 0, folder, "2") == 5
+    # both run at the same time: each waits until the other has opened the pipe
+    os.mkfifo(folder / "pipe")
+    (folder / "list.py").write_text(f"open({str(folder / 'pipe')!r}, 'w')\n")
+    (folder / "compile.py").write_text(f"open({str(folder / 'pipe')!r})\n")
+    assert run(b"two\n", 0, folder, "2") == 0
     pip, _ = fake_pip(tmp_path)
-    assert pip.reasons(str(log), ["install"]) == "\ufffdone\n" * 2 + "two\n" * 4
+    assert pip.reasons(str(log), ["install"]) == "\ufffdone\n" * 2 + "two\n" * 5
 
 
 RECIPE = json.loads((CHECKOUT / "tests/data/archer2-recipe.json").read_text())

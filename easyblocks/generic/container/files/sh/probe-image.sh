@@ -1,8 +1,17 @@
 # shellcheck shell=sh
 # Print whether the image has bash and python3, and the output of installed-packages.py, which is standard input. Copy
-# its databases of packages and its labels to a directory. Then run a command, whose output and exit status are put there
-# as well.
+# its databases of packages and its labels to a directory. Meanwhile run a command, whose output and exit status are put
+# there as well.
 # Usage: DIRECTORY [ROOT [COMMAND...]]
+if [ $# -gt 2 ]; then
+    {
+        folder=$1
+        shift 2
+        "$@" >"$folder/output" 2>"$folder/errors"
+        echo $? >"$folder/status"
+    } &
+fi
+
 for name in bash python3; do
     printf '%s\t%s\n' "$name" "$(command -v "$name")"
 done
@@ -36,9 +45,4 @@ done
 # the image may be usable even if its Python isn't
 ! command -v python3 >/dev/null || python3 - || :
 
-if [ $# -gt 2 ]; then
-    folder=$1
-    shift 2
-    "$@" >"$folder/output" 2>"$folder/errors"
-    echo $? >"$folder/status"
-fi
+wait

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # Run pip and append what it prints also to a file, where its progress can be seen; after success, list the packages and
-# compile bytecode with the same Python, in the same container, because starting another one takes longer. Ends with the
-# exit status of what failed; bytecode isn't necessary.
+# meanwhile compile bytecode with the same Python, in the same container, because starting another one takes longer. Ends
+# with the exit status of what failed; bytecode isn't necessary.
 # Usage: FILE FOLDER PROCESSES PYTHON [ARGUMENT]...
 #   FOLDER     directory with the program list.py, for the list packages.txt; empty: only run pip
 #   PROCESSES  number of processes for the program compile.py in FOLDER; empty: don't compile
@@ -12,5 +12,8 @@ status=$({ { "$@" 4>&-; echo $? >&4; } 2>&1 | tee -a -- "$file" >&3; } 4>&1)
 if [ "$status" != 0 ] || [ -z "$folder" ]; then
     exit "$status"
 fi
-"$1" - <"$folder/list.py" >"$folder/packages.txt" || exit
-[ -z "$processes" ] || "$1" -I - "$processes" <"$folder/compile.py" || :
+[ -z "$processes" ] || "$1" -I - "$processes" <"$folder/compile.py" &
+"$1" - <"$folder/list.py" >"$folder/packages.txt"
+status=$?
+wait
+exit "$status"
