@@ -41,9 +41,19 @@ def locked(directory: Path) -> Iterator[None]:
     This is a POSIX lock: NFS and parallel file systems that support locks support these across machines. It ends with
     the process. Everyone who may write to the directory may lock it. File systems without locks, such as Lustre without
     the option flock, get a file instead that says who has the lock.
+
+    Who has the lock may remove it (`remove_lock`): those who wait for it then create another one.
     """
-    directory.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as held:
+        while not has_lock(directory, held):
+            held.close()
+        yield
+
+
+def has_lock(directory, held):
+    """Lock a directory until an ExitStack ends; return whether that is still its lock (bool), which may be removed."""
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
         lock = held.enter_context((directory / LOCK).open("a"))
         place = directory.stat()
         # for other accounts the owner, who created it, has done that
@@ -54,7 +64,9 @@ def locked(directory: Path) -> Iterator[None]:
             if error.errno not in WITHOUT_LOCKS:
                 raise
             held.enter_context(leased(directory / OWNER))
-        yield
+        return os.path.samestat(os.fstat(lock.fileno()), (directory / LOCK).stat())
+    except FileNotFoundError:
+        return False
 
 
 def leased(path: Path) -> contextlib.AbstractContextManager[None]:
@@ -73,7 +85,7 @@ def leased(path: Path) -> contextlib.AbstractContextManager[None]:
 
 
 def remove_lock(directory: Path) -> None:
-    """Remove the file of `locked` from a directory that no other process uses any more."""
+    """Remove the file of `locked` from a directory; only for the process that has the lock."""
     (directory / LOCK).unlink(missing_ok=True)
 
 

@@ -230,7 +230,7 @@ def test_a_blob_without_an_end(files, tmp_path, monkeypatch):
     repository = open_repository(source(files))
     with pytest.raises(EbsifError, match=f"the server sends more than the {blob.size} bytes of the file"):
         repository.download(blob, tmp_path / "data")
-    assert [one.name for one in tmp_path.iterdir()] == [".ebsif.lock"]
+    assert [one.name for one in tmp_path.iterdir()] == []
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=len(DATA) - 1))
     with pytest.raises(EbsifError, match="Not enough space in .* Make room"):
         repository.download(Descriptor.of("", DATA), tmp_path / "data")

@@ -3,7 +3,12 @@
 import datetime
 import hashlib
 import json
+import multiprocessing
+import os
+import sys
+import time
 from argparse import Namespace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +17,7 @@ from easybuild.easyblocks.generic.container.connection import TransferError
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
 from easybuild.easyblocks.generic.container.login import VARIABLES, login_for
 from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
+from ebsif import files
 from ebsif.cli import main
 from ebsif.errors import EbsifError
 from ebsif.installed import lock
@@ -88,21 +94,45 @@ def test_a_transfer_goes_on_another_day(tmp_path, monkeypatch):
         answer.read = lambda size: next(blocks)
         return answer
 
+    def fetch():
+        with artefact.downloading(found, place) as folder:
+            artefact.download(found, folder, lambda _: None).replace(tmp_path / "done")
+
     with monkeypatch.context() as patch:
         patch.setattr(layout.Layout, "open", cut)
         patch.setattr(download, "WAITS", ())
-        with pytest.raises(FetchError, match="the same command goes on from there"), \
-                artefact.download(found, place, lambda _: None):
-            pass
+        with pytest.raises(FetchError, match="the same command goes on from there"):
+            fetch()
         (folder,) = place.iterdir()
         assert [path.stat().st_size for path in folder.iterdir()] == [300_000]
-        with pytest.raises(FetchError, match="no connection"), artefact.download(found, place, lambda _: None):
-            pass
-    with artefact.download(found, place, lambda _: None) as file:
-        file.replace(tmp_path / "done")
+        with pytest.raises(FetchError, match="no connection"):
+            fetch()
+    fetch()
     assert (tmp_path / "done").read_bytes() == CONTENT
     assert starts == [0, 300_000, 300_000]
     assert not list(place.iterdir())
+
+
+def test_two_transfers_into_one_directory(eb_prefix, tmp_path):
+    """R-06: one waits for the other, and finds what that has fetched; neither fails, and nothing else is left."""
+    eb_prefix.install(MINE)
+    reference, place = share(tmp_path), tmp_path / "place"
+    command = ["pull", reference, "--name", "theirs", "--date", "1", "-o", str(place)]
+    assert main(command) == 0
+    complete, (squashfs,) = names_in(place), place.glob("*.squashfs")
+    squashfs.unlink()
+    found = artefact.read(open_repository(reference))
+    second = multiprocessing.get_context("fork").Process(target=lambda: sys.exit(main(command)))
+    with artefact.downloading(found, place) as folder:
+        second.start()
+        opened = Path("/proc", str(second.pid), "fd")
+        while second.is_alive() and str(folder / files.LOCK) not in {os.path.realpath(one) for one in opened.iterdir()}:
+            time.sleep(0.01)
+        artefact.download(found, folder, lambda _: None).replace(squashfs)
+    second.join(60)
+    assert second.exitcode == 0
+    assert names_in(place) == complete
+    assert squashfs.read_bytes() == CONTENT
 
 
 def test_an_image_that_is_not_here(eb_prefix, tmp_path, capsys):

@@ -114,17 +114,18 @@ def fetch(options, container, found):
     locked, squashfs = path.with_suffix(repeating.LOCK_SUFFIX), path.with_suffix(SQUASHFS_SUFFIX)
     if not options.dry_run:
         again = may_replace(options, path, extended.module)
-        if not artefact.is_downloaded(found, squashfs):
-            fetch_user_software(found, squashfs, again)
+        fetch_user_software(found, squashfs, again)
         write_file(locked, found.text(artefact.LOCK), again, "lock")
         print(squashfs)
     return {"lock": locked.name, "squashfs": squashfs.name}
 
 
 def fetch_user_software(found, path, again):
-    """Write user software to a file; a different one of that name is kept under another, as by `write_file`."""
-    if path.exists():
-        require_replaceable(path, again)
+    """
+    Write user software to a file, unless it is there; a different one is kept under another name, as by `write_file`.
+
+    Another process that does the same is waited for.
+    """
     size, done = found.squashfs.size, 0
 
     def progress(number):
@@ -135,7 +136,13 @@ def fetch_user_software(found, path, again):
         with Steps() as steps:
             steps.begin("fetching user software",
                         watch=lambda: Now(f"{format_size(done)} of {format_size(size)}", done, size))
-            file = stack.enter_context(artefact.download(found, path.parent, progress))
+            folder = stack.enter_context(artefact.downloading(found, path.parent))
+            if artefact.is_downloaded(found, path):
+                steps.detail("is there already")
+                return
+            if path.exists():
+                require_replaceable(path, again)
+            file = artefact.download(found, folder, progress)
             steps.detail(format_size(size))
         if path.exists():
             set_aside(path, "user software")

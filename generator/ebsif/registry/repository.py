@@ -141,7 +141,7 @@ class Repository(ABC):
 
     def download(self, blob: Descriptor, path: Path, progress: Progress = nothing) -> None:
         """
-        Write a blob to a file that doesn't exist until it is complete.
+        Write a blob to a file that doesn't exist until it is complete; no other process may do so at the same time.
 
         What arrived before a transfer was cut is kept beside it, and used the next time.
 
@@ -160,18 +160,17 @@ class Repository(ABC):
             If it can't be read or written, or its content has another digest; then nothing is kept.
         """
         partial = path.absolute().with_name(f".{path.name}.{blob.digest[7:19]}.partial")
-        with files.locked(path.parent):
-            if files.is_there(path) and is_content(path, blob):
-                return
-            try:
-                Download(lambda start: self.open(blob, start), str(partial), blob.size).run(
-                    path.name, lambda done, _: progress(done), output.note)
-            except DownloadError as error:
-                raise FetchError(f"{self.reference}: {error}") from None
-            if not is_content(partial, blob):
-                partial.unlink()
-                raise ContentError(f"{self.reference}: {blob.digest} has the wrong content: altered")
-            partial.replace(path)
+        if files.is_there(path) and is_content(path, blob):
+            return
+        try:
+            Download(lambda start: self.open(blob, start), str(partial), blob.size).run(
+                path.name, lambda done, _: progress(done), output.note)
+        except DownloadError as error:
+            raise FetchError(f"{self.reference}: {error}") from None
+        if not is_content(partial, blob):
+            partial.unlink()
+            raise ContentError(f"{self.reference}: {blob.digest} has the wrong content: altered")
+        partial.replace(path)
 
 
 def is_content(path: Path, blob: Descriptor) -> bool:

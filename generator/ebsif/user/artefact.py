@@ -188,12 +188,29 @@ def is_downloaded(artefact: Artefact, path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def download(artefact: Artefact, directory: Path, progress: Progress) -> Iterator[Path]:
+def downloading(artefact: Artefact, directory: Path) -> Iterator[Path]:
     """
-    Fetch the user software of an artefact, and yield its file, to be moved elsewhere in the directory.
+    Yield a hidden folder for the download of user software into a directory, as soon as no other process uses it.
 
-    If the transfer is cut, what has arrived stays in a hidden folder with the digest in its name, and is used the next
-    time. Otherwise nothing stays. See `Repository.download`.
+    If the transfer is cut, what has arrived stays in it, with the digest in its name, and is used the next time.
+    Otherwise nothing stays.
+    """
+    folder = directory / f".ebsif-pull-{artefact.squashfs.digest.partition(':')[2][:12]}"
+    try:
+        with files.locked(folder):
+            try:
+                yield folder
+            finally:
+                files.remove_lock(folder)
+    finally:
+        # after the lock, because NFS keeps files that are open
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def download(artefact: Artefact, folder: Path, progress: Progress) -> Path:
+    """
+    Fetch the user software of an artefact into a folder (see `downloading`), and return its file, to be moved.
 
     Raises
     ------
@@ -202,11 +219,5 @@ def download(artefact: Artefact, directory: Path, progress: Progress) -> Iterato
     """
     if wrong := problem(artefact):
         raise ArtefactError(wrong)
-    folder = directory / f".ebsif-pull-{artefact.squashfs.digest.partition(':')[2][:12]}"
-    try:
-        artefact.repository.download(artefact.squashfs, folder / SQUASHFS, progress)
-        yield folder / SQUASHFS
-    finally:
-        files.remove_lock(folder)
-        with contextlib.suppress(OSError):
-            folder.rmdir()
+    artefact.repository.download(artefact.squashfs, folder / SQUASHFS, progress)
+    return folder / SQUASHFS
