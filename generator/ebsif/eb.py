@@ -265,14 +265,22 @@ def prefix() -> tuple[Path, Path]:
 
 def other_directories() -> dict[str, Path]:
     """Return the directories in which EasyBuild writes besides those of `prefix`, by the option that names them."""
-    from easybuild.tools.config import build_path, get_repository, get_repositorypath
+    from easybuild.tools.config import build_path, get_repositorypath
 
     session()
     found = {"buildpath": Path(build_path())}
-    if get_repository() == "FileRepository":
+    if repository():
         # and perhaps a folder in it
         found["repositorypath"] = Path(get_repositorypath()[0])
     return found
+
+
+def repository() -> Optional[Path]:
+    """Return the directory where EasyBuild archives easyconfigs; None if it isn't one."""
+    from easybuild.tools.config import get_repository, get_repositorypath
+
+    session()
+    return Path(*get_repositorypath()) if get_repository() == "FileRepository" else None
 
 
 def only_build(folder: Union[str, Path]) -> list[str]:

@@ -15,7 +15,7 @@ from easybuild.easyblocks.generic.container.requirements import lock_of
 from easybuild.easyblocks.generic.container.sharedimage import InstalledImage
 from easybuild.easyblocks.generic.container.texts import modulerc_statements, shown_module
 
-from ebsif import files, output
+from ebsif import eb, files, output
 from ebsif.errors import EbsifError
 from ebsif.installed import inventory, sharing
 from ebsif.installed.names import shown
@@ -81,6 +81,7 @@ def plan(installation: Installation, directories: Sequence[str] = ()) -> Removal
     add_lock(removal, root)
     add_symbolic_versions(removal)
     add_easyconfig(removal)
+    add_archived_easyconfig(removal, root)
     # those of Jupyter that start in it
     removal.paths += [kernel.folder for kernel in kernels.installed(kernels.user_folder())
                       if Path(os.path.realpath(kernel.program)).is_relative_to(root)]
@@ -203,6 +204,36 @@ def add_easyconfig(removal):
                 removal.kept.append(f"{one}: {path.name} doesn't name it")
     else:
         removal.kept.append(f"{path}: changed since the installation")
+
+
+def add_archived_easyconfig(removal, root):
+    """Add the easyconfig in EasyBuild's repository, unless it is that of another installation."""
+    copy, name = removal.installation.easyconfig, removal.installation.recorded_name
+    if not (copy and name):
+        return
+    text = copy.read_text(encoding="utf-8", errors="replace").strip()
+    for folder in repositories(root):
+        path = folder / name.split("/")[0] / f"{name.replace('/', '-')}.eb"
+        if not path.is_file():
+            continue
+        if text not in path.read_text(encoding="utf-8", errors="replace"):
+            removal.kept.append(f"{path}: it is that of another installation")
+            continue
+        try:
+            check_removable(path)
+        except RemovalError:
+            removal.kept.append(f"{path}: it belongs to another account")
+        else:
+            removal.paths.append(path)
+
+
+def repositories(root):
+    """Yield where EasyBuild may have archived the easyconfig of an installation: in its prefix, or as configured."""
+    folders = [prefix / "ebfiles_repo" for prefix in list(root.parents)[2:3]]
+    if root.is_relative_to(os.path.realpath(eb.prefix()[0])):
+        folders.append(eb.repository())
+    known = {os.path.realpath(folder): folder for folder in folders if folder}
+    yield from known.values()
 
 
 def files_named(text):
