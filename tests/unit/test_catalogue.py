@@ -660,7 +660,7 @@ def test_drift_is_found(read, tmp_path):
     def texts():
         return [one.text for one in check(containers, output, local, deep=True, options=["--catalogue", "a b"])]
 
-    assert texts()[0].endswith("does not exist: run ebsif render --site local --catalogue 'a b'")
+    assert texts()[0].endswith("does not exist: run ebsif render --catalogue 'a b'")
     (one,) = rendering.render(containers, output)
     rendering.write(one)
     assert texts() == []

@@ -298,6 +298,17 @@ def test_a_configuration_file(place):
     assert (place / "out/j/JAX/JAX-0.5.0-20250101.eb").is_file()
     assert "PyTorch/2.13.0" in run(place, "list", EBSIF_SITE="local", **where).stdout
     assert "rocm" in run(place, "list", "--site", "lumi", EBSIF_SITE="local", **where).stdout
+    # messages name the options that are needed, and no others
+    (place / "out/j/JAX/JAX-0.5.0-20250101.eb").unlink()
+    for options, variables, needed in (
+            ([], {}, ""), (["--site", "mine"], {"EBSIF_SITE": "local"}, " --site mine"),
+            (["--catalogue", "more"], {}, " --catalogue more"), (["-o", str(place / "out")], {}, ""),
+            (["-o", "else where"], {}, " -o 'else where'")):
+        (place / "more").mkdir(exist_ok=True)
+        said = run(place, "check", "--quick", *options, status=1, **where, **variables).stdout
+        assert f"20250101.eb does not exist: run ebsif render{needed}\n" in said
+    assert "\nsee what is missing: ebsif check --site new\n" in run(place, "site", "init", "new", **where).stdout
+    (place / "sites/new/site.yaml").unlink()
     configuration.write_text("sites: mine\n")
     assert "ebsif.yaml:1: sites: unknown key, did you mean 'site'?" in run(place, "list", status=3, **where).stderr
     configuration.write_text("catalogues: [nowhere]\n")

@@ -569,8 +569,8 @@ def test_installations_and_catalogue(eb_prefix, capsys):
     (root / "easybuild" / f"{first.module.replace('/', '-')}.eb").write_text(text.replace("'init'", "'x'").replace(
         "moduleclass = '", "moduleclass = 'x"))
     words = " ".join(installed(capsys, *arguments)[1].split())
-    assert ("warning: its easyconfig is out of date: it differs from the catalogue in moduleclass; run `ebsif render "
-            f"--site local`, then `eb --rebuild {first.easyconfig_name}`") in words
+    assert ("warning: its easyconfig is out of date: it differs from the catalogue in moduleclass; run `ebsif render`, "
+            f"then `eb --rebuild {first.easyconfig_name}`") in words
     catalogue = versus.Catalogue("local", [second.replace(archived=True)], eb_prefix.modules)
     one = next(one for one in inventory.installations()[0] if one.recorded_name.startswith(f"{second.module}-mine"))
     assert [one.text for one in catalogue.compare(one)] == [

@@ -35,12 +35,17 @@ class Configuration(Model):
 
 @dataclass(frozen=True)
 class Settings:
-    """The chosen site, the directories of sites (in search order), and where easyconfigs are written ({site})."""
+    """
+    The chosen site, the directories of sites (in search order), and where easyconfigs are written ({site}).
+
+    `configured` are the site, the directories and the place that are the same in a command without these options.
+    """
 
     site_name: Optional[str]
     directories: tuple[Path, ...]
     place: Path
     is_place_named: bool = True
+    configured: tuple[Optional[str], tuple[Path, ...], Optional[Path]] = (None, (), None)
 
     @property
     def output(self) -> Path:
@@ -100,10 +105,26 @@ class Settings:
         """Whether the user, or the configuration, has chosen a site or catalogues."""
         return bool(self.site_name or self.own_directories)
 
-    @property
-    def as_options(self) -> list[str]:
-        """The options that name the user's own catalogues and the directory of the easyconfigs."""
-        return [*self.catalogue_options, *(["-o", str(self.place)] if self.is_place_named else [])]
+    def options_for(self, name: str, output: bool = False) -> list[str]:
+        """
+        Return the options with which another command has these settings, without those that are configured.
+
+        Parameters
+        ----------
+        name
+            The site.
+        output
+            Whether the command needs the directory of the easyconfigs.
+        """
+        site_name, directories, place = self.configured
+        # with catalogues of one's own, `ebsif check` has another default
+        usual = site_name or (None if self.own_directories else site.DEFAULT_SITE)
+        words = [] if name == usual else ["--site", name]
+        known = {os.path.realpath(one) for one in (*directories, place) if one}
+        words += [word for one in self.own_directories if os.path.realpath(one) not in known
+                  for word in ("--catalogue", str(one))]
+        is_needed = output and self.is_place_named and os.path.realpath(self.place) not in known
+        return words + (["-o", str(self.place)] if is_needed else [])
 
     @property
     def catalogue_options(self) -> list[str]:
@@ -176,9 +197,11 @@ def read_settings(options: Namespace, complete: bool = True) -> Settings:
             raise site.SiteError(f"the catalogue {directory} " + (
                 "is not a directory" if files.is_there(directory) else
                 f"does not exist: create it with `mkdir {place}` or `ebsif site init NAME --catalogue {place}`"))
-    place = getattr(options, "easyconfigs", None) or (beside(path, configured.output) if configured.output else None)
-    name = options.site or os.environ.get(site.SITE_VARIABLE) or configured.site
-    return Settings(name, (*directories, inheritance.SITES), place or Path("easyconfigs"), bool(place))
+    usual_place = beside(path, configured.output) if configured.output else None
+    place = getattr(options, "easyconfigs", None) or usual_place
+    usual = os.environ.get(site.SITE_VARIABLE) or configured.site
+    return Settings(options.site or usual, (*directories, inheritance.SITES), place or Path("easyconfigs"), bool(place),
+                    (usual, tuple(more), usual_place))
 
 
 def beside(path, name):

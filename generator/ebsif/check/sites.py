@@ -69,7 +69,7 @@ def check_sites(settings: Settings, names: Iterable[Optional[str]], deep: bool =
             yield from check_reviews(step.path)
         if not chains:
             yield Finding(WARNING, profile.name, "the site has no containers yet: add an image with "
-                          + shlex.join(["ebsif", "add", "IMAGE.sif", "--site", profile.name, *settings.as_options]))
+                          + shlex.join(["ebsif", "add", "IMAGE.sif", *settings.options_for(profile.name, True)]))
         for chain in chains:
             containers += reading.read_file(chain[0], profile, *chain[1:], problems=problems)
             for path in chain:
@@ -78,7 +78,7 @@ def check_sites(settings: Settings, names: Iterable[Optional[str]], deep: bool =
             yield Finding(ERROR, "", text, str(path), line or 1)
         yield from containers
         yield from check(containers, settings.output_of(profile.name), profile, deep, images, not problems,
-                         settings.as_options, contents)
+                         settings.options_for(profile.name, True), contents)
 
 
 def check(containers: Sequence[Container], output: Path, profile: Site, deep: bool = True, images: bool = False,
@@ -101,7 +101,7 @@ def check(containers: Sequence[Container], output: Path, profile: Site, deep: bo
     complete
         Whether all records could be read; only then easyconfigs without a record are reported.
     options
-        The options that name the catalogue and the directory of the easyconfigs, for messages.
+        The options that name the site, the catalogue and the directory of the easyconfigs, for messages.
     contents
         Whether to look into the images and compare their contents.
 
@@ -179,7 +179,7 @@ def finding_on(container):
 
 def check_easyconfig(container, path, text, finding, options):
     """Yield findings on the easyconfig at a path, which should have this text; `options` are for ebsif render."""
-    command = shlex.join(["ebsif", "render", "--site", container.site.name, *options])
+    command = shlex.join(["ebsif", "render", *options])
     try:
         there = path.read_text(encoding="utf-8") if path.is_file() else None
     except (OSError, UnicodeDecodeError) as error:

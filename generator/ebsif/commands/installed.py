@@ -139,4 +139,5 @@ def catalogue_of(options):
         output.note("no site is chosen (--site), so nothing is compared with a catalogue")
         return None
     profile = settings.site()
-    return Catalogue(profile.name, settings.containers(profile), settings.output)
+    return Catalogue(profile.name, settings.containers(profile), settings.output,
+                     settings.options_for(profile.name))

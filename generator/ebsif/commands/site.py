@@ -5,6 +5,7 @@ scheduler and partitions, GPUs, file systems. Guesses are marked with 'review'; 
 profile is not changed.
 """
 
+import dataclasses
 import shlex
 from argparse import Namespace
 from pathlib import Path
@@ -29,10 +30,10 @@ def configure(parser):
 
 def run(options):
     """Write the profile, and say what to do with it; return 0."""
-    own = read_settings(Namespace(site=None, catalogue=[]), complete=False).own_directories
-    catalogue = options.catalogue or next(iter(own), Path())
+    settings = read_settings(Namespace(site=None, catalogue=[]), complete=False)
+    catalogue = options.catalogue or next(iter(settings.own_directories), Path())
     path = newsite.write(options.name, catalogue)
-    choice = shlex.join(["--site", options.name, *([] if catalogue in own else ["--catalogue", str(catalogue)])])
+    choice = shlex.join(dataclasses.replace(settings, directories=(catalogue,)).options_for(options.name))
     output.hint(f"wrote {path}; its lines with 'review' are guesses: correct them, and remove the mark")
     output.hint(f"see what is missing: ebsif check {choice}")
     output.hint(f"then add your first image: ebsif add IMAGE.sif {choice}")

@@ -115,7 +115,7 @@ def print_next_step(comparison, options):
     number, completed = len(comparison.entries), len(comparison.missing)
     what = ", ".join(output.format_count(*one) for one in (
         (number, "new record"), (completed, "missing SHA256")) if one[0]).replace("SHA256s", "SHA256")
-    words = ["--site", comparison.profile.name, *comparison.settings.catalogue_options]
+    words = comparison.settings.options_for(comparison.profile.name)
     if not (what or comparison.findings):
         output.hint(f"the catalogue of {comparison.profile.name} has all images")
     elif what and options.write:

@@ -1,5 +1,6 @@
 """Compare installations with the catalogue of a site, in both directions."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -24,12 +25,15 @@ class Catalogue:
         Its containers.
     output
         The directory of its easyconfigs.
+    options
+        The options of `ebsif` that name site, catalogue and directory.
     """
 
-    def __init__(self, site: str, containers: Sequence[Container], output: Path):
+    def __init__(self, site: str, containers: Sequence[Container], output: Path, options: Sequence[str] = ()):
         """Index the containers by module."""
         self.site = site
         self.output = output
+        self.options = options
         self.containers = {one.module_or_version: one for one in containers}
 
     def compare(self, installation: Installation) -> Iterator[Finding]:
@@ -61,7 +65,7 @@ class Catalogue:
         if differing:
             yield Finding(WARNING, installation.module,
                           f"its easyconfig is out of date: it differs from the catalogue in {', '.join(differing)}; "
-                          f"run `ebsif render --site {self.site}`, then `eb --rebuild "
+                          f"run `{shlex.join(['ebsif', 'render', *self.options])}`, then `eb --rebuild "
                           f"{for_eb(container, self.output)}`")
 
     def never_installed(self, installations: Iterable[Installation]) -> list[str]:
