@@ -1,6 +1,9 @@
 """What the signature of an image that was converted is worth: whose word counts, and the logins for cosign."""
 
+import grp
 import json
+import os
+import pwd
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -47,7 +50,7 @@ def test_notes_that_others_can_write(noted_image, name):
     """R-04: where others can write image or note, their word doesn't count; the message names what they can write."""
     path = (noted_image.parent / name).resolve()
     mode = path.stat().st_mode & 0o777
-    path.chmod(mode | 0o020)
+    path.chmod(mode | 0o002)
     signature = verify(noted_image)
     assert signature.state == "unknown"
     assert str(signature).endswith(f"(accounts other than yours and root can change {path})")
@@ -55,6 +58,34 @@ def test_notes_that_others_can_write(noted_image, name):
         verification.check_required(signature, noted_image)
     path.chmod(mode)
     assert verify(noted_image).state == "verified"
+
+
+@pytest.mark.parametrize(("change", "is_closed"), [
+    ({}, True), ({"members": ["bob"]}, False), ({"name": "project"}, False), ({"primary": "bob"}, False),
+    ({"attributes": ["system.posix_acl_access"]}, False)])
+def test_the_group_of_one_account(noted_image, monkeypatch, change, is_closed):
+    """R-04: a directory that only this account's own group may write to is closed; an ACL may let others in."""
+    own = pwd.getpwuid(os.getuid()).pw_name
+    group = SimpleNamespace(gr_name=change.get("name", own), gr_mem=change.get("members", [own]))
+    accounts = [SimpleNamespace(pw_name=name, pw_gid=7) for name in {own, change.get("primary", own)}]
+    noted_image.parent.chmod(0o775)
+    monkeypatch.setattr(grp, "getgrgid", lambda _: group)
+    monkeypatch.setattr(pwd, "getpwall", lambda: accounts)
+    monkeypatch.setattr(verification.os, "stat", with_group(7))
+    monkeypatch.setattr(verification.os, "listxattr", lambda _: change.get("attributes", []))
+    assert (verification.writable_by_others(str(noted_image)) is None) == is_closed
+
+
+def with_group(number):
+    """Return a stat of files that are all of one group."""
+    stat = os.stat
+
+    def changed(path, **options):
+        found = list(stat(path, **options))
+        found[5] = number
+        return os.stat_result(found)
+
+    return changed
 
 
 @pytest.mark.parametrize(("fingerprint", "state"), [("1" * 40, "verified"), ("2" * 40, "foreign")])

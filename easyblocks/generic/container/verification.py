@@ -11,8 +11,11 @@ The container runtime verifies signatures in SIF files, with a keyring of our ow
 and in OCI layouts that it has saved.
 """
 import base64
+import errno
+import grp
 import json
 import os
+import pwd
 import re
 import stat
 import tempfile
@@ -206,19 +209,40 @@ def writable_by_others(path):
     """
     Return the part of a path that accounts other than this one and root can change or replace (str), None without one.
 
-    Entries in an ACL count: with them, the mode's bits for the group are what the entries allow at most (acl(5)).
+    Entries in an ACL count: with them, the mode's bits for the group are what the entries allow at most (acl(5)). The
+    group of an account of the same name, which has no other members, doesn't count.
     """
     path = os.path.realpath(path)
     is_last = True
     while True:
         status = os.stat(path)
         # in a directory with the sticky bit, others can't replace what isn't theirs
-        is_closed = not status.st_mode & 0o022 or not is_last and status.st_mode & stat.S_ISVTX
+        others = 0o002 if is_private_group(status.st_gid) and not has_acl(path) else 0o022
+        is_closed = not status.st_mode & others or not is_last and status.st_mode & stat.S_ISVTX
         if status.st_uid not in (0, os.geteuid()) or not is_closed:
             return path
         if path == os.path.dirname(path):
             return None
         path, is_last = os.path.dirname(path), False
+
+
+def is_private_group(number):
+    """Return whether a group has no members but this account or root (bool): it has the name of that, as is usual."""
+    try:
+        group = grp.getgrgid(number)
+        account = pwd.getpwnam(group.gr_name)
+    except KeyError:
+        return False
+    return account.pw_uid in (0, os.geteuid()) and not set(group.gr_mem) - {account.pw_name} and \
+        [one.pw_name for one in pwd.getpwall() if one.pw_gid == number] == [account.pw_name]
+
+
+def has_acl(path):
+    """Return whether a path has an ACL, or may have one that can't be read (bool)."""
+    try:
+        return bool({'system.posix_acl_access', 'system.nfs4_acl'} & set(os.listxattr(path)))
+    except OSError as err:
+        return err.errno != errno.ENOTSUP
 
 
 def write_login(host, folder):
