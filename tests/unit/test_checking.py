@@ -74,8 +74,18 @@ MISTAKES = [
     ("init: none\n    requirements: [a==1]", 13, "requirements need a venv"),
     ("venv: true\n    requirements: [-e /x]", 13, "the module would depend on a directory elsewhere: -e /x"),
     ("requirements: [{reqirements: a}]", 12, "requirements.0.reqirements: unknown key, did you mean 'requirements'?"),
-    ("requirements: {a: b}", 12, "requirements: should be a string, found a table, or should be a list"),
-    ("wrappers: python", 12, "wrappers: should be a list, found 'python', or 'python' is not known (known: all)"),
+    ("requirements: {a: b}", 12, "requirements: should be text or a list, found a table"),
+    ("wrappers: python", 12, "wrappers: should be a list or all, found 'python'"),
+    ("wrappers: {a: b}", 12, "wrappers: should be a list or all, found a table"),
+    ("wrappers: [[a]]", 12, "wrappers.0: should be text, found a list"),
+    ("masked_paths: 3", 12, "masked_paths: should be a list or a table, found '3'"),
+    ("label: true", 12, "label: should be text, found true: put it in quotes"),
+    ("history: [1]", 12, "history: should be text, found a list"),
+    ("history: ''", 12, "history: should be text that isn't empty, found ''"),
+    ("gpu: [none]", 12, "gpu: should be none, rocm or cuda, found a list"),
+    ("size: big", 12, "size: should be a whole number, found 'big'"),
+    ("size: 0", 12, "size: should be a whole number, 1 or more, found '0'"),
+    ("gpu:none", 12, "this line should be 'key: value' with a blank after the colon"),
     ("wrappers: [bash]", 12, "'bash' would hide the host's"),
     ("wrappers: ['a b']", 12, "'wrappers' should be 'all' or a list of program names"),
     ("script_names: {bin/x: bin/y}", 12, "'bin/x' can't be another name of 'bin/y'"),
@@ -90,6 +100,7 @@ MISTAKES = [
     ("gpu: amd", 12, "gpu: 'amd' is not known (known: none, rocm or cuda)"),
     ("sha256: ABC", 12, "sha256: should be 64 hexadecimal digits, as `sha256sum` prints them, found 'ABC'"),
     ("archived: {since: '23.1.2026', reason: x}", 12, "archived.since: should be a date, such as 2026-01-23"),
+    ("archived: {since: 2026-13, reason: x}", 12, "archived.since: should be a date that exists, found '2026-13'"),
     ("wrapers: [python]", 12, "wrapers: unknown key, did you mean 'wrappers'?"),
     ("homepage: ''", 12, "homepage: should be one line"),
     ("xyz: 1", 12, "xyz: unknown key (known: "),
@@ -100,6 +111,9 @@ MISTAKES = [
     ("venv_name: a.\n    venv: true", 12, "'a.' can't be the name of a venv"),
 ]
 MISTAKES_OF_FILES = [
+    ("date: 20250101", "date: 2026-13-45", 11, "date: should be a date that exists, found '2026-13-45'"),
+    ("date: 20250101", "date: 20260230_120000", 11, "date: should be a date that exists, found '20260230_120000'"),
+    ("- family: tool", "- family:tool", 10, "the line before, which should be 'key: value' with a blank after the"),
     ("family: tool", "family: tol", 9, "containers.0.family: unknown family 'tol' (known: tool)"),
     ("    init: image", "    extends: base", 7, "the family 'tool' extends the unknown family 'base'"),
     ("    homepage: https://example.org/\n", "", 8, "neither the record nor its family has a homepage"),
@@ -112,6 +126,7 @@ MISTAKES_OF_FILES = [
     ("    date: 20250101", "\tdate: 20250101", 11, "there is a tab: indent with spaces"),
 ]
 MISTAKES_OF_PROFILES = [
+    ("gpu:none\nsupport: x", 3, "this line should be 'key: value' with a blank after the colon"),
     ("binds:\n  optional:\n    - scratch", 5,
      "binds.optional.0: should be source[:target[:options]], with full paths"),
     ("scheduler:\n  default_partition: b\n  partitions:\n    a: {}", 4, "there is no partition 'b' (known: a)"),
@@ -356,7 +371,7 @@ def test_a_wrong_field_hides_nothing(place):
     wrong = ("    hsh: x\n  - {family: tol, version: 2.0}\n  - {family: tool, version: [3]}\n  - {family: toll}\n"
              "  - 7\n")
     expected = [(12, "unknown key, did you mean 'hash'?"), (13, "unknown family 'tol' (known: tool)"),
-                (14, "should be a string, found a list"), (15, "unknown family 'toll' (known: tool)"),
+                (14, "should be text, found a list"), (15, "unknown family 'toll' (known: tool)"),
                 (15, "containers.3.version: is missing"), (16, "containers.4: should be a table")]
 
     def said(text):

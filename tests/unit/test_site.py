@@ -39,7 +39,7 @@ def test_errors_have_file_and_line(tmp_path):
         ":3: gpu: 'rocmm' is not known (known: none, rocm or cuda)",
         ":5: binds.required: should be a list, found '/x'",
         ":6: binds.optionl: unknown key, did you mean 'optional'?",
-        ":10: scheduler.partitions.a.tasks: should be an integer",
+        ":10: scheduler.partitions.a.tasks: should be a whole number",
         ":10: scheduler.partitions.a.cpu_masks.0: should be a mask in hexadecimal digits, such as 0xff, found '0xg'",
         ":11: network_env.A-B: can't be the name of an environment variable",
         ":11: network_env.C: should be one line, without leading or trailing blanks",
@@ -239,7 +239,7 @@ def test_containers_of_an_extended_site(sites):
      "first/test/site.yaml:10: not_inherited.0: 'all'"),
     ({"first_test": OWN.replace("name: test\n", ""), "second_base": BASE}, "first/test/site.yaml:1: name: is missing"),
     ({"first_test": OWN, "second_base": "- a\n"}, "second/base/site.yaml:1: the document: should be a table"),
-    ({"first_test": "extends: [a]\nname: test\ndescription: x\n"}, "site.yaml:1: extends: should be a string"),
+    ({"first_test": "extends: [a]\nname: test\ndescription: x\n"}, "site.yaml:1: extends: should be text"),
 ])
 def test_mistakes_in_sites_that_extend_others(sites, profiles, expected):
     """I-10, I-11: each with the file and the line where it is."""

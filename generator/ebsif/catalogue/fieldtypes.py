@@ -1,5 +1,6 @@
 """The types of fields in site.yaml and in records: lines, names, versions, binds, variables, durations."""
 
+import datetime
 import re
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -82,6 +83,16 @@ def is_duration(text):
         raise ValueError("should be a duration: hours:minutes:seconds or days-hours:minutes:seconds, such as 00:30:00")
     days, hours, minutes, seconds = found.groups()
     return f"{int(days) * 24 + int(hours):02}:{minutes or '00'}:{seconds or '00'}"
+
+
+def is_day(text):
+    """Return a text if the date that it may begin with (2026-01-23, 20260123, 2026-01, 2026) exists."""
+    found = re.match(r"(20\d\d)(?:-?(\d\d)(?:-?(\d\d))?)?(?!\d)", text)
+    try:
+        datetime.date(*(int(part or 1) for part in found.groups())) if found else None
+    except ValueError:
+        raise ValueError(f"should be a date that exists, found '{text}'") from None
+    return text
 
 
 def is_bind(text):
@@ -169,5 +180,7 @@ EnvText = Annotated[EnvValue, WrapValidator(statements), WithJsonSchema({"anyOf"
 Duration = Annotated[str, AfterValidator(is_duration)]
 Count = Annotated[int, Field(ge=1)]
 VersionPart = Annotated[str, AfterValidator(is_version_part)]
+DatePart = Annotated[VersionPart, AfterValidator(is_day)]
+Day = Annotated[str, Field(pattern=r"^\d{4}(-\d{2}(-\d{2})?)?$"), AfterValidator(is_day)]
 Suffix = Annotated[str, AfterValidator(is_suffix)]
 Text = Annotated[str, Field(min_length=1)]

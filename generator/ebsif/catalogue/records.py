@@ -9,6 +9,8 @@ from pydantic import AfterValidator, Field, StrictBool, ValidationError, model_v
 from ebsif.catalogue.fieldtypes import (
     CachePlace,
     Count,
+    DatePart,
+    Day,
     EnvName,
     EnvText,
     SingleLine,
@@ -44,8 +46,7 @@ def is_parameter(name):
 class Archive(Model):
     """Why a container is no longer recommended."""
 
-    since: Annotated[str, Field(pattern=r"^\d{4}(-\d{2}(-\d{2})?)?$")] = Field(
-        description="2026, 2026-01 or 2026-01-31")
+    since: Day = Field(description="2026, 2026-01 or 2026-01-31")
     reason: SingleLine = Field(description="why, as a part of a sentence: 'it does not work since the system update'")
     replacement: Optional[SingleLine] = Field(None, description="module to use instead")
 
@@ -171,7 +172,7 @@ class Record(ContainerFields):
 
     family: SingleLine = Field(description="name of a family in the file")
     version: VersionPart = Field(description="version of the software")
-    date: Optional[VersionPart] = Field(None, description="date in the version suffix: 20260131")
+    date: Optional[DatePart] = Field(None, description="date in the version suffix: 20260131")
     hash: Optional[VersionPart] = Field(None, description="part of the file name that distinguishes builds")
     variant: Optional[VersionPart] = Field(None, description="part of the version suffix after the versions")
     label: Optional[VersionPart] = Field(

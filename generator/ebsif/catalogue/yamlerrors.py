@@ -12,7 +12,19 @@ from pydantic_core import PydanticCustomError
 from ebsif.errors import EbsifError
 
 # Names for the types of values in a file.
-KINDS = {dict: "a table", list: "a list", type(None): "nothing"}
+KINDS = {dict: "a table", list: "a list", type(None): "nothing", True: "true", False: "false"}
+
+# What a value should be, by pydantic's types of errors.
+EXPECTED = {
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "a table"), "list_type": "a list",
+    "string_type": "text", "string_too_short": "text that isn't empty",
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float", "int_parsing_size"), "a whole number"),
+    "greater_than_equal": "a whole number, {ge} or more"}
+
+# Messages on the alternatives of a value.
+ALTERNATIVE = re.compile(r"should be (?P<kind>.+), found (?P<value>.+)|"
+                         r"(?P<unknown>.+) is not known \(known: (?P<known>.+)\)")
 
 # What fields with a pattern should be.
 PATTERNS = {
@@ -31,8 +43,9 @@ KEYS = 12
 
 # Beginnings of the YAML parser's messages, and what they mean for users.
 SYNTAX = {
-    "mapping values are not allowed": "unexpected ':': put a value that contains ': ' in quotes, and check that the "
-                                      "line before is 'key: value'",
+    "mapping values are not allowed": "unexpected ':': put a value that contains ': ' in quotes, and check the line "
+                                      "before, which should be 'key: value' with a blank after the colon",
+    "could not find expected ':'": "this line should be 'key: value' with a blank after the colon",
     "found a tab character": "there is a tab: indent with spaces",
     "found character that cannot start": "a value can't begin with this character: put it in quotes (if it is a tab, "
                                          "indent with spaces)",
@@ -83,7 +96,7 @@ def syntax_problem(error: Union[yaml.YAMLError, ValueError], path: Path, text: s
     said = str(getattr(error, "problem", None) or error)
     mark = getattr(error, "problem_mark", None)
     # the place where it is opened is more helpful than the end of the file
-    if said.startswith(("found unexpected end of stream", "did not find expected ',' or")):
+    if said.startswith(("found unexpected end of stream", "did not find expected ',' or", "could not find expected")):
         mark = error.context_mark or mark
     position = getattr(error, "position", None)
     line = mark.line + 1 if mark else 1 if position is None else text.count("\n", 0, position) + 1
@@ -125,7 +138,7 @@ def problems_of(error: ValidationError, model: type[BaseModel], node: yaml.Node,
     problems = []
     for keys in best:
         field = shorten(".".join(map(str, keys))) or "the document"
-        text = shorten(", or ".join(found[keys]), 2000)
+        text = shorten(joined(list(found[keys])), 2000)
         problems.append(Problem(path, next(iter(found[keys].values())), f"{field}: {text}"))
     if len(errors) > ERRORS:
         problems.append(Problem(path, None, f"and {len(errors) - ERRORS} more"))
@@ -139,15 +152,28 @@ def explain(model, error):
         return unknown_key(str(error["loc"][-1]), fields_at(model, error["loc"][:-1]))
     if kind == "missing":
         return "is missing"
-    shown = repr(value) if isinstance(value, (str, bool)) else KINDS.get(type(value), type(value).__name__)
+    shown = repr(value) if isinstance(value, str) else KINDS.get(value if isinstance(value, bool) else type(value),
+                                                                 str(value))
     if kind == "literal_error":
-        return f"{shown} is not known (known: {context['expected'].replace(chr(39), '')})"
+        known = context["expected"].replace("'", "")
+        return f"{shown} is not known (known: {known})" if isinstance(value, str) else f"should be {known}, found {shown}"
     if kind == "string_pattern_mismatch":
         return f"should be {PATTERNS.get(context['pattern'], context['pattern'])}, found {shown}"
-    message = error["msg"].removeprefix("Value error, ").replace("Input should be a valid", "should be a")
-    message = re.sub(r"a dictionary( or instance of \w+)?", "a table", message).replace("a integer", "an integer")
-    message = re.sub(r"a boolean(, unable to interpret input)?", "true or false", message)
+    if kind in EXPECTED:
+        # YAML has words that are no text
+        remedy = ": put it in quotes" if kind == "string_type" and isinstance(value, bool) else ""
+        return f"should be {EXPECTED[kind].format(**context)}, found {shown}{remedy}"
+    message = error["msg"].removeprefix("Value error, ")
     return f"{message[0].lower()}{message[1:]}" + ("" if kind == "value_error" else f", found {shown}")
+
+
+def joined(messages):
+    """Return the messages on the alternatives of a value as one (str)."""
+    parts = [ALTERNATIVE.fullmatch(one) for one in messages]
+    if len(parts) < 2 or not all(parts):
+        return ", or ".join(messages)
+    kinds = " or ".join(part["kind"] or part["known"] for part in parts)
+    return f"should be {kinds}, found {parts[0]['value'] or parts[0]['unknown']}"
 
 
 def unknown_key(key, known):
