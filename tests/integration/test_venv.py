@@ -380,6 +380,32 @@ def test_an_existing_environment(installed_once, tmp_path):
     assert "could not be created" in result.stderr and "Traceback" not in result.stderr
 
 
+def test_an_environment_that_could_not_be_completed(installed_once, tmp_path):
+    """S004-09: wherever a full disk stops it, nothing is in the way of the next try; a directory that was there stays."""
+    small, env = tmp_path / "small", tmp_path / "small/env"
+    small.mkdir()
+    script = f"""
+        mount -t tmpfs -o size=600k none {small}
+        for room in 0 40 $(seq 64 4 400); do
+            ((room % 8)) && mkdir -p {env}
+            head -c $((600 - room))k /dev/zero >{small}/fill
+            make-venv {env} && break
+            echo $room: $(ls -A {small}) : $(ls -A {env} 2>/dev/null)
+            rm -r {small}/*
+        done
+        source {env}/bin/activate && type -P python
+    """
+    command = shlex.join(["unshare", "--mount", "--map-root-user", "bash", "-c", script])
+    result = installed_once.load(installed_once.WRITABLE, command)
+    *failed, python = result.stdout.splitlines()
+    for line in failed:
+        room, left = line.split(":", 1)
+        assert left == (" env fill :" if int(room) % 8 else " fill :")
+    for said in ("could not be created", "could not add the programs", "extend-venv-activate: can't write"):
+        assert said in result.stderr
+    assert python == f"{env}/host-bin/python"
+
+
 def test_a_directory_that_the_container_does_not_see(installed_once, tmp_path):
     """A directory that is not bound in the container is refused without leaving anything; so is a non-empty one."""
     result = installed_once.load(installed_once.WRITABLE, "make-venv /srv/not-bound/env", check=False)
