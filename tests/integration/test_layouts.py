@@ -215,13 +215,17 @@ def test_installed_with_eb(tmp_path, release, easybuild_wheels):
     # a Python that has neither installed
     python = sys._base_executable
     said = site.bash(
-        f"set -e; module load ebsif; ebsif --version; {python} -m ebsif.cli list --site lumi pytorch\n"
+        f"set -e; module load ebsif; ebsif --version; {python} $(command -v ebsif) list --site lumi pytorch\n"
         f"{eb} {shlex.join(site.eb_options)} --list-easyblocks; {eb} {shlex.join(site.eb_options)} -D {EXAMPLE}",
         PYTHONPATH=framework, EB_PYTHON=python)
     assert said.stdout.startswith(f"ebsif {number}\n")
     assert "\nPyTorch/2.7.0-rocm" in said.stdout
     assert "|-- ContainerInstall\n|   |-- ContainerVenv" in said.stdout
     assert f"/{EXAMPLE} (module: PyTorch/" in said.stdout
+    # other programs, in containers too, don't see what ebsif requires
+    (folder,) = site.bash("module load ebsif; echo $PYTHONPATH").stdout.strip().split(":")
+    assert {path.name for path in Path(folder).iterdir()} == {"easybuild"}
+    assert site.bash('module load ebsif; ls "$EBROOTEBSIF/bin"').stdout == "ebsif\n"
     # EasyBuild has no complaint about the loaded module
     assert "loaded" not in said.stdout + said.stderr
     (removal,) = blocks("docs/upgrading.md")

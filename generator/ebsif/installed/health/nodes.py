@@ -7,7 +7,9 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 
+import ebsif
 from ebsif import output, processes
 from ebsif.errors import EbsifError
 from ebsif.findings import ERROR, NOTE, WARNING, Finding
@@ -20,6 +22,8 @@ from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.steps import Now, Steps
 
+# Runs ebsif from where it is; PYTHONPATH, which the containers would have as well, needn't name that.
+MAIN = "import sys; sys.path.insert(1, sys.argv.pop(1)); from ebsif import cli; sys.exit(cli.main())"
 # Begins the line in which a node reports its findings.
 REPORT = "ebsif-doctor\t"
 ALL_REDUCE = 180  # seconds; programs that wait for each other never end
@@ -90,7 +94,7 @@ def ask(hosts, installations, options, steps):
 
     Return the findings of each node (dict of list of Finding), and those on nodes that don't report.
     """
-    words = [sys.executable, "-m", "ebsif.cli", "doctor", "--quiet", "--this-node"]
+    words = [sys.executable, "-c", MAIN, str(Path(ebsif.__file__).parents[1]), "doctor", "--quiet", "--this-node"]
     words += ["--site", options.site] if options.site else []
     for directory in options.catalogue or []:
         words += ["--catalogue", str(directory)]
