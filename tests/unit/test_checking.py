@@ -90,6 +90,8 @@ MISTAKES = [
     ("wrappers: ['a b']", 12, "'wrappers' should be 'all' or a list of program names"),
     ("script_names: {bin/x: bin/y}", 12, "'bin/x' can't be another name of 'bin/y'"),
     ("image: central", 12, "'image' is 'central', so 'image_dirs' must say where the image is"),
+    ("signature_keys: [~/site.asc]", 12, "signature_keys.0: '~/site.asc' is another directory for each account: write"),
+    ("definition_files: [~/x.def]", 12, "definition_files.0: '~/x.def' is another directory for each account"),
     ("images: {directories: [{path: a}]}", 12, "'a' is not a full path: write that, or add a root"),
     ("entry_point: opt/x", 12, "'entry_point' should be the full path of a program of the image"),
     ("masked_paths: [a]", 12, "'a' can't be used: it should be a full path"),
@@ -126,6 +128,10 @@ MISTAKES_OF_FILES = [
     ("    date: 20250101", "\tdate: 20250101", 11, "there is a tab: indent with spaces"),
 ]
 MISTAKES_OF_PROFILES = [
+    *((f"{lines.format('~/x')}", 3, "'~/x' is another directory for each account: write the full path") for lines in (
+        "signature_keys: [{}]", "binds: {{file: {}}}", "images: {{root: {}, directories: [{{path: a}}]}}",
+        "images: {{root: /a, directories: [{{path: {}}}]}}")),
+    ("images: {root: a}", 3, "images.root: 'a' is not a full path: write that"),
     ("gpu:none\nsupport: x", 3, "this line should be 'key: value' with a blank after the colon"),
     ("binds:\n  optional:\n    - scratch", 5,
      "binds.optional.0: should be source[:target[:options]], with full paths"),

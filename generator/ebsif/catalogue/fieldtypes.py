@@ -25,6 +25,20 @@ def is_line(text):
     return text
 
 
+def is_path(text):
+    """Return the name or path of a file or directory if it is the same for all who use the catalogue."""
+    if is_line(text).startswith("~"):
+        raise ValueError(f"'{text}' is another directory for each account: write the full path")
+    return text
+
+
+def is_full_path(text):
+    """Return a path if it is a full one."""
+    if not is_path(text).startswith("/"):
+        raise ValueError(f"'{text}' is not a full path: write that")
+    return text
+
+
 def is_comment(text):
     """Return a line if it is a comment in Python."""
     if not is_line(text).startswith("#"):
@@ -165,6 +179,8 @@ def is_suffix(text):
 
 
 SingleLine = Annotated[str, AfterValidator(is_line)]
+FilePath = Annotated[str, AfterValidator(is_path)]
+FullPath = Annotated[str, AfterValidator(is_full_path)]
 Source = Annotated[str, AfterValidator(is_source)]
 ListAddress = Annotated[str, AfterValidator(is_list_address)]
 RepositoryName = Annotated[str, AfterValidator(is_repository)]

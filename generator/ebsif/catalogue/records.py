@@ -13,6 +13,7 @@ from ebsif.catalogue.fieldtypes import (
     Day,
     EnvName,
     EnvText,
+    FilePath,
     SingleLine,
     Source,
     Suffix,
@@ -108,7 +109,7 @@ class ContainerFields(Model):
     gpu_visibility: Optional[GpuVisibility] = Field(
         None, description="GPUs that a rank sees, overriding the site")
     signature: Optional[Signature] = Field(None, description="signature of the image, overriding the site")
-    signature_keys: Optional[list[SingleLine]] = Field(
+    signature_keys: Optional[list[FilePath]] = Field(
         None, description="files of the public keys of those who may sign the image, overriding the site")
     components: dict[VersionPart, Optional[VersionPart]] = Field(
         {}, description="components in the image and their versions")
@@ -141,7 +142,7 @@ class ContainerFields(Model):
     script_names: dict[SingleLine, Optional[SingleLine]] = Field(
         {}, description="aliases of commands and run scripts")
     masked_paths: Union[list[SingleLine], dict[SingleLine, Optional[SingleLine]], None] = None
-    definition_files: list[SingleLine] = Field([], description="files the image was built from")
+    definition_files: list[FilePath] = Field([], description="files the image was built from")
     conflicts: list[SingleLine] = Field([], description="conflicting modules in addition to those of the site")
     requirements: Union[str, list[SingleLine], list[Stage], None] = Field(
         None, description="Python packages to install")

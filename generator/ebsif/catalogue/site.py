@@ -21,6 +21,8 @@ from ebsif.catalogue.fieldtypes import (
     Duration,
     EnvName,
     EnvValue,
+    FilePath,
+    FullPath,
     ListAddress,
     RepositoryName,
     SingleLine,
@@ -49,7 +51,7 @@ STAGED = ("none", "user_software", "all")
 class ImageDirectory(Model):
     """A directory with images."""
 
-    path: SingleLine = Field(description="full path, or relative to root")
+    path: FilePath = Field(description="full path, or relative to root")
     stability: Literal["stable", "short-lived", "moving"] = Field(
         "stable", description="stable: images stay; short-lived: images are removed after some time; moving: links "
                               "that are changed without warning")
@@ -58,7 +60,7 @@ class ImageDirectory(Model):
 class Images(Model):
     """Where the site keeps images."""
 
-    root: Optional[SingleLine] = Field(None, description="directory that relative paths start from")
+    root: Optional[FullPath] = Field(None, description="directory that relative paths start from")
     root_variable: Optional[EnvName] = Field(None, description="environment variable that overrides root")
     directories: list[ImageDirectory] = Field([], description="directories with images, in search order")
     repositories: list[RepositoryName] = Field(
@@ -87,7 +89,7 @@ class Binds(Model):
     optional: list[Bind] = Field([], description="bound only where the source exists")
     libraries: dict[Bind, Literal["if_missing", "if_newer"]] = Field(
         {}, description="libraries of the host, bound if the image lacks them or has an older version")
-    file: Optional[SingleLine] = Field(
+    file: Optional[FullPath] = Field(
         None, description="file with the binds, read when a module is loaded; the lists are for where it doesn't exist")
 
 
@@ -233,7 +235,7 @@ class Site(Model):
     signature: Signature = Field(
         "ignored", description="signatures of images: required (others are not installed), recorded (the module says "
                                "what they are) or ignored")
-    signature_keys: list[SingleLine] = Field(
+    signature_keys: list[FullPath] = Field(
         [], description="files of the public keys of those who may sign images, full paths")
     listed_packages: Literal["all", "user_software", "none"] = Field(
         "all", description="Python packages that modules list as extensions (module spider, module avail)")
@@ -264,10 +266,6 @@ class Site(Model):
         """Check that signatures can be verified if they are required (R-04)."""
         if self.signature == "required" and not self.signature_keys:
             raise invalid((("signature",), "signatures can't be verified without 'signature_keys'"))
-        relative = [(("signature_keys", number), f"'{one}' is not a full path")
-                    for number, one in enumerate(self.signature_keys) if not one.startswith("/")]
-        if relative:
-            raise invalid(*relative)
         return self
 
     @model_validator(mode="after")

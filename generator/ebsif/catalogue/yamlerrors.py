@@ -156,7 +156,8 @@ def explain(model, error):
                                                                  str(value))
     if kind == "literal_error":
         known = context["expected"].replace("'", "")
-        return f"{shown} is not known (known: {known})" if isinstance(value, str) else f"should be {known}, found {shown}"
+        is_text = isinstance(value, str)
+        return f"{shown} is not known (known: {known})" if is_text else f"should be {known}, found {shown}"
     if kind == "string_pattern_mismatch":
         return f"should be {PATTERNS.get(context['pattern'], context['pattern'])}, found {shown}"
     if kind in EXPECTED:
