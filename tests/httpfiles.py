@@ -29,6 +29,8 @@ class Files:
         If it is set, connections that would be cut stay open until the event occurs; a byte per second arrives.
     moved : dict
         URL by path, for redirects.
+    links : dict
+        Header Link by path.
     has_ranges, has_sizes : bool
         Whether it sends parts of files, and says how long its answers are.
     password : str
@@ -40,7 +42,7 @@ class Files:
 
     def __init__(self):
         """An empty server."""
-        self.content, self.cuts, self.moved, self.requests = {}, [], {}, []
+        self.content, self.cuts, self.moved, self.links, self.requests = {}, [], {}, {}, []
         self.held = None
         self.has_ranges, self.has_sizes, self.password, self.is_basic, self.url = True, True, None, False, None
 
@@ -112,6 +114,8 @@ def serve_files():
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name.replace("_", "-"), value)
+            if self.path in files.links:
+                self.send_header("Link", files.links[self.path])
             if files.has_sizes:
                 self.send_header("Content-Length", str(len(data)))
             else:

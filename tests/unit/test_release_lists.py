@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 from ebsif import cli
 from ebsif.catalogue import fieldtypes, inheritance, reading, site
+from ebsif.updating import lists
 from httpfiles import serve_files
 
 CATALOGUE = """\
@@ -155,6 +156,52 @@ def test_lists_in_other_formats(place, capsys, text, path):
     assert f"source: '{place.files.url}{path.replace('NAME', name)}#sha256={sha256_of('content')}'\n" in said
     assert "+    size: 7\n" in said
     assert "warning" not in said
+
+
+def listed(name):
+    """Return what a list in JSON has of an image (dict)."""
+    return {"name": name, "sha256": sha256_of(name)}
+
+
+@pytest.mark.parametrize("following", [
+    {"next": "list?page=2"}, {"links": {"self": "list", "next": "/images/list?page=2"}},
+    {"_links": {"next": {"href": "?page=2"}}}, '<list?page=1>; rel="prev", <list?page=2>; rel="next"'])
+def test_lists_of_several_pages(place, capsys, following):
+    """R-05: the next page is what JSON or a header names; it may name the first one again."""
+    more = following if isinstance(following, dict) else {"next": None}
+    for number, path in enumerate(("/images/list", "/images/list?page=2"), 1):
+        name = f"tool-full-t210-{number}.sif"
+        place.put(name)
+        place.files.content[path] = json.dumps({"images": [listed(name)], **more}).encode()
+        if more != following:
+            place.files.links[path] = following
+    place.name_lists(f"{place.url}/list")
+    assert place.update() == 1
+    said = capsys.readouterr().out
+    assert "\n2 new records; " in said and "warning" not in said
+    assert [path for path, _ in place.files.requests].count("/images/list?page=2") == 1
+
+
+def test_pages_that_are_not_read(place, capsys, monkeypatch):
+    """R-05: those of another server, missing ones and those of a list without an end are named; the others count."""
+    name = "tool-full-t210-1.sif"
+    place.put(name)
+    place.name_lists(f"{place.url}/list")
+    for following, said in (
+            ("http://other.example/list", "list: warning: goes on at http://other.example/list, which isn't read"),
+            ("list?page=2", f"list?page=2: warning: {UNREADABLE}"),
+            ("http://[", "")):
+        place.files.content["/images/list"] = json.dumps({"images": [listed(name)], "next": following}).encode()
+        assert place.update() == 1
+        shown = capsys.readouterr().out
+        assert said in shown and "\n1 new record; " in shown
+        assert bool(said) == ("warning" in shown)
+    monkeypatch.setattr(lists, "MORE_PAGES", 2)
+    for number in range(1, 4):
+        place.files.content[f"/images/list?page={number}"] = json.dumps({"next": f"list?page={number + 1}"}).encode()
+    place.files.content["/images/list"] = json.dumps({"images": [listed(name)], "next": "list?page=1"}).encode()
+    assert place.update() == 1
+    assert "list: warning: goes on at " in capsys.readouterr().out
 
 
 def test_names_with_other_characters(place, capsys):

@@ -1,7 +1,7 @@
 """Compare the catalogue of a site with lists of images at URLs (see `Comparison` for directories).
 
-A list is the index page of a directory on a web server, JSON, or text. What its server has beside an image is read as
-in a directory: SHA256 and packages. No image is fetched.
+A list is the index page of a directory on a web server, JSON, or text, perhaps of several pages. What its server has
+beside an image is read as in a directory: SHA256 and packages. No image is fetched.
 """
 
 import contextlib
@@ -27,6 +27,7 @@ from ebsif.errors import EbsifError
 from ebsif.findings import NOTE, WARNING
 from ebsif.image.inspection import Inspection
 from ebsif.image.remote import Remote
+from ebsif.registry.client import NEXT
 from ebsif.steps import Steps
 from ebsif.updating.comparison import Comparison, sha256_in
 from ebsif.updating.places import images_of
@@ -35,6 +36,7 @@ from ebsif.updating.released import LARGEST, SUM, Release, Stated
 # The fields of JSON with the address of a file, the best first: GitHub's list of releases has three of them.
 ADDRESSES = ("browser_download_url", "url", "href", "path", "file", "name")
 SHA256 = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
+MORE_PAGES = 100  # of a list
 GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 
 
@@ -99,19 +101,28 @@ class Web:
         if url not in self.texts:
             self.texts[url] = ""
             with contextlib.suppress(ListError):
-                self.texts[url] = read(url)[0]
+                self.texts[url] = read(url).text
         return self.texts[url]
 
-    def page(self, url: str) -> list[Link]:
-        """Return what is in a list; one that can't be read becomes a finding."""
-        try:
-            with Steps() as steps:
-                # which may not answer
-                steps.begin(f"asking {urlsplit(url).netloc}", important=False)
-                found = list(links(*read(url)))
-        except ListError as error:
-            self.comparison.say(WARNING, f"can't be read, so its images are unknown: {error}", url)
-            return []
+    def pages(self, url: str) -> list[Link]:
+        """Return what is in a list of one or more pages; what can't be read becomes a finding."""
+        found, seen, following = [], [], url
+        while following and following not in seen:
+            seen.append(following)
+            try:
+                with Steps() as steps:
+                    # which may not answer
+                    steps.begin(f"asking {urlsplit(url).netloc}", important=False)
+                    page = read(following)
+                    found += links(page.text, page.url)
+            except ListError as error:
+                self.comparison.say(WARNING, f"can't be read, so its images are unknown: {error}", following)
+                break
+            following = page.following
+            if following and (urlsplit(following)[:2] != urlsplit(page.url)[:2] or len(seen) == MORE_PAGES):
+                self.comparison.say(WARNING, f"goes on at {following}, which isn't read: only pages of the same server "
+                                    f"are, and at most {MORE_PAGES}", url)
+                break
         for link in found:
             self.listed.setdefault(link.folder, {})[link.name] = link
         return found
@@ -126,7 +137,7 @@ class Web:
                 continue
             end = "/" if number == len(parts) else ""
             urls = [f"{url}/{quote(name)}{end}" for url in urls for name in self.folders(f"{url}/", part)]
-        found = [link for url in urls for link in self.page(url) if self.comparison.is_image(link.name)]
+        found = [link for url in urls for link in self.pages(url) if self.comparison.is_image(link.name)]
         if urls and not found and not any(one.path in urls for one in self.comparison.findings):
             self.comparison.say(WARNING, "lists no image: correct the address in 'release_lists' of 'images', or what "
                                 "is there", address)
@@ -134,7 +145,7 @@ class Web:
 
     def folders(self, url, part):
         """Return the names of the directories in a list that fit a part of an address (list of str)."""
-        names = [name_of(link.url.rstrip("/")) for link in self.page(url)]
+        names = [name_of(link.url.rstrip("/")) for link in self.pages(url)]
         return [name for name in dict.fromkeys(names)
                 if not self.comparison.is_image(name) and read_fields(part, name) is not None]
 
@@ -166,11 +177,43 @@ class Web:
             listed_in=str(release.bill), source=str(source)))
 
 
-def read(url: str) -> tuple[str, str]:
-    """Return the text at a URL, and the URL to which that redirects."""
+class Page(NamedTuple):
+    """A page: its text, the URL to which its URL redirects, and what the header Link refers to, '' without it."""
+
+    text: str
+    url: str
+    link: str
+
+    @property
+    def following(self) -> Optional[str]:
+        """The URL of the next page of a list, which the header or JSON names; None if there is none."""
+        header = NEXT.search(self.link)
+        target = header.group(1) if header else next_in(self.text)
+        try:
+            return urldefrag(urljoin(self.url, target)).url if target else None
+        except ValueError:
+            return None
+
+
+def next_in(text: str) -> Optional[str]:
+    """Return the address of the next page in JSON: `next` in it, or in its `links`, as a text or with `href`."""
+    try:
+        content = json.loads(text) if text.lstrip()[:1] == "{" else None
+    except (ValueError, RecursionError):
+        # reported when it is read
+        return None
+    places = [content, *(content.get(key) for key in ("links", "_links"))] if content else []
+    found = [one["next"] for one in places if isinstance(one, dict) and one.get("next")]
+    found = [one.get("href") if isinstance(one, dict) else one for one in found]
+    return next((one for one in found if isinstance(one, str)), None)
+
+
+def read(url: str) -> Page:
+    """Return the text at a URL; raises ListError."""
     try:
         with open_url(Request(url)) as answer:
             content, size, place = answer.read(LARGEST + 1), size_of(answer), answer.geturl()
+            link = answer.headers.get("Link") or ""
     except (TransferError, ValueError) as error:
         raise ListError(str(error)) from None
     except BROKEN as error:
@@ -179,7 +222,7 @@ def read(url: str) -> tuple[str, str]:
         raise ListError(f"it has more than {LARGEST // 10 ** 6} MB")
     if len(content) < (size or 0):
         raise ListError(f"the connection was cut after {len(content)} of {size} bytes")
-    return content.decode(errors="replace"), place
+    return Page(content.decode(errors="replace"), place, link)
 
 
 def size_at(url: str) -> int:
