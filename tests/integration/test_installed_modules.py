@@ -199,9 +199,14 @@ def test_packages_that_can_not_be_imported(modules):
     packages = next(root.glob("user-software/venv/*/lib/python3*/site-packages"))
     info = packages / "byhand-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Name: byhand\nVersion: 1.0\n")
+    (info / "METADATA").write_text("Name: byhand\nVersion: 1.0\nRequires-Dist: nothing-like-this; extra == 'all'\n")
     (info / "RECORD").write_text("byhand.py,,\nbyhand-1.0.dist-info/METADATA,,\n")
     (packages / "byhand.py").write_text("import nothing_like_this\n")
+    _, found, shown = modules.doctor(root)
+    assert [one[0] for one in found] == ["warning", "warning"], found
+    assert any(level == "note" and "byhand in user software can only be imported together with nothing_" in text
+               for level, _, text in shown)
+    (info / "METADATA").write_text("Name: byhand\nVersion: 1.0\nRequires-Dist: nothing-like-this>=1\n")
     _, found, _ = modules.doctor(root)
     assert [one[0] for one in found] == ["error", "warning", "warning"], found
     assert "byhand in user software can't be imported (ModuleNotFoundError" in found[0][2]

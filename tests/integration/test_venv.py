@@ -381,7 +381,10 @@ def test_an_existing_environment(installed_once, tmp_path):
 
 
 def test_an_environment_that_could_not_be_completed(installed_once, tmp_path):
-    """S004-09: wherever a full disk stops it, nothing is in the way of the next try; a directory that was there stays."""
+    """S004-09: wherever a full disk stops it, nothing is in the way of the next try; a directory that was there stays.
+
+    It is each time another step that fails.
+    """
     small, env = tmp_path / "small", tmp_path / "small/env"
     small.mkdir()
     script = f"""

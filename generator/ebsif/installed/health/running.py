@@ -62,14 +62,20 @@ def start(one: Subject) -> Iterator[Finding]:
 
 def imports(one: Subject) -> Iterator[Finding]:
     """Can Python import what the record names?"""
+    def where(name):
+        return f"{name} in {'user software' if name in one.user_packages else 'the image'}"
+
+    # matplotlib-inline, of every Jupyter kernel, is for programs with matplotlib, but doesn't require it
+    for name, module in sorted(one.python.get("without", {}).items()):
+        yield one.note(f"{where(name)} can only be imported together with {module}, which it doesn't require and which "
+                       f"isn't installed: add {module} if you need it")
     for name, problem in sorted(one.python.get("problems", {}).items()):
-        place = "user software" if name in one.user_packages else "the image"
         if needs_gpu(one, problem):
-            yield one.note(f"{name} in {place} can only be imported on a node with a GPU ({problem}), so it was not "
+            yield one.note(f"{where(name)} can only be imported on a node with a GPU ({problem}), so it was not "
                            "checked here")
         else:
-            yield one.error(f"{name} in {place} can't be imported ({problem}): install a version that was built for "
-                            "this image")
+            yield one.error(f"{where(name)} can't be imported ({problem}): install a version that was built for this "
+                            "image")
     missing = one.python.get("missing", [])
     if missing:
         yield one.warning(f"{', '.join(missing)}: in the record of the installation, but no longer there. Install the "

@@ -41,15 +41,29 @@ def module_of_name(name):
     return module if importlib.util.find_spec(module) else None
 
 
+def is_optional(module, distribution):
+    """Return whether a module isn't installed, and nothing that the distribution requires is missing."""
+    if not metadata or importlib.util.find_spec(module):
+        return False
+    for line in distribution.requires or []:
+        if not re.search(r";.*\bextra\b", line):
+            try:
+                metadata.distribution(re.match(r"[\w.-]+", line).group())
+            except ImportError:
+                return False
+    return True
+
+
 def look_at(names):
-    """Import the packages; return problems by name, and those that are missing."""
-    problems, missing, optional = {}, [], False
+    """Import the packages; return problems by name, missing modules that are optional by name, and missing packages."""
+    problems, without, missing, optional = {}, {}, [], False
     for name in names:
         if name is None:
             optional = True
             continue
         try:
-            module = module_of(metadata.distribution(name)) if metadata else module_of_name(name)
+            distribution = metadata.distribution(name) if metadata else None
+            module = module_of(distribution) if metadata else module_of_name(name)
         except ImportError:  # PackageNotFoundError
             if not optional:
                 missing.append(name)
@@ -64,8 +78,12 @@ def look_at(names):
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            problems[name] = "%s: %s" % (type(error).__name__, str(error).strip().split("\n")[0])
-    return problems, missing
+            lacks = (getattr(error, "name", None) or "").partition(".")[0]
+            if isinstance(error, ModuleNotFoundError) and lacks and is_optional(lacks, distribution):
+                without[name] = lacks
+            else:
+                problems[name] = "%s: %s" % (type(error).__name__, str(error).strip().split("\n")[0])
+    return problems, without, missing
 
 
 def look_at_torch():
@@ -138,9 +156,9 @@ def interfaces(paths):
     return named
 
 
-problems, missing = look_at(json.loads(sys.argv[1]))
-result = {"version": ".".join(map(str, sys.version_info[:3])), "problems": problems, "missing": missing,
-          "torch": look_at_torch(), "mpi": look_at_mpi(), "fabric": look_at_fabric(),
+problems, without, missing = look_at(json.loads(sys.argv[1]))
+result = {"version": ".".join(map(str, sys.version_info[:3])), "problems": problems, "without": without,
+          "missing": missing, "torch": look_at_torch(), "mpi": look_at_mpi(), "fabric": look_at_fabric(),
           "communication": loaded_libraries(), "needed": interfaces(sys.argv[2:])}
 OUTPUT.write("python\t%s\n" % json.dumps(result))
 OUTPUT.flush()
