@@ -271,7 +271,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.record[lockfile.OPTIONAL_BINDS] = existing_sources(self.container.optional_binds)
         self.record[lockfile.IMAGE_PACKAGES] = self.probe.packages.pins
         self.record.update(self.probe.inventory)
-        self.record[lockfile.VERSIONS] = versions_used(self.container.runtime.version)
+        self.record[lockfile.VERSIONS] = versions_used(self.probe.runtime)
 
     def install_step(self):
         """Copy the image and install the scripts."""

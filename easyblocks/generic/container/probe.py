@@ -14,6 +14,7 @@ import os
 import re
 import sysconfig
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 from easybuild.easyblocks.generic.container.inventory import read, read_inventory, read_labels
 from easybuild.easyblocks.generic.container.packages import Packages
@@ -51,6 +52,8 @@ class ImageProbe:
         The labels of the image.
     creation : CommandResult
         That of the command that creates a venv; None if there is none.
+    runtime : str
+        The runtime that started the image, for example 'apptainer version 1.4.5'.
     """
 
     def __init__(self, image, output, errors=''):
@@ -72,7 +75,7 @@ class ImageProbe:
         self.python = Packages.read(self.said) if self.said else {}
         self.errors = errors.strip().splitlines()
         self.inventory = self.labels = {}
-        self.creation = None
+        self.creation = self.runtime = None
 
     @classmethod
     def of(cls, container, image, venv=None):
@@ -95,9 +98,12 @@ class ImageProbe:
         remove_dir(folder)
         mkdir(folder)
         command = sh_command('probe-image.sh', folder, '', *venv.creation_command if venv else [])
-        output = (venv or container).run(command, stdin=read_program('installed-packages.py'), split_stderr=True,
-                                         hidden=True)
+        with ThreadPoolExecutor(1) as beside:
+            version = beside.submit(lambda: container.runtime.version)
+            output = (venv or container).run(command, stdin=read_program('installed-packages.py'), split_stderr=True,
+                                             hidden=True)
         found = cls(image, output.output, output.stderr)
+        found.runtime = version.result()
         found.inventory, found.labels = read_inventory(folder), read_labels(folder)
         if venv:
             found.creation = CommandResult(int(read(folder, 'status')), read(folder, 'output'), read(folder, 'errors'))
