@@ -15,9 +15,9 @@ from easybuild.easyblocks import generic
 if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]:
     generic.__path__ = [os.path.dirname(__file__), os.path.dirname(os.path.realpath(__file__))] + list(generic.__path__)
 
-from easybuild.easyblocks.generic.container import checks, lockfile
+from easybuild.easyblocks.generic.container import checks, lockfile, texts
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit_status, set_search_paths
-from easybuild.easyblocks.generic.container.framework import with_parameter, without_templates
+from easybuild.easyblocks.generic.container.framework import with_parameter
 from easybuild.easyblocks.generic.container.hostlibraries import wanted_libraries
 from easybuild.easyblocks.generic.container.imageaccess import kept_access, restore_link_mode
 from easybuild.easyblocks.generic.container.imageinstall import check_installed_image, check_not_removed
@@ -26,7 +26,7 @@ from easybuild.easyblocks.generic.container.kernel import JUPYTER, install_kerne
 from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, SYNTAXES, ModuleFile
 from easybuild.easyblocks.generic.container.modulerc import add_symbolic_versions, update_earlier_spelling
 from easybuild.easyblocks.generic.container.modulesyntax import is_literal
-from easybuild.easyblocks.generic.container.parameters import INIT_NONE, WRAPPERS_ALL
+from easybuild.easyblocks.generic.container.parameters import WRAPPERS_ALL
 from easybuild.easyblocks.generic.container.probe import ImageProbe, entry_point_environment
 from easybuild.easyblocks.generic.container.record import InstallRecord, correct_binds, versions_used
 from easybuild.easyblocks.generic.container.reinstall import Reinstall
@@ -247,7 +247,7 @@ class ContainerInstall(Reinstall, EasyBlock):
             self.masks.apply(self.container)
         # fails for truncated files and files of another type
         self.probe = ImageProbe.of(self.container, self.spec.image_name, self.venv)
-        if self.spec.init != INIT_NONE:
+        if self.spec.has_python:
             self.probe.check(self.HAS_USER_SOFTWARE)
         wrong = self.probe.wrong_packages(self.spec.image_packages)
         if wrong:
@@ -279,7 +279,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         if self.dry_run:
             dry_run_msg("Copying the image to %s\n" % os.path.join(self.installdir, self.spec.image_name))
             return
-        if self.spec.init != INIT_NONE:
+        if self.spec.has_python:
             install_kernel(self.installdir, self.short_mod_name)
         image = self.wanted_image.install(self.source_image, self.src[0]['path'], self.installdir, self.signature)
         self.record[lockfile.IMAGE] = dict(image, labels=self.probe.labels)
@@ -340,7 +340,7 @@ class ContainerInstall(Reinstall, EasyBlock):
     def make_module_description(self):
         """Add sections on this container to the help text."""
         usage = [self.cfg['usage']] if self.cfg['usage'] else []
-        text = without_templates('\n\n'.join(usage + self.module_file.help_sections))
+        text = texts.without_templates('\n\n'.join(usage + self.module_file.help_sections))
         with with_parameter(self.cfg, 'usage', text):
             return super().make_module_description()
 

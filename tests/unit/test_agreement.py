@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 from easybuild.easyblocks.generic.container import (
+    activation,
     caches,
     distributed,
     gpus,
     lockfile,
     requirements,
+    runtimes,
     sbom,
     scripts,
     texts,
@@ -157,7 +159,21 @@ def test_rules_for_texts_have_one_home(rule):
     assert [path.name for path in found if CONTAINER_FILES not in path.parents] == ["texts.py"]
 
 
-@pytest.mark.parametrize("module", [texts, lockfile, sbom, gpus, requirements, caches])
+@pytest.mark.parametrize(("rule", "home"), [
+    ("/opt/miniconda3", "activation.py"), ("conda-manual", "activation.py"),
+    ("apptainer.{1,4}singularity", "runtimes.py"), ("image-src=", "texts.py"), (r"\(\?=%\*", "texts.py"),
+    ("[.]lock[.]json", "lockfile.py"), (r"egg=\(", "lint.py")])
+def test_rules_of_both_sides_have_one_home(rule, home):
+    """S000-18 point 4: the commands import what the easyblocks define; only docstrings may repeat it."""
+    found = set()
+    for path in tracked("easyblocks/*.py", "generator/*.py"):
+        code = re.sub(r'""".*?"""', "", path.read_text(), flags=re.DOTALL)
+        if CONTAINER_FILES not in path.parents and re.search(rf"""["'][^"' ]*{rule}""", code):
+            found.add(path.name)
+    assert found == {home}
+
+
+@pytest.mark.parametrize("module", [activation, texts, lockfile, sbom, gpus, requirements, caches, runtimes])
 def test_shared_modules_do_not_import_easybuild(module):
     """Importing it does not load EasyBuild, which would take longer than running `ebsif list`."""
     assert not re.search(r"easybuild\.(?!easyblocks\.generic\.container)", Path(module.__file__).read_text())

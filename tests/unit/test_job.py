@@ -13,6 +13,7 @@ import pytest
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from ebsif import cli
 from ebsif.catalogue import fieldtypes, site
+from ebsif.errors import UsageError
 from ebsif.jobs import data, job, submission
 from ebsif_command import run_ebsif
 from hypothesis import given, settings
@@ -481,12 +482,19 @@ def test_launchers():
 
 @pytest.mark.parametrize(("text", "source", "bind"), [
     ("/a/images.squashfs:/data", "/a/images.squashfs", "/a/images.squashfs:/data:image-src=/,ro"),
-    ("/a:b,c/d:/data/", "/a:b,c/d", r"/a\:b\,c/d:/data"), ("/a/b", "/a/b", None), ("host:file", "host:file", None)])
+    ("/a:b,c/d:/data/", "/a:b,c/d", r"/a\:b\,c/d:/data"), (r"/a\b:/data", r"/a\b", r"/a\b:/data"),
+    ("/a/b", "/a/b", None), ("host:file", "host:file", None)])
 def test_data(text, source, bind):
     """T-09: a path, or a path and where it is in the container; the runtime's special characters are escaped."""
     found = data.parse(text)
     assert (found.source, found.bind) == (source, bind)
     assert data.parse(str(found)) == found
+
+
+def test_data_that_the_runtime_can_not_bind():
+    """T-09, E-09: refused before the job is submitted, because the runtime would look for another path."""
+    with pytest.raises(UsageError, match="--data /a, b:/data: .* loses the space"):
+        data.parse("/a, b:/data")
 
 
 REQUESTS = st.builds(

@@ -166,7 +166,7 @@ def test_the_environment_for_each_kind_of_image(easyblock):
         ("container_env = {'VIRTUAL_ENV': '/opt/venv'}", "VIRTUAL_ENV is set by the module: it names the venv of user"),
         ("container_env = {'PREPEND_PATH': '/x'}", "PREPEND_PATH is set by the module: it names the directories of"),
         ("entry_point = 'oci.sh'", "'entry_point' should be the full path of a program of the image"),
-        ("gpu = 'cude'", "'gpu': 'cude' (known: None, cuda, rocm)"),
+        ("gpu = 'cude'", "'gpu': 'cude' (known: cuda, rocm)"),
         ("wrappers = ['a b']", "'wrappers' should be 'all' or a list of program names"),
         ("wrappers = ['../escape']", "'wrappers' should be 'all' or a list of program names"),
         ("wrappers = ['/bin/escape']", "'wrappers' should be 'all' or a list of program names"),

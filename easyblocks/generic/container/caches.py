@@ -16,6 +16,7 @@ import os
 import re
 from collections import namedtuple
 
+from easybuild.easyblocks.generic.container.activation import INIT_NONE
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.texts import variable_problem
 
@@ -124,7 +125,7 @@ class Caches:
     @property
     def places(self):
         """The place of each variable (dict of str); an image without Python has those of the easyconfig only."""
-        known = {} if self.spec.init == 'none' else CACHES
+        known = {} if self.spec.init == INIT_NONE else CACHES
         places = {name: cache.place for name, cache in known.items() if cache.gpu in (None, self.spec.gpu)}
         places.update(self.spec.cache_variables)
         return {name: place for name, place in places.items() if place is not None}

@@ -12,11 +12,12 @@ Values may still contain unresolved templates.
 import os
 import re
 
+from easybuild.easyblocks.generic.container.activation import INIT_NONE
 from easybuild.easyblocks.generic.container.bindfile import parse_binds
 from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.imagesource import ImageSource, source_name
-from easybuild.easyblocks.generic.container.parameters import INIT_NONE, LIBRARY_BINDS, PROTECT_ALL, WRAPPERS_ALL
+from easybuild.easyblocks.generic.container.parameters import LIBRARY_BINDS, PROTECT_ALL, WRAPPERS_ALL
 from easybuild.easyblocks.generic.container.requirements import lock_of
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL
 from easybuild.easyblocks.generic.container.signature import REQUIRED

@@ -19,7 +19,8 @@ import tempfile
 from easybuild.easyblocks.generic.container.progress import Progress
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.lockowner import GONE, owner_state, read_owner, this_process
-from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, SHOWN_LINES, passed_variables
+from easybuild.easyblocks.generic.container.runtime import SHOWN_LINES, passed_variables
+from easybuild.easyblocks.generic.container.runtimes import RUNTIME_PREFIXES
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import mkdir, read_file, remove_dir, write_file
 

@@ -14,7 +14,6 @@ import os
 import re
 
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
-from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.texts import variable_problem
 from easybuild.tools.build_log import EasyBuildError
 
@@ -66,10 +65,6 @@ class Distributed:
         EasyBuildError
             For an invalid value.
         """
-        for param, known in (('scheduler', tuple(SCHEDULERS)), ('gpu_visibility', GPU_VISIBILITY)):
-            if getattr(self.spec, param) not in (None,) + known:
-                raise EasyBuildError("Unknown value for easyconfig parameter '%s': '%s' (known: %s)", param,
-                                     getattr(self.spec, param), ', '.join(known))
         for name, value in self.spec.network_env.items():
             if variable_problem(name):
                 raise EasyBuildError("Easyconfig parameter 'network_env': '%s' %s", name, variable_problem(name))

@@ -7,7 +7,6 @@
 """
 What we need of EasyBuild 5, and changing what it reads. With an older EasyBuild, the error says what to do.
 """
-import re
 from contextlib import contextmanager
 
 from easybuild.tools.build_log import EasyBuildError
@@ -21,7 +20,7 @@ except ImportError:
                       "a newer EasyBuild" % VERSION)
 
 __all__ = ['EasyBuildExit', 'RunShellCmdError', 'exit_status', 'run_shell_cmd', 'set_search_paths',
-           'with_build_option', 'with_parameter', 'without_templates']
+           'with_build_option', 'with_parameter']
 
 
 @contextmanager
@@ -44,11 +43,6 @@ def with_parameter(easyconfig, name, value):
         yield
     finally:
         easyconfig[name] = before
-
-
-def without_templates(text):
-    """Return a text for a parameter of an easyconfig, whose templates are resolved already (str)."""
-    return re.sub(r'%(?=%*\()', '%%', text)
 
 
 @contextmanager

@@ -11,6 +11,9 @@ import re
 
 from easybuild.easyblocks.generic.container.texts import normal_name
 
+# The name of the package at the end of a URL.
+EGG = re.compile(r'#(?:.*&)?egg=([\w.-]+)')
+
 # Packages that import torch while they are built. There are hardly any wheels of them that match an image's torch.
 NEEDS_TORCH = ('apex', 'causal-conv1d', 'deepspeed', 'flash-attn', 'grouped-gemm', 'mamba-ssm', 'pytorch3d',
                'torch-cluster', 'torch-scatter', 'torch-sparse', 'torch-spline-conv', 'transformer-engine', 'xformers')
@@ -92,7 +95,7 @@ class Lint:
 
 def package_name(line):
     """Return the normalized package name of a requirement line; for a URL, the name guessed from it."""
-    egg = re.search(r'#(?:.*&)?egg=([\w.-]+)', line)
+    egg = EGG.search(line)
     if egg:
         return normal_name(egg.group(1))
     named = re.match(r'[A-Za-z0-9][\w.-]*(?=\s*(?:$|[\[@=<>!~; ]))', line)

@@ -14,6 +14,9 @@ import os
 # Relative to the installation directory; only complete installations have one.
 RECORD = os.path.join('share', 'ebsif', 'lock.json')
 
+# What a copy of it has instead of the suffix of the easyconfig that repeats the installation, in the same directory.
+COPY_SUFFIX = '.lock.json'
+
 MODULE = 'module'  # name, version, versionsuffix
 EASYCONFIG = 'easyconfig'  # path of the file that was installed
 VERSIONS = 'versions'  # of the software that was used: EasyBuild, the runtime ...

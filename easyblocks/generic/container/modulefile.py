@@ -10,6 +10,7 @@ The container-specific part of a module file: everything that is decided at load
 import os
 
 from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.activation import INIT_CONDA_MANUAL
 from easybuild.easyblocks.generic.container.bindfile import parse_binds
 from easybuild.easyblocks.generic.container.caches import SET_CACHES, SET_CACHES_INSIDE
 from easybuild.easyblocks.generic.container.distributed import GPU_AWARE_VARIABLE, UNSET_SCRIPT
@@ -17,8 +18,9 @@ from easybuild.easyblocks.generic.container.distributed import UNSET_SCRIPT_INSI
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
 from easybuild.easyblocks.generic.container.luamodule import LuaModule
 from easybuild.easyblocks.generic.container.masks import MASKS
-from easybuild.easyblocks.generic.container.parameters import INIT_CONDA_MANUAL, LISTED_PACKAGES, REPLACE
-from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, bind_source, escape_bind
+from easybuild.easyblocks.generic.container.parameters import LISTED_PACKAGES, REPLACE
+from easybuild.easyblocks.generic.container.runtime import bind_source, escape_bind
+from easybuild.easyblocks.generic.container.runtimes import RUNTIME_PREFIXES
 from easybuild.easyblocks.generic.container.shellmodule import ShellModule
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, IMAGE_SHARED
 from easybuild.easyblocks.generic.container.sharedimage import image_places, origin_places

@@ -7,6 +7,7 @@
 """
 The easyconfig parameters of the two easyblocks: default values, what they are for, and what values they take.
 """
+from easybuild.easyblocks.generic.container.activation import CONDA_ROOT, INIT_IMAGE, INIT_KINDS
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.caches import NODE
 from easybuild.easyblocks.generic.container.credentials import Credentials
@@ -19,15 +20,6 @@ from easybuild.easyblocks.generic.container.signature import IGNORED, SIGNATURES
 from easybuild.easyblocks.generic.container.valuetypes import FLAG, LISTED, SETTINGS_OR_NONE, TEXT, TEXTS, VARIABLES
 from easybuild.easyblocks.generic.container.valuetypes import VARIABLES_OR_NONE, is_of_kind
 from easybuild.tools.build_log import EasyBuildError
-
-# How Python is activated in the image; this determines what the module has to add.
-INIT_IMAGE = 'image'
-INIT_CONDA_INJECTED = 'conda-injected'
-INIT_CONDA_MANUAL = 'conda-manual'
-INIT_VENV_IN_IMAGE = 'venv-in-image'
-INIT_NONE = 'none'
-INIT_KINDS = (INIT_IMAGE, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL, INIT_VENV_IN_IMAGE, INIT_NONE)
-INIT_CONDA = (INIT_CONDA_INJECTED, INIT_CONDA_MANUAL)
 
 # Conditions for binding a library of the host into the container.
 IF_MISSING = 'if_missing'
@@ -96,7 +88,7 @@ class Parameter:
         """Check that a value is one of the choices, if there is a fixed set; raises EasyBuildError."""
         if self.choices and value not in self.choices:
             raise EasyBuildError("Unknown value for easyconfig parameter '%s': '%s' (known: %s)", name, value,
-                                 ', '.join(str(choice) for choice in self.choices))
+                                 ', '.join(choice for choice in self.choices if choice is not None))
 
 
 CONTAINER_PARAMETERS = {
@@ -112,7 +104,7 @@ CONTAINER_PARAMETERS = {
         {}, "Places of more caches (job/NAME, step/NAME, project/NAME), by the variable that libraries read; None "
         "leaves a variable alone", VARIABLES_OR_NONE),
     'conda_env': Parameter(None, "Name of the Conda environment in the image (default: name in lower case)"),
-    'conda_root': Parameter('/opt/miniconda3', "Prefix of the Conda installation in the image"),
+    'conda_root': Parameter(CONDA_ROOT, "Prefix of the Conda installation in the image"),
     'conflicts': Parameter([], "Modules that can't be loaded together with this one"),
     'container_env': Parameter(
         {}, "Environment variables to set in the container; None unsets a variable there", SETTINGS_OR_NONE),
@@ -127,7 +119,7 @@ CONTAINER_PARAMETERS = {
     'gpu_mpi_library': Parameter(None, "Library that makes MPI GPU-aware (GTL), used where it exists"),
     'gpu_visibility': Parameter(
         None, "GPUs that each rank of a distributed run sees: %s (default for ROCm: its own)"
-        % ', '.join(GPU_VISIBILITY)),
+        % ', '.join(GPU_VISIBILITY), choices=(None,) + GPU_VISIBILITY),
     'image': Parameter(
         IMAGE_OWN, "The module's image: its 'own' copy, the 'central' one in 'image_dirs', that of another module as a "
         "hard 'link' (where possible), or a 'reference' to its path", choices=IMAGE_KINDS),
@@ -174,7 +166,8 @@ CONTAINER_PARAMETERS = {
         [], "Directories on project storage for caches that are kept: the first one that can be used, with variables "
         "as ${NAME}"),
     'scheduler': Parameter(
-        None, "Scheduler whose variables distributed runs read: %s (default: any launcher's)" % ', '.join(SCHEDULERS)),
+        None, "Scheduler whose variables distributed runs read: %s (default: any launcher's)" % ', '.join(SCHEDULERS),
+        choices=[None] + list(SCHEDULERS)),
     'script_names': Parameter(
         {}, "Additional names of commands and run scripts (new name: existing name, both as bin/NAME or "
         "runscripts/NAME)"),

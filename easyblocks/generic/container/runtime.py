@@ -10,16 +10,15 @@ Run Apptainer or SingularityCE, and apply their rules for binds and variables.
 import os
 import re
 
+from easybuild.easyblocks.generic.container import texts
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, RunShellCmdError, run_shell_cmd
+from easybuild.easyblocks.generic.container.runtimes import RUNTIME_PREFIXES, find_runtime
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.base import fancylogger
 from easybuild.tools.build_log import EasyBuildError, print_msg
-from easybuild.tools.filetools import mkdir, which
+from easybuild.tools.filetools import mkdir
 
 _log = fancylogger.getLogger('containerruntime', fname=False)
-
-# Both runtimes read both spellings, and Apptainer warns if their values differ, so both are set to the same value.
-RUNTIME_PREFIXES = ('SINGULARITY', 'APPTAINER')
 
 # The variables of the caller that commands of an installation get: those that the runtime needs, the user's name and
 # language, proxies, certificates, credentials, settings of pip, the batch job and its devices. An allow list, not a
@@ -66,8 +65,7 @@ class Runtime:
         EasyBuildError
             If there is none.
         """
-        self.path = which('apptainer', log_ok=False, on_error='ignore') or \
-            which('singularity', log_ok=False, on_error='ignore')
+        self.path = find_runtime()
         if not self.path:
             raise EasyBuildError("Neither 'apptainer' nor 'singularity' found on PATH: a container can't be installed "
                                  "here. Load the module of the runtime, or run eb on a node that has it.",
@@ -317,20 +315,11 @@ def escape_value(value):
 
 
 def escape_bind(path):
-    r"""
-    Escape a path for use in a bind, where '\,' and '\:' stand for the character itself.
-
-    Elsewhere a backslash stands for itself. Blanks next to a comma or colon are lost, escaped or not (Apptainer 1.4.5).
-
-    Raises
-    ------
-    EasyBuildError
-        If the runtime can't bind the path.
-    """
-    if re.search(r'[,:]\s|\s[,:]', path):
-        raise EasyBuildError("The container runtime can't bind the path '%s': it loses the space next to the comma or "
-                             "colon. Use another directory.", path)
-    return path.replace(',', '\\,').replace(':', '\\:')
+    """Escape a path for use in a bind; raises EasyBuildError if the runtime can't bind it."""
+    try:
+        return texts.escape_bind(path)
+    except ValueError as err:
+        raise EasyBuildError('%s', err)
 
 
 def bind_source(bind):

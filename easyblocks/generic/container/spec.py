@@ -10,6 +10,8 @@ Specification of a container module, from the easyconfig alone: image, environme
 import os
 import re
 
+from easybuild.easyblocks.generic.container.activation import INIT_CONDA, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL
+from easybuild.easyblocks.generic.container.activation import INIT_NONE
 from easybuild.easyblocks.generic.container.bindfile import current_binds
 from easybuild.easyblocks.generic.container.caches import CACHE_SCRIPTS, CACHES_FILE, Caches
 from easybuild.easyblocks.generic.container.distributed import SETTINGS_FILE, UNSET_SCRIPT, Distributed
@@ -18,9 +20,8 @@ from easybuild.easyblocks.generic.container.imagesource import ImageSource, sour
 from easybuild.easyblocks.generic.container.lustre import MAKE_STRIPED, STRIPING_FILE
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
-from easybuild.easyblocks.generic.container.parameters import CONTAINER_PARAMETERS, INIT_CONDA, INIT_CONDA_INJECTED
-from easybuild.easyblocks.generic.container.parameters import INIT_CONDA_MANUAL, INIT_NONE, PROTECT_ALL
-from easybuild.easyblocks.generic.container.parameters import VENV_PARAMETERS, WRAPPERS_ALL
+from easybuild.easyblocks.generic.container.parameters import CONTAINER_PARAMETERS, PROTECT_ALL, VENV_PARAMETERS
+from easybuild.easyblocks.generic.container.parameters import WRAPPERS_ALL
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.tools.filetools import convert_name
@@ -93,6 +94,11 @@ class ContainerSpec:
     # --- derived values
 
     @property
+    def has_python(self):
+        """Whether modules of the image provide its Python (bool)."""
+        return self.init != INIT_NONE
+
+    @property
     def image_name(self):
         """File name of the image."""
         if not self.sources:
@@ -146,7 +152,7 @@ class ContainerSpec:
     @property
     def scripts(self):
         """Commands and run scripts by their path relative to the installation, with the source file of each (dict)."""
-        names = self.SCRIPTS + ([] if self.init == INIT_NONE else self.PYTHON_SCRIPTS)
+        names = self.SCRIPTS + (self.PYTHON_SCRIPTS if self.has_python else [])
         names += [UNSET_SCRIPT] if self.unset_variables else []
         names += CACHE_SCRIPTS if self.caches.places else []
         return dict({name: name for name in names}, **self.script_names)
@@ -155,7 +161,7 @@ class ContainerSpec:
     def settings_files(self):
         """Text of the files that scripts read, by their path relative to the installation (dict)."""
         files = {CACHES_FILE: self.caches.text} if self.caches.places else {}
-        if self.init != INIT_NONE or self.unset_variables:
+        if self.has_python or self.unset_variables:
             files[SETTINGS_FILE] = self.distributed.settings_text
         if self.lustre_striping:
             files[STRIPING_FILE] = ''.join(option + '\n' for option in self.lustre_striping)
@@ -174,8 +180,7 @@ class ContainerSpec:
     @property
     def check_command(self):
         """A command that tests module, image and scripts together (str)."""
-        return 'start-shell -c true' if self.init == INIT_NONE else \
-            'start-shell /runscripts/conda-python-simple --version'
+        return 'start-shell /runscripts/conda-python-simple --version' if self.has_python else 'start-shell -c true'
 
     @property
     def commands(self):

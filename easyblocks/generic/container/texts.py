@@ -11,6 +11,9 @@ Doesn't import EasyBuild, because importing it takes longer than running `ebsif 
 """
 import re
 
+# Options of a bind that mounts what is in a SquashFS file; without `ro`, the runtime warns at each start.
+MOUNT_SQUASHFS = ':image-src=/,ro'
+
 VARIABLE_NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_]*\Z')
 
 
@@ -66,6 +69,28 @@ def bind_problem(bind, templates=True):
     if len(fields) > 3:
         return "has more than source, target and options: write a colon of a path as '\\:'"
     return None
+
+
+def escape_bind(path):
+    r"""
+    Escape a path for use in a bind, where '\,' and '\:' stand for the character itself.
+
+    Elsewhere a backslash stands for itself. Blanks next to a comma or colon are lost, escaped or not (Apptainer 1.4.5).
+
+    Raises
+    ------
+    ValueError
+        If the runtime can't bind the path; the message says why.
+    """
+    if re.search(r'[,:]\s|\s[,:]', path):
+        raise ValueError("The container runtime can't bind the path '%s': it loses the space next to the comma or "
+                         "colon. Use another directory." % path)
+    return path.replace(',', '\\,').replace(':', '\\:')
+
+
+def without_templates(text):
+    """Return a text in which EasyBuild finds no templates: % is escaped where one would begin; others are kept."""
+    return re.sub(r'%(?=%*\()', '%%', text)
 
 
 def format_size(number):

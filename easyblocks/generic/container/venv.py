@@ -12,10 +12,12 @@ import os
 
 from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE, Packages
-from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES, escape_bind, escape_value, inject_variables
+from easybuild.easyblocks.generic.container.runtime import escape_bind, escape_value, inject_variables
 from easybuild.easyblocks.generic.container.runtime import run_program
+from easybuild.easyblocks.generic.container.runtimes import RUNTIME_PREFIXES
 from easybuild.easyblocks.generic.container.scripts import FILES, NO_USABLE_PIP, PACKED
 from easybuild.easyblocks.generic.container.scripts import read_program, sh_command
+from easybuild.easyblocks.generic.container.texts import MOUNT_SQUASHFS
 from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, USER_SOFTWARE_VARIABLE, has_new_files
 from easybuild.easyblocks.generic.container.usersoftware import remove_bytecode, set_file_times
 from easybuild.base import fancylogger
@@ -67,7 +69,7 @@ class Venv:
         """Run a command in the container with user software bound; by default the directory that is being built."""
         bind = escape_bind(user_software or self.folder) + ':' + USER_SOFTWARE
         if user_software and os.path.isfile(user_software):
-            bind += ':image-src=/,ro'
+            bind += MOUNT_SQUASHFS
         variables = dict(inject_variables(self.environment), **(environment or {}))
         return self.container.run(command, binds=[bind] + list(binds), environment=variables, **kwargs)
 

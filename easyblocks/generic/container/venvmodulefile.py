@@ -15,6 +15,7 @@ from easybuild.easyblocks.generic.container.advice import MAKE_EXTENSION
 from easybuild.easyblocks.generic.container.modulefile import ModuleFile
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
 from easybuild.easyblocks.generic.container.parameters import LISTED_PACKAGES
+from easybuild.easyblocks.generic.container.texts import MOUNT_SQUASHFS
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, USER_SOFTWARE_VARIABLE
 
 # Constraints that keep pip and uv from replacing packages of the image: the file, relative to the installation and to
@@ -74,7 +75,7 @@ class VenvModuleFile(ModuleFile):
             choose,
             module.when(
                 module.is_file_at('user_software'),
-                module.add_bind('container_binds', 'user_software', ':%s:image-src=/,ro' % USER_SOFTWARE),
+                module.add_bind('container_binds', 'user_software', ':' + USER_SOFTWARE + MOUNT_SQUASHFS),
                 module.when(module.is_set('user_software'),
                             module.add_bind('container_binds', 'user_software', ':' + USER_SOFTWARE))),
             module.setenv_from('EBSIF_MOUNTED_USER_SOFTWARE', 'user_software'),

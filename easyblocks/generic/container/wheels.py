@@ -9,7 +9,7 @@ Wheelhouses: directories with a wheel of every package, from which pip installs 
 """
 import re
 
-from easybuild.easyblocks.generic.container.lint import package_name
+from easybuild.easyblocks.generic.container.lint import EGG, package_name
 from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.tools.build_log import EasyBuildError
 
@@ -60,7 +60,7 @@ def by_name(line, stage):
         return line
     name = place.group('name')
     if not name:
-        egg = re.search(r'#(?:.*&)?egg=([\w.-]+)', line)
+        egg = EGG.search(line)
         wheel = re.search(r'/([\w.]+)-[^/]*\.whl$', place.group('place'))
         found = egg or wheel
         if not found:

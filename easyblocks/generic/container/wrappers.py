@@ -10,12 +10,13 @@ The wrappers of an installation: commands in bin/ that run programs of the conta
 import os
 
 from easybuild.easyblocks.generic.container.readable import copy_readable
+from easybuild.easyblocks.generic.container.runtimes import RUNTIMES
 from easybuild.easyblocks.generic.container.scripts import FILES, sh_command
 from easybuild.tools.build_log import EasyBuildError
 
 # Names that wrappers can't have: host scripts with `#!/usr/bin/env bash`, and programs that eb runs, would run in the
 # container.
-NEEDED_ON_HOST = ('apptainer', 'bash', 'env', 'sh', 'singularity')
+NEEDED_ON_HOST = ('bash', 'env', 'sh') + RUNTIMES
 
 
 class Wrappers:

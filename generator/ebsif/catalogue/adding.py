@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
+from easybuild.easyblocks.generic.container.activation import CONDA_ROOT, INIT_CONDA
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.families import all_components, family_values
@@ -228,9 +229,9 @@ def identity_of(found):
 
 def conda_of(found, candidate):
     """Return path and name of the Conda environment (dict) if they differ from the family's."""
-    if found.init not in ("conda-injected", "conda-manual"):
+    if found.init not in INIT_CONDA:
         return {}
-    usual = {"conda_root": "/opt/miniconda3", "conda_env": candidate.document.name.lower()}
+    usual = {"conda_root": CONDA_ROOT, "conda_env": candidate.document.name.lower()}
     found = {key: getattr(found, key) for key in usual}
     return {key: value for key, value in found.items() if value and value != (candidate.defaults[key] or usual[key])}
 

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Optional
 
+from easybuild.easyblocks.generic.container.activation import INIT_CONDA, INIT_IMAGE
+
 from ebsif.catalogue.families import family_values
 from ebsif.catalogue.records import CatalogueFile
 from ebsif.catalogue.template import read_fields
@@ -47,9 +49,9 @@ def families_named(document: CatalogueFile, file_name: str) -> Iterator[tuple[st
 
 def doubt_about(image, defaults):
     """Return why an image may not belong to a family (str), or None: activation distinguishes generations."""
-    init, wanted = image.found.init, defaults["init"] or "image"
+    init, wanted = image.found.init, defaults["init"] or INIT_IMAGE
     # the Conda environment may be the same; with a venv, it matters how Python is activated
-    alike = {init, wanted} == {"conda-manual", "conda-injected"} and not defaults["venv"]
+    alike = {init, wanted} == set(INIT_CONDA) and not defaults["venv"]
     # of an image in a registry only the configuration is known
     if init and init != wanted and not alike:
         return f"Python is activated by {init} here, by {wanted} in that family"

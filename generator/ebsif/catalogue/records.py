@@ -3,6 +3,7 @@
 import re
 from typing import Annotated, Any, Literal, Optional, Union
 
+from easybuild.easyblocks.generic.container.activation import INIT_KINDS
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_KINDS
 from pydantic import AfterValidator, Field, StrictBool, ValidationError, model_validator
 
@@ -89,7 +90,7 @@ class ContainerFields(Model):
     package: Optional[VersionPart] = Field(
         None, description="name of its Python package, if it differs from the name of the software")
     python: Optional[VersionPart] = Field(None, description="version of Python in the image")
-    init: Optional[Literal["image", "conda-injected", "conda-manual", "venv-in-image", "none"]] = Field(
+    init: Optional[Literal[INIT_KINDS]] = Field(
         None, description="how the Python of the image is activated")
     conda_root: Optional[SingleLine] = None
     conda_env: Optional[SingleLine] = Field(None, description="Conda environment in the image")

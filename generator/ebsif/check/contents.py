@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from easybuild.easyblocks.generic.container.activation import CONDA_ROOT, INIT_CONDA, INIT_NONE
 from easybuild.easyblocks.generic.container.packages import is_version
 from easybuild.easyblocks.generic.container.texts import normal_name
 
@@ -19,10 +20,6 @@ from ebsif.steps import Steps
 
 # Returns the inspection of an image.
 Inspector = Callable[[Path], Inspection]
-
-# Activated by Conda, with its default prefix.
-CONDA = ("conda-injected", "conda-manual")
-CONDA_ROOT = "/opt/miniconda3"
 
 
 def inspect(path: Path) -> Inspection:
@@ -62,7 +59,7 @@ def check_contents(container: Container, finding: Creator, inspector: Inspector)
 def environment_problems(container, found):
     """Yield how the Python environment of an image differs from the record (str)."""
     python = found.python and found.python["version"]
-    if container.init in CONDA:
+    if container.init in INIT_CONDA:
         prefix = f"{container.conda_root or CONDA_ROOT}/envs/{container.conda_env or container.name.lower()}"
         there = {one["prefix"]: one["python"] for one in found.conda}
         if found.conda_root and found.python:
@@ -72,7 +69,7 @@ def environment_problems(container, found):
             yield f"no Conda environment {prefix} (it has: {', '.join(sorted(there)) or 'none'})"
             return
         python = there[prefix]
-    elif container.init != "none" and not found.python:
+    elif container.init != INIT_NONE and not found.python:
         yield f"no Python, but 'init' is '{container.init}'"
         return
     if container.python and python and not is_version(python, container.python):

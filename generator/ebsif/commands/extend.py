@@ -233,7 +233,7 @@ def repeat(options, names):
             return status
         options.check = False
     path = options.output / extended.easyconfig_name
-    lock = path.with_suffix(repeating.LOCK_SUFFIX)
+    lock = path.with_suffix(lockfile.COPY_SUFFIX)
     if not options.dry_run:
         write_file(lock, options.from_lock.read_text(encoding="utf-8"), may_replace(options, path, extended.module),
                    "lock")

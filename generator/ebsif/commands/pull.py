@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import shlex
 
+from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif import eb, output
@@ -95,10 +96,10 @@ def name_in(record):
 def offer_lock(options, found):
     """Write the lock, unless the command only looks, and return how it can be used on another image (str)."""
     text, name = found.text(artefact.LOCK), repeating.module_of(found.record).replace("/", "-")
-    path, numbers = options.output / f"{name}{repeating.LOCK_SUFFIX}", itertools.count(2)
+    path, numbers = options.output / f"{name}{lockfile.COPY_SUFFIX}", itertools.count(2)
     # another one of that name may belong to an easyconfig
     while path.exists() and path.read_bytes() != text.encode():
-        path = options.output / f"{name}.{next(numbers)}{repeating.LOCK_SUFFIX}"
+        path = options.output / f"{name}.{next(numbers)}{lockfile.COPY_SUFFIX}"
     only_looks = options.dry_run or (options.check and not (options.install or options.rebuild))
     if not only_looks:
         write_file(path, text, False, "lock")
@@ -111,7 +112,7 @@ def fetch(options, container, found):
     """Write lock and user software beside the easyconfig; return the parameter that names them (dict)."""
     extended = extending.extend(container, {}, options.name, options.date)
     path = options.output / extended.easyconfig_name
-    locked, squashfs = path.with_suffix(repeating.LOCK_SUFFIX), path.with_suffix(SQUASHFS_SUFFIX)
+    locked, squashfs = path.with_suffix(lockfile.COPY_SUFFIX), path.with_suffix(SQUASHFS_SUFFIX)
     if not options.dry_run:
         again = may_replace(options, path, extended.module)
         fetch_user_software(found, squashfs, again)

@@ -6,14 +6,19 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Optional
 
-from easybuild.easyblocks.generic.container import sif
+from easybuild.easyblocks.generic.container import runtimes, sif
+from easybuild.easyblocks.generic.container.activation import (
+    INIT_CONDA_INJECTED,
+    INIT_IMAGE,
+    INIT_NONE,
+    INIT_VENV_IN_IMAGE,
+)
 
 from ebsif import output
 from ebsif.errors import EbsifError
@@ -58,7 +63,7 @@ class Inspection:
     plugins: list = field(default_factory=list)
     libraries: list = field(default_factory=list)
     python: Optional[dict] = None
-    init: str = "none"
+    init: str = INIT_NONE
     conda_root: Optional[str] = None
     conda_env: Optional[str] = None
     conda: list = field(default_factory=list)
@@ -119,7 +124,7 @@ def check_file(path):
 
 def find_runtime():
     """Return the path of the container runtime (str); raise InspectionError if none is found."""
-    runtime = shutil.which("apptainer") or shutil.which("singularity")
+    runtime = runtimes.find_runtime()
     if not runtime:
         raise InspectionError("neither apptainer nor singularity is on PATH: run this where one of them is")
     return runtime
@@ -198,15 +203,15 @@ def read_python(found):
         found.conda_root, found.conda_env = conda.groups()
         prefix = f"{found.conda_root}/envs/{found.conda_env}"
         if own and own["prefix"] == prefix:
-            found.python, found.init = own, "image"
+            found.python, found.init = own, INIT_IMAGE
             return
         activated = python_in(run_in_image(found, "bash", "-c", start, "bash", activation, text=program))
         if activated:
-            found.python, found.init = activated, "conda-injected"
+            found.python, found.init = activated, INIT_CONDA_INJECTED
             return
     found.python = own
     if own:
-        found.init = "image" if own["prefix"] == own["base_prefix"] else "venv-in-image"
+        found.init = INIT_IMAGE if own["prefix"] == own["base_prefix"] else INIT_VENV_IN_IMAGE
 
 
 def programs(found: Inspection, names: Collection[str]) -> set[str]:

@@ -3,6 +3,7 @@
 import re
 from typing import Any, Optional
 
+from easybuild.easyblocks.generic.container.activation import CONDA_ROOT, INIT_IMAGE
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.container import Container
@@ -99,7 +100,7 @@ class Comparison:
         self.own, self.gained = found.record, []
         self.record = self.of_name()
         self.compare_single({
-            "init": "image", "venv": False, "conda_root": "/opt/miniconda3", "conda_env": name.lower(),
+            "init": INIT_IMAGE, "venv": False, "conda_root": CONDA_ROOT, "conda_env": name.lower(),
             "venv_name": name.lower(), "moduleclass": site.moduleclass, **of_gpu(site)})
         # with the placeholders filled so far
         self.filled = Container(name, join_fields(defaults, {

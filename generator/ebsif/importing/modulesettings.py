@@ -2,6 +2,8 @@
 
 import re
 
+from easybuild.easyblocks.generic.container.activation import INIT_CONDA_INJECTED, INIT_IMAGE
+
 from ebsif.catalogue.fieldtypes import is_env_name, is_env_value
 from ebsif.importing.reader import INSTALLATION, OWN_BINDS, Reader, same_path_twice, shortened
 
@@ -106,14 +108,14 @@ class ModuleSettings(Reader):
             self.read_search_path(value, line)
         elif name == "VIRTUAL_ENV" and of_venv:
             record["venv_name"] = of_venv.group(1)
-            record.setdefault("init", "image")
+            record.setdefault("init", INIT_IMAGE)
         elif name == "CONDA_DEFAULT_ENV":
-            record.update(init="conda-injected", conda_env=value)
+            record.update(init=INIT_CONDA_INJECTED, conda_env=value)
         elif name == "CONDA_PREFIX" and re.fullmatch(r"/.*/envs/[\w.+-]+", value):
             root, _, env = value.rpartition("/envs/")
-            record.update(init="conda-injected", conda_root=root, conda_env=env)
+            record.update(init=INIT_CONDA_INJECTED, conda_root=root, conda_env=env)
         elif name in ("CONDA_EXE", "CONDA_PYTHON_EXE") and re.fullmatch(r"/.*/bin/(conda|python)", value):
-            record.update(init="conda-injected", conda_root=value.rpartition("/bin/")[0])
+            record.update(init=INIT_CONDA_INJECTED, conda_root=value.rpartition("/bin/")[0])
         elif name in ("CONDA_SHLVL", "CONDA_PROMPT_MODIFIER"):
             pass
         elif name in ("WITH_CONDA", "WITH_VENV", "WITH_CONDA_VENV"):

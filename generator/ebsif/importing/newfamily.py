@@ -4,6 +4,8 @@ import re
 from collections import Counter
 from typing import Any
 
+from easybuild.easyblocks.generic.container.activation import CONDA_ROOT, INIT_IMAGE
+
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.families import EMPTY
 from ebsif.catalogue.fieldtypes import PLACEHOLDER
@@ -95,8 +97,8 @@ def complete(naming_of: Naming, file: str, suffix: str, name: str, site: Site) -
     record.update(naming_of.fields)
     if naming_of.components:
         record["components"] = naming_of.components
-    defaults = {"init": "image", "venv": False, "conda_env": name.lower(), "venv_name": name.lower(),
-                "conda_root": "/opt/miniconda3", "moduleclass": site.moduleclass, **of_gpu(site)}
+    defaults = {"init": INIT_IMAGE, "venv": False, "conda_env": name.lower(), "venv_name": name.lower(),
+                "conda_root": CONDA_ROOT, "moduleclass": site.moduleclass, **of_gpu(site)}
     record = {key: value for key, value in record.items() if key not in defaults or value != defaults[key]}
     if "binds" in record:
         record["binds"] = {"optional": record["binds"]}

@@ -8,6 +8,12 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from easybuild.easyblocks.generic.container.activation import (
+    INIT_CONDA_INJECTED,
+    INIT_CONDA_MANUAL,
+    INIT_IMAGE,
+    INIT_NONE,
+)
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.fieldtypes import PLACEHOLDER
@@ -160,7 +166,7 @@ def settle(values, found, source):
         found.data.append(f"renamed {wanted}, after the module")
     if "conda_env" in record:
         # users had to activate this environment; now it is always active
-        record.setdefault("init", "conda-injected")
+        record.setdefault("init", INIT_CONDA_INJECTED)
     record.setdefault("init", activation_of(values, found))
     record.setdefault("venv", False)
     found.recognised.append(f"activation of Python: {record['init']}")
@@ -172,8 +178,8 @@ def activation_of(values, found):
     used = found.python or record.get("venv") or record.get("wrappers")
     in_text = "WITH_CONDA" in (values.get("description") or "") and not used
     if found.by_hand and not record.get("venv_name") or in_text:
-        return "conda-manual"
-    return "image" if used else "none"
+        return INIT_CONDA_MANUAL
+    return INIT_IMAGE if used else INIT_NONE
 
 
 def leave_credentials(found):

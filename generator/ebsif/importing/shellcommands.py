@@ -2,6 +2,8 @@
 
 import re
 
+from easybuild.easyblocks.generic.container.runtimes import RUNTIMES
+
 from ebsif.importing.commandline import PASSING, has_substitution, inside, non_options, simple_commands
 from ebsif.importing.modulesettings import take_activation
 from ebsif.importing.pipinstall import UnknownFile, stage_of
@@ -96,7 +98,7 @@ class ShellCommands(Reader):
             return self.is_squashing(arguments) and self.recognise(words)
         if piped or has_substitution(words):
             return False
-        if program in ("singularity", "apptainer"):
+        if program in RUNTIMES:
             return self.read_container(arguments, environment)
         if program == "ln":
             return self.read_link(arguments)

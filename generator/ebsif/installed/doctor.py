@@ -7,6 +7,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.runtimes import RUNTIMES
 
 from ebsif import eb, output, processes
 from ebsif.catalogue.container import Container
@@ -27,7 +28,7 @@ def examine() -> list[Finding]:
         easybuild,
         # without these two, eb stops before it searches
         *([find_easyconfigs()] if ERROR not in (easybuild.level, modules_tool.level) else []),
-        find_program("container runtime", ["apptainer", "singularity"], "load the site's module, or use another node"),
+        find_program("container runtime", RUNTIMES, "load the site's module, or use another node"),
         find_program("mksquashfs", ["mksquashfs"], "install squashfs-tools", version_option="-version"),
         find_program("unsquashfs", ["unsquashfs"], "install squashfs-tools", version_option="-version",
                      statuses=(0, 1)),

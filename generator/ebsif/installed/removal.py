@@ -197,7 +197,7 @@ def add_easyconfig(removal):
         removal.paths.append(path)
         named = files_named(text)
         # as `ebsif extend --from-lock` and `ebsif pull` call them; others may be anybody's
-        for one in (path.with_name(f"{path.stem}{suffix}") for suffix in (".lock.json", ".squashfs")):
+        for one in (path.with_name(f"{path.stem}{suffix}") for suffix in (lockfile.COPY_SUFFIX, ".squashfs")):
             if one.is_file() and one.name in named:
                 removal.paths.append(one)
             elif one.is_file():

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Optional
 
-from easybuild.easyblocks.generic.container.texts import bind_problem
+from easybuild.easyblocks.generic.container.texts import MOUNT_SQUASHFS, bind_problem, escape_bind
 
 from ebsif.errors import UsageError
 
@@ -34,8 +34,7 @@ class Data:
         """The bind for the container runtime, or None."""
         if not self.target:
             return None
-        source = re.sub(r"([\\:,])", r"\\\1", self.source)
-        return f"{source}:{self.target}" + (":image-src=/,ro" if self.source.endswith(SQUASHFS) else "")
+        return f"{escape_bind(self.source)}:{self.target}" + (MOUNT_SQUASHFS if self.source.endswith(SQUASHFS) else "")
 
     def __str__(self):
         """Return the text that `parse` reads."""
@@ -58,4 +57,8 @@ def parse(text: str) -> Data:
     data = Data(os.path.abspath(found[1]), os.path.normpath(found[2]))  # noqa: PTH100 links stay
     if data.target == "/" or not data.target.isprintable() or bind_problem(data.target, templates=False):
         raise UsageError(f"--data {text}: {found[2]} can't be a directory in the container: write FILE:/data")
+    try:
+        escape_bind(data.source)
+    except ValueError as error:
+        raise UsageError(f"--data {text}: {error}") from None
     return data

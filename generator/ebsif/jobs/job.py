@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Optional
 
+from easybuild.easyblocks.generic.container.runtimes import RUNTIMES
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS, Scheduler
 
 from ebsif.catalogue.site import Site
@@ -25,7 +26,7 @@ ON_EACH_NODE = {"torchrun": "torch.distributed.run", "accelerate": "accelerate.c
 STARTERS_OF_SITES = tuple(one.starter for one in SCHEDULERS.values())
 
 # Programs that start ranks or containers, which the script does already.
-STARTERS = ("srun", "mpirun", "mpiexec", "singularity", "apptainer", *LAUNCHERS[1:])
+STARTERS = ("srun", "mpirun", "mpiexec", *RUNTIMES, *LAUNCHERS[1:])
 
 # Options of accelerate that choose how it distributes a program.
 ACCELERATE_KINDS = ("--config_file", "--cpu", "--multi_gpu", "--tpu", "--use_deepspeed", "--use_fsdp",

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+from easybuild.easyblocks.generic.container.activation import INIT_NONE
+
 from ebsif import files
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.site import Site
@@ -64,8 +66,8 @@ def module_data(one: Container) -> dict[str, Any]:
     wrappers = one.wrappers
     names = [wrappers] if isinstance(wrappers, str) else list(wrappers or [])
     wrapper = next((name for name in ("python", "python3") if name in names), "python" if "all" in names else "")
-    return {"image": re.escape(one.file_name), "python": one.init != "none", "wrapper": wrapper,
-            "venv": one.venv is not False and one.init != "none"}
+    return {"image": re.escape(one.file_name), "python": one.init != INIT_NONE, "wrapper": wrapper,
+            "venv": one.venv is not False and one.init != INIT_NONE}
 
 
 def site_data(site: Site, partitions: Sequence[Optional[str]]) -> dict[str, Any]:

@@ -5,9 +5,10 @@ import re
 import textwrap
 from typing import Any, Optional
 
+from easybuild.easyblocks.generic.container.activation import INIT_NONE
 from easybuild.easyblocks.generic.container.caches import NODE
 from easybuild.easyblocks.generic.container.lustre import STRIPING
-from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.texts import normal_name, without_templates
 
 from ebsif.catalogue.container import CatalogueError, Container, RecordError
 from ebsif.catalogue.families import as_parameter
@@ -175,7 +176,7 @@ def binds_of(container):
 def caches_of(container):
     """Return the parameters for caches; an image without Python has those that its record names."""
     site = container.site.caches
-    has_python = container.init != "none"
+    has_python = container.init != INIT_NONE
     variables = {**(site.variables if has_python else {}), **container.caches}
     if not has_python and not variables:
         return {}
@@ -338,7 +339,7 @@ def quoted(text):
 
 def template_safe(text):
     """Return a text in which everything that looks like a template of EasyBuild is escaped; other % are kept."""
-    return str(text) if isinstance(text, AsItIs) else re.sub(r"%(?=%*\()", "%%", text)
+    return str(text) if isinstance(text, AsItIs) else without_templates(text)
 
 
 def is_plain(text):

@@ -19,9 +19,6 @@ from ebsif.user import bases, environments, plan
 from ebsif.user.extending import known_image
 from ebsif.user.plan import REASONS, Addition, Plan, names_of
 
-# of a lock beside the easyconfig that names it
-LOCK_SUFFIX = ".lock.json"
-
 
 class RepeatingError(EbsifError):
     """An installation can't be repeated; the message says what is missing."""
@@ -171,7 +168,7 @@ def adapted(container: Container, record: dict[str, Any]) -> tuple[Container, li
 
 def is_same(easyconfig: Path, record: dict[str, Any]) -> bool:
     """Return whether an easyconfig, of an installation or with a lock beside it, repeats what is in a record."""
-    places = (easyconfig.parent.parent / lockfile.RECORD, easyconfig.with_suffix(LOCK_SUFFIX))
+    places = (easyconfig.parent.parent / lockfile.RECORD, easyconfig.with_suffix(lockfile.COPY_SUFFIX))
     keys = (lockfile.STAGES, lockfile.VENV_PACKAGES, lockfile.ARTIFACTS, lockfile.VENV_NAME)
     return any(found[lockfile.IMAGE].get("sha256") == record[lockfile.IMAGE]["sha256"]
                and all(found.get(key) == record.get(key) for key in keys)

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Optional
 
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
+from easybuild.easyblocks.generic.container.runtimes import RUNTIMES
 
 from ebsif import processes
 from ebsif.findings import ERROR, NOTE, OK, Finding
 
-RUNTIMES = ("apptainer", "singularity")
 SQUASHFUSE = ("squashfuse_ll", "squashfuse")
 # where runtimes look for programs, besides PATH and their own directory (`binary path` in their configuration)
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
