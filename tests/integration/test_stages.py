@@ -650,14 +650,15 @@ def test_no_credential_is_in_an_installation(site, install, closed_index, tmp_pa
     assert not [word for word in SECRETS if word in printed + text]
 
 
-def test_a_full_disk(site, packages, tmp_path):
-    """No space for user software: the error says that the disk is full; nothing is installed."""
+@pytest.mark.parametrize("size", ["32m", "120k"])
+def test_a_full_disk(site, packages, tmp_path, size):
+    """No space for user software, or not even for the venv: the error says so; nothing is installed."""
     make_wheel(packages, "big", module_text="data = '" + "x" * 40_000_000 + "'\n")
     build = tmp_path / "build"
     build.mkdir()
     eb = ["eb", *site.eb_options, f"--buildpath={build}", site.easyconfig(TEXT + "requirements = ['big']\n")]
     # a small file system in a separate mount namespace, which is gone when the command ends
-    script = 'mount -t tmpfs -o size=32m none "$0" && exec "$@"'
+    script = f'mount -t tmpfs -o size={size} none "$0" && exec "$@"'
     command = ["unshare", "--mount", "--map-root-user", "sh", "-c", script, build, *eb]
     text = failed(site.run(command, check=False, **wheel_settings(packages)), site)
     assert "the disk is full" in text

@@ -93,6 +93,11 @@ class ImageProbe:
         Returns
         -------
         ImageProbe
+
+        Raises
+        ------
+        EasyBuildError
+            If the disk is full.
         """
         folder = os.path.join(container.work_dir, 'image-databases')
         remove_dir(folder)
@@ -106,7 +111,12 @@ class ImageProbe:
         found.runtime = version.result()
         found.inventory, found.labels = read_inventory(folder), read_labels(folder)
         if venv:
-            found.creation = CommandResult(int(read(folder, 'status')), read(folder, 'output'), read(folder, 'errors'))
+            status = read(folder, 'status').strip()
+            if not status:
+                raise EasyBuildError("The image %s was inspected, but the result can't be written to %s: the disk is "
+                                     "full, or a quota used up. Free some space, or choose another build directory (eb "
+                                     "--buildpath).", image, container.work_dir)
+            found.creation = CommandResult(int(status), read(folder, 'output'), read(folder, 'errors'))
         return found
 
     @property
