@@ -184,14 +184,19 @@ def main(arguments=None):
     try:
         return call_and_flush(run, arguments[:end], arguments[end + 1 :], options)
     except BrokenPipeError:
-        # the reader (head, for example) has closed the pipe; without this, Python complains once more at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # the reader (head, for example) has closed the pipe
+        discard_output()
         return 128 + signal.SIGPIPE
     except (EbsifError, OSError) as error:
         print(f"ebsif: {output.printable(text_of(error))}", file=sys.stderr)
         return getattr(error, "status", FAILED)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+
+
+def discard_output():
+    """Drop what can't be written to standard output; otherwise Python tries and complains once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def text_of(error):
@@ -204,11 +209,17 @@ def text_of(error):
 
 
 def call_and_flush(function, *arguments):
-    """Call a function and flush its output, so that a broken pipe is noticed here and not at exit."""
+    """Call a function and flush its output, so that a broken pipe or a full disk is noticed here and not at exit."""
     try:
         return function(*arguments)
     finally:
-        sys.stdout.flush()
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            discard_output()
+            raise OSError(f"can't write to standard output: {error.strerror}") from None
 
 
 def run(arguments, more, options):

@@ -196,6 +196,15 @@ def test_a_closed_pipe(place, arguments):
     assert (result.returncode, result.stderr) == (128 + signal.SIGPIPE, "")
 
 
+@pytest.mark.parametrize("arguments", [["list", *MINE], ["show", *MINE, "JAX/0.10.0", "--json"], ["list", "--help"]])
+def test_a_full_disk(place, arguments):
+    """E-09: output that can't be written is said once, without Python's own complaint at exit."""
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run([EBSIF, *arguments], cwd=place, stdout=full, stderr=subprocess.PIPE, text=True,
+                                check=False, env={"PATH": "/usr/bin:/bin", "HOME": str(place)})
+    assert (result.returncode, result.stderr) == (3, "ebsif: can't write to standard output: No space left on device\n")
+
+
 @pytest.mark.parametrize(("line", "expected"), [
     ("catalogues: ['~nobody-of-that-name/x']", "config.yaml: ~nobody-of-that-name/x:"),
     ("output: '~nobody-of-that-name/x'", "config.yaml: ~nobody-of-that-name/x:")])
