@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import re
+import resource
 import shlex
 import signal
 import subprocess
@@ -465,6 +466,19 @@ def test_segments_follow_each_other(tmp_path):
     assert (first, others) == ("", [f"--dependency=afterok:{number} --kill-on-invalid-dep=yes" for number in (41, 42)])
     result = run("M", "--segments", "3", "-o", tmp_path / "job.sh", "--", __file__)
     assert "; then 2 times, with the ID of the job before: sbatch --dependency=afterok:JOB " in result.stderr
+    result = run("M", "--segments", "2", "-o", tmp_path / "job.sh", "--", __file__)
+    assert "; then once more, with the ID of the job before: sbatch --dependency=afterok:JOB " in result.stderr
+
+
+def test_a_script_that_can_not_be_written(tmp_path):
+    """E-09: the message names the file, of which nothing is left; an earlier script stays as it is."""
+    earlier = tmp_path / "earlier.sh"
+    earlier.write_text("mine")
+    for path in (tmp_path / "new.sh", earlier):
+        result = run_ebsif(["job", "--site", "local", "M", "-o", path, "--", __file__],
+                           limits={resource.RLIMIT_FSIZE: 1000})
+        assert (result.returncode, result.stderr.splitlines()[-1]) == (3, f"ebsif: {path}: File too large")
+    assert [path.name for path in tmp_path.iterdir()] == ["earlier.sh"] and earlier.read_text() == "mine"
 
 
 def test_launchers():

@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-from ebsif import output
+from ebsif import files, output
 from ebsif.catalogue import selection
 from ebsif.catalogue.fieldtypes import is_duration
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
@@ -129,7 +129,7 @@ def run(options):
     text = write(options, settings, profile)
     runs = options.submit or options.interactive
     if options.output:
-        options.output.write_text(text, encoding="utf-8")
+        files.replace(options.output, text)
         output.note(f"wrote {options.output}" + ("" if runs else next_step(options, scheduler)))
     elif not runs:
         print(text, end="")
@@ -146,7 +146,8 @@ def next_step(options, scheduler):
     if options.segments == 1:
         return first
     then = " ".join([*scheduler.submit, *submission.after(scheduler, "JOB"), str(options.output)])
-    return f"{first}; then {options.segments - 1} times, with the ID of the job before: {then}"
+    times = "once more" if options.segments == 2 else f"{options.segments - 1} times"
+    return f"{first}; then {times}, with the ID of the job before: {then}"
 
 
 def write(options, settings, profile):
