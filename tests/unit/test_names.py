@@ -570,7 +570,7 @@ def test_other_requirements_on_the_same_day(extension, tmp_path):
     assert installed == [f"{name}.eb"]
     first = extend("rich\n")
     assert first.err == (f"ebsif: {BASE} has packages that were added by hand, which are not taken along: hand==1.0 "
-                         "(to have them, too: ebsif extend new --add hand==1.0 --install)\n")
+                         "(to have them, too, once it is installed: ebsif extend new --add hand==1.0 --install)\n")
     assert first.out == extend("rich\n").out
     assert extend("lightly\n").out.startswith(f"{name}.2.eb\n")
     install("20261122")
@@ -584,7 +584,8 @@ def test_other_requirements_on_the_same_day(extension, tmp_path):
     assert extend("rich\n", "--date", "20261122", "-n").out.count("new-20261122'") == 1
     extension.prefix.add(extension.root, "hand", "1.0")
     assert main(["upgrade", MINE, BASE, "-n"]) == 0
-    assert f"to have them, too: ebsif extend {BASE}-mine-20261122 --add hand==1.0" in extension.capsys.readouterr().err
+    said = extension.capsys.readouterr().err
+    assert f"to have them, too, once it is installed: ebsif extend {BASE}-mine-20261122 --add hand==1.0" in said
 
 
 def test_an_extension_of_an_extension_is_pinned(extension, tmp_path):

@@ -129,4 +129,5 @@ def report_left_behind(installation: Installation, name: str) -> None:
                        if one not in before | environments.TOOLS})
     if lines:
         output.note(f"{installation.module} has packages that were added by hand, which are not taken along: "
-                    f"{', '.join(lines)} (to have them, too: ebsif extend {name} --add {shlex.join(lines)} --install)")
+                    f"{', '.join(lines)} (to have them, too, once "
+                    f"it is installed: ebsif extend {name} --add {shlex.join(lines)} --install)")
