@@ -61,6 +61,19 @@ def test_constraints_of_a_users_own(hints, monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_variables_of_the_host(hints, monkeypatch, capsys):
+    """G-05: with PIP_TARGET of the host's Python pip succeeds, but Python in the container doesn't see the packages."""
+    monkeypatch.setattr(sys, "argv", ["pip", "install", "x"])
+    monkeypatch.setenv("PIP_ROOT", "")
+    monkeypatch.setenv("PIP_TARGET", "/home/me/packages")
+    hint(hints, status=0)
+    assert capsys.readouterr().err == (f"hint: PIP_TARGET is set, so nothing was installed in {sys.prefix}. "
+                                       "To install there: unset PIP_TARGET\n")
+    monkeypatch.setattr(sys, "argv", ["pip", "uninstall", "x"])
+    hint(hints, status=0)
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize(
     ("prefix", "packed", "own", "expected", "unexpected"),
     [
