@@ -11,7 +11,9 @@ from pathlib import Path
 
 from easybuild.easyblocks.generic.container.imagenote import note_path
 from ebsif import files
+from ebsif.installed import places
 from noted_images import verify
+from prefixes import MINE, Prefix
 from support import CONTAINER_FILES
 
 # Another account, which this machine need not know.
@@ -98,14 +100,33 @@ def test_notes_of_other_accounts(noted_image, configuration):
     assert verify(noted_image).state == "unknown"
 
 
-def lock(directory, account):
-    """Lock a directory as another account, a member of the group; runs in a process of its own."""
-    os.setgroups([GROUP])
-    os.setgid(account)
-    os.setuid(account)
-    os.umask(0o077)
+def as_another(account, function, *arguments):
+    """Call a function as another account, a member of the group, in a process of its own; check that it returns."""
+    def run():
+        os.setgroups([GROUP])
+        os.setgid(account)
+        os.setuid(account)
+        os.umask(0o077)
+        function(*arguments)
+
+    process = multiprocessing.get_context("fork").Process(target=run)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def lock(directory):
+    """Lock a directory."""
     with files.locked(directory):
         pass
+
+
+def check_that_the_easyconfig_is_closed(root, closed):
+    """Check what is said of an installation whose easyconfig can't be read, because of a file or directory."""
+    installation = places.of_directory(root)
+    assert (installation.easyconfig, installation.extension) == (None, None)
+    assert installation.lack == (f"the easyconfig in {root}/easybuild can't be read: ask root, who owns {closed}, for "
+                                 "permission")
 
 
 def test_the_lock_of_another_member_of_the_group():
@@ -117,8 +138,18 @@ def test_the_lock_of_another_member_of_the_group():
         os.chown(place, -1, GROUP)
         place.chmod(0o775)
         for account in (OTHER, OTHER + 1):
-            process = multiprocessing.get_context("fork").Process(target=lock, args=(place, account))
-            process.start()
-            process.join()
-            assert process.exitcode == 0
+            as_another(account, lock, place)
         assert (place / files.LOCK).stat().st_gid == GROUP
+
+
+def test_an_easyconfig_that_others_can_t_read():
+    """I-01, E-09: EasyBuild gives its copy the mode of the original, and its directory that of the umask."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        root = Prefix(Path(folder)).install(MINE)
+        assert places.of_directory(root).easyconfig
+        (copy,) = (root / "easybuild").iterdir()
+        copy.chmod(0o600)
+        as_another(OTHER, check_that_the_easyconfig_is_closed, root, copy)
+        (root / "easybuild").chmod(0o700)
+        as_another(OTHER, check_that_the_easyconfig_is_closed, root, copy.parent)

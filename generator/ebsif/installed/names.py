@@ -188,9 +188,10 @@ class Names:
         if isinstance(found, Container):
             return found.easyconfig_name
         path = found.easyconfig if isinstance(found, Installation) else found
-        if not path or path.suffix != ".eb":
-            raise NamingError(f"{text or found.module}: no easyconfig" + (
-                f" is kept in {found.root / 'easybuild'}" if isinstance(found, Installation) else ""))
+        if not path:
+            raise NamingError(found.lack)
+        if path.suffix != ".eb":
+            raise NamingError(f"{text}: no easyconfig")
         return path
 
     def image(self, text: Optional[str]) -> Path:

@@ -90,8 +90,22 @@ class Installation:
 
     @property
     def easyconfig(self) -> Optional[Path]:
-        """EasyBuild's copy of the easyconfig in the installation."""
-        return next(iter(sorted((self.root / "easybuild").glob("*.eb"))), None)
+        """EasyBuild's copy of the easyconfig in the installation; None if this account can't read it."""
+        return next((path for path in sorted(self.kept.glob("*.eb")) if os.access(path, os.R_OK)), None)
+
+    @property
+    def kept(self) -> Path:
+        """The directory in which EasyBuild keeps easyconfig and log."""
+        return self.root / "easybuild"
+
+    @property
+    def lack(self) -> str:
+        """Why there is no easyconfig, and what to do."""
+        closed = next((path for path in (self.kept, *sorted(self.kept.glob("*.eb"))) if files.is_there(path) and
+                       not os.access(path, os.R_OK)), None)
+        if closed:
+            return f"the easyconfig in {self.kept} can't be read: {files.how_to_get_access(closed)}"
+        return f"{self.kept} has no copy of the easyconfig, which EasyBuild puts there"
 
     @property
     def rebuild(self) -> str:

@@ -106,7 +106,7 @@ def of_installation(installation: Installation, site: Site) -> Container:
         If there is none, or it can't be read.
     """
     if not installation.easyconfig:
-        raise BaseError(f"{installation.root / 'easybuild'} has no copy of the easyconfig, which EasyBuild puts there")
+        raise BaseError(installation.lack)
     return read(installation.easyconfig, site)
 
 

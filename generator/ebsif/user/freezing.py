@@ -43,8 +43,7 @@ def freeze(installation: Installation, name: Optional[str], date: Optional[str])
         raise FreezingError(f"{installation.module} has no packages of its own, only those of the image: there is "
                             "nothing to freeze")
     if not path:
-        raise FreezingError(f"{installation.root / 'easybuild'} has no copy of the easyconfig, which EasyBuild "
-                            "puts there")
+        raise FreezingError(installation.lack)
     module = record[lockfile.MODULE]
     base = module["versionsuffix"]
     if installation.extension:
