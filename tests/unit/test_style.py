@@ -21,8 +21,13 @@ def check(*command):
 
 
 def test_ruff():
-    """Python style."""
+    """Python style, also of programs without the suffix .py, which pre-commit checks."""
     check(BIN / "ruff", "check", ".")
+    checked = subprocess.run([BIN / "ruff", "check", "--show-files", "."], cwd=CHECKOUT, capture_output=True, text=True,
+                             check=True).stdout.splitlines()
+    programs = {path for path in tracked() if re.match(rb"#!.*python", path.read_bytes())}
+    assert programs
+    assert programs <= set(map(Path, checked))
 
 
 def test_easyblocks_run_on_python_3_6():
