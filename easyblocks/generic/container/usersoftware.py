@@ -363,13 +363,14 @@ def share_files(path, group_writes, set_gid=False):
     """
     for folder, _, files in os.walk(path):
         for entry in [folder] + [os.path.join(folder, name) for name in files]:
-            if os.path.islink(entry):
+            kind = os.lstat(entry).st_mode
+            if stat.S_ISLNK(kind):
                 continue
-            mode = stat.S_IMODE(os.stat(entry).st_mode)
+            mode = stat.S_IMODE(kind)
             shared = mode | stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IROTH
-            if os.path.isdir(entry) or mode & stat.S_IXUSR:
+            if stat.S_ISDIR(kind) or mode & stat.S_IXUSR:
                 shared |= stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
-            if os.path.isdir(entry) and set_gid:
+            if stat.S_ISDIR(kind) and set_gid:
                 shared |= stat.S_ISGID
             shared = shared | stat.S_IWGRP if group_writes else shared & ~stat.S_IWGRP
             shared &= ~stat.S_IWOTH
