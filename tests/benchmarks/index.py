@@ -66,13 +66,11 @@ def cacheable():
     """
     Start the index, which ends with this process; return the variables that make pip use it (dict).
 
-    Where pip has no index of its own, it uses PyPI, which needs no copy: then there are none.
+    Also for PyPI itself: on a machine behind a mirror its name may stand for one that forbids pip to keep files.
     """
     asked = subprocess.run([sys.executable, "-m", "pip", "config", "get", "global.index-url"], capture_output=True,
                            text=True, check=False)
-    Handler.source = os.environ.get("PIP_INDEX_URL", asked.stdout).strip().rstrip("/")
-    if not Handler.source:
-        return {}
+    Handler.source = os.environ.get("PIP_INDEX_URL", asked.stdout).strip().rstrip("/") or "https://pypi.org/simple"
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     # pip keeps nothing from a host without TLS that it doesn't trust
