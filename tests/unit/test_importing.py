@@ -7,6 +7,7 @@ import pytest
 import yaml
 from ebsif.catalogue import reading, selection, site
 from ebsif.importing import cataloguefile, commandline, easyconfigfile, recipe
+from ebsif.importing.scripts import strange_lines
 from ebsif.render import easyconfig, rendering
 from ebsif_command import run_ebsif
 from support import CHECKOUT
@@ -242,6 +243,15 @@ exts_list = ['numpy']
 builddependencies = [('PRoot', '5.4.0')]
 moduleclass = 'tools'
 """
+
+
+@pytest.mark.parametrize(("line", "is_strange"), [
+    ("echo 'a; b' \"$SIF > c\" >&2", False), (">&2 echo It is here ; exit 1", False), ('echo "a text that goes', False),
+    ("set -euo pipefail", False), ("echo Welcome; export A=1", True), ("echo A=1 >setup.sh", True),
+    ("printf a | tee b", True), ('echo "a"; cd "b"', True), ("set -e; cd b", True)])
+def test_messages_in_scripts(lumi, line, is_strange):
+    """Admin section 2: messages don't matter, but commands in the same line do."""
+    assert strange_lines("bin/start-shell", f"#!/bin/bash\n{line}\n", lumi) == [line] * is_strange
 
 
 def test_nothing_is_dropped_silently(lumi, tmp_path):

@@ -5,9 +5,14 @@ from typing import Optional
 
 from ebsif.catalogue.site import Site
 
+# Words without other commands and files; a quotation may go on in the next line.
+WORDS = r"(\"[^\"]*\"|'[^']*'|[^;&|<>\"'])*(\"[^\"]*|'[^']*)?"
+TO_STDERR = r"(>&2|1>&2|>2&)"
+
 # Lines that any script may contain: tests and messages.
 ANY = (
-    r"then|else|fi|do|done|esac", r"exit( [0-9]+)?", r"set [-+].*", r"(>&2|1>&2|>2&)? *(echo|printf) .*", r"'[^']*' *",
+    r"then|else|fi|do|done|esac", r"exit( [0-9]+)?", r"set [-+][^;&|]*", r"'[^']*' *",
+    rf"{TO_STDERR}? *(echo|printf)( {WORDS})?({TO_STDERR} *)?((;|&&) *exit( [0-9]+)?)?",
     r"(if|elif) *(! *)?\[\[? .* \]\]?( *(\|\||&&) *\[\[? .* \]\]?)*( *; *then)?", r"\w+=\$\(basename \"?\$0\"?\)")
 
 RUN = r"(exec )?(singularity|apptainer) "
@@ -81,7 +86,7 @@ def lines_of(text):
             line = re.sub(r"(\A|\s+)#.*", "", line)
         if line and not line.startswith("#"):
             line = re.sub(r"( exec| run| shell) --(nv|rocm)\b", r"\1", line)
-            found.append(re.sub(r"\"?\$\{?SIF[A-Z0-9_]*\}?\"?", "$SIF", line))
+            found.append(re.sub(r"(\"?)\$\{?SIF[A-Z0-9_]*\}?\1", "$SIF", line))
     return found
 
 
