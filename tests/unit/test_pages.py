@@ -166,7 +166,7 @@ def test_many_containers_take_linear_work(catalogue, tmp_path):
 
     def calls(number):
         (catalogue / "mine/containers/PyTorch.yaml").write_text(head + "".join(
-            f"  - {{family: base, version: 2.{index}, date: 2026{index:04}, components: {{rocm: 6.4}}}}\n"
+            f"  - {{family: base, version: 2.{index}, date: {2000 + index}0101, components: {{rocm: 6.4}}}}\n"
             for index in range(number)))
         containers = read(catalogue)
         profile = cProfile.Profile()
