@@ -49,6 +49,12 @@ def load_command(directory: Optional[Path], module: str) -> str:
     return f"{use}module load {module}"
 
 
+def command(arguments: Iterable[Union[str, Path]]) -> str:
+    """Return how a person runs eb, which refuses to while another module of the same software is loaded."""
+    loaded = os.environ.get("EBSIF_LOADED_MODULE")
+    return (f"module unload {loaded}; " if loaded else "") + shlex.join(["eb", *map(str, arguments)])
+
+
 def run(arguments: Sequence[Union[str, Path]]) -> subprocess.CompletedProcess[str]:
     """
     Run eb and return its exit status and output, for questions that it answers quickly.

@@ -338,6 +338,15 @@ def test_an_installed_module_is_compared_rather_than_its_record(prefix, capsys):
     assert f"~ image sha256 {'1' * 64} -> {'0' * 64}\n" in capsys.readouterr().out
 
 
+def test_installing_while_the_module_is_loaded(prefix, capsys, monkeypatch):
+    """E-09: the printed command works where the module that was frozen is loaded, with which eb refuses to run."""
+    prefix.install(MINE, text=EASYCONFIG)
+    monkeypatch.setenv("EBSIF_LOADED_MODULE", MINE)
+    assert main(["freeze", "mine", "--date", "20261123"]) == 0
+    path, command = capsys.readouterr().out.splitlines()
+    assert command == f"install it with: module unload {MINE}; eb {path}"
+
+
 def test_an_easyconfig_of_the_current_state(prefix, capsys, tmp_path):
     """E-08: exact versions; added packages are included, removed ones are not; the rest is unchanged."""
     text = EASYCONFIG.replace("moduleclass", "constraints = ['einops==0.7']\nmoduleclass")

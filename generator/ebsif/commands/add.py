@@ -9,7 +9,6 @@ catalogue already, nothing changes; the exit status is 1 if its SHA256 differs f
 """
 
 import os
-import shlex
 import sys
 from functools import partial
 from pathlib import Path
@@ -159,7 +158,7 @@ def print_next_step(rendered, path):
             sources = [f"--sourcepath={path.parent}"]
         if rendered.container.source:
             output.hint(f"{path}: the image, where eb finds it")
-    output.hint(f"install it with: {shlex.join(['eb', str(rendered.path), *sources])}")
+    output.hint(f"install it with: {eb.command([rendered.path, *sources])}")
     return 0
 
 

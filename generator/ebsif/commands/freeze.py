@@ -4,10 +4,9 @@ Packages added by hand (`pip install`, make-squashfs) are included, removed ones
 name, with today's date.
 """
 
-import shlex
 from pathlib import Path
 
-from ebsif import files, output
+from ebsif import eb, files, output
 from ebsif.arguments import add_dry_run
 from ebsif.installed.names import Names, add_name_argument
 from ebsif.user import freezing
@@ -45,5 +44,5 @@ def run(options):
                                      "--output")
     files.replace(path, text)
     print(path)
-    output.hint(f"install it with: eb {shlex.quote(str(path))}")
+    output.hint(f"install it with: {eb.command([path])}")
     return 0

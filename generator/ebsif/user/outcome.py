@@ -98,9 +98,7 @@ def write(options: Namespace, container: Container, stages: Union[list, dict], n
     write_file(path, text, may_replace(options, path, extended.module))
     if installing:
         return install(path, options.rebuild, [*options.more, extending.sources(extended)])
-    # eb refuses to run while another module of the same software is loaded
-    loaded = os.environ.get("EBSIF_LOADED_MODULE")
-    output.hint(f"install it with: {f'module unload {loaded}; ' if loaded else ''}eb {shlex.quote(str(path))}")
+    output.hint(f"install it with: {eb.command([path])}")
     output.hint(f"then: module load {extended.module}")
     return 0
 

@@ -285,4 +285,4 @@ def show(plan: Plan, container: Container, command: str) -> None:
                                    len("requirements = "))
         output.hint("to replace packages of the image on purpose, write the easyconfig (leave out --check), and its "
                     f"requirements as\n\nrequirements = {value}\n\n"
-                    f"then install it with: eb {container.easyconfig_name}")
+                    f"then install it with: {eb.command([container.easyconfig_name])}")
