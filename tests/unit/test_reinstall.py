@@ -435,6 +435,7 @@ def test_a_stop_reports_what_is_discarded(monkeypatch, capsys, stopped, ours):
     removed = []
     easyblock.installdir, easyblock.swap, easyblock.log = "", "a swap" if stopped else None, logging.getLogger()
     easyblock.roll_back = lambda: removed.append(easyblock.swap)
+    easyblock.check_places = lambda: None
     assert easyblock.run_all_steps(False)
     assert bool(removed) == (stopped and ours)
     assert ("it is removed, and the earlier one stays" in capsys.readouterr().err) == stopped

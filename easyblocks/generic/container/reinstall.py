@@ -10,6 +10,7 @@ Mixin for easyblocks that replace an installation only once the new one is compl
 import os
 import time
 
+from easybuild.easyblocks.generic.container.closedplaces import closed_part, closed_place
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit_status, with_build_option
 from easybuild.easyblocks.generic.container.installdirswap import UNPROVEN, InstallDirSwap
 from easybuild.easyblocks.generic.container.lockfile import RECORD
@@ -17,8 +18,8 @@ from easybuild.easyblocks.generic.container.lockowner import LockOwner
 from easybuild.easyblocks.generic.container.readable import open_to_readers
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from easybuild.easyblocks.generic.container.wholefile import hidden_path, whole_files, write_whole
-from easybuild.tools.build_log import print_msg, print_warning
-from easybuild.tools.config import install_path
+from easybuild.tools.build_log import EasyBuildError, print_msg, print_warning
+from easybuild.tools.config import build_option, get_repository, get_repositorypath, install_path
 from easybuild.tools.filetools import copy_file, mkdir, read_file, remove_dir, remove_file, write_file
 from easybuild.tools.utilities import trace_msg
 
@@ -70,6 +71,7 @@ class Reinstall:
     def run_all_steps(self, *args, **kwargs):
         """Run the steps; unless they complete a new installation, restore the earlier one."""
         self.lock_owner = LockOwner(self.installdir)
+        self.check_places()
         with self.lock_owner.held():
             try:
                 done = super().run_all_steps(*args, **kwargs)
@@ -84,6 +86,21 @@ class Reinstall:
                     with self.lock_owner.again() as ours:
                         if ours:
                             self.roll_back()
+
+    def check_places(self):
+        """Stop before anything is done if this account can't write where EasyBuild will, at once or in the end."""
+        software, modules, others = install_path(), install_path('mod'), {}
+        needed = [] if build_option('ignore_locks') else [(software, os.path.dirname(self.lock_owner.lock))]
+        if not any(map(build_option, ('module_only', 'sanity_check_only', 'stop'))):
+            # without a new directory, the one that is there is filled
+            parent = os.path.dirname(self.installdir)
+            needed += [(software, self.installdir if closed_part(parent) else parent),
+                       (modules, os.path.dirname(self.mod_filepath))]
+            if get_repository() == 'FileRepository':
+                others['repositorypath'] = os.path.join(*(list(get_repositorypath()) + [self.name]))
+        problem = None if self.dry_run else closed_place(needed, others, 'eb ')
+        if problem:
+            raise EasyBuildError("%s", problem[0].upper() + problem[1:])
 
     def run_step(self, step, *args, **kwargs):
         """Run a step, holding the lock; errors get the exit status of the step."""

@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import os
 import shlex
 import sys
 import time
@@ -10,6 +9,8 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Optional, Union
+
+from easybuild.easyblocks.generic.container import closedplaces
 
 from ebsif import eb, ebsteps, files, output
 from ebsif.arguments import add_dry_run
@@ -267,29 +268,12 @@ def require_place(options: Namespace) -> None:
 
 def closed_place(options: Namespace) -> Optional[str]:
     """Return why an installation can't write where it has to, and what to do; None if it can."""
-    if closed := closed_part(options.output.resolve()):
+    if closed := closedplaces.closed_part(options.output.resolve()):
         return (f"the easyconfig can't be written to {options.output.resolve()}, because you can't write to {closed}: "
                 "choose a directory of your own (-o DIRECTORY)")
     eb.session(tuple(options.more))
-    for directory in eb.prefix():
-        if closed := closed_part(directory):
-            home = os.environ.get("HOME")
-            own = "$HOME/.local/easybuild" if home and not closed_part(Path(home, ".local/easybuild")) else "DIRECTORY"
-            return (f"nothing can be installed in {directory}, EasyBuild's directory here, because you can't write to "
-                    f"{closed}: choose one of your own (export EASYBUILD_PREFIX={own}, or at the end of the command: "
-                    "-- --prefix=DIRECTORY)")
-    for option, directory in eb.other_directories().items():
-        if closed := closed_part(directory):
-            return (f"EasyBuild can't write to {directory}, its {option}, because you can't write to {closed}: choose "
-                    f"a directory of your own (export EASYBUILD_{option.upper()}=DIRECTORY, or at the end of the "
-                    f"command: -- --{option}=DIRECTORY)")
-    return None
-
-
-def closed_part(directory: Path) -> Optional[Path]:
-    """Return the part of a path, or all of it, that keeps this account from writing there; None if it can."""
-    there = next(one for one in (directory, *directory.parents) if files.is_there(one))
-    return None if there.is_dir() and os.access(there, os.W_OK | os.X_OK) else there
+    return closedplaces.closed_place([(place, place) for place in eb.prefix()], eb.other_directories(),
+                                     "at the end of the command: -- ")
 
 
 def is_installed(path, place):
