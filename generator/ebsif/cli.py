@@ -114,7 +114,7 @@ def build_parser(arguments):
     verbosity.add_argument("-q", "--quiet", action="store_true", help="print results and errors only")
     verbosity.add_argument("-v", "--verbose", action="store_true",
                            help="also print the commands that are run, and the output of eb")
-    verbosity.add_argument("--no-color", action="store_true", help="don't use colours (as NO_COLOR=1)")
+    verbosity.add_argument("--no-color", action="store_true", help="don't use colors (as NO_COLOR=1)")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True,
                                      parser_class=Command)
     for name, summary in COMMANDS.items():

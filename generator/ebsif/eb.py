@@ -135,7 +135,7 @@ def clean_environment() -> dict[str, str]:
 
 
 def container_modules(environment: Mapping[str, str]) -> list[str]:
-    """Return the names of the loaded container modules, recognised by their module files."""
+    """Return the names of the loaded container modules, recognized by their module files."""
     names, files = (environment.get(name, "").split(":") for name in ("LOADEDMODULES", "_LMFILES_"))
     found = []
     for name, file in zip(names, files):

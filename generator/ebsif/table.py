@@ -1,4 +1,4 @@
-"""Tables: with lines and colours at a terminal, plain columns otherwise."""
+"""Tables: with lines and colors at a terminal, plain columns otherwise."""
 
 import shutil
 import sys

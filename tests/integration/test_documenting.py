@@ -216,7 +216,7 @@ def test_a_page_has_everything(browser, pages):
     for part in ("PyTorch 2.7.0 2025-05-27", module, "Support\nbest effort, by the LUMI User Support Team",
                  "vllm\n0.8.5+rocm624", "eb PyTorch-2.7.0-rocm-6.2.4-python-3.12-singularity-20250527.eb",
                  f"module load {module}", f"ebsif extend --site lumi {module} \\\n    -r requirements.txt",
-                 "ebsif kernel install lab", f"ebsif job --site lumi {module} \\\n", "Licence\nnot recorded",
+                 "ebsif kernel install lab", f"ebsif job --site lumi {module} \\\n", "License\nnot recorded",
                  "Signature\nnot recorded", "Since PyTorch 2.6.0 of 2025-04-10:",
                  "− transformers 4.51.1\n+ transformers 4.52.3"):
         assert part in text, part

@@ -166,7 +166,7 @@ def test_a_crate_for_a_paper(mine, tmp_path):
     said = ebsif(mine, "export", MODULE, "-o", crate)
     assert said.stdout == (f"{crate}/ro-crate-metadata.json\n"
                            f"in {crate}: Example-1.0-squashed.eb, lock.json, sbom.cdx.json\n")
-    assert "the crate states no licence, but repositories ask for one: --license CC0-1.0" in said.stderr
+    assert "the crate states no license, but repositories ask for one: --license CC0-1.0" in said.stderr
     assert f"{crate} exists already" in ebsif(mine, "export", MODULE, "-o", crate, check=False).stderr
     # the only problem is the one that is made here
     metadata = crate / "ro-crate-metadata.json"

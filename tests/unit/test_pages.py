@@ -124,7 +124,7 @@ def test_what_is_unknown_is_said(catalogue, tmp_path):
     """Issue 25, point 1: without an installation, nothing is invented."""
     build.build([(site.read("mine", [catalogue]), read(catalogue))], tmp_path / "pages")
     text = (tmp_path / "pages/mine" / f"{OLD}.html").read_text()
-    for part in ("<dt>Licence</dt><dd>not recorded</dd>", "<dt>Signature</dt><dd>not recorded</dd>",
+    for part in ("<dt>License</dt><dd>not recorded</dd>", "<dt>Signature</dt><dd>not recorded</dd>",
                  "<dt>Source</dt><dd>not recorded</dd>", "This is the first container of PyTorch in the catalogue."):
         assert part in text, part
     later = (tmp_path / "pages/mine" / f"{read(catalogue)[2].module}.html").read_text()

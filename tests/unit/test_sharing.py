@@ -237,7 +237,7 @@ def test_what_is_no_credential_is_shared(eb_prefix):
 @pytest.mark.parametrize(("label", "named", "expected"), [
     ("Apache-2.0 AND MIT", None, "Apache-2.0 AND MIT"), ("mit", None, "MIT"), ("See LICENSE.txt", None, None),
     ("", None, None), ("See LICENSE.txt", "CC0-1.0", "CC0-1.0"), (None, "MIT OR Apache-2.0", "MIT OR Apache-2.0")])
-def test_licences(eb_prefix, capsys, label, named, expected):
+def test_licenses(eb_prefix, capsys, label, named, expected):
     """R-07: expressions of SPDX; a label of the image that is none counts as not stated."""
     labels = {} if label is None else {portable.LICENSES: label}
     image = {"file": "a.sif", "sha256": "0" * 64, "labels": labels}
@@ -252,11 +252,11 @@ def test_licences(eb_prefix, capsys, label, named, expected):
 
 
 @pytest.mark.parametrize("command", [["push", MINE, "oci:layout:1"], ["export", MINE, "-o", "crate"]])
-def test_wrong_licences_are_refused(eb_prefix, tmp_path, capsys, command):
+def test_wrong_licenses_are_refused(eb_prefix, tmp_path, capsys, command):
     """R-07: by both commands, before anything is written."""
     eb_prefix.install(MINE)
     assert main([*command, "--license", "free for all"]) == 3
-    assert "--license free for all: should be in SPDX's list of licences" in capsys.readouterr().err
+    assert "--license free for all: should be in SPDX's list of licenses" in capsys.readouterr().err
     assert not {"layout", "crate"} & names_in(tmp_path)
 
 

@@ -1,7 +1,7 @@
 """Write the environment of a module as an RO-Crate, for the repository of a paper.
 
 That is a directory with the lock, the bill of materials and the easyconfig of the module, and metadata that describe
-them: packages, image with its digest, licence. With the lock, `ebsif extend --from-lock` makes the same module.
+them: packages, image with its digest, license. With the lock, `ebsif extend --from-lock` makes the same module.
 Credentials in it are replaced.
 """
 
@@ -21,7 +21,7 @@ def configure(parser):
     add_name_argument(parser, "module", "what to export", metavar="MODULE", only_installed=True)
     parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path, required=True,
                         help="directory to create")
-    parser.add_argument("--license", metavar="SPDX", help="licence of the files in it, as in SPDX's list (default: "
+    parser.add_argument("--license", metavar="SPDX", help="license of the files in it, as in SPDX's list (default: "
                                                           "that of the image, if its labels have one)")
 
 
@@ -30,7 +30,7 @@ def run(options):
     found = portable.of(Names(options).installation(options.module), options.license, with_user_software=False)
     crate.write(found, options.output)
     if not found.license:
-        output.note("the crate states no licence, but repositories ask for one: --license CC0-1.0, for example")
+        output.note("the crate states no license, but repositories ask for one: --license CC0-1.0, for example")
     print(options.output / crate.METADATA)
     output.hint(f"in {options.output}: {', '.join(sorted(found.texts))}")
     return 0

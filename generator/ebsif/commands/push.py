@@ -30,7 +30,7 @@ def configure(parser):
     parser.add_argument("module", metavar="MODULE", help="an installed module, an installation directory, or a part "
                                                          "of a name").completer = complete_installed
     parser.add_argument("reference", metavar="REF", help="where to put it: oras://HOST/PATH:TAG or oci:DIRECTORY:TAG")
-    parser.add_argument("--license", metavar="SPDX", help="the licence of the packages, as in SPDX's list (default: "
+    parser.add_argument("--license", metavar="SPDX", help="the license of the packages, as in SPDX's list (default: "
                                                           "that of the image, if its labels have one)")
 
 

@@ -36,7 +36,7 @@ def shortened(value: object, length: int = 160) -> str:
     """
     Return a value for a message: on one line, at most `length` characters, with an ellipsis if it is longer.
 
-    Credentials are masked first, because part of a credential would not be recognised (G-09).
+    Credentials are masked first, because part of a credential would not be recognized (G-09).
     """
     from easybuild.easyblocks.generic.container.credentials import Credentials
 

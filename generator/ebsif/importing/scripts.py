@@ -52,7 +52,7 @@ LINES = {
 }
 OLD_NAMES = {"runscripts/python-conda-simple": "runscripts/conda-python-simple"}
 
-# Scripts with arbitrary names, recognised by their commands.
+# Scripts with arbitrary names, recognized by their commands.
 KINDS = ("bin/container-runtime", "bin/container-run", "bin/container-exec", "bin/start-shell", "wrapper")
 
 

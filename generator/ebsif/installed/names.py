@@ -33,7 +33,7 @@ from ebsif.installed.places import Installation
 INSTALLED = ("an installed module, an installation, a prefix of EasyBuild, a directory of modules, or a part of a name "
              "(default: all installed modules)")
 
-# Suffixes of files that need no slash in their name to be recognised.
+# Suffixes of files that need no slash in their name to be recognized.
 SUFFIXES = (".eb", ".sif", ".json")
 DATE = re.compile(r"-(\d{8})((?:\.\d+)?)\Z")
 

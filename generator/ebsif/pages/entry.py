@@ -134,8 +134,8 @@ class Page:
         return (self.record or {}).get(lockfile.IMAGE, {})
 
     @property
-    def licence(self) -> Optional[str]:
-        """The licence, from the record of the container or from a label of its image; None if unknown."""
+    def license(self) -> Optional[str]:
+        """The license, from the record of the container or from a label of its image; None if unknown."""
         return self.container.parameters.get("software_license") or self.label("licenses")
 
     @property

@@ -73,7 +73,7 @@ def write(portable: Portable, directory: Path) -> None:
 
 
 def describe(crate: Any, portable: Portable) -> None:
-    """Add metadata to a crate (ROCrate): what it is, its licence, the module with its packages, and the image."""
+    """Add metadata to a crate (ROCrate): what it is, its license, the module with its packages, and the image."""
     from rocrate.model.contextentity import ContextEntity
 
     root = crate.root_dataset
@@ -88,14 +88,14 @@ def describe(crate: Any, portable: Portable) -> None:
 
 
 def license_of(portable: Portable) -> tuple[str, dict[str, Any]]:
-    """Return identifier and properties of the licence, which a crate must have."""
+    """Return identifier and properties of the license, which a crate must have."""
     name = portable.license
     if not name:
         return "#license", {"@type": "CreativeWork", "name": "not stated",
-                            "description": "Whoever wrote this crate has stated no licence."}
+                            "description": "Whoever wrote this crate has stated no license."}
     if not LICENSE.fullmatch(name):
-        return "#license", {"@type": "CreativeWork", "name": name, "description": "A licence expression of SPDX"}
-    return f"{SPDX}{name}", {"@type": "CreativeWork", "name": name, "description": f"{name} in SPDX's list of licences",
+        return "#license", {"@type": "CreativeWork", "name": name, "description": "A license expression of SPDX"}
+    return f"{SPDX}{name}", {"@type": "CreativeWork", "name": name, "description": f"{name} in SPDX's list of licenses",
                              "url": f"{SPDX}{name}"}
 
 

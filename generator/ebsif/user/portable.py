@@ -47,7 +47,7 @@ class Portable:
     installed
         When the module was installed.
     license
-        The licence as an expression of SPDX, of the person or in the labels of the image; None if it isn't known.
+        The license as an expression of SPDX, of the person or in the labels of the image; None if it isn't known.
     """
 
     module: str
@@ -82,14 +82,14 @@ def of(installation: Installation, license_name: Optional[str] = None, with_user
     installation
         The installation; its user software has to be packed.
     license_name
-        The licence, as an expression of SPDX: a name in its list, or several with AND, OR and WITH.
+        The license, as an expression of SPDX: a name in its list, or several with AND, OR and WITH.
     with_user_software
         Whether its user software is needed.
 
     Raises
     ------
     PortableError
-        If the licence is not an expression of SPDX, if user software is needed, and is a directory, or if the record or
+        If the license is not an expression of SPDX, if user software is needed, and is a directory, or if the record or
         the easyconfig has a credential that can't be masked.
     """
     license_name = checked_license(license_name)
@@ -116,25 +116,25 @@ def of(installation: Installation, license_name: Optional[str] = None, with_user
 
 
 def checked_license(name: Optional[str]) -> Optional[str]:
-    """Return a licence that a person has named as SPDX writes it, None if it is None; raise PortableError if wrong."""
+    """Return a license that a person has named as SPDX writes it, None if it is None; raise PortableError if wrong."""
     if name is None:
         return None
     try:
         return canonicalize_license_expression(name)
     except InvalidLicenseExpression:
-        raise PortableError(f"--license {name}: should be in SPDX's list of licences (MIT, CC0-1.0), or an expression "
+        raise PortableError(f"--license {name}: should be in SPDX's list of licenses (MIT, CC0-1.0), or an expression "
                             "of SPDX ('Apache-2.0 AND MIT'): https://spdx.org/licenses") from None
 
 
 def license_in(labels: dict[str, Any]) -> Optional[str]:
-    """Return the licence in the labels of an image; None if there is none, or, with a note, if it isn't one of SPDX."""
+    """Return the license in the labels of an image; None if there is none, or, with a note, if it isn't one of SPDX."""
     label = labels.get(LICENSES)
     if not label:
         return None
     try:
         return canonicalize_license_expression(str(label))
     except InvalidLicenseExpression:
-        output.note(f"the licence in the labels of the image, {output.escape(label)}, is none of SPDX's list: it "
+        output.note(f"the license in the labels of the image, {output.escape(label)}, is none of SPDX's list: it "
                     "counts as not stated (--license names one)")
         return None
 
