@@ -8,6 +8,7 @@ from typing import Optional
 
 import yaml
 from easybuild.easyblocks.generic.container.imagesource import DOCKER, DOCKER_ARCHIVE, OCI, ImageSource
+from easybuild.easyblocks.generic.container.lint import Lint
 from easybuild.easyblocks.generic.container.sif import signers
 from easybuild.easyblocks.generic.container.signature import ARCHIVES, OF_ARCHIVES, REQUIRED
 from easybuild.easyblocks.generic.container.texts import normal_name
@@ -173,7 +174,6 @@ def check_requirements(container: Container, finding: Creator) -> Iterator[Findi
     """Yield findings on requirements: warnings of the easyblock, wheels for another GPU, unpinned versions."""
     if not container.requirements:
         return
-    from easybuild.easyblocks.generic.container.lint import Lint
     from easybuild.easyblocks.generic.container.stages import Stage
     from easybuild.tools.build_log import EasyBuildError
 

@@ -3,6 +3,8 @@
 import re
 from typing import Any
 
+from easybuild.easyblocks.generic.container.credentials import Credentials
+
 # EasyBuild replaces this during the installation.
 INSTALLATION = "%(installdir)s"
 
@@ -38,8 +40,6 @@ def shortened(value: object, length: int = 160) -> str:
 
     Credentials are masked first, because part of a credential would not be recognized (G-09).
     """
-    from easybuild.easyblocks.generic.container.credentials import Credentials
-
     text = " ".join(Credentials.mask(value).split())
     return text if len(text) <= length else f"{text[:length - 3].rstrip()}..."
 

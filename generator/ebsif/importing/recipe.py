@@ -14,6 +14,7 @@ from easybuild.easyblocks.generic.container.activation import (
     INIT_IMAGE,
     INIT_NONE,
 )
+from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.fieldtypes import PLACEHOLDER
@@ -184,8 +185,6 @@ def activation_of(values, found):
 
 def leave_credentials(found):
     """Leave fields with credentials to the user; neither record nor report contains them (G-09)."""
-    from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
-
     for name, value in list(found.record.items()):
         table = value if isinstance(value, dict) else found.record
         for key in [key for key in (list(value) if table is value else [name])

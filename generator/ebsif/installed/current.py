@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.lint import package_name
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif import output
@@ -101,8 +102,6 @@ def pinned(text, left, in_image):
     in_image : set of str
         Names of packages in the image.
     """
-    from easybuild.easyblocks.generic.container.lint import package_name
-
     line = re.sub(r"(^|\s)#.*", "", text).strip()
     if not line or line.startswith("-"):
         return [line] if line else []

@@ -7,6 +7,7 @@ from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.activation import INIT_NONE
 from easybuild.easyblocks.generic.container.caches import NODE
+from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
 from easybuild.easyblocks.generic.container.lustre import STRIPING
 from easybuild.easyblocks.generic.container.texts import normal_name, without_templates
 
@@ -245,8 +246,6 @@ def render(container: Container, header: Optional[str] = None) -> str:
     CatalogueError
         If the easyconfig would contain a credential (G-09).
     """
-    from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
-
     groups = parameter_groups(container)
     if not container.homepage:
         raise RecordError(container, "neither the record nor its family has a homepage: add one, EasyBuild "

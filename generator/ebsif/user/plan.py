@@ -10,6 +10,7 @@ from typing import Optional
 from urllib.parse import unquote, urlsplit
 
 from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
+from easybuild.easyblocks.generic.container.lint import package_name
 from easybuild.easyblocks.generic.container.requirements import stages_of
 from easybuild.easyblocks.generic.container.texts import format_size, normal_name
 
@@ -208,7 +209,6 @@ def size_of(download: dict) -> Optional[int]:
 
 def names_of(stages: list[dict]) -> list[str]:
     """Return the normalized names of the packages in stages."""
-    from easybuild.easyblocks.generic.container.lint import package_name
     from easybuild.easyblocks.generic.container.stages import Stage
 
     return [package_name(line) for stage in Stage.from_parameter(stages) for line in stage.requirement_list]

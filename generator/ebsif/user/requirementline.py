@@ -3,6 +3,7 @@
 import contextlib
 import re
 
+from easybuild.easyblocks.generic.container.lint import package_name
 from easybuild.easyblocks.generic.container.requirements import requirement_text
 
 
@@ -14,8 +15,6 @@ def lines_of(stage):
 
 def name_in(line):
     """Return the normalized package name of a requirement line (str); empty for comments and options."""
-    from easybuild.easyblocks.generic.container.lint import package_name
-
     line = line.partition(" #")[0].strip()
     return "" if not line or line.startswith(("#", "-")) else package_name(line)
 

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional, Union
 
+from easybuild.easyblocks.generic.container.lint import NEEDS_TORCH, package_name
+
 from ebsif.catalogue.yamlerrors import DocumentError
 from ebsif.user.formats import condafile, pylock, pyproject, requirementstxt, uvlock
 from ebsif.user.formats.wanted import Image, RequirementsError, Wanted
@@ -72,8 +74,6 @@ def split_into_stages(lines: list[str]) -> Union[list[str], list[dict]]:
 
     Packages that are built against torch get their own stage, without build isolation, after the packages they need.
     """
-    from easybuild.easyblocks.generic.container.lint import NEEDS_TORCH, package_name
-
     options = [line for line in lines if line.startswith("-") and not re.match("-e|--editable", line)]
     asked = [line for line in lines if line not in options]
     needy = [line for line in asked if package_name(line) in NEEDS_TORCH]
