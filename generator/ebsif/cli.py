@@ -4,9 +4,12 @@ import argparse
 import gc
 import importlib
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
+
+from easybuild.easyblocks.generic.container.texts import ERRORS, plain_error
 
 from ebsif import files, output, version
 from ebsif.errors import FAILED, EbsifError, UsageError
@@ -201,11 +204,15 @@ def discard_output():
 
 def text_of(error):
     """Return the message of an error (str): for a file its path, what is wrong, and who can give permission."""
+    if isinstance(error, shutil.Error):
+        # each file that could not be copied; one says enough
+        return plain_error(str(error.args[0][0][-1]))
     path = getattr(error, "filename", None)
     if not isinstance(path, str) or error.filename2 or not error.strerror:
-        return str(error)
+        return plain_error(str(error))
     denied = isinstance(error, PermissionError) and not os.access(path, os.R_OK)
-    return f"{path}: {error.strerror}" + (f": {files.how_to_get_access(Path(path))}" if denied else "")
+    remedy = f": {files.how_to_get_access(Path(path))}" if denied else ""
+    return f"{path}: {ERRORS.get(error.errno, error.strerror)}{remedy}"
 
 
 def call_and_flush(function, *arguments):

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Union
 
+from easybuild.easyblocks.generic.container.texts import plain_error
+
 from ebsif import output
 
 ERROR, WARNING, NOTE, OK = "error", "warning", "note", "ok"
@@ -46,8 +48,8 @@ class Finding:
 
     @property
     def message(self) -> str:
-        """The text with its subject."""
-        return f"{self.subject}: {self.text}" if self.subject else self.text
+        """The text with its subject, and words instead of numbers of errors."""
+        return plain_error(f"{self.subject}: {self.text}" if self.subject else self.text)
 
     @property
     def github(self) -> str:

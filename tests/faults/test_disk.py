@@ -8,7 +8,7 @@ import shutil
 import subprocess
 
 import pytest
-from parts import Installed, wheel_settings
+from parts import Installed, example_site, wheel_settings
 from support import CONTAINER_FILES, make_wheel
 
 MODULE = Installed.SQUASHED
@@ -36,7 +36,7 @@ PLACES = [
 ]
 
 
-def in_small(site, places, script, wheels):
+def in_small(site, places, script, wheels=None):
     """Run a script with `eb` and `module`, and with small file systems in some directories, removed when it ends."""
     mounts = [f"mount -t tmpfs -o size=2g none {shlex.quote(str(site.prefix / place))}" for place in places]
     prefix = shlex.quote(str(site.prefix))
@@ -46,7 +46,7 @@ def in_small(site, places, script, wheels):
                f"used() {{ du -sk {prefix}/$1 | cut -f 1; }}"]
     command = ["unshare", "--mount", "--map-root-user", "bash", "--noprofile", "--norc", "-c",
                "\n".join([*prelude, script])]
-    return site.run(command, check=False, **wheel_settings(wheels))
+    return site.run(command, check=False, **(wheel_settings(wheels) if wheels else {}))
 
 
 ATTEMPT = """
@@ -89,6 +89,28 @@ def test_reinstalling(installations, noise, tmp_path, fault):
     case = fault("disk full", "more space")
     case.kept("a second attempt succeeds" in result.stdout, (tmp_path / "log.again").read_text()[-2000:])
     case.kept("the new one works" in result.stdout, result.stderr)
+
+
+def test_a_first_installation(small_image, tmp_path, fault):
+    """E-09, S002-01: nothing half-made stays, and the message says it in words; with more space it succeeds."""
+    site = example_site(tmp_path, small_image("busybox"))
+    easyconfig = site.easyconfig("easyblock = 'ContainerInstall'\nsources = ['example.sif']\ninit = 'none'\n")
+    # while scripts are written, and the image
+    sizes = ("20k", "700k")
+    left = f"find {site.prefix}/eb/software/Example {site.modules} -name '1.0*'"
+    attempts = [f"resize eb/software {size}; eb {easyconfig} >said.{size} 2>&1; {left} >left.{size}" for size in sizes]
+    for path in (site.prefix / "eb/software", site.modules):
+        path.mkdir(parents=True)
+    result = in_small(site, ["eb/software"], "\n".join([
+        *attempts, "resize eb/software 2g", f"eb {easyconfig} >/dev/null && module load Example/1.0 && ls $SIF"]))
+    for size in sizes:
+        case = fault("disk full", f"in a first installation, {size}")
+        said = (site.work / f"said.{size}").read_text()
+        case.said(said, "the disk is full (make room, or choose another directory)")
+        case.shown("[Errno" not in said and "Traceback" not in said, said[-2000:])
+        left = (site.work / f"left.{size}").read_text()
+        case.kept(not left, left)
+    case.kept("example.sif" in result.stdout, result.stdout + result.stderr)
 
 
 @pytest.mark.parametrize("name", ["make-squashfs", "unmake-squashfs"])

@@ -360,7 +360,7 @@ def test_all_or_nothing(place, monkeypatch, capsys, failure, begun):
     if failure == "the easyconfig can't be written":
         (place / "ec").mkdir(exist_ok=True)
         monkeypatch.setattr("ebsif.render.rendering.files.replace", full)
-        expected = "No space left"
+        expected = "ebsif: the disk is full (make room, or choose another directory)\n"
     elif failure == "interrupted":
         monkeypatch.setattr("ebsif.render.rendering.files.replace", interrupt)
         status = 130

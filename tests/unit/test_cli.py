@@ -5,6 +5,7 @@ import configparser
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,8 @@ from easybuild.easyblocks.generic.container.texts import format_size
 from ebsif import cli, files, output
 from ebsif.catalogue import settings
 from ebsif.cli import COMMANDS, STATUSES, build_parser, check_python, main
-from ebsif.errors import USAGE
+from ebsif.errors import USAGE, EbsifError
+from ebsif.findings import Finding
 from ebsif.installed import doctor
 from support import CHECKOUT
 
@@ -178,6 +180,13 @@ def test_errors_of_files(tmp_path, monkeypatch):
     """The path, what is wrong and what to do, without numbers of errors."""
     assert cli.text_of(FileNotFoundError(2, "No such file", "x")) == "x: No such file"
     assert cli.text_of(OSError("anything")) == "anything"
+    assert cli.text_of(EbsifError("x: [Errno 104] Connection reset by peer")) == "x: Connection reset by peer"
+    full = "the disk is full (make room, or choose another directory)"
+    for error, begin in ((OSError(28, "No space left", "x"), "x: "), (OSError(28, "No space left"), ""),
+                         (EbsifError("x: [Errno 28] No space left on device"), "x: "),
+                         (shutil.Error([("a", "b", f"{OSError(28, 'No space left')}")] * 2), "")):
+        assert cli.text_of(error) == begin + full
+    assert Finding("error", "x", "[Errno 28] No space left").message == f"x: {full}"
     for allowed, remedy in (((), "u+rX"), ((os.X_OK,), "u+w")):
         monkeypatch.setattr(os, "access", lambda _, mode, allowed=allowed: mode in allowed)
         assert cli.text_of(PermissionError(13, "Permission denied", str(tmp_path / "x"))) == \

@@ -19,6 +19,8 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, build_opener
 
+from easybuild.easyblocks.generic.container.texts import ERRORS
+
 TIMEOUT = 60  # seconds without any data
 
 # What a connection may raise: it is worth trying again. HTTPError is an answer, and handled before.
@@ -112,8 +114,11 @@ def send(request, host=None):
         raise
     except BROKEN as err:
         reason = getattr(err, 'reason', None) or err
-        raise TransferError("no connection to %s: %s. Check its name, and the network and proxy of this node" % (
-            host or urlsplit(request.full_url).netloc, getattr(reason, 'strerror', None) or reason), True)
+        server = urlsplit(request.full_url).netloc
+        proxy = ' through the proxy %s' % request.host if request.host != server else ''
+        words = ERRORS.get(getattr(reason, 'errno', None)) or "%s. Check its name, and the network and proxy of this " \
+            "node" % (getattr(reason, 'strerror', None) or reason)
+        raise TransferError("no connection to %s%s: %s" % (host or server, proxy, words), True)
 
 
 def place_of(url):

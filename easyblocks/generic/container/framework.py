@@ -9,6 +9,7 @@ What we need of EasyBuild 5, and changing what it reads. With an older EasyBuild
 """
 from contextlib import contextmanager
 
+from easybuild.easyblocks.generic.container.texts import ERRORS, plain_error
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.config import update_build_option
 from easybuild.tools.version import VERSION
@@ -19,7 +20,7 @@ except ImportError:
     raise ImportError("the easyblocks for container images need EasyBuild 5, and this is EasyBuild %s: load or install "
                       "a newer EasyBuild" % VERSION)
 
-__all__ = ['EasyBuildExit', 'RunShellCmdError', 'exit_status', 'run_shell_cmd', 'set_search_paths',
+__all__ = ['EasyBuildExit', 'RunShellCmdError', 'exit_status', 'plain_errors', 'run_shell_cmd', 'set_search_paths',
            'with_build_option', 'with_parameter']
 
 
@@ -32,6 +33,20 @@ def exit_status(code):
         if err.exit_code == EasyBuildExit.ERROR:
             err.exit_code = code
         raise
+
+
+@contextmanager
+def plain_errors():
+    """Say in words what the numbers of errors of the operating system mean, also of those that EasyBuild reports."""
+    try:
+        yield
+    except EasyBuildError as err:
+        err.msg = plain_error(err.msg)
+        raise
+    except OSError as err:
+        if err.errno not in ERRORS:
+            raise
+        raise EasyBuildError("%s", plain_error(str(err)))
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from easybuild.easyblocks.generic.container.progress import Progress, download
 from easybuild.easyblocks.generic.container.registry import Registry, blob_size, sif_layer
 from easybuild.easyblocks.generic.container.runtime import Runtime
 from easybuild.easyblocks.generic.container.sif import is_sif, is_whole
-from easybuild.easyblocks.generic.container.texts import format_size
+from easybuild.easyblocks.generic.container.texts import ERRORS, format_size
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, mkdir, remove_dir, remove_file
 from easybuild.tools.utilities import trace_msg
@@ -135,9 +135,10 @@ class ImageFetch:
             try:
                 held.enter_context(self.lease.held(self.wait))
             except OSError as err:
-                raise EasyBuildError("%s can't be fetched, because the lock %s.lock can't be taken: %s. Remove what a "
-                                     "killed process has left there, or choose another directory.",
-                                     self.name, self.target, err.strerror, exit_code=EasyBuildExit.FAIL_DOWNLOAD)
+                why = ERRORS.get(err.errno) or "%s. Remove what a killed process has left there, or choose another " \
+                    "directory" % err.strerror
+                raise EasyBuildError("%s can't be fetched, because the lock %s.lock can't be taken: %s.", self.name,
+                                     self.target, why, exit_code=EasyBuildExit.FAIL_DOWNLOAD)
             try:
                 yield
             except EasyBuildError:

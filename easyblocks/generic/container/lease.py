@@ -102,8 +102,13 @@ class Lease:
             number = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
         except FileExistsError:
             return False
-        with os.fdopen(number, 'w') as note:
-            json.dump(this_process(), note)
+        try:
+            with os.fdopen(number, 'w') as note:
+                json.dump(this_process(), note)
+        except OSError:
+            # nobody would know whose it is
+            forget(self.path)
+            raise
         return True
 
     @property

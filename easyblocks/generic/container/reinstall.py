@@ -11,7 +11,8 @@ import os
 import time
 
 from easybuild.easyblocks.generic.container.closedplaces import closed_part, closed_place
-from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit_status, with_build_option
+from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit_status, plain_errors
+from easybuild.easyblocks.generic.container.framework import with_build_option
 from easybuild.easyblocks.generic.container.installdirswap import UNPROVEN, InstallDirSwap
 from easybuild.easyblocks.generic.container.lockfile import RECORD
 from easybuild.easyblocks.generic.container.lockowner import LockOwner
@@ -32,6 +33,8 @@ class Reinstall:
     """
     Replace an installation only when the new one is complete. Not an easyblock by itself.
 
+    Of a first installation that fails before it is complete, nothing stays.
+
     EasyBuild empties the installation directory, then fills it. Here the new installation is built in a staging
     directory next to the earlier one. Once it is complete the two are swapped, together with the module, so that later
     steps (commands of the easyconfig, hooks, the sanity check, the module) see the final paths. If anything fails they
@@ -41,6 +44,8 @@ class Reinstall:
 
     # whether the module makes user software visible in the container
     HAS_USER_SOFTWARE = False
+    # whether there is no earlier installation, and this run has begun the first one
+    is_first = False
 
     def __init__(self, *args, **kwargs):
         """Start without a swap: no earlier installation has been found yet."""
@@ -82,9 +87,12 @@ class Reinstall:
                                   log=self.log)
                 return done
             finally:
-                if self.swap:
+                is_part = self.is_first and not os.path.exists(self.lock_path)
+                if self.swap or is_part:
                     with self.lock_owner.again() as ours:
-                        if ours:
+                        if ours and is_part:
+                            remove_replaced(self.installdir)
+                        elif ours:
                             self.roll_back()
 
     def check_places(self):
@@ -107,7 +115,7 @@ class Reinstall:
         if self.lock_owner:
             self.lock_owner.confirm()
         code = STEP_STATUS.get(step) or getattr(EasyBuildExit, 'FAIL_%s_STEP' % step.upper(), EasyBuildExit.ERROR)
-        with exit_status(code):
+        with exit_status(code), plain_errors():
             return super().run_step(step, *args, **kwargs)
 
     def fetch_step(self, *args, **kwargs):
@@ -142,6 +150,7 @@ class Reinstall:
             if earlier and os.path.isdir(self.installdir) and not self.cfg['keeppreviousinstall']:
                 self.use_staging_dir(swap)
         super().make_installdir(*args, **kwargs)
+        self.is_first = not (self.swap or self.dry_run or self.cfg['keeppreviousinstall'])
 
     def use_staging_dir(self, swap):
         """Install into the staging directory; where directories can't be renamed, EasyBuild empties the earlier one."""

@@ -9,12 +9,25 @@ Rules for strings in easyconfigs and catalogues: names of packages, names and va
 
 Doesn't import EasyBuild, because importing it takes longer than running `ebsif list`.
 """
+import errno
 import re
 
 # Options of a bind that mounts what is in a SquashFS file; without `ro`, the runtime warns at each start.
 MOUNT_SQUASHFS = ':image-src=/,ro'
 
+# What people should know of errors of the operating system that they can do something about.
+ERRORS = {
+    errno.ENOSPC: "the disk is full (make room, or choose another directory)",
+    errno.EDQUOT: "the quota is used up (make room, or choose another directory)",
+    errno.ECONNREFUSED: "the connection was refused (check host and port, and whether the server is running)",
+}
+
 VARIABLE_NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_]*\Z')
+
+
+def plain_error(text):
+    """Return a message with words for errors of the operating system instead of their numbers: `[Errno 28] ...`."""
+    return re.sub(r'\[Errno (\d+)\] ([^:\n]*)', lambda match: ERRORS.get(int(match.group(1)), match.group(2)), text)
 
 
 def normal_name(name):
