@@ -215,6 +215,13 @@ def test_a_check_knows_what_is_installed(eb_prefix, monkeypatch, capsys):
     assert said.out.endswith(f"\ninstall it with: ebsif {' '.join(words)} --rebuild\n")
 
 
+def test_the_verdict_on_an_extension_that_is_changed(capsys):
+    """E-11: of many packages only one may be new, so the verdict counts those that are as before."""
+    packages = [plan.Addition("rich", "15.0", 1000, "asked for"), plan.Addition("einops", "0.8", 2000, "as before")]
+    plan.show(plan.Plan(packages), Namespace(module="A/1"), "COMMAND")
+    assert "\nyes: A/1 can be installed: 2 packages (1 as before), 3.0 kB\n" in capsys.readouterr().out
+
+
 def test_options_of_the_user_do_not_hide_the_plan(tmp_path, monkeypatch, capsys):
     """E-02: with --buildpath for eb, the packages are still found where pip says what it would install."""
     monkeypatch.setattr(ebsteps, "install", Eb({"einops 0.8": True}))

@@ -274,8 +274,9 @@ def show(plan: Plan, container: Container, command: str) -> None:
     """
     show_packages(plan)
     if not plan.problem:
-        number = output.format_count(len(plan.added), "package")
-        print(f"yes: {container.module} can be installed: {number}, {plan.size}"
+        number, before = len(plan.added), sum(one.why == REASONS[-1] for one in plan.added)
+        print(f"yes: {container.module} can be installed: {output.format_count(number, 'package')}"
+              f"{f' ({before} as before)' if before else ''}, {plan.size}"
               f"{SEE_WARNING if plan.warned else ''}")
         output.hint(f"install it with: {command}")
         return
