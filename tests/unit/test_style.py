@@ -30,6 +30,15 @@ def test_ruff():
     assert programs <= set(map(Path, checked))
 
 
+def test_ends_of_lines_and_files():
+    """The rules of .editorconfig, except for what is recorded as it is: no editor changes lines that nobody edits."""
+    texts = {path: path.read_bytes() for path in tracked()}
+    for path, text in texts.items():
+        if b"\0" not in text and path.suffix != ".svg" and path.parent != CHECKOUT / "tests/data":
+            assert not re.search(rb"[ \t\r]$", text, re.MULTILINE), path
+            assert text[-1:] in (b"", b"\n"), path
+
+
 def test_easyblocks_run_on_python_3_6():
     """They support EasyBuild's oldest Python, and import only EasyBuild and the standard library."""
     # what runs in images, too
