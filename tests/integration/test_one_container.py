@@ -166,8 +166,14 @@ def test_the_ranks_of_a_node_share_a_container_and_a_mount(ranks, cluster):
 
 
 def test_everything_is_as_in_an_own_container(ranks):
-    """T-03: environment, working directory, umask, CPUs, limits, files and signals, and a user's variables."""
-    environment = {"APPTAINERENV_MINE": "a b", "SINGULARITYENV_MINE": "a b", "OTHER": "x\ny"}
+    """
+    T-03: environment, working directory, umask, CPUs, limits, files and signals, and a user's variables.
+
+    Also two that have other values for the runtime.
+    """
+    environment = {"APPTAINERENV_MINE": "a b", "SINGULARITYENV_MINE": "a b", "OTHER": "x\ny",
+                   "APPTAINER_CONFIGDIR": str(ranks.folder / "a b"),
+                   "each": lambda rank: {"GOGC": ["50 %", None][rank]}}
     assert results(ranks.start(2, "see.py 2", **environment)) == ("", [0, 0])
     shared = seen(ranks)
     assert results(ranks.start(2, "see.py 2", EBSIF_ONE_CONTAINER_PER_NODE="", **environment))[1] == [0, 0]
@@ -266,6 +272,15 @@ def test_all_ranks_killed_at_once(ranks):
     (ranks.local / f"ebsif-{os.getuid()}-77.9-nid1-0/ranks").touch()
     assert results(ranks.start(2, "-c pass")) == ("", [0, 0])
     assert ranks.nothing_stays() is True
+
+
+def test_another_rank_starts_the_container(ranks):
+    """T-03, T-04: if the one that has begun to start it was killed, with all its processes, the next one does."""
+    place = ranks.local / f"ebsif-{os.getuid()}-77.3-nid1-0"
+    place.mkdir(mode=0o700)
+    (place / "start-0").touch()
+    assert results(ranks.start(3, "see.py 3")) == ("", [0, 0, 0])
+    assert len({one["mnt"] for one in seen(ranks)}) == 1
 
 
 def test_ranks_come_and_go(ranks):

@@ -1,19 +1,22 @@
 # shellcheck shell=sh
 # Run the program of a rank in a container that ranks share; started by one-container.bash.
 #
-# Usage: sh joined-rank.sh IN OUT ERR CONFIG CONFIG PROGRAM ARGUMENT...
-#   IN      number of the file from which signals for the program are read; if it ends, the program is killed
-#   OUT     of the file to which the program's process ID is written, and its exit status in the end
-#   ERR     of the program's standard error
-#   CONFIG  values of APPTAINER_CONFIGDIR and SINGULARITY_CONFIGDIR, or "unset"
+# Usage: sh joined-rank.sh IN OUT ERR GOGC PROGRAM ARGUMENT...
+#   IN    number of the file from which signals for the program are read; if it ends, the program is killed
+#   OUT   of the file to which the program's process ID is written, and its exit status in the end
+#   ERR   of the program's standard error
+#   GOGC  the caller's value of this variable, or nothing; one-container.bash has set another one for the runtime
 #
 # A signal kills the runtime, and with it its child (not the children of that). So the shell that waits for the program is
 # not its child, but that of another shell.
-in=$1 out=$2 err=$3
+in=$1 out=$2 err=$3 garbage=$4
+shift 4
 unset APPTAINER_CONFIGDIR SINGULARITY_CONFIGDIR APPTAINER_INSTANCE SINGULARITY_INSTANCE
-[ "$4" = unset ] || export APPTAINER_CONFIGDIR="$4"
-[ "$5" = unset ] || export SINGULARITY_CONFIGDIR="$5"
-shift 5
+# unless there is a value for the container
+if [ "${GOGC:-}" = off ]; then
+    unset GOGC
+    [ -z "$garbage" ] || export GOGC="$garbage"
+fi
 
 # Send signals to the program; end it if nobody is left who sends some.
 forward() {

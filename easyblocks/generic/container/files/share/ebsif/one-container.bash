@@ -4,13 +4,15 @@
 #
 # The ranks meet in a directory on the node, one for each run and kind of container:
 #
-#   starting  locked by the rank that starts the container
+#   start-N   created by the rank that starts the container; the next number if it is killed meanwhile
+#   starting  a named pipe that this rank has open to write: the others wait for its end
 #   state     "ready", or why the container could not be started
 #   ranks     locked (shared) by each rank; the last one locks it alone, and ends the container
 #   alive     a named pipe that each rank has open: if all are killed, end-container reads its end
 #   config    where the runtime keeps its instances, because $HOME may be read-only or the same on all nodes
 #
-# Locks and pipes are released however a process ends.
+# Locks and pipes are released however a process ends. Few programs are started, because all ranks of a node do so at once,
+# and each costs 2 % of the CPU time of joining (docs/performance.md).
 # shellcheck source=common.bash
 source "${root:?}/share/ebsif/common.bash"
 
@@ -78,7 +80,8 @@ name_run() {
     # several runs in a job, and even in none, may have the same numbers
     [[ "$launcher${PALS_APID:+ named}" != @(PMI|Open MPI|torchrun|PALS) ]] || find_launcher || return
     instance=ebsif-$job.$step${process:+.$process}
-    directory=$(sh "$root/runscripts/find-caches" --node) || {
+    # shellcheck source=../../runscripts/find-caches
+    directory=$(source "$root/runscripts/find-caches" --node) || {
         problem="no directory on this node can be used (EBSIF_NODE_LOCAL sets one)"
         return 1
     }
@@ -119,7 +122,10 @@ meet() {
     for number in {0..9}; do
         place=$directory/ebsif-$EUID-${instance#ebsif-}-$node-$number
         enter || return
-        wait_for_container "$@"
+        wait_for_container "$@" || {
+            leave
+            return 1
+        }
         IFS= read -r other <"$place/made-of"
         [[ "$made_of" != "$other" ]] || return 0
         leave
@@ -133,50 +139,80 @@ leave() {
     exec {ranks}>&- {alive}>&-
 }
 
-# Lock `ranks`. The directory may just be removed by the last rank of an earlier container.
+# Lock `ranks`, and open `alive`. The directory may just be removed by the last rank of an earlier container.
 enter() {
     for _ in {1..50}; do
         [[ -d "$place" ]] || mkdir -m 700 -- "$place" 2>/dev/null || [[ -d "$place" ]] || break
         [[ -O "$place" && ! -L "$place" ]] || break
         { exec {ranks}>>"$place/ranks"; } 2>/dev/null || continue
         flock --shared "$ranks" || break
-        [[ ! "$place/ranks" -ef "/proc/self/fd/$ranks" ]] || return 0
+        if [[ "$place/ranks" -ef "/proc/self/fd/$ranks" ]] && make_pipes; then
+            exec {alive}<>"$place/alive"
+            return 0
+        fi
         exec {ranks}>&-
     done
+    unusable
+}
+
+# Others may be faster.
+make_pipes() {
+    are_pipes || mkfifo -m 600 -- "$place/alive" "$place/starting" 2>/dev/null || are_pipes
+}
+
+are_pipes() {
+    [[ -p "$place/alive" && -p "$place/starting" ]]
+}
+
+unusable() {
     problem="$place can't be used (EBSIF_NODE_LOCAL sets another place)"
     return 1
 }
 
-# wait_for_container IMAGE OPTION...: let one of the ranks start it; set `state`, and open `alive`.
+# wait_for_container IMAGE OPTION...: let one of the ranks start it; set `state`.
 wait_for_container() {
-    local starting
-    alive=''
-    until [[ -s "$place/state" ]]; do
-        exec {starting}>>"$place/starting"
-        if flock --nonblock "$starting"; then
-            [[ -s "$place/state" ]] || {
-                echo "$made_of" >"$place/made-of"
-                [[ -p "$place/alive" ]] || mkfifo -m 600 -- "$place/alive"
-                exec {alive}<>"$place/alive"
-                start_container "$@"
-            }
+    local starting waiting attempt
+    for attempt in {0..9}; do
+        [[ ! -s "$place/state" ]] || break
+        # before it is known who starts the container: nobody must read an end before
+        exec {starting}<>"$place/starting"
+        if create "$place/start-$attempt"; then
+            start_container "$@"
         else
-            flock --shared "$starting"
+            exec {waiting}<"$place/starting" {starting}>&-
+            read -r -u "$waiting"
+            exec {waiting}<&-
         fi
         exec {starting}>&-
     done
-    [[ -n "$alive" ]] || exec {alive}<>"$place/alive"
-    read -r state <"$place/state"
+    { read -r state <"$place/state"; } 2>/dev/null || unusable
 }
 
-# start_container IMAGE OPTION...: a process of its own, which goes on if the rank is killed.
+# create FILE: fails if it exists.
+create() {
+    local status=0
+    set -o noclobber
+    : >"$1" || status=1
+    set +o noclobber
+    return "$status"
+} 2>/dev/null
+
+# start_container IMAGE OPTION...: a process of its own, which goes on if the rank is killed: it has `alive` open, because
+# the container can be ended only when it is known.
 start_container() (
-    (
+    echo "$made_of" >"$place/made-of"
+    {
         exec <"$place/alive" >/dev/null 2>&1
         close_others
         exec setsid "$root/share/ebsif/end-container" "$place"
-    ) &
-    if start_instance "$@" </dev/null >"$place/log" 2>&1; then
+    } &
+    start_instance "$@" </dev/null >"$place/log" 2>&1 &
+    process=$!
+    # the runtime itself watches what it has started for a while, but the container can be joined before
+    until is_described || [[ ! -e /proc/$process ]]; do
+        read -r -t 0.01 -u "$alive"
+    done
+    if is_described || wait "$process"; then
         echo ready >"$place/state"
     else
         problem=$(sed -n 's/^\(FATAL\|ERROR\): *//p' "$place/log")
@@ -185,8 +221,17 @@ start_container() (
     fi
 )
 
+# True if the runtime has completely written the file that describes the container (see end-container).
+is_described() {
+    local file text=''
+    for file in "$place"/config/instances/{app,sing}/*/*/*/*.json; do
+        [[ ! -r "$file" ]] || IFS= read -r -d '' text <"$file"
+    done
+    [[ "$text" == *\}*([[:space:]]) ]]
+}
+
 # start_instance IMAGE OPTION...: without the startscript of the image, which an own container doesn't run either.
-start_instance() (
+start_instance() {
     local stay=$root/runscripts/stay.sh
     stay=${stay//,/\\,}
     stay=${stay//:/\\:}:/.singularity.d/startscript:ro
@@ -198,7 +243,7 @@ start_instance() (
     # its file systems serve all ranks, so they may use all CPUs of the job
     ! type -P taskset >/dev/null || set -- taskset --cpu-list 0-8191 "$@"
     exec "$@"
-)
+}
 
 export_config() {
     export APPTAINER_CONFIGDIR=$place/config SINGULARITY_CONFIGDIR=$place/config
@@ -226,15 +271,17 @@ join() {
         fi
     done
     digits=("${digits[@]}" "${used[@]}")
-    local kept=("${APPTAINER_CONFIGDIR-unset}" "${SINGULARITY_CONFIGDIR-unset}")
+    local garbage=${GOGC:-}
     exec {input}<&0 {output}>&1
     coproc joined {
         eval "exec ${digits[0]}<&0 ${digits[1]}>&1 ${digits[2]}>&2 <&$input >&$output"
         exec {ranks}>&- {alive}>&- {input}<&- {output}>&-
         export_config
+        # the runtime (a Go program) ends before collecting garbage would pay
+        export GOGC=off
         # this process is one more
         SHLVL=$((SHLVL - 1))
-        exec "$runtime" exec "instance://$instance" sh /runscripts/joined-rank.sh "${digits[@]:0:3}" "${kept[@]}" "$@"
+        exec "$runtime" exec "instance://$instance" sh /runscripts/joined-rank.sh "${digits[@]:0:3}" "$garbage" "$@"
     }
     # shellcheck disable=SC2154  # coproc sets it
     process=$joined_PID
