@@ -120,9 +120,10 @@ def build_parser(arguments):
     verbosity.add_argument("--no-color", action="store_true", help="don't use colors (as NO_COLOR=1)")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True,
                                      parser_class=Command)
-    for name, summary in COMMANDS.items():
+    # the parsers of the others are only for the help and for messages about a wrong name
+    for name in COMMANDS.keys() & arguments[:1] or COMMANDS:
         subparser = commands.add_parser(
-            name, help=summary, formatter_class=HelpFormatter, parents=[common])
+            name, help=COMMANDS[name], formatter_class=HelpFormatter, parents=[common])
         if name in arguments:
             module = importlib.import_module(f"ebsif.commands.{MODULES.get(name, name)}")
             subparser.description = module.__doc__
@@ -176,6 +177,8 @@ def main(arguments=None):
         The exit status: see STATUSES; 130 after Ctrl-C, 141 after a broken pipe.
     """
     check_python(sys.version_info[:2])
+    # almost all objects stay until the end, so looking for unused ones in cycles takes time for nothing
+    gc.set_threshold(500_000)
     if "_ARGCOMPLETE" in os.environ:
         complete()
     arguments = sys.argv[1:] if arguments is None else list(arguments)

@@ -8,7 +8,6 @@ import os
 import pwd
 import shlex
 import stat
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -143,7 +142,7 @@ def replace(path: Path, text: str, shared: bool = False) -> None:
         make_directory(path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)
     # a unique name, even among the machines that share a file system
-    new = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
+    new = path.with_name(f".{path.name}.{os.urandom(16).hex()}.new")
     try:
         with new.open("x", encoding="utf-8") as file:
             file.write(text)

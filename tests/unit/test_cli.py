@@ -53,9 +53,12 @@ def test_without_a_command_all_are_listed():
 
 def parsers():
     """Return the parser of each command (dict of ArgumentParser by name)."""
-    (commands,) = [one for one in build_parser(COMMANDS)._actions if isinstance(one, argparse._SubParsersAction)]
-    assert set(commands.choices) == set(COMMANDS)
-    return commands.choices
+    found = {}
+    for name in COMMANDS:
+        (commands,) = [one for one in build_parser([name])._actions if isinstance(one, argparse._SubParsersAction)]
+        found.update(commands.choices)
+    assert set(found) == set(COMMANDS)
+    return found
 
 
 def test_one_word_per_option():
