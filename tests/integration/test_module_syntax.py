@@ -103,3 +103,22 @@ def test_looking_for_packages_executes_nothing_of_the_container():
             said[mode, time] = subprocess.run(["lua", "-"], input=(prelude + loading + listing).encode(), check=True,
                                               capture_output=True, timeout=60).stdout.decode()
     assert said == {("spider", 5): "", ("spider", 6): "looks ", ("load", 5): "loaded", ("load", 6): "loaded"}
+
+
+@pytest.mark.parametrize("bind, looks", [("", ""), ("/data", "looks")])
+def test_unloading_only_restores_variables(bind, looks):
+    """T-12: a Tcl module looks for nothing when it is unloaded, unless there may be binds of the person's to drop."""
+    module = SYNTAXES["Tcl"](ROOT)
+    text = module.functions + module.restore_on_unload(
+        module.when("[puts -nonewline looks; expr 1]", module.setenv("X", "{value}\n")) + module.default_env("Y", "1")
+        + module.setenv_from("X", "unknown") + module.put_both_from("_B", "unloading") + module.container_env("C", "1")
+        + module.put_list("_D", ":", "a"))
+    prelude = (
+        f"set root {{{ROOT}}}\nproc setenv {{name value}} {{ puts -nonewline \" $name\" }}\n"
+        "proc module-info {what name} { return [string equal $name unload] }\n")
+    if bind:
+        text = text.replace(" $unknown", " {}")
+        prelude += f"set env(SINGULARITY_BIND) {bind}\n"
+    said = subprocess.run(["tclsh"], input=(prelude + text).encode(), capture_output=True, check=True, timeout=60)
+    both = "".join(f" SINGULARITY{name} APPTAINER{name}" for name in ("_B", "ENV_C", "_D"))
+    assert said.stdout.decode() == f"{looks} X Y{both}" and not said.stderr

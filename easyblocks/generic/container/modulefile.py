@@ -155,9 +155,11 @@ class ModuleFile:
     @property
     def text(self):
         """All other statements, which are only for loading and unloading."""
-        return '\n'.join([
-            '', self.alone(), self.image(), self.binds(),
-            self.masks() + self.environment() + self.gpu() + self.spec.distributed.module_statements(self.module)])
+        module = self.module
+        return '\n'.join(['', self.alone(), module.restore_on_unload('\n'.join([
+            module.call('forget', *LEFT_BEHIND) + module.setenv('EBSIF_LOADED_MODULE', self.full_name),
+            self.image(), self.binds(),
+            self.masks() + self.environment() + self.gpu() + self.spec.distributed.module_statements(module)]))])
 
     def alone(self):
         """Statements that allow only one container module at a time, because all set the same variables."""
@@ -169,8 +171,6 @@ class ModuleFile:
             module.only_one(None if self.spec.one_container == REPLACE else refusal),
             module.comment("The user's own values come first where possible, and unloading restores them."),
             module.functions,
-            module.call('forget', *LEFT_BEHIND),
-            module.setenv('EBSIF_LOADED_MODULE', self.full_name),
         ])
 
     def image(self):

@@ -82,13 +82,23 @@ class ModuleSyntax:
         """Nothing: only modules tools show help."""
         return ''
 
+    def restore_on_unload(self, text):
+        """Execute statements; to unload, a syntax may only restore the variables that they set."""
+        return text
+
+    def when_loading(self, text):
+        """Execute statements that have an effect only when the module is loaded; a syntax may do so only then."""
+        return text
+
     def only_one(self, refusal):
         """Allow one container module: refuse with a message if there is one (its parts), else unload the other."""
         other = self.fail_on_load(*refusal) if refusal else self.unload_on_load('other_module')
         return ''.join([
             self.comment('Only one container at a time.'),
-            self.declare_from_environment('other_module', 'EBSIF_LOADED_MODULE', ''),
-            self.when(self.is_loaded('other_module'), other), '\n'])
+            self.when_loading(
+                self.declare_from_environment('other_module', 'EBSIF_LOADED_MODULE', '') +
+                self.when(self.is_loaded('other_module'), other)),
+            '\n'])
 
     def container_env(self, name, value):
         """Set a variable in the container, unless the user has set it."""

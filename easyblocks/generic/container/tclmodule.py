@@ -8,7 +8,14 @@
 Module statements in Tcl; modulesyntax.py explains them.
 """
 
+import re
+
 from easybuild.easyblocks.generic.container.modulesyntax import CONTROL_CHARACTERS, ModuleSyntax
+from easybuild.easyblocks.generic.container.runtime import RUNTIME_PREFIXES
+
+# What the functions that set variables put before the names that they are called with.
+PREFIXES = {'put': [''], 'put_default': [''], 'put_both': RUNTIME_PREFIXES, 'put_list': RUNTIME_PREFIXES,
+            'put_in_container': [prefix + 'ENV_' for prefix in RUNTIME_PREFIXES]}
 
 
 class TclModule(ModuleSyntax):
@@ -60,6 +67,19 @@ class TclModule(ModuleSyntax):
     def drop_replaced(self, variable):
         """Drop the binds of an earlier installation's module, if it is loaded; the list is that of this one's binds."""
         return 'drop_replaced $%s\n' % variable
+
+    def restore_on_unload(self, text):
+        """Execute statements; to unload, restore the variables that they set, unless there are binds to drop."""
+        calls = re.findall(r'^ *(%s) "?(\w+)' % '|'.join(PREFIXES), text, re.MULTILINE)
+        names = dict.fromkeys(prefix + name for function, name in calls for prefix in PREFIXES[function])
+        # Environment Modules compiles all of a module file, except what is given to eval
+        return self.when('$unloading && ![info exists env(SINGULARITY_BIND)]',
+                         'foreach name {%s} { restore $name }\n' % ' '.join(names),
+                         'eval {\n%s}\n' % self.indent(text))
+
+    def when_loading(self, text):
+        """Execute statements only when the module is loaded: looking for a variable takes long in Tcl."""
+        return self.when('[module-info mode load]', text)
 
     def conflict(self, name):
         """Declare a conflict with another module."""

@@ -5,9 +5,10 @@ set in_lmod [expr {[info exists ModuleTool] && $ModuleTool eq "Lmod"}]
 set attached [expr {$in_lmod && ![string match tclsh* [file tail [info nameofexecutable]]]}]
 set active 1
 set done {}
-# Tcl decodes the whole environment whenever it looks for a variable, so find out once which ones are set
+# Tcl decodes the whole environment whenever it looks for a variable, so find out once which ones are set; to unload, only
+# what was recorded matters
 set known {}
-foreach name [array names env] { dict set known $name 1 }
+foreach name [array names env [expr {$unloading ? "__EBSIF_EARLIER_*" : "*"}]] { dict set known $name 1 }
 proc is_set {name} {
     global env known in_lmod
     if {![dict exists $known $name] || ![info exists env($name)]} { return 0 }
@@ -26,9 +27,10 @@ proc user_value {name} {
 # what a module that the modules tool has lost left behind: for both runtimes the same value, and no note
 proc forget {args} {
     global env lost
+    if {!$lost} { return }
     foreach name $args {
         set other [regsub ^APPTAINER $name SINGULARITY]
-        if {!$lost || ![is_set $name] || ![is_set $other] || [is_set __EBSIF_EARLIER_$name]} { continue }
+        if {![is_set $name] || ![is_set $other] || [is_set __EBSIF_EARLIER_$name]} { continue }
         if {$env($name) ne $env($other)} { continue }
         unsetenv $name
         if {$other ne $name} { unsetenv $other }
@@ -131,7 +133,7 @@ proc put_list {name separator items} {
 proc drop_replaced {binds} {
     global env loading unloading root
     set name SINGULARITY_BIND
-    if {!($loading || $unloading) || ![is_set $name]} { return }
+    if {!($loading || $unloading) || ![info exists env($name)]} { return }
     if {[string first $root/runscripts:/runscripts $env($name)] < 0} { return }
     set kept ""
     foreach item [split $env($name) ,] {
