@@ -152,6 +152,16 @@ def test_binds(bind):
     assert accepts(fieldtypes.is_bind, bind) == (texts.bind_problem(bind) is None)
 
 
+@pytest.mark.parametrize(("text", "expected"), [
+    ("'/a': [Errno 28] No space left on device: '/a'",
+     "'/a': the disk is full (make room, or choose another directory): '/a'"),
+    ("HTTP([Errno 111] Connection refused). Use a copy", "HTTP(the connection was refused (check host and port, and "
+     "whether the server is running)). Use a copy"), ("[Errno 2] No such file: 'x'", "No such file: 'x'")])
+def test_errors_of_the_operating_system(text, expected):
+    """E-09: words instead of numbers; what else the message says stays."""
+    assert texts.plain_error(text) == expected
+
+
 @pytest.mark.parametrize("rule", ["[-_.]+", "[A-Za-z_][A-Za-z0-9_]*"])
 def test_rules_for_texts_have_one_home(rule):
     """S000-18 point 4: names of packages and variables have one set of rules, except in code for the container."""

@@ -10,6 +10,7 @@ Rules for strings in easyconfigs and catalogues: names of packages, names and va
 Doesn't import EasyBuild, because importing it takes longer than running `ebsif list`.
 """
 import errno
+import os
 import re
 
 # Options of a bind that mounts what is in a SquashFS file; without `ro`, the runtime warns at each start.
@@ -27,7 +28,9 @@ VARIABLE_NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_]*\Z')
 
 def plain_error(text):
     """Return a message with words for errors of the operating system instead of their numbers: `[Errno 28] ...`."""
-    return re.sub(r'\[Errno (\d+)\] ([^:\n]*)', lambda match: ERRORS.get(int(match.group(1)), match.group(2)), text)
+    for number, words in ERRORS.items():
+        text = text.replace('[Errno %d] %s' % (number, os.strerror(number)), words)
+    return re.sub(r'\[Errno \d+\] ', '', text)
 
 
 def normal_name(name):
