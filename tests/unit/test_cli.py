@@ -185,11 +185,12 @@ def test_errors_of_files(tmp_path, monkeypatch):
     assert cli.text_of(OSError("anything")) == "anything"
     assert cli.text_of(EbsifError("x: [Errno 104] Connection reset by peer")) == "x: Connection reset by peer"
     full = "the disk is full (make room, or choose another directory)"
-    for error, begin in ((OSError(28, "No space left on device", "x"), "x: "), (OSError(28, "No space left on device"), ""),
-                         (EbsifError("x: [Errno 28] No space left on device"), "x: "),
-                         (shutil.Error([("a", "b", f"{OSError(28, 'No space left on device')}")] * 2), "")):
+    what = os.strerror(28)
+    for error, begin in ((OSError(28, what, "x"), "x: "), (OSError(28, what), ""),
+                         (EbsifError(f"x: [Errno 28] {what}"), "x: "),
+                         (shutil.Error([("a", "b", f"{OSError(28, what)}")] * 2), "")):
         assert cli.text_of(error) == begin + full
-    assert Finding("error", "x", "[Errno 28] No space left on device").message == f"x: {full}"
+    assert Finding("error", "x", f"[Errno 28] {what}").message == f"x: {full}"
     for allowed, remedy in (((), "u+rX"), ((os.X_OK,), "u+w")):
         monkeypatch.setattr(os, "access", lambda _, mode, allowed=allowed: mode in allowed)
         assert cli.text_of(PermissionError(13, "Permission denied", str(tmp_path / "x"))) == \
