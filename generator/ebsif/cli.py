@@ -9,8 +9,6 @@ import signal
 import sys
 from pathlib import Path
 
-from easybuild.easyblocks.generic.container.texts import ERRORS, plain_error
-
 from ebsif import files, output, version
 from ebsif.errors import FAILED, EbsifError, UsageError
 
@@ -207,6 +205,9 @@ def discard_output():
 
 def text_of(error):
     """Return the message of an error (str): for a file its path, what is wrong, and who can give permission."""
+    # takes long to import, because EasyBuild looks through sys.path, and the help doesn't need it
+    from easybuild.easyblocks.generic.container.texts import ERRORS, plain_error
+
     if isinstance(error, shutil.Error):
         # each file that could not be copied; one says enough
         return plain_error(str(error.args[0][0][-1]))
