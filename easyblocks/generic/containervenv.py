@@ -259,18 +259,20 @@ class ContainerVenv(ContainerInstall):
             pip.artifacts.update(self.repeated.get(lockfile.ARTIFACTS, {}))
             return self.venv.packages(), missing
         reuse = Reuse(os.environ.get(REUSE_VARIABLE, ''), self.stages, pins)
-        if not pip.fill and reuse.is_possible(self.source_image, self.spec.venv_name):
-            trace_msg("starting with the packages of %s, which stay as they are" % reuse.installed.module)
+        if pip.fill or not reuse.is_similar(self.source_image, self.spec.venv_name):
+            return packages, missing
+        if reuse.is_possible:
             self.venv.unpack(reuse.squashfs)
-            pip.artifacts.update(reuse.artifacts)
-            return self.venv.packages(), reuse.missing
-        if not pip.fill and reuse.is_similar(self.source_image, self.spec.venv_name):
+            kept, missing = reuse.artifacts, reuse.missing
+            number = len(reuse.packages)
+        else:
             kept = reuse.keep(self.venv, packages, os.path.join(self.builddir, 'earlier'))
-            if kept:
-                trace_msg("packages of %s that stay as they are: %d" % (reuse.installed.module, len(kept)))
-                pip.artifacts.update(kept)
-                return self.venv.packages(), missing
-        return packages, missing
+            number = len(kept)
+        if not number:
+            return packages, missing
+        trace_msg("packages of %s that stay as they are: %d" % (reuse.installed.module, number))
+        pip.artifacts.update(kept)
+        return self.venv.packages(), missing
 
     def record_user_software(self, pip, packages):
         """Record what was installed (Packages), and how."""

@@ -98,7 +98,8 @@ def check_an_extension_of_an_extension(family):
     options = ["--", *family.site.eb_options]
     result = family.site.bash(shlex.join([*command, *options]), **wheel_settings(family.wheels))
     assert result.stdout.endswith(f"module load {MORE}\n")
-    # E-03: packages that are there are not installed again
+    # E-03: packages that are there are not installed again, and the output says so
+    assert re.search(r"\n  virtual environment .*, 2 taken over\n", result.stderr)
     assert re.search(r"\n  pip: requirements \(more\) .* 1 package added\n", result.stderr)
     assert "  pip: requirements  " not in result.stderr
     assert family.image(MORE).samefile(family.image(BASE))

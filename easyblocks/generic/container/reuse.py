@@ -78,13 +78,20 @@ class Reuse:
         """The stages that the earlier installation doesn't have, or not with these requirements (list of Stage)."""
         return [stage for stage in self.stages if stage.record not in self.record[lockfile.STAGES]]
 
-    def is_possible(self, image, venv_name):
-        """
-        Return whether the new installation can start from all of the earlier one's user software.
+    @property
+    def packages(self):
+        """Versions of the packages of the earlier installation by normalized name, except for pip (dict of str)."""
+        found = dict(line.split('==', 1) for line in self.record.get(lockfile.VENV_PACKAGES, []))
+        return {normal_name(name): version for name, version in found.items() if name != 'pip'}
 
-        It can if `is_similar`, all packages keep their versions, and the stages only have additional packages.
+    @property
+    def is_possible(self):
         """
-        return self.is_similar(image, venv_name) and self.keeps_versions() and self.has_same_stages()
+        Whether a new installation that `is_similar` can start from all of the earlier one's user software.
+
+        It can if all packages keep their versions, and the stages only have additional packages.
+        """
+        return self.keeps_versions() and self.has_same_stages()
 
     def is_similar(self, image, venv_name):
         """
@@ -109,8 +116,7 @@ class Reuse:
 
     def keeps_versions(self):
         """Return whether every package of the earlier installation, except for pip, must have the same version."""
-        packages = dict(line.split('==', 1) for line in self.record.get(lockfile.VENV_PACKAGES, []))
-        return all(self.pins.get(normal_name(name)) == version for name, version in packages.items() if name != 'pip')
+        return all(self.pins.get(name) == version for name, version in self.packages.items())
 
     def has_same_stages(self):
         """
@@ -119,14 +125,13 @@ class Reuse:
         pip marks packages that are asked for, so requirements for packages that were dependencies are not the same.
         """
         before = self.record.get(lockfile.STAGES, [])
-        present = {normal_name(line.split('==', 1)[0]) for line in self.record.get(lockfile.VENV_PACKAGES, [])}
         pairs = list(zip(before, self.stages))
         new = [line for stage in self.stages[len(before):] for line in stage.requirement_list]
         for one, stage in pairs:
             new += added_lines(one, stage) or []
         return (len(pairs) == len(before) and not any(stage.allow_replace for stage in self.stages)
                 and all(added_lines(*pair) is not None for pair in pairs)
-                and not present.intersection(package_name(line) for line in new))
+                and not any(package_name(line) in self.packages for line in new))
 
     def keep(self, venv, packages, folder):
         """
@@ -179,8 +184,7 @@ class Reuse:
                 options_of(before) != options_of(self.stages) or asked is None or now is None:
             return set()
         names = set()
-        for line in self.record.get(lockfile.VENV_PACKAGES, []):
-            name, version = normal_name(line.split('==', 1)[0]), line.split('==', 1)[1]
+        for name, version in self.packages.items():
             (first, earlier), (second, text) = asked.get(name, (None, '')), now.get(name, (None, ''))
             digest = self.artifacts.get(name, {}).get('sha256')
             # pip marks what a stage asks for, unless an earlier stage has installed it
