@@ -270,14 +270,15 @@ def prefix() -> tuple[Path, Path]:
 
 
 def other_directories() -> dict[str, Path]:
-    """Return the directories in which EasyBuild writes besides those of `prefix`, by the option that names them."""
-    from easybuild.tools.config import build_path, get_repositorypath
+    """Return the directories that EasyBuild needs besides those of `prefix`, by the option that names them."""
+    from easybuild.tools.config import build_path
 
     session()
     found = {"buildpath": Path(build_path())}
-    if repository():
-        # and perhaps a folder in it
-        found["repositorypath"] = Path(get_repositorypath()[0])
+    archive = repository()
+    # it fails if it can't create it; where it can't write to it, it archives nothing
+    if archive and not os.path.isdir(archive):  # noqa: PTH112 is_dir() fails below a closed directory
+        found["repositorypath"] = archive
     return found
 
 

@@ -62,7 +62,12 @@ def test_a_prefix_of_somebody_else(tmp_path, monkeypatch, capsys):
 def test_other_directories_of_somebody_else(tmp_path, monkeypatch, capsys, option):
     """Issue 20: so does it name others in which EasyBuild writes, before it has done everything else."""
     (tmp_path / "file").touch()
+    archive = tmp_path / "archive"
+    monkeypatch.setattr("ebsif.eb.repository", lambda: archive)
     assert option in eb.other_directories()
+    # E-13: EasyBuild only needs to create it
+    archive.mkdir()
+    assert list(eb.other_directories()) == ["buildpath"]
     monkeypatch.setattr("ebsif.eb.other_directories", lambda: {option: tmp_path / "file/x"})
     assert main(["extend", "--site", "lumi", LUMI, "--add", "einops", "--name", "mine", "--install"]) == 3
     assert capsys.readouterr().err == (

@@ -439,3 +439,24 @@ def test_a_stop_reports_what_is_discarded(monkeypatch, capsys, stopped, ours):
     assert easyblock.run_all_steps(False)
     assert bool(removed) == (stopped and ours)
     assert ("it is removed, and the earlier one stays" in capsys.readouterr().err) == stopped
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_stays_of_a_first_installation(tmp_path, monkeypatch, fails):
+    """E-09: nothing if it fails; after --stop what the steps have made, because somebody wants to see it."""
+    def steps(easyblock, _):
+        easyblock.is_first = True
+        (tmp_path / "bin").touch()
+        if fails:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(
+        reinstall, "LockOwner", lambda _: SimpleNamespace(held=nullcontext, again=lambda: nullcontext(True)))
+    monkeypatch.setattr(EasyBlock, "run_all_steps", steps)
+    monkeypatch.setattr(reinstall, "remove_dir", shutil.rmtree)
+    easyblock = object.__new__(type("Easyblock", (Reinstall, EasyBlock), {}))
+    easyblock.installdir, easyblock.swap = str(tmp_path), None
+    easyblock.check_places = lambda: None
+    with pytest.raises(KeyboardInterrupt) if fails else nullcontext():
+        easyblock.run_all_steps(False)
+    assert tmp_path.exists() != fails

@@ -18,7 +18,6 @@ from easybuild.tools.output import PROGRESS_BAR_DOWNLOAD_ONE, show_progress_bars
 from easybuild.tools.output import stop_progress_bar, update_progress_bar
 from easybuild.tools.utilities import trace_msg
 
-# Seconds after which there is a line on something that isn't done, and then the next ones.
 # Seconds between lines: with the pauses between looks, nothing is silent for more than five.
 EVERY = 4.5
 

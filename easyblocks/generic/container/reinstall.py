@@ -85,6 +85,8 @@ class Reinstall:
                     print_warning("Stopped before the new installation was complete (--stop): it is removed, and the "
                                   "earlier one stays. To keep the result of the steps, install elsewhere (--prefix).",
                                   log=self.log)
+                # of a first one, the result of the steps stays
+                self.is_first = False
                 return done
             finally:
                 is_part = self.is_first and not os.path.exists(self.lock_path)
@@ -104,8 +106,10 @@ class Reinstall:
             parent = os.path.dirname(self.installdir)
             needed += [(software, self.installdir if closed_part(parent) else parent),
                        (modules, os.path.dirname(self.mod_filepath))]
-            if get_repository() == 'FileRepository':
-                others['repositorypath'] = os.path.join(*(list(get_repositorypath()) + [self.name]))
+            archive = os.path.join(*get_repositorypath()) if get_repository() == 'FileRepository' else None
+            # EasyBuild fails if it can't create it; where it can't write to it, it archives nothing
+            if archive and not os.path.isdir(archive):
+                others['repositorypath'] = archive
         problem = None if self.dry_run else closed_place(needed, others, 'eb ')
         if problem:
             raise EasyBuildError("%s", problem[0].upper() + problem[1:])
@@ -120,7 +124,7 @@ class Reinstall:
 
     def fetch_step(self, *args, **kwargs):
         """Fetch files; EasyBuild also creates the directories for the installation and its module."""
-        if not self.dry_run:
+        if build_option('pre_create_installdir') and not self.dry_run:
             # who may enter those of all installations and modules, the umask decides
             for path in (install_path(), self.installdir_mod):
                 mkdir(path, parents=True)
