@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import types
@@ -88,7 +89,7 @@ def test_the_log_of_a_stage(tmp_path):
     """
     E-10: it has the output of all calls of pip, which may be any bytes; a call ends with pip's exit status.
 
-    After success, packages are listed by the same Python, and meanwhile bytecode is compiled, which may fail.
+    After success, bytecode is compiled by the same Python, which may fail, and meanwhile packages are listed.
     """
     log, folder = tmp_path / "a log", tmp_path / "a folder"
     folder.mkdir()
@@ -118,6 +119,19 @@ def test_the_log_of_a_stage(tmp_path):
     assert run(b"two\n", 0, folder, "2") == 0
     pip, _ = fake_pip(tmp_path)
     assert pip.reasons(str(log), ["install"]) == "\ufffdone\n" * 2 + "two\n" * 5
+
+
+def test_an_interrupted_stage(tmp_path):
+    """Ctrl-C while bytecode is compiled leaves no process behind, which would use the CPUs of a login node."""
+    (tmp_path / "list.py").touch()
+    (tmp_path / "compile.py").write_text("import time\nprint('begun', flush=True)\ntime.sleep(600)\n")
+    with subprocess.Popen(["sh", CONTAINER_FILES / "sh/run-logged.sh", tmp_path / "log", tmp_path, "2", sys.executable,
+                           "-c", ""], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
+                          text=True) as process:
+        assert process.stdout.readline() == "begun\n"
+        os.killpg(process.pid, signal.SIGINT)
+        # it ends when no process has it open any more
+        assert process.communicate(timeout=60)[0] == ""
 
 
 RECIPE = json.loads((CHECKOUT / "tests/data/archer2-recipe.json").read_text())

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# Run pip and append what it prints also to a file, where its progress can be seen; after success, list the packages and
-# meanwhile compile bytecode with the same Python, in the same container, because starting another one takes longer. Ends
+# Run pip and append what it prints also to a file, where its progress can be seen; after success, compile bytecode and
+# meanwhile list the packages with the same Python, in the same container, because starting another one takes longer. Ends
 # with the exit status of what failed; bytecode isn't necessary.
 # Usage: FILE FOLDER PROCESSES PYTHON [ARGUMENT]...
 #   FOLDER     directory with the program list.py, for the list packages.txt; empty: only run pip
@@ -12,8 +12,7 @@ status=$({ { "$@" 4>&-; echo $? >&4; } 2>&1 | tee -a -- "$file" >&3; } 4>&1)
 if [ "$status" != 0 ] || [ -z "$folder" ]; then
     exit "$status"
 fi
-[ -z "$processes" ] || "$1" -I - "$processes" <"$folder/compile.py" &
-"$1" - <"$folder/list.py" >"$folder/packages.txt"
-status=$?
-wait
-exit "$status"
+# Ctrl-C doesn't end what is in the background, so that is what takes less time
+"$1" - <"$folder/list.py" >"$folder/packages.txt" &
+[ -z "$processes" ] || "$1" -I - "$processes" <"$folder/compile.py" || :
+wait $!
