@@ -17,9 +17,9 @@ proc is_set {name} {
 }
 set lost [expr {$loading && [is_set EBSIF_LOADED_MODULE]}]
 proc user_value {name} {
-    global env loading lost
-    if {!$loading} { return {} }
+    global env loading lost known
     set note __EBSIF_EARLIER_$name
+    if {!$loading || (![dict exists $known $name] && ![dict exists $known $note])} { return {} }
     if {[is_set $note] && $env($note) ne "same"} { return [list [string range $env($note) 1 end]] }
     if {[is_set $name] && (!$lost || [is_set $note])} { return [list $env($name)] }
     return {}
