@@ -200,6 +200,22 @@ def test_remove_a_module_that_was_installed_from_its_own_copy(prefix):
     assert not root.exists()
 
 
+def test_remove_with_a_repository_of_somebody_else(prefix, monkeypatch, tmp_path):
+    """E-06: an archive that this account can't search has nothing of it, and doesn't keep it from removing a module."""
+    prefix.install(MINE)
+    stat = os.stat
+
+    def denied(path, *arguments, **options):
+        if str(path).startswith(f"{tmp_path}/closed/"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, *arguments, **options)
+
+    monkeypatch.setattr("ebsif.eb.repository", lambda: tmp_path / "closed/archive")
+    monkeypatch.setattr(os, "stat", denied)
+    plan = removal.plan(places.known(places.directories_of_modules())[0])
+    assert not [path for path in plan.paths if "closed" in path.parts] and not plan.kept
+
+
 def test_remove_deletes_the_whole_module_and_nothing_else(prefix, tmp_path, capsys, monkeypatch):
     """E-06: module file, links to it, installation, user software set aside, more names, easyconfig, stale locks."""
     easyconfig, lock, backup = (tmp_path / f"mine{suffix}" for suffix in (".eb", ".lock.json", ".squashfs"))

@@ -214,17 +214,19 @@ def add_archived_easyconfig(removal, root):
     text = copy.read_text(encoding="utf-8", errors="replace").strip()
     for folder in repositories(root):
         path = folder / name.split("/")[0] / f"{name.replace('/', '-')}.eb"
-        if not path.is_file():
-            continue
-        if text not in path.read_text(encoding="utf-8", errors="replace"):
-            removal.kept.append(f"{path}: it is that of another installation")
+        # in a repository that this account can't search, it has archived nothing
+        if not files.is_there(path):
             continue
         try:
             check_removable(path)
-        except RemovalError:
+            is_own = text in path.read_text(encoding="utf-8", errors="replace")
+        except (RemovalError, OSError):
             removal.kept.append(f"{path}: it belongs to another account")
-        else:
+            continue
+        if is_own:
             removal.paths.append(path)
+        else:
+            removal.kept.append(f"{path}: it is that of another installation")
 
 
 def repositories(root):
