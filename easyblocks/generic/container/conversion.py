@@ -22,7 +22,7 @@ from easybuild.easyblocks.generic.container.lockowner import GONE, owner_state, 
 from easybuild.easyblocks.generic.container.runtime import SHOWN_LINES, passed_variables
 from easybuild.easyblocks.generic.container.runtimes import RUNTIME_PREFIXES
 from easybuild.tools.build_log import EasyBuildError
-from easybuild.tools.filetools import mkdir, read_file, remove_dir, write_file
+from easybuild.tools.filetools import mkdir, remove_dir, write_file
 
 # loaded before the fork, after which only one thread is left, and locks of others may be taken
 LIBC = ctypes.CDLL(None)
@@ -130,7 +130,9 @@ def ending_with(parent):
 
 def lines_of(log):
     """Return the lines that the runtime has printed (list of str)."""
-    return [line for line in read_file(log).splitlines() if line.strip()]
+    # the last one may end in the middle of a character
+    with open(log, encoding='utf-8', errors='replace') as text:
+        return [line for line in text.read().splitlines() if line.strip()]
 
 
 def end_group(process):
