@@ -76,6 +76,12 @@ def test_the_group_of_one_account(noted_image, monkeypatch, change, is_closed):
     assert (verification.writable_by_others(str(noted_image)) is None) == is_closed
 
 
+def test_accounts_are_not_listed_without_need(noted_image, monkeypatch):
+    """E-01: there may be many of them, on a server; they matter only where the group can write."""
+    monkeypatch.setattr(pwd, "getpwall", lambda: pytest.fail("asked for all accounts"))
+    assert verification.writable_by_others(str(noted_image)) is None
+
+
 def with_group(number):
     """Return a stat of files that are all of one group."""
     stat = os.stat

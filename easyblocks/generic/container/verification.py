@@ -216,9 +216,11 @@ def writable_by_others(path):
     is_last = True
     while True:
         status = os.stat(path)
-        # in a directory with the sticky bit, others can't replace what isn't theirs
-        others = 0o002 if is_private_group(status.st_gid) and not has_acl(path) else 0o022
-        is_closed = not status.st_mode & others or not is_last and status.st_mode & stat.S_ISVTX
+        mode = status.st_mode
+        # in a directory with the sticky bit, others can't replace what isn't theirs; the group comes last, because
+        # finding out about it may mean to ask a server for all accounts
+        is_closed = not is_last and mode & stat.S_ISVTX or not mode & 0o002 and (
+            not mode & 0o020 or is_private_group(status.st_gid) and not has_acl(path))
         if status.st_uid not in (0, os.geteuid()) or not is_closed:
             return path
         if path == os.path.dirname(path):
