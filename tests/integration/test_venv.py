@@ -3,6 +3,7 @@
 import functools
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -407,6 +408,22 @@ def test_an_environment_that_could_not_be_completed(installed_once, tmp_path):
     for said in ("could not be created", "could not add the programs", "extend-venv-activate: can't write"):
         assert said in result.stderr
     assert python == f"{env}/host-bin/python"
+
+
+def test_an_environment_that_another_process_creates(installed_once, tmp_path):
+    """S004-09: of two that begin at the same time, as in a job array, one leaves alone what the other creates."""
+    env, programs = tmp_path / "env", tmp_path / "programs"
+    programs.mkdir()
+    for name in ("apptainer", "singularity"):
+        path = shutil.which(name)
+        if path:
+            # the first one begins after the second one has found nothing
+            (programs / name).write_text(f'#!/bin/sh\nmkdir -p {env}/bin; exec {path} "$@"\n')
+            (programs / name).chmod(0o755)
+    result = installed_once.load(installed_once.WRITABLE, f"PATH={programs}:$PATH make-venv {env}", check=False)
+    assert result.returncode == 1
+    assert f"another make-venv is creating {env}" in result.stderr
+    assert [path.name for path in env.iterdir()] == ["bin"]
 
 
 def test_a_directory_that_the_container_does_not_see(installed_once, tmp_path):
