@@ -115,6 +115,8 @@ def serve_files():
             for name, value in headers.items():
                 self.send_header(name.replace("_", "-"), value)
             if self.path in files.links:
+                # there may be others
+                self.send_header("Link", "<style.css>; rel=preload")
                 self.send_header("Link", files.links[self.path])
             if files.has_sizes:
                 self.send_header("Content-Length", str(len(data)))

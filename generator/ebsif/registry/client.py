@@ -8,6 +8,7 @@ kind of login a registry wants; so this uses the client of the easyblocks.
 import difflib
 import json
 import re
+from email.message import Message
 from http import HTTPStatus
 from http.client import HTTPResponse
 from pathlib import Path
@@ -28,6 +29,12 @@ PAGES = 1000  # of lists of tags
 NEXT = re.compile(r'<([^>]*)>;\s*rel="?next"?')
 WRITE = "pull,push"
 TAG = re.compile(TAG_PATTERN, re.ASCII)
+
+
+def next_page(headers: Message) -> Optional[str]:
+    """Return the address of the next page of a list, which one of the headers Link may name; None if none does."""
+    found = NEXT.search(", ".join(headers.get_all("Link") or []))
+    return found and found.group(1)
 
 
 class RegistryError(EbsifError):
@@ -134,8 +141,8 @@ class RegistryRepository(Repository):
             with answer:
                 try:
                     found += tags_in(answer.read(MOST))
-                    following = NEXT.search(answer.headers.get("Link") or "")
-                    path = urljoin(answer.geturl(), following.group(1)) if following else ""
+                    following = next_page(answer.headers)
+                    path = urljoin(answer.geturl(), following) if following else ""
                 except (ValueError, RecursionError, *BROKEN):
                     raise RegistryError(f"{self.reference.host}: its list of tags can't be read") from None
             if not path:

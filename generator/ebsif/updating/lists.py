@@ -27,7 +27,7 @@ from ebsif.errors import EbsifError
 from ebsif.findings import NOTE, WARNING
 from ebsif.image.inspection import Inspection
 from ebsif.image.remote import Remote
-from ebsif.registry.client import NEXT
+from ebsif.registry.client import next_page
 from ebsif.steps import Steps
 from ebsif.updating.comparison import Comparison, sha256_in
 from ebsif.updating.places import images_of
@@ -178,17 +178,16 @@ class Web:
 
 
 class Page(NamedTuple):
-    """A page: its text, the URL to which its URL redirects, and what the header Link refers to, '' without it."""
+    """A page: its text, the URL to which its URL redirects, and the address of the next page in a header Link."""
 
     text: str
     url: str
-    link: str
+    link: Optional[str]
 
     @property
     def following(self) -> Optional[str]:
         """The URL of the next page of a list, which the header or JSON names; None if there is none."""
-        header = NEXT.search(self.link)
-        target = header.group(1) if header else next_in(self.text)
+        target = self.link or next_in(self.text)
         try:
             return urldefrag(urljoin(self.url, target)).url if target else None
         except ValueError:
@@ -213,7 +212,7 @@ def read(url: str) -> Page:
     try:
         with open_url(Request(url)) as answer:
             content, size, place = answer.read(LARGEST + 1), size_of(answer), answer.geturl()
-            link = answer.headers.get("Link") or ""
+            link = next_page(answer.headers)
     except (TransferError, ValueError) as error:
         raise ListError(str(error)) from None
     except BROKEN as error:
