@@ -208,7 +208,7 @@ def text_of(error):
     # takes long to import, because EasyBuild looks through sys.path, and the help doesn't need it
     from easybuild.easyblocks.generic.container.texts import ERRORS, plain_error
 
-    if isinstance(error, shutil.Error):
+    if isinstance(error, shutil.Error) and isinstance(error.args[0], list):
         # each file that could not be copied; one says enough
         return plain_error(str(error.args[0][0][-1]))
     path = getattr(error, "filename", None)

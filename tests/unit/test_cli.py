@@ -183,6 +183,7 @@ def test_errors_of_files(tmp_path, monkeypatch):
     """The path, what is wrong and what to do, without numbers of errors."""
     assert cli.text_of(FileNotFoundError(2, "No such file", "x")) == "x: No such file"
     assert cli.text_of(OSError("anything")) == "anything"
+    assert cli.text_of(shutil.SameFileError("'a' and 'a' are the same file")) == "'a' and 'a' are the same file"
     assert cli.text_of(EbsifError("x: [Errno 104] Connection reset by peer")) == "x: Connection reset by peer"
     full = "the disk is full (make room, or choose another directory)"
     what = os.strerror(28)
