@@ -49,5 +49,5 @@ def closed_place(prefixes, others, how):
         if closed:
             return ("EasyBuild can't write to %s, its %s, because you can't write to %s: choose a directory of your "
                     "own (export EASYBUILD_%s=DIRECTORY, or %s--%s=DIRECTORY)" % (
-                        directory, option, closed, option.upper(), how, option))
+                        directory, option, closed, option.upper().replace('-', '_'), how, option))
     return None

@@ -99,9 +99,16 @@ class Reinstall:
 
     def check_places(self):
         """Stop before anything is done if this account can't write where EasyBuild will, at once or in the end."""
-        software, modules, others = install_path(), install_path('mod'), {}
-        needed = [] if build_option('ignore_locks') else [(software, os.path.dirname(self.lock_owner.lock))]
-        if not any(map(build_option, ('module_only', 'sanity_check_only', 'stop'))):
+        software, modules, needed, others = install_path(), install_path('mod'), [], {}
+        installs = not any(map(build_option, ('module_only', 'sanity_check_only', 'stop')))
+        locks = os.path.dirname(self.lock_owner.lock)
+        if not build_option('ignore_locks'):
+            # another prefix would be no remedy
+            if build_option('locks_dir') or not installs:
+                others['locks-dir'] = locks
+            else:
+                needed.append((software, locks))
+        if installs:
             # without a new directory, the one that is there is filled
             parent = os.path.dirname(self.installdir)
             needed += [(software, self.installdir if closed_part(parent) else parent),
