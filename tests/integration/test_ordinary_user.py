@@ -87,8 +87,8 @@ def test_a_prefix_of_somebody_else(user_site):
              f"EasyBuild can't write to {prefix}/ebfiles_repo/none, its repositorypath"),
             # another prefix would be no remedy
             (["--module-only", f"--installpath-modules={user_site.prefix}/own"],
-             f"EasyBuild can't write to {software}/.locks, its locks-dir, because you can't write to {software}: choose "
-             "a directory of your own (export EASYBUILD_LOCKS_DIR=DIRECTORY, or eb --locks-dir=DIRECTORY)"),
+             f"EasyBuild can't write to {software}/.locks, its locks-dir, because you can't write to {software}: "
+             "choose a directory of your own (export EASYBUILD_LOCKS_DIR=DIRECTORY, or eb --locks-dir=DIRECTORY)"),
             # without an archive, EasyBuild succeeds
             ([f"--installpath={user_site.prefix}/own"], "Couldn't find file none.sif")):
         result = user_site.run(["eb", *user_site.eb_options, f"--prefix={prefix}", *options, path], check=False)
