@@ -460,3 +460,18 @@ def test_what_stays_of_a_first_installation(tmp_path, monkeypatch, fails):
     with pytest.raises(KeyboardInterrupt) if fails else nullcontext():
         easyblock.run_all_steps(False)
     assert tmp_path.exists() != fails
+
+
+@pytest.mark.usefixtures("configuration")
+def test_directories_that_eb_does_not_need(monkeypatch):
+    """E-13: eb --inject-checksums needs none, and works where this account can't create any."""
+    called = []
+    monkeypatch.setattr(EasyBlock, "fetch_step", lambda _: called.append("fetch"))
+    monkeypatch.setattr(reinstall, "mkdir", lambda path, parents: called.append("create"))
+    monkeypatch.setattr(reinstall, "install_path", str)
+    easyblock = object.__new__(type("Easyblock", (Reinstall, EasyBlock), {}))
+    easyblock.dry_run, easyblock.installdir_mod = False, ""
+    for creates in (False, True):
+        monkeypatch.setattr(reinstall, "build_option", {"pre_create_installdir": creates}.get)
+        easyblock.fetch_step()
+    assert called == ["fetch", "create", "create", "fetch"]
