@@ -62,6 +62,7 @@ def test_user_software_that_is_replaced_is_kept(eb_prefix, tmp_path, capsys, mon
     assert main(command) == 0
     (squashfs,) = place.glob("*.squashfs")
     assert squashfs.read_bytes() == CONTENT
+    assert squashfs.with_suffix(".eb").read_text().startswith("# Written by `ebsif pull`: yours to change.\n")
     there = {squashfs.with_suffix(suffix).name for suffix in (".eb", ".lock.json", ".squashfs")}
     assert names_in(place) == there
     squashfs.write_bytes(b"of the person")

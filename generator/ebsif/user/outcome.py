@@ -1,4 +1,4 @@
-"""Write, check and install the easyconfig of an extension, for `ebsif extend` and `ebsif upgrade`."""
+"""Write, check and install the easyconfig of an extension, for `ebsif extend`, `ebsif pull` and `ebsif upgrade`."""
 
 import contextlib
 import itertools
@@ -20,14 +20,15 @@ from ebsif.catalogue.settings import read_settings
 from ebsif.errors import FOUND
 from ebsif.installed import inventory
 from ebsif.installed.names import Names, shown
-from ebsif.installed.places import Installation
+from ebsif.installed.places import WRITTEN, Installation
 from ebsif.render import easyconfig
 from ebsif.steps import format_time
 from ebsif.user import bases, extending, plan
 
 # Options of eb to install a module again.
 FORCING = frozenset(("--rebuild", "--force", "-f"))
-HEADER = "# Written by `ebsif extend`: yours to change."
+HEADER = WRITTEN + "{}`: yours to change."
+WRITING = ("extend", "pull", "upgrade")
 
 
 def add_outcome(parser: ArgumentParser) -> None:
@@ -81,10 +82,9 @@ def write(options: Namespace, container: Container, stages: Union[list, dict], n
     require_place(options)
 
     def text_with(date):
-        return easyconfig.render(extending.extend(container, stages, name, date), HEADER)
+        return easyconfig.render(extending.extend(container, stages, name, date), HEADER.format(options.command))
 
-    same = choose_date(options, container, name,
-                       lambda path, date: path.read_text(encoding="utf-8") == text_with(date))
+    same = choose_date(options, container, name, lambda path, date: has_content(path, text_with(date)))
     if same:
         return nothing_to_do(same)
     extended, text = extending.extend(container, stages, name, options.date), text_with(options.date)
@@ -96,6 +96,8 @@ def write(options: Namespace, container: Container, stages: Union[list, dict], n
         print(text, end="")
         return 0
     path = options.output / extended.easyconfig_name
+    if path.exists() and has_content(path, text):
+        text = path.read_text(encoding="utf-8")
     write_file(path, text, may_replace(options, path, extended.module))
     if installing:
         return install(path, options.rebuild, [*options.more, extending.sources(extended)])
@@ -182,8 +184,14 @@ def may_replace(options: Namespace, path: Path, module: str) -> bool:
 
 def is_left_over(path: Path, module: str) -> bool:
     """Return whether we have written an easyconfig whose module is not installed: because it failed, for example."""
-    return path.exists() and path.read_text(encoding="utf-8").startswith(HEADER) and \
+    return path.exists() and path.read_text(encoding="utf-8").startswith(tuple(map(HEADER.format, WRITING))) and \
         not installed_as(module)
+
+
+def has_content(path: Path, text: str) -> bool:
+    """Return whether an easyconfig is a text, whichever command has written it, as the first line says."""
+    found, sign, rest = path.read_text(encoding="utf-8").partition("\n")
+    return found.startswith(WRITTEN) and sign + rest == "".join(text.partition("\n")[1:])
 
 
 def write_file(path: Path, text: str, again: bool, kind: str = "easyconfig") -> None:
