@@ -321,6 +321,19 @@ postinstallcmds = [
 """
 
 
+@pytest.mark.parametrize(("command", "left"), [
+    ("cd /user-software ; mkdir -p venv", ""), ("cd %(installdir)s && mkdir -p bin", ""), ("mkdir -p runscripts", ""),
+    ("cd %(installdir)s/user-software && cd .. && rm -rf user-software", ""), ("cd /; mkdir -p user-software/venv", ""),
+    ("cd /scratch ; mkdir -p bin", "mkdir -p bin"), ("cd $HOME ; mkdir -p bin", "mkdir -p bin"),
+    ("cd ; mkdir bin", "mkdir bin"), ("cd /user-software; rm -rf user-software", "rm -rf user-software")])
+def test_relative_paths(lumi, tmp_path, command, left):
+    """Admin section 2: they belong to the directory of the last `cd` in the same shell."""
+    commands = [f'"{command}"', f"local_exec + \"bash -c '{command}'\"", '"mkdir -p bin"']
+    found = recipe.read(written(tmp_path, "Tool-1.0.eb", PIP.replace("COMMANDS", ", ".join(commands))), lumi)
+    assert [text for _, text in found.left if text.startswith("postinstallcmds")] == 2 * (
+        [f"postinstallcmds: {left}"] if left else [])
+
+
 @pytest.mark.parametrize(("commands", "expected"), [
     (["bash -c 'source /runscripts/init-conda-venv ; pip install --index-url http://my/ numpy==1.26.4 \"rich>=13\"'"],
      [{"requirements": ["numpy==1.26.4", "rich>=13"], "index_url": "http://my/"}]),

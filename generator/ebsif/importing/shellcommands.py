@@ -1,5 +1,6 @@
 """Read the shell commands of an easyconfig, and the scripts that they write."""
 
+import posixpath
 import re
 
 from easybuild.easyblocks.generic.container.runtimes import RUNTIMES
@@ -7,7 +8,7 @@ from easybuild.easyblocks.generic.container.runtimes import RUNTIMES
 from ebsif.importing.commandline import PASSING, has_substitution, inside, non_options, simple_commands
 from ebsif.importing.modulesettings import take_activation
 from ebsif.importing.pipinstall import UnknownFile, stage_of
-from ebsif.importing.reader import OWN_BINDS, Reader, same_path_twice, shortened
+from ebsif.importing.reader import INSTALLATION, OWN_BINDS, Reader, same_path_twice, shortened
 from ebsif.importing.scripts import KINDS, in_place_of, strange_lines
 
 # Directories that our easyblocks create.
@@ -31,6 +32,7 @@ class ShellCommands(Reader):
         self.written = {}
         self.stages = []
         self.line = 1
+        self.folder = ""
 
     def read(self):
         """Read all commands."""
@@ -63,7 +65,7 @@ class ShellCommands(Reader):
         except ValueError as reason:
             self.leave(f"postinstallcmds: {shortened(text)} ({reason})")
             return
-        environment = dict(environment)
+        environment, folder = dict(environment), self.folder
         for words, targets, piped in parts:
             if words[:1] == [":file"]:
                 self.read_here_document(files[int(words[1])])
@@ -71,6 +73,13 @@ class ShellCommands(Reader):
                 self.leave(f"postinstallcmds: the file {inside(targets[-1])}, written by: {shortened(' '.join(words))}")
             elif not self.read_simple_command(words, piped, environment):
                 self.leave(f"postinstallcmds: {shortened(' '.join(words) if len(parts) > 1 else text)}")
+        # each command line is that of another shell
+        self.folder = folder
+
+    def located(self, path):
+        """Return a path relative to the installation directory, given one relative to the shell's current directory."""
+        absolute = path.startswith(("/", INSTALLATION))
+        return inside(path if absolute else posixpath.normpath(posixpath.join(self.folder, path)))
 
     def read_simple_command(self, words, piped, exported):
         """
@@ -104,6 +113,8 @@ class ShellCommands(Reader):
             return self.read_link(arguments)
         if program == "export":
             return self.read_export(arguments, exported) and self.recognise(words)
+        if program == "cd":
+            self.folder = self.located(arguments[0] if arguments else "~")
         if program in PASSING or re.fullmatch(ACTIVATING, " ".join(words)):
             take_activation(" ".join(words), self.record)
             return self.recognise(words)
@@ -117,26 +128,26 @@ class ShellCommands(Reader):
         exported.update(word.split("=", 1) for word in arguments)
         return True
 
-    @staticmethod
-    def is_squashing(arguments):
+    def is_squashing(self, arguments):
         """Return whether these are arguments for packing user software."""
-        return not non_options(arguments) or inside(non_options(arguments)[0]) == "user-software"
+        return not non_options(arguments) or self.located(non_options(arguments)[0]) == "user-software"
 
     def is_file_command(self, program, arguments):
         """Return whether a command only creates, changes or removes files that our easyblocks manage."""
         paths = non_options(arguments)
         if program == "mkdir":
-            return all(inside(path) in DIRECTORIES for path in paths)
+            return all(self.located(path) in DIRECTORIES for path in paths)
         if program == "chmod":
-            return len(paths) > 1 and all(inside(path) in self.written for path in paths[1:])
-        return program == "rm" and all(inside(path) == "user-software" for path in paths)
+            return len(paths) > 1 and all(self.located(path) in self.written for path in paths[1:])
+        return program == "rm" and all(self.located(path) == "user-software" for path in paths)
 
     def read_link(self, arguments):
         """Read a link to a wrapper, which becomes another wrapper; return False for other links."""
         if len(non_options(arguments)) != 2:
             return False
-        target, name = map(inside, non_options(arguments))
-        target = target.removeprefix("bin/")
+        target, name = non_options(arguments)
+        # a relative target is relative to the link
+        target, name = inside(target).removeprefix("bin/"), self.located(name)
         if target not in (self.record.get("wrappers") or []) or not re.fullmatch(r"(bin/)?[\w.+-]+", name):
             return False
         self.add_wrapper(name.removeprefix("bin/"))
@@ -243,7 +254,8 @@ class ShellCommands(Reader):
 
     def read_here_document(self, match):
         """Read a file that a command writes."""
-        name, text = inside(match["file"] or match["file2"] or "standard output"), match["text"]
+        file, text = match["file"] or match["file2"], match["text"]
+        name = self.located(file) if file else "standard output"
         if not match["quote"]:
             # the shell removes these backslashes
             text = re.sub(r"\\([$`\\\n])", lambda one: "" if one[1] == "\n" else one[1], text)
