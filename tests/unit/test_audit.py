@@ -58,7 +58,7 @@ def test_without_network(prefix, database, capsys):
         "  einops 0.8.1 (user software): CVE-2024-1 (PYSEC-2024-1), fixed in 0.8.2",
         "    einops is bad",
         "2 modules with 5 packages: 2 findings in 1 module",
-        "To update packages in user software: ebsif extend MODULE --add 'PACKAGE>=VERSION'",
+        f"To update packages in user software: ebsif extend {MINE} --add 'einops>=0.8.2' --install",
         "Packages in an image need a newer image: see `ebsif list`, then `ebsif upgrade` for extensions",
     ]
     assert main(["audit", "--json", "--database", str(database), str(prefix.software.parent)]) == 1
@@ -72,7 +72,20 @@ def test_packages_as_they_are_now(prefix, database, capsys):
     """I-08: a package that was added by hand is audited."""
     prefix.add(prefix.software / BASE, "torch", "2.1.3+rocm6.2")
     assert main(["audit", "--database", str(database), BASE]) == 1
-    assert "  torch 2.1.3+rocm6.2 (user software): GHSA-5, fixed in 2.2\n" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "  torch 2.1.3+rocm6.2 (user software): GHSA-5, fixed in 2.2\n" in said
+    # it is an extension, too, whose easyconfig says so
+    assert said.endswith(f"ebsif extend {BASE} --add 'torch>=2.2' --install\n")
+
+
+def test_versions_without_vulnerabilities():
+    """I-08: of each package the lowest one that is newer and fixes everything; what has no fix is left out."""
+    def found(package, version, *fixed, place="user-software"):
+        return audit.Vulnerability("M/1", package, version, place, audit.Advisory("A", (), fixed, ""))
+
+    assert audit.updates([
+        found("a", "2.1", "1.9", "2.2", "3.0"), found("a", "2.1", "2.10"), found("b", "1"), found("c", "1", "2"),
+        found("d", "1", "2", place="image")]) == {"M/1": ["a>=2.10", "c>=2"]}
 
 
 @pytest.mark.parametrize(("events", "inside"), [

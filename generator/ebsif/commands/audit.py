@@ -8,6 +8,7 @@ For system and Conda packages, give the bill of materials (`ebsif lock MODULE --
 """
 
 import json
+import shlex
 from pathlib import Path
 
 from ebsif import output
@@ -40,7 +41,7 @@ def run(options):
     """Print the vulnerabilities; return 1 if there are any, or if a module could not be audited, else 0."""
     if options.database and options.osv_url:
         raise UsageError("--database asks no service, so --osv-url has no effect: leave out one of them")
-    records = {}
+    records, named = {}, {}
     installations, problems = names.installations(options, options.modules)
     for one in problems:
         # what others don't let us read is nothing wrong, but may have modules
@@ -52,7 +53,7 @@ def run(options):
     for one in installations:
         if not one.damage:
             name = shown(one) if shown(one) not in records else f"{shown(one)} in {one.root}"
-            records[name] = current.record_of(one)
+            records[name], named[name] = current.record_of(one), one
     pins = {audit.pin(name, version) for record in records.values()
             for name, version, _ in audit.python_packages(record)} - {None}
     unknown = []
@@ -71,12 +72,12 @@ def run(options):
     if options.json:
         print(json.dumps([one.data for one in found], indent=2))
     else:
-        print_found(found, records, pins)
+        print_found(found, named, pins)
     return FOUND if found or damages or any(one.level != NOTE for one in problems) else 0
 
 
-def print_found(found, records, pins):
-    """Print a paragraph for each module with vulnerabilities, and a summary."""
+def print_found(found, named, pins):
+    """Print a paragraph for each module with vulnerabilities, and a summary; `named` are all installations (dict)."""
     before = None
     for one in found:
         if one.module != before:
@@ -86,11 +87,15 @@ def print_found(found, records, pins):
         print(output.escape(f"  {one.package} {one.version} ({place}): {one.advisory}"))
         if one.advisory.summary:
             print(output.escape(f"    {one.advisory.summary}"))
-    said = f"{output.format_count(len(records), 'module')} with {output.format_count(len(pins), 'package')}"
+    said = f"{output.format_count(len(named), 'module')} with {output.format_count(len(pins), 'package')}"
     affected = len({one.module for one in found})
     print(f"{said}: {output.format_count(len(found), 'finding').replace('0 findings', 'no known vulnerabilities')}"
           + (f" in {output.format_count(affected, 'module')}" if found else ""))
-    if any(one.place != "image" for one in found):
-        output.hint("To update packages in user software: ebsif extend MODULE --add 'PACKAGE>=VERSION'")
+    for name, lines in audit.updates(found).items():
+        module = name if name == shown(named[name]) else str(named[name].root)
+        # that changes an extension; from another module it makes one
+        more = [] if named[name].extension else ["--name", "updated"]
+        output.hint("To update packages in user software: "
+                    + shlex.join(["ebsif", "extend", module, "--add", *lines, *more, "--install"]))
     if any(one.place == "image" for one in found):
         output.hint("Packages in an image need a newer image: see `ebsif list`, then `ebsif upgrade` for extensions")

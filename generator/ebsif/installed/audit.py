@@ -85,6 +85,18 @@ def vulnerabilities(records: Mapping[str, Mapping[str, Any]],
                 yield Vulnerability(module, name, version, place, advisory)
 
 
+def updates(found: Iterable[Vulnerability]) -> dict[str, list[str]]:
+    """Return the requirements, by module, that replace packages in user software by the next versions with a fix."""
+    wanted: dict[str, dict[str, Version]] = {}
+    for one in found:
+        fixes = [version for version in map(version_of, one.advisory.fixed)
+                 if version and version > Version(one.version)]
+        if fixes and one.place != "image":
+            packages = wanted.setdefault(one.module, {})
+            packages[one.package] = max(min(fixes), packages.get(one.package, min(fixes)))
+    return {module: [f"{name}>={version}" for name, version in packages.items()] for module, packages in wanted.items()}
+
+
 # --- pip-audit
 
 
