@@ -3,6 +3,7 @@
 import pytest
 import yaml
 from ebsif.catalogue import newsite, site
+from ebsif.cli import main
 
 # What sinfo prints: nodes of two kinds in a partition, GPUs with and without a type, other resources, the default last.
 SINFO = """\
@@ -78,6 +79,15 @@ def test_impossible_names(name, tmp_path):
     with pytest.raises(newsite.SiteInitError, match="can't be the name of a site"):
         newsite.write(name, tmp_path / "sites")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_site_of_the_project(programs, tmp_path, capsys):
+    """Nobody hides one of the project's sites without noticing."""
+    warning = "ebsif: the project has a site lumi, too, which this profile hides: choose another name, or add " \
+        "`extends: lumi` to build on it\n"
+    for name, said in (("lumi", warning), ("mine", "")):
+        assert main(["site", "init", name, "--catalogue", str(tmp_path)]) == 0
+        assert capsys.readouterr().err == said
 
 
 def test_an_existing_profile_stays(programs, tmp_path):

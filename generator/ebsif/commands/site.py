@@ -11,7 +11,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from ebsif import output
-from ebsif.catalogue import newsite
+from ebsif.catalogue import inheritance, newsite
 from ebsif.catalogue.settings import read_settings
 
 EXAMPLES = """\
@@ -34,6 +34,9 @@ def run(options):
     catalogue = options.catalogue or next(iter(settings.own_directories), Path())
     path = newsite.write(options.name, catalogue)
     choice = shlex.join(dataclasses.replace(settings, directories=(catalogue,)).options_for(options.name))
+    if options.name in inheritance.names():
+        output.note(f"the project has a site {options.name}, too, which this profile hides: choose another name, or "
+                    f"add `extends: {options.name}` to build on it")
     output.hint(f"wrote {path}; its lines with 'review' are guesses: correct them, and remove the mark")
     output.hint(f"see what is missing: ebsif check {choice}")
     output.hint(f"then add your first image: ebsif add IMAGE.sif {choice}")
