@@ -100,7 +100,10 @@ def started(arguments: Sequence[Union[str, Path]], variables: Mapping[str, str],
         try:
             yield process
         finally:
-            process.wait()
+            while process.poll() is None:
+                # it gets each Ctrl-C, too
+                with contextlib.suppress(KeyboardInterrupt):
+                    process.wait()
 
 
 def program(environment: Mapping[str, str]) -> str:

@@ -55,8 +55,7 @@ class Step:
     @property
     def label(self) -> str:
         """The name, with the width of a column."""
-        name = output.escape(self.name)
-        return f"  {name if len(name) <= WIDTH else f'{name[: WIDTH - 3]}...':<{WIDTH}}"
+        return f"  {shortened(output.escape(self.name), WIDTH):<{WIDTH}}"
 
     @property
     def time(self) -> str:
@@ -94,7 +93,10 @@ class Steps:
             from rich.console import Console
             from rich.live import Live
 
-            self.live = Live(get_renderable=self.current, console=Console(stderr=True), transient=True,
+            console = Console(stderr=True)
+            # however this process ends, even killed, the cursor stays visible
+            console.show_cursor = lambda show=True: False
+            self.live = Live(get_renderable=self.current, console=console, transient=True,
                              refresh_per_second=4, redirect_stdout=False, redirect_stderr=False)
             self.live.start()
         elif self.shown:
@@ -160,9 +162,12 @@ class Steps:
                 if step and step.is_long:
                     step.noted = time.monotonic()
                     now = step.now
+                    text = output.escape(now.text)
                     end = f" ({100 * now.done // now.total} %) ..." if now.total else " ..."
-                    room = COLUMNS - len(f"{step.label}{step.time}  {end}")
-                    self.write_step(step, (output.escape(now.text)[:room] + end).lstrip())
+                    fits = len(f"{step.label}{step.time}  {text}{end}") <= COLUMNS
+                    self.write_step(step, ((text if fits else "") + end).lstrip())
+                    if not fits:
+                        self.write(f"    {shortened(text, COLUMNS - 4)}")
 
     def write_step(self, step, text):
         """Write the line of a step, or the rest of it."""
@@ -191,8 +196,9 @@ class Steps:
         now = step.now
         label = Text(f"{step.label}{step.time} ")
         line.add_column(min_width=len(label))
+        room = self.live.console.width - len(label) - (BAR if now.total else 0) - 3
         line.add_row(label, ProgressBar(now.total, min(now.done, now.total), width=BAR) if now.total else "",
-                     Text(output.escape(now.text), overflow="ellipsis", no_wrap=True))
+                     Text(shortened(output.escape(now.text), room), overflow="ellipsis", no_wrap=True))
         return line
 
 
@@ -202,6 +208,14 @@ def working(name: str) -> Iterator[None]:
     with Steps() as steps:
         steps.begin(name, important=False)
         yield
+
+
+def shortened(text: str, width: int) -> str:
+    """Return a text without its middle if it is longer than a width: names that begin alike often end differently."""
+    if len(text) <= width:
+        return text
+    end = max(width - 3, 2) // 2
+    return f"{text[: max(width - 3, 2) - end]}...{text[-end:]}"
 
 
 def format_time(seconds: float) -> str:

@@ -237,20 +237,39 @@ def test_an_interrupted_installation(before, installed_before, fault):
     """Ctrl-C in a stage: eb ends, no process and no partial file is left, the earlier installation works."""
     case = fault("signals", "INT in a stage")
     stages = [{"post": [["sh", "-c", "echo in the middle; exec sleep 57.25"]]}]
-    command = ["eb", *before.eb_options, before.easyconfig(TEXT + f"requirements = {stages!r}\n"), "--rebuild"]
-    with subprocess.Popen([str(word) for word in command], env=before.environment, cwd=before.work, text=True,
-                          start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          preexec_fn=heed_signals) as job:
-        while sleeping() == []:
-            assert job.poll() is None, job.communicate()
-        os.killpg(job.pid, signal.SIGINT)
-        job.communicate(timeout=60)
-    case.shown(job.returncode != 0, "status 0")
+    status = interrupted(before, before.easyconfig(TEXT + f"requirements = {stages!r}\n"), times=1)
+    case.shown(status != 0, "status 0")
     case.kept(sleeping() == [], "a process is left")
     case.kept(*installed_before())
 
 
+def test_an_interrupted_first_installation(site, fault):
+    """Ctrl-C, twice, in the sanity check, when everything is installed but the module: nothing is left of it."""
+    case = fault("signals", "INT in the sanity check of a first installation")
+    commands = "sanity_check_commands = ['exec sleep 57.25']\n"
+    status = interrupted(site, site.easyconfig(TEXT + commands), times=2)
+    case.shown(status != 0, "status 0")
+    case.kept(sleeping() == [], "a process is left")
+    software = site.prefix / "eb/software"
+    left = [*(software / "Example").glob("*"), *(software / ".locks").glob("*"), *site.modules.glob("Example/*")]
+    case.kept(left == [], left)
+
+
+def interrupted(site, easyconfig, times):
+    """Install with eb, and interrupt it several times while it sleeps; return its exit status."""
+    command = ["eb", *site.eb_options, easyconfig, "--rebuild"]
+    with subprocess.Popen([str(word) for word in command], env=site.environment, cwd=site.work, text=True,
+                          start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          preexec_fn=heed_signals) as job:
+        while sleeping() == []:
+            assert job.poll() is None, job.communicate()
+        for _ in range(times):
+            os.killpg(job.pid, signal.SIGINT)
+        job.communicate(timeout=60)
+    return job.returncode
+
+
 def sleeping():
-    """Return the processes of the test above."""
+    """Return the processes of the tests above."""
     found = subprocess.run(["pgrep", "-f", "^sleep 57.25"], capture_output=True, text=True, check=False).stdout
     return found.split()

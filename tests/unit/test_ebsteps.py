@@ -3,15 +3,18 @@
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 from ebsif import ebsteps, output, steps
 from ebsif.image import fetching
-from ebsif.steps import Now, Steps, format_time
+from ebsif.steps import Now, Steps, format_time, shortened
+from support import heed_signals
 
 # what eb 5.3 printed; FOLDER is the build directory
 RECORDED = """\
@@ -134,9 +137,10 @@ def test_a_long_step_in_a_file(capsys, monkeypatch):
         shown.begin("pip", watch=watch)
         assert noted.wait(60)
         shown.detail("1 package added")
-    *noted, last = re.sub(r"\d s", "0 s", capsys.readouterr().err).splitlines()
-    assert len(noted) > 1 and set(noted) == {f"  pip{' ' * 33}0 s  " + "\\x1b[2Jtorch " * 2 + " (50 %) ..."}
-    assert len(noted[0]) == 80
+    *noted, last = re.sub(r"\d s", "0 s", capsys.readouterr().err).rstrip("\n").split("\n")
+    assert set(noted[::2]) == {f"  pip{' ' * 33}0 s  (50 %) ..."}
+    assert set(noted[1::2]) == {"    " + shortened("\\x1b[2Jtorch " * 20, 76)}
+    assert max(map(len, noted)) == 80
     assert last == f"  pip{' ' * 33}0 s  1 package added"
 
 
@@ -170,6 +174,33 @@ def test_output_that_nobody_reads(easybuild):
         try:
             assert process.wait(timeout=60) == 7
             assert b"Traceback" not in process.stderr.read()
+        finally:
+            process.kill()
+    assert (folder / "done").exists()
+
+
+def test_impatience(easybuild):
+    """E-10: with a second Ctrl-C, too, eb is waited for, which cleans up."""
+    folder = easybuild("")
+    (folder / "bin/eb").write_text(f"""#!/bin/bash
+        cd {folder}
+        for name in first second; do
+            trap "touch $name" INT
+            touch before-$name
+            until [ -e $name ]; do sleep 0.02; done
+        done
+        sleep 0.5
+        touch done
+    """)
+    program = "from ebsif import ebsteps; ebsteps.install([])"
+    with subprocess.Popen([sys.executable, "-c", program], start_new_session=True,
+                          preexec_fn=heed_signals) as process:
+        try:
+            for name in ("before-first", "before-second"):
+                while not (folder / name).exists():
+                    assert process.poll() is None
+                os.killpg(process.pid, signal.SIGINT)
+            assert process.wait(timeout=60) != 0
         finally:
             process.kill()
     assert (folder / "done").exists()
@@ -211,6 +242,8 @@ def test_steps_at_a_terminal(easybuild):
     except OSError:  # what Linux says at its end
         pass
     assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+    # it would stay hidden if this process were killed
+    assert b"\x1b[?25l" not in said
     lines = re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.decode()))
     assert max(map(len, lines)) <= 80 or max(lines, key=len).startswith("user software was changed")
     moving = [line for line in lines if re.fullmatch(r"  pip: my packages +\d s  ━+[╸╺]?━+ 4.0 MB torch *", line)]
@@ -262,12 +295,33 @@ def test_what_is_copied_and_packed(tmp_path):
     assert said.steps.step.details == []
 
 
+def test_names_stay_apart_in_files(capsys, monkeypatch):
+    """E-10: what is done with two modules can be told apart in a file, though the names are long and begin alike."""
+    monkeypatch.setattr(steps, "EVERY", 0.01)
+    modules = [f"PyTorch/2.13.0-cpu-python-3.11-singularity-20261121-mine-2026112{number}" for number in (1, 2)]
+    left = threading.Semaphore(0)
+
+    def watch(module):
+        left.release()
+        return Now(module, 1, 2)
+
+    with Steps() as shown:
+        for module in modules:
+            shown.begin("communication", important=False, watch=partial(watch, module))
+            # each time after the first, a line has been written
+            assert all(left.acquire(timeout=60) for _ in range(3))
+            assert module in capsys.readouterr().err
+    assert shortened("PyTorch/2.13.0-mine-1", 15) == "PyTorc...mine-1"
+    assert [shortened("abcdefghijkl", width) for width in (12, 11, 4, 0)] == [
+        "abcdefghijkl", "abcd...ijkl", "a...l", "a...l"]
+
+
 def test_an_interrupted_step(capsys):
     """E-10: the line of the step says so, other than that of one that failed; durations are readable."""
     with pytest.raises(KeyboardInterrupt), Steps() as steps:
         steps.begin("a name that is much too long for its column")
         raise KeyboardInterrupt
-    assert capsys.readouterr().err == "  a name that is much too l...        0 s  interrupted\n"
+    assert capsys.readouterr().err == "  a name that i...r its column        0 s  interrupted\n"
     with pytest.raises(ValueError, match="wrong"), Steps() as steps:
         steps.begin("pushing")
         raise ValueError("wrong")

@@ -455,7 +455,7 @@ def test_what_stays_of_a_first_installation(tmp_path, monkeypatch, fails):
     monkeypatch.setattr(EasyBlock, "run_all_steps", steps)
     monkeypatch.setattr(reinstall, "remove_dir", shutil.rmtree)
     easyblock = object.__new__(type("Easyblock", (Reinstall, EasyBlock), {}))
-    easyblock.installdir, easyblock.swap = str(tmp_path), None
+    easyblock.installdir, easyblock.swap, easyblock.mod_filepath = str(tmp_path), None, str(tmp_path / "module")
     easyblock.check_places = lambda: None
     with pytest.raises(KeyboardInterrupt) if fails else nullcontext():
         easyblock.run_all_steps(False)

@@ -8,7 +8,9 @@
 Mixin for easyblocks that replace an installation only once the new one is complete.
 """
 import os
+import signal
 import time
+from contextlib import contextmanager
 
 from easybuild.easyblocks.generic.container.closedplaces import closed_part, closed_place
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit_status, plain_errors
@@ -33,7 +35,7 @@ class Reinstall:
     """
     Replace an installation only when the new one is complete. Not an easyblock by itself.
 
-    Of a first installation that fails before it is complete, nothing stays.
+    Of a first installation that fails before it is complete, or that is interrupted, nothing stays.
 
     EasyBuild empties the installation directory, then fills it. Here the new installation is built in a staging
     directory next to the earlier one. Once it is complete the two are swapped, together with the module, so that later
@@ -78,6 +80,7 @@ class Reinstall:
         self.lock_owner = LockOwner(self.installdir)
         self.check_places()
         with self.lock_owner.held():
+            complete = self.lock_path
             try:
                 done = super().run_all_steps(*args, **kwargs)
                 if self.swap:
@@ -88,14 +91,22 @@ class Reinstall:
                 # of a first one, the result of the steps stays
                 self.is_first = False
                 return done
+            except (KeyboardInterrupt, SystemExit):
+                # unlike after a failed sanity check, nobody wants to look at what there is
+                complete = self.mod_filepath
+                raise
             finally:
-                is_part = self.is_first and not os.path.exists(self.lock_path)
-                if self.swap or is_part:
-                    with self.lock_owner.again() as ours:
-                        if ours and is_part:
-                            remove_replaced(self.installdir)
-                        elif ours:
-                            self.roll_back()
+                with uninterrupted():
+                    self.clean_up(self.is_first and not os.path.exists(complete))
+
+    def clean_up(self, is_part):
+        """Restore the earlier installation if necessary, or remove what is only a part of the first one."""
+        if self.swap or is_part:
+            with self.lock_owner.again() as ours:
+                if ours and is_part:
+                    remove_replaced(self.installdir)
+                elif ours:
+                    self.roll_back()
 
     def check_places(self):
         """Stop before anything is done if this account can't write where EasyBuild will, at once or in the end."""
@@ -318,6 +329,16 @@ class Reinstall:
         if aside:
             print_msg("scripts of the earlier installation that differ from those of this one are kept at %s (%s)",
                       before.set_scripts_aside(aside, now), ', '.join(aside), log=self.log)
+
+
+@contextmanager
+def uninterrupted():
+    """Context manager in which Ctrl-C, which impatient people type several times, has no effect."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def remove_replaced(path):
