@@ -187,7 +187,8 @@ def test_proxies_are_for_other_machines(monkeypatch):
         with open_url(Request(files.url + "/x.sif")) as answer:
             assert answer.read() == b"direct"
         # E-09: which of the two could not be reached, and what that means
-        for name, place in (("127.0.0.1:1", ""), ("images.example", " through the proxy 127.0.0.1:1")):
+        proxy = " through the proxy 127.0.0.1:1"
+        for name, place in (("127.0.0.1:1", ""), ("images.example", proxy), ("b\u00fccher.example", proxy)):
             with pytest.raises(TransferError) as error:
                 open_url(Request(f"http://{name}/x.sif"))
             assert str(error.value) == (f"no connection to {name}{place}: the connection was refused (check host and "

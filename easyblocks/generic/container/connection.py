@@ -108,13 +108,14 @@ def send(request, host=None):
         If there is no connection.
     """
     request.full_url = quote(request.full_url, LEGAL)
+    # as people write it; with a proxy, this becomes that
+    server = request.host
     try:
         return build_opener(SameHost, Proxies).open(request, timeout=TIMEOUT)
     except HTTPError:
         raise
     except BROKEN as err:
         reason = getattr(err, 'reason', None) or err
-        server = urlsplit(request.full_url).netloc
         proxy = ' through the proxy %s' % request.host if request.host != server else ''
         words = ERRORS.get(getattr(reason, 'errno', None)) or "%s. Check its name, and the network and proxy of this " \
             "node" % (getattr(reason, 'strerror', None) or reason)
