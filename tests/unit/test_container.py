@@ -1,5 +1,6 @@
 """The parts of the easyblocks one by one, with a fake container that runs nothing, and without an easyblock."""
 
+import multiprocessing
 import re
 import sys
 import types
@@ -9,7 +10,12 @@ import pytest
 from easybuild.easyblocks.generic.container.checks import check_container, check_venv
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.modulefile import SYNTAXES, ModuleFile
-from easybuild.easyblocks.generic.container.modulerc import HIDE, add_symbolic_versions, update_earlier_spelling
+from easybuild.easyblocks.generic.container.modulerc import (
+    HIDE,
+    add_statements,
+    add_symbolic_versions,
+    update_earlier_spelling,
+)
 from easybuild.easyblocks.generic.container.packages import Packages
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.probe import CommandResult
@@ -302,3 +308,19 @@ def test_versions_under_which_a_module_can_be_loaded(statement, tmp_path):
         text = add("P/.1.0", "2.0-x")
     expected += [line.format(modname="P/.1.0", sym_version=one) for one in ("1.0", "2.0-x")]
     assert text.splitlines() == expected
+
+
+def test_versions_installed_at_the_same_time(tmp_path):
+    """I-01: several installations add to the same .modulerc file, and no statement is lost."""
+    def add(version):
+        for number in range(30):
+            add_statements(str(tmp_path / ".modulerc.lua"), [f"{version} {number}"])
+
+    installing = [multiprocessing.get_context("fork").Process(target=add, args=[version]) for version in "abcd"]
+    for one in installing:
+        one.start()
+    for one in installing:
+        one.join(60)
+    assert [one.exitcode for one in installing] == [0] * 4
+    assert len((tmp_path / ".modulerc.lua").read_text().splitlines()) == 120
+    assert [path.name for path in tmp_path.iterdir()] == [".modulerc.lua"]

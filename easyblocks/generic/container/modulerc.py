@@ -10,7 +10,9 @@ Additional versions under which a module can be loaded: symbolic versions, in a 
 A module that is hidden after its installation keeps its earlier module file, because shells have loaded it, but that is
 hidden as well.
 """
+import fcntl
 import os
+from contextlib import contextmanager, suppress
 
 from easybuild.easyblocks.generic.container.texts import modulerc_statements
 from easybuild.easyblocks.generic.container.wholefile import write_whole
@@ -64,15 +66,30 @@ def add_symbolic_versions(generator, mod_filepath, module, aliases):
 
 def add_statements(path, statements):
     """Add statements to a .modulerc file unless they are there; in Tcl, each begins with the header of the file."""
-    text = earlier = read_file(path) if os.path.exists(path) else ''
-    for statement in statements:
-        header, _, body = statement.partition('\n') if statement.startswith('#%Module') else ('', '', statement)
-        text = text or header
-        # whole lines: one version can begin like another
-        if '\n%s\n' % body not in '\n%s\n' % text:
-            text += '\n' * (text != '' and not text.endswith('\n')) + body + '\n'
-    if text != earlier:
-        write_whole(path, text)
+    with alone(path):
+        text = earlier = read_file(path) if os.path.exists(path) else ''
+        for statement in statements:
+            header, _, body = statement.partition('\n') if statement.startswith('#%Module') else ('', '', statement)
+            text = text or header
+            # whole lines: one version can begin like another
+            if '\n%s\n' % body not in '\n%s\n' % text:
+                text += '\n' * (text != '' and not text.endswith('\n')) + body + '\n'
+        if text != earlier:
+            write_whole(path, text)
+
+
+@contextmanager
+def alone(path):
+    """Context manager that keeps installations of other versions from changing a .modulerc file at the same time."""
+    # so that no file for the lock stays
+    folder = os.open(os.path.dirname(path), os.O_RDONLY)
+    try:
+        # not all file systems have locks
+        with suppress(OSError):
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 def update_earlier_spelling(generator, mod_filepath, module, installdir):
@@ -115,6 +132,7 @@ def is_linked(mod_filepath):
 
 def remove_statements(path, module):
     """Remove the statements on a module from a .modulerc file."""
-    text = read_file(path) if os.path.exists(path) else ''
-    if modulerc_statements(module).search(text):
-        write_whole(path, modulerc_statements(module).sub('', text))
+    with alone(path):
+        text = read_file(path) if os.path.exists(path) else ''
+        if modulerc_statements(module).search(text):
+            write_whole(path, modulerc_statements(module).sub('', text))
