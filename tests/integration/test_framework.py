@@ -23,7 +23,7 @@ from easybuild.easyblocks.generic.container import wholefile
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.framework.easyblock import EasyBlock
-from easybuild.tools.config import build_option, update_build_option
+from easybuild.tools.config import build_option, get_repository, get_repositorypath, install_path, update_build_option
 
 SEEN = {}
 
@@ -73,6 +73,9 @@ class Probe(Reinstall, EasyBlock):
         SEEN['installdir'] = self.installdir
         SEEN['template'] = self.cfg['description']
         SEEN['earlier module'] = os.path.exists(self.mod_filepath)
+        of_module = self.module_generator.det_installdir(self.mod_filepath)
+        SEEN['module'] = [self.mod_filepath, self.installdir_mod, of_module]
+        SEEN['places'] = [install_path(), install_path('mod'), get_repository(), *get_repositorypath()][:4]
         SEEN['lock'] = os.path.isdir(self.lock_owner.lock)
         SEEN['note'] = os.path.exists(self.lock_owner.note)
         for name in ('bin/probe', 'share/ebsif/lock.json'):
@@ -164,6 +167,9 @@ def test_used_parts_of_the_framework(framework, tmp_path):
         "filter": "^PROBE_SECRET$",
         # make_installdir, templates, remove_module_file
         "installdir": f"{root}.replace", "template": f"In {root}.replace", "earlier module": True,
+        "module": [str(modules / "Example/1.0.lua"), str(modules), str(root)],
+        "places": [f"{tmp_path}/eb/software", f"{tmp_path}/eb/modules", "FileRepository",
+                   f"{tmp_path}/eb/ebfiles_repo"],
         # det_lock_path, run_all_steps
         "lock": True, "note": True, "lock later": False,
         "rpath": True, "path": str(modules),
