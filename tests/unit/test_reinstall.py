@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import hashlib
 import json
 import logging
 import os
@@ -15,6 +16,7 @@ from types import SimpleNamespace
 import pytest
 from easybuild.easyblocks.generic.container import lockowner, reinstall, usersoftware
 from easybuild.easyblocks.generic.container.installdirswap import UNPROVEN, InstallDirSwap
+from easybuild.easyblocks.generic.container.record import InstallRecord
 from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, UserSoftware, has_new_files, remove_bytecode
 from easybuild.framework.easyblock import EasyBlock
@@ -475,3 +477,20 @@ def test_directories_that_eb_does_not_need(monkeypatch):
         monkeypatch.setattr(reinstall, "build_option", {"pre_create_installdir": creates}.get)
         easyblock.fetch_step()
     assert called == ["fetch", "create", "create", "fetch"]
+
+
+def test_user_software_is_read_once(tmp_path):
+    """E-01: what an installation records of a large file is computed again only if a command has changed the file."""
+    squashfs = tmp_path / "user-software.squashfs"
+    (tmp_path / "share/ebsif").mkdir(parents=True)
+    squashfs.write_bytes(b"first")
+    record, status = InstallRecord(), squashfs.stat()
+    record.write_installed(str(tmp_path))
+    before = dict(record["user_software"])
+    squashfs.write_bytes(b"other")
+    os.utime(squashfs, ns=(status.st_atime_ns, status.st_mtime_ns))
+    record.write_installed(str(tmp_path))
+    assert record["user_software"] == before
+    os.utime(squashfs, ns=(status.st_atime_ns, status.st_mtime_ns + 1000))
+    record.write_installed(str(tmp_path))
+    assert record["user_software"] == {squashfs.name: hashlib.sha256(b"other").hexdigest()}

@@ -78,8 +78,10 @@ class InstallRecord(dict):
     def write_installed(self, installdir):
         """Write the record of an installation, with fingerprints that show later whether somebody has changed it."""
         files = UserSoftware(installdir)
-        self[lockfile.USER_SOFTWARE], self[lockfile.SCRIPTS] = files.fingerprints, files.scripts
-        self[lockfile.USER_SOFTWARE_FILE] = files.file_status
+        # it may be large: unless commands of the easyconfig have changed it, it is read once
+        known = files.file_status and self.get(lockfile.USER_SOFTWARE_FILE) == files.file_status
+        self[lockfile.USER_SOFTWARE] = files.fingerprints_with(self[lockfile.USER_SOFTWARE] if known else {})
+        self[lockfile.SCRIPTS], self[lockfile.USER_SOFTWARE_FILE] = files.scripts, files.file_status
         self.write(os.path.join(installdir, lockfile.RECORD))
 
     def write_bill_of_materials(self, installdir):

@@ -70,7 +70,12 @@ class UserSoftware:
     @property
     def fingerprints(self):
         """Fingerprints of those that exist, by name (dict of str)."""
-        return {name: fingerprint(self.path(name)) for name in self.present}
+        return self.fingerprints_with({})
+
+    def fingerprints_with(self, known):
+        """Return fingerprints of those that exist, by name (dict of str); that of the SquashFS file may be known."""
+        return {name: known[name] if name == SQUASHFS and name in known else fingerprint(self.path(name))
+                for name in self.present}
 
     @property
     def file_status(self):
