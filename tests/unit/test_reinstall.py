@@ -479,6 +479,7 @@ def test_directories_that_eb_does_not_need(monkeypatch):
     assert called == ["fetch", "create", "create", "fetch"]
 
 
+@pytest.mark.usefixtures("configuration")
 def test_user_software_is_read_once(tmp_path):
     """E-01: what an installation records of a large file is computed again only if a command has changed the file."""
     squashfs = tmp_path / "user-software.squashfs"
