@@ -188,7 +188,7 @@ def test_signatures_in_registries(installing, signing, site, root_of_busybox, pr
     assert record(site, "z")["signature"] == {"state": "verified", "details": "cosign.pub"}
     # a note is the word of whoever can write it
     folder = site.sources / "e/Example"
-    folder.chmod(0o775)
+    folder.chmod(0o777)
     _, results = installing({"y": ("converted", "required")}, ["cosign.pub"], sources["signed"], PATH=paths["with"])
     assert f"accounts other than yours and root can change {folder})" in " ".join(results["y"].stdout.split())
     assert results["y"].returncode == 1

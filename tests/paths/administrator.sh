@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC1090,SC1091,SC2046,SC2086,SC2091
+# shellcheck shell=bash disable=SC1090,SC1091,SC2046,SC2086
 # An administrator: a new image in the catalogue, installed, and on the web pages; images that are somewhere else.
 # status 1: something is new
 ebsif update --site local || [ $? = 1 ]
@@ -15,6 +15,6 @@ ebsif reframe --site local -o checks
 ebsif docs --site local -o pages
 ebsif inspect oras://$REGISTRY/ai/new:3
 ebsif add oras://$REGISTRY/ai/new:3 | tee printed
-$(sed -n 's/^install it with: //p' printed)
+eval "$(sed -n 's/^install it with: //p' printed)"
 ebsif update --site local && echo all there
 ebsif add images/pytorch-2.14.0-cpu-python-3.11.sif
