@@ -499,18 +499,20 @@ def test_unloading_restores_the_environment(pair, data):
     """G-07, defects C1, lumi B9, use D9: earlier values apply beside the module's, and are restored on unload."""
     environments = st.dictionaries(st.sampled_from(pair.names), VALUES, max_size=8)
     cases = data.draw(st.lists(st.tuples(environments, st.sampled_from(WAYS)), min_size=4, max_size=4))
+    # Lmod cuts blanks at the end of what Tcl modules set (cmdargs in tcl2lua.tcl)
+    cut = " " if pair.site.prefix.name.endswith("Lmod-Tcl") else ""
     for (own, steps), (before, loaded, after) in zip(cases, pair.take(cases)):
         assert after == before, steps
         for name in {name[len(prefix):] for name in pair.names for prefix in RUNTIMES if name.startswith(prefix)}:
             one, other = (loaded[prefix + name] for prefix in RUNTIMES)
             # Apptainer prints a warning at every start if they differ
-            assert one == other
+            assert one.rstrip(cut) == other.rstrip(cut)
             theirs = [own[prefix + name] for prefix in RUNTIMES if prefix + name in own]
             if name in LISTS:
                 assert all(value in one for value in theirs)
                 assert pair.site.prefix.name in one or name == "ENV_PREPEND_PATH"
             elif theirs:
-                assert one == theirs[0]
+                assert one.rstrip(cut) == theirs[0].rstrip(cut)
         assert loaded["SIF"] == f"{pair.site.sources}/example.sif"
 
 
