@@ -14,6 +14,8 @@ import threading
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+# What pip uses if nothing is configured, which no command of it tells. Importing it changes how Python logs.
+USUAL = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
 JSON = "application/vnd.pypi.simple.v1+json"
 
 
@@ -55,6 +57,11 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+def usual_index():
+    """Return the index that pip uses if none is configured (str)."""
+    return subprocess.run([sys.executable, "-c", USUAL], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+
+
 def read(url, **headers):
     """Return what is at a URL (bytes)."""
     with urllib.request.urlopen(urllib.request.Request(url, headers=headers)) as answer:
@@ -70,7 +77,7 @@ def cacheable():
     """
     asked = subprocess.run([sys.executable, "-m", "pip", "config", "get", "global.index-url"], capture_output=True,
                            text=True, check=False)
-    Handler.source = os.environ.get("PIP_INDEX_URL", asked.stdout).strip().rstrip("/") or "https://pypi.org/simple"
+    Handler.source = (os.environ.get("PIP_INDEX_URL") or asked.stdout.strip() or usual_index()).rstrip("/")
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     # pip keeps nothing from a host without TLS that it doesn't trust
