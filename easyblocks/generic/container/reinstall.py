@@ -141,12 +141,12 @@ class Reinstall:
             return super().run_step(step, *args, **kwargs)
 
     def fetch_step(self, *args, **kwargs):
-        """Fetch files; EasyBuild also creates the directories for the installation and its module."""
+        """Fetch files; of the directories that EasyBuild would create meanwhile, only those of all installations."""
         if build_option('pre_create_installdir') and not self.dry_run:
-            # who may enter those of all installations and modules, the umask decides
+            # who may enter them, the umask decides; it doesn't for those below, which later steps create
             for path in (install_path(), self.installdir_mod):
                 mkdir(path, parents=True)
-        with open_to_readers():
+        with with_build_option('pre_create_installdir', False):
             super().fetch_step(*args, **kwargs)
 
     def remove_module_file(self):
