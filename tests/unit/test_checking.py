@@ -510,8 +510,10 @@ def test_the_content_of_images(place, tmp_path, monkeypatch, lines, expected):
     assert [f"{one.level}: {one.text.replace(str(tmp_path), '')}" for one in said] == [one + remedy for one in expected]
 
 
-def test_containers_that_are_not_examined(place, tmp_path, capsys):
+def test_containers_that_are_not_examined(place, tmp_path, capsys, monkeypatch):
     """I-03: --deep and --images say which they are, once for each file; that is no warning, also with --strict."""
+    # none is needed where no image is
+    monkeypatch.setattr(inspection, "find_runtime", lambda: None)
     assert not findings(place(f"{HEAD}  - {{family: tool, version: 2.0, date: 1}}\n"), deep=False)
     command = ["check", "--quick", "--strict", "--site", "mine", "--catalogue", f"{tmp_path}/sites", "-o",
                f"{tmp_path}/out/mine"]

@@ -65,12 +65,14 @@ def test_notes_that_others_can_write(noted_image, name):
     ({"attributes": ["system.posix_acl_access"]}, False)])
 def test_the_group_of_one_account(noted_image, monkeypatch, change, is_closed):
     """R-04: a directory that only this account's own group may write to is closed; an ACL may let others in."""
-    own = pwd.getpwuid(os.getuid()).pw_name
+    own = "someone"
     group = SimpleNamespace(gr_name=change.get("name", own), gr_mem=change.get("members", [own]))
-    accounts = [SimpleNamespace(pw_name=name, pw_gid=7) for name in {own, change.get("primary", own)}]
+    accounts = {name: SimpleNamespace(pw_name=name, pw_gid=7, pw_uid=os.getuid())
+                for name in (own, change.get("primary", own))}
     noted_image.parent.chmod(0o775)
     monkeypatch.setattr(grp, "getgrgid", lambda _: group)
-    monkeypatch.setattr(pwd, "getpwall", lambda: accounts)
+    monkeypatch.setattr(pwd, "getpwnam", accounts.__getitem__)
+    monkeypatch.setattr(pwd, "getpwall", accounts.values)
     monkeypatch.setattr(verification.os, "stat", with_group(7))
     monkeypatch.setattr(verification.os, "listxattr", lambda _: change.get("attributes", []))
     assert (verification.writable_by_others(str(noted_image)) is None) == is_closed
