@@ -30,7 +30,7 @@ from easybuild.tools.build_log import EasyBuildError
 from ebsif.catalogue import reading, site
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
-from support import CHECKOUT, CONTAINER_FILES
+from support import CHECKOUT, CONTAINER_FILES, heed_signals
 
 pytestmark = pytest.mark.usefixtures("configuration")
 
@@ -127,7 +127,7 @@ def test_an_interrupted_stage(tmp_path):
     (tmp_path / "compile.py").write_text("import time\nprint('begun', flush=True)\ntime.sleep(600)\n")
     with subprocess.Popen(["sh", CONTAINER_FILES / "sh/run-logged.sh", tmp_path / "log", tmp_path, "2", sys.executable,
                            "-c", ""], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
-                          text=True) as process:
+                          preexec_fn=heed_signals, text=True) as process:
         assert process.stdout.readline() == "begun\n"
         os.killpg(process.pid, signal.SIGINT)
         # it ends when no process has it open any more
