@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Functions for the scripts in this directory: reporting steps and their duration, running commands as root.
 
-# Colours only on a terminal, and if NO_COLOR is not set.
+# Colors only on a terminal, and if NO_COLOR is not set.
 if [[ -t 2 && -z "${NO_COLOR:-}" ]]; then
     bold=$'\e[1m' plain=$'\e[0m'
 else

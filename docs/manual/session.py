@@ -91,11 +91,11 @@ def drawn(screen: "pyte.Screen") -> str:
     return re.sub(r" *@font-face \{.*?\}\n", "", svg, flags=re.DOTALL).replace("Fira Code, monospace", "monospace")
 
 
-def style_of(colour: str, is_bold: bool, is_italic: bool) -> Style:
+def style_of(color: str, is_bold: bool, is_italic: bool) -> Style:
     """Return the style of characters on the screen."""
-    # the terminal's eight colours have names, of which one is not rich's
+    # the terminal's eight colors have names, of which one is not rich's
     known = {"default": None, "brown": "yellow"}
-    named = known.get(colour, f"#{colour}" if re.fullmatch("[0-9a-f]{6}", colour) else colour)
+    named = known.get(color, f"#{color}" if re.fullmatch("[0-9a-f]{6}", color) else color)
     return Style(color=named, bold=is_bold, italic=is_italic)
 
 

@@ -227,8 +227,8 @@ def test_packages_of_image_and_venv_are_listed(installed_once, command):
     assert {"numpy", "greeting", "hello"} <= names
 
 
-def test_start_shell_initialises_with_arguments(installed_once):
-    """S002-22: start-shell with arguments of bash (-c, a script) initialises the environment, too."""
+def test_start_shell_initializes_with_arguments(installed_once):
+    """S002-22: start-shell with arguments of bash (-c, a script) initializes the environment, too."""
     (installed_once.site.work / "script.sh").write_text('echo "$1" "$VIRTUAL_ENV"; type -P python\n')
     expected = ["/user-software/venv/pytorch", "/user-software/venv/pytorch/bin/python"]
     output = installed_once.output(installed_once.SQUASHED, "start-shell script.sh 'a b'")
@@ -238,8 +238,8 @@ def test_start_shell_initialises_with_arguments(installed_once):
     ).split() == expected
 
 
-def test_start_shell_without_arguments_is_an_initialised_bash(installed_once):
-    """S002-21, issue 20 point 7: start-shell at a terminal: an initialised bash, whose prompt names the module."""
+def test_start_shell_without_arguments_is_an_initialized_bash(installed_once):
+    """S002-21, issue 20 point 7: start-shell at a terminal: an initialized bash, whose prompt names the module."""
     site = installed_once.site
     # a user's rc file must not undo it
     (site.home / ".bashrc").write_text("PATH=/usr/bin:/bin\n")

@@ -18,7 +18,7 @@ CONTAINER = "lumi/PyTorch/2.7.1-rocm-6.2.4-python-3.12-singularity-20250827.html
 ARCHIVED = "lumi/PyTorch/2.2.2-rocm-5.6.1-python-3.10-vllm-0.4.0.post1-singularity-20240617.html"
 KINDS = ("index.html", "lumi/index.html", CONTAINER, ARCHIVED)
 
-# Each text with its colour and those of the elements behind it; controls with their placeholder.
+# Each text with its color and those of the elements behind it; controls with their placeholder.
 COLOURS = """
 const seen = [];
 const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -121,20 +121,20 @@ def test_a_row_for_each_container(browser, look):
     assert max(heights) < 50
 
 
-def channels(colour):
-    """Return red, green, blue and opacity of a computed colour (0 to 1)."""
-    numbers = [float(one) for one in colour[colour.index("(") + 1 : -1].split(",")]
+def channels(color):
+    """Return red, green, blue and opacity of a computed color (0 to 1)."""
+    numbers = [float(one) for one in color[color.index("(") + 1 : -1].split(",")]
     return [one / 255 for one in numbers[:3]] + (numbers[3:] or [1.0])
 
 
-def luminance(colour):
-    """Return the relative luminance of a colour (WCAG 2.2)."""
-    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in colour[:3]]
+def luminance(color):
+    """Return the relative luminance of a color (WCAG 2.2)."""
+    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in color[:3]]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def contrast(front, behind):
-    """Return the contrast of a text with the first opaque colour behind it (WCAG 2.2)."""
+    """Return the contrast of a text with the first opaque color behind it (WCAG 2.2)."""
     back = next(one for one in map(channels, behind) if one[3] == 1)
     assert all(one[3] in (0, 1) for one in map(channels, behind))
     lights = sorted((luminance(channels(front)), luminance(back)))

@@ -257,7 +257,7 @@ def test_list_at_a_terminal(place):
 
 
 def test_verbosity(place):
-    """Only results and errors with --quiet; commands with --verbose; no colours at a terminal with --no-color."""
+    """Only results and errors with --quiet; commands with --verbose; no colors at a terminal with --no-color."""
     assert run(place, "render", *MINE, "--quiet").stdout == ""
     assert "archived" not in run(place, "list", *MINE, "-q").stdout
     assert "JAX/0.10.0" in run(place, "list", *MINE, "-q").stdout

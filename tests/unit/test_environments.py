@@ -29,7 +29,7 @@ def environment(tmp_path):
     package(packages, "optuna", "4.5.0", ["../../../bin/optuna", '"a,b.py"'])
     package(packages, "pip", "24.0", ["../../../bin/pip"])
     package(packages, "setuptools", "80.0")
-    package(packages, "labelled", "2.0+lumi_aif_gfx90a_1234")
+    package(packages, "labeled", "2.0+lumi_aif_gfx90a_1234")
     package(packages, "cloned", direct_url={"url": "https://example.org/c.git",
                                             "vcs_info": {"vcs": "git", "commit_id": "abc"}})
     package(packages, "part", direct_url={"url": "https://example.org/p.zip", "subdirectory": "a b"})
@@ -59,7 +59,7 @@ def test_packages_of_an_environment(environment):
     wanted = environments.read(environment)
     assert wanted.lines == [
         built.as_uri(), "cloned @ git+https://example.org/c.git@abc", "fetched @ https://example.org/fetched.tar.gz",
-        "gone==1.0", "labelled==2.0+lumi_aif_gfx90a_1234", "old==3.0", "optuna==4.5.0",
+        "gone==1.0", "labeled==2.0+lumi_aif_gfx90a_1234", "old==3.0", "optuna==4.5.0",
         "part @ https://example.org/p.zip#subdirectory=a%20b", "setuptools==80.0"]
     broken, gone, mine, others = wanted.impossible
     assert broken == "broken-1.0.dist-info: no name or version in its metadata, not taken over"

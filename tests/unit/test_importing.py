@@ -394,7 +394,7 @@ def test_no_credential_is_imported(lumi, tmp_path):
     assert (made.requirements, made.variables) == (None, {"B": "1"})
     assert sorted(text.split(":")[0] for _, text in found.left if "credential" in text) == ["MY_TOKEN", "requirements"]
     file = (tmp_path / "containers/Tool.yaml").read_text()
-    told = "\n".join([*found.not_understood, *found.data, *found.recognised, file])
+    told = "\n".join([*found.not_understood, *found.data, *found.recognized, file])
     assert "Passw0rd1" not in told
 
 
@@ -435,7 +435,7 @@ def test_messages_keep_paths_and_order(lumi, tmp_path):
         twin = f"is also that of {other.path}: give one of them its own label"
         assert sum(twin in message for message in one.not_understood) == 1
         assert one.not_understood[-1].endswith("..., which nothing uses")
-        assert "Passw0rd" not in file + "".join([*one.not_understood, *one.data, *one.recognised])
+        assert "Passw0rd" not in file + "".join([*one.not_understood, *one.data, *one.recognized])
 
 
 @pytest.mark.parametrize(("lines", "expected"), [
@@ -578,7 +578,7 @@ def test_a_family_that_adds_something_is_not_used(lumi, tmp_path):
     path = written(tmp_path, fact["easyconfig"], in_todays_style(plain))
     (found,), (made,) = imported([path], tmp_path, lumi)
     assert (made.family, made.binds, made.script_names) == ("alphafold-conda-manual", None, {})
-    assert any("bind /usr/lib64/libjansson.so.4, which the family has" in text for text in found.recognised)
+    assert any("bind /usr/lib64/libjansson.so.4, which the family has" in text for text in found.recognized)
 
 
 def test_a_file_name_that_the_familys_template_does_not_match(lumi, tmp_path):

@@ -206,9 +206,9 @@ def test_the_picture_of_the_terminal_shows_the_commands_of_the_readme():
 
 
 def test_a_screen_as_a_picture():
-    """Issue 25, point 3: text and colours of the terminal are in the picture."""
-    def cell(data, colour, is_bold=False):
-        return SimpleNamespace(data=data, fg=colour, bold=is_bold, italics=False)
+    """Issue 25, point 3: text and colors of the terminal are in the picture."""
+    def cell(data, color, is_bold=False):
+        return SimpleNamespace(data=data, fg=color, bold=is_bold, italics=False)
 
     name = "n" * 60
     line = [cell("o", "green", True), cell("k", "brown"), cell("<", "ff0000"),

@@ -44,7 +44,7 @@ def test_provider_and_plugin():
 
 
 def test_an_image_of_the_site():
-    """Recognised by its file name; nothing is promised for other images."""
+    """Recognized by its file name; nothing is promised for other images."""
     one = CONTAINERS[-1]
     assert one.module in findings(one.file_name)["image"].text
     other = findings("julia.sif")["image"]

@@ -76,7 +76,7 @@ def test_values_that_are_no_credentials(properties):
 
 
 def test_variables_of_an_environment():
-    """Recognised by name or by value."""
+    """Recognized by name or by value."""
     environment = {"PIP_EXTRA_INDEX_URL": f"https://bob:{SECRET}@host", "http_proxy": f"http://a:{SECRET}@proxy:80",
                    "HF_TOKEN": SECRET, "HOME": "/home/bob", "PIP_INDEX_URL": "https://host/simple"}
     assert sorted(Credentials.find_variables(environment)) == ["HF_TOKEN", "PIP_EXTRA_INDEX_URL", "http_proxy"]

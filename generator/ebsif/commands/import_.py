@@ -78,7 +78,7 @@ def write(paths):
 def report(found):
     """Report on standard error what was imported from an easyconfig; with --quiet only what is left to the user."""
     output.note(f"{found.path}:")
-    for title, texts in (("done by family, site or easyblock", found.recognised), ("became data", found.data)):
+    for title, texts in (("done by family, site or easyblock", found.recognized), ("became data", found.data)):
         if texts:
             output.note(f"  {title}:")
             for text in dict.fromkeys(texts):

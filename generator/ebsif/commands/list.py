@@ -120,10 +120,10 @@ def print_mine(options, settings):
         print("you have installed no container module" + (" of that name" if options.names else ""))
 
 
-def tree(labelled):
+def tree(labeled):
     """Return the cells of a narrow table: modules below what they extend, the state in a line of its own."""
     cells = []
-    for label, row in labelled:
+    for label, row in labeled:
         cells.append([label, format_size(row.size), row.date] if row else [label, "", ""])
         if row and row.state:
             cells.append([f"      {', '.join(row.state)}", "", ""])

@@ -55,7 +55,7 @@ class File:
             return False
         _, family, record = min(choices)
         self.records[found.path] = {"family": family, **record}
-        found.recognised.append(f"family {family}")
+        found.recognized.append(f"family {family}")
         while family and family not in self.families:
             self.families[family] = as_data(self.known.families[family])
             family = self.known.families[family].extends
@@ -69,7 +69,7 @@ class File:
             return None
         compared = Comparison(found, defaults, fields, self.name, self.site)
         if compared.gained:
-            found.recognised.append(f"not family {family}, which would add: {', '.join(compared.gained)}")
+            found.recognized.append(f"not family {family}, which would add: {', '.join(compared.gained)}")
             return None
         unused = all(one.family != family for one in self.known.containers)
         return ("file" in compared.record, unused, len(compared.record), number), family, compared.record
@@ -92,7 +92,7 @@ class File:
                     one.found.leave(1, "there is no homepage, and EasyBuild wants one")
             for one, record in zip(members, records):
                 self.records[one.found.path] = {"family": family, **ordered(record)}
-                one.found.recognised.append(f"family {family}, which is new")
+                one.found.recognized.append(f"family {family}, which is new")
 
     def new_name(self, init):
         """Return a new name for a family (str)."""

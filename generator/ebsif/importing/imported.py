@@ -13,7 +13,7 @@ class Imported:
     name: str = ""
     suffix: str = ""
     record: dict[str, Any] = field(default_factory=dict)
-    recognised: list[str] = field(default_factory=list)
+    recognized: list[str] = field(default_factory=list)
     data: list[str] = field(default_factory=list)
     # pairs of line and message
     left: list[tuple[int, str]] = field(default_factory=list)

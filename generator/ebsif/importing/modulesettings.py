@@ -55,7 +55,7 @@ class ModuleSettings(Reader):
         for bind in map(same_path_twice, self.values.get("binds") or []):
             self.binds.append(bind)
             if bind in self.site.binds.required:
-                self.found.recognised.append(f"bind {bind}")
+                self.found.recognized.append(f"bind {bind}")
             elif bind in self.site.binds.optional:
                 self.found.leave(line, f"binds: {bind} is required here, and optional for the site")
             else:
@@ -67,16 +67,16 @@ class ModuleSettings(Reader):
         inside = PREFIX.sub("", name)
         message = f"variable {name} = {shortened(value)}"
         if name in own and value == own[name]:
-            self.found.recognised.append(f"variable {name}")
+            self.found.recognized.append(f"variable {name}")
         elif name in own:
             self.found.leave(line, f"{message}: our module sets another value")
         elif BINDS.fullmatch(name):
             self.read_binds(value, line)
         elif inside != name and self.read_activation(inside, unescaped(value), line):
-            self.found.recognised.append(message)
+            self.found.recognized.append(message)
         elif self.site.network_env.get(name) == value or (
                 inside != name and self.site.container_env.get(inside) == unescaped(value)):
-            self.found.recognised.append(f"{message}, which is the site's")
+            self.found.recognized.append(f"{message}, which is the site's")
         elif "%(" in value:
             self.found.leave(line, f"{message}: a record can't name the installation (parameters: modluafooter can)")
         elif inside != name:
@@ -140,7 +140,7 @@ class ModuleSettings(Reader):
                 continue
             self.binds.append(bind)
             if bind in known or OWN_BINDS.match(bind):
-                self.found.recognised.append(f"bind {bind}")
+                self.found.recognized.append(f"bind {bind}")
             elif "%(" in bind:
                 self.found.leave(self.source.having(bind, line), f"bind {bind}: a record can't name the installation")
             else:
@@ -177,7 +177,7 @@ class ModuleSettings(Reader):
         if name == "conflict":
             for module in arguments:
                 if module in self.site.conflicts:
-                    self.found.recognised.append(f"conflict {module}, which is the site's")
+                    self.found.recognized.append(f"conflict {module}, which is the site's")
                 else:
                     self.record.setdefault("conflicts", []).append(module)
                     self.found.data.append(f"conflict {module}")
@@ -194,7 +194,7 @@ class ModuleSettings(Reader):
     def read_container_vars(self, arguments, line):
         """Read the call with which LUMI's modules set SIF, and binds in a fourth argument."""
         image, name, place = arguments[:3]
-        self.found.recognised.append("create_container_vars")
+        self.found.recognized.append("create_container_vars")
         if image != self.record["file"] or place != INSTALLATION:
             self.found.leave(line, f"create_container_vars: another image or directory, {image}, {place}")
         if name.upper() != self.values["name"].upper():

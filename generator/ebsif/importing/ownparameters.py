@@ -32,7 +32,7 @@ def read_own(values: dict[str, Any], found: Imported, source: Source, site: Site
         record["gpu_option"] = values.get("gpu_option", True)
     if values.get("support_level") not in (None, site.support):
         record["support"] = values["support_level"]
-    found.recognised.append(f"easyblock {values['easyblock']}")
+    found.recognized.append(f"easyblock {values['easyblock']}")
     read_rendered_description(values, record)
     if str(values.get("download_instructions")).startswith(easyconfig.WHERE.format(site.description) + "\n"):
         del values["download_instructions"]

@@ -100,7 +100,7 @@ def read_components(values, found, source):
             found.record["python"] = value
             found.data.append(f"python {value}")
         elif name in source.used or "requirements" in name:
-            found.recognised.append(f"variable {name}, used elsewhere")
+            found.recognized.append(f"variable {name}, used elsewhere")
         else:
             found.leave(source.of(name), f"variable {name} = {shortened(value)}, which nothing uses")
 
@@ -113,7 +113,7 @@ def read_component(name, kind, value, values, found):
     if kind == "commit":
         key += "-commit"
     if key in (software, COMPONENTS.get(software)) and value == values["version"]:
-        found.recognised.append(f"variable local_c_{name}_{kind}, which is the version")
+        found.recognized.append(f"variable local_c_{name}_{kind}, which is the version")
     else:
         found.put("components", key, value, f"component {key} {value}")
 
@@ -149,7 +149,7 @@ def read_others(values, found, source):
             continue
         known = NOT_NEEDED.get(name, ())
         if known is None or value in known:
-            found.recognised.append(f"parameter {name}: our easyblocks do that in their own way")
+            found.recognized.append(f"parameter {name}: our easyblocks do that in their own way")
         elif name in CARRIED and is_data(value):
             found.put("parameters", name, as_strings(value), f"parameter {name} = {shortened(value)}")
         else:
@@ -170,7 +170,7 @@ def settle(values, found, source):
         record.setdefault("init", INIT_CONDA_INJECTED)
     record.setdefault("init", activation_of(values, found))
     record.setdefault("venv", False)
-    found.recognised.append(f"activation of Python: {record['init']}")
+    found.recognized.append(f"activation of Python: {record['init']}")
 
 
 def activation_of(values, found):
@@ -191,7 +191,7 @@ def leave_credentials(found):
                     if Credentials.find({key: table[key]})]:
             del table[key]
             found.leave(1, f"{key}: a credential is written out. {REMEDY}")
-    for name in ("recognised", "data"):
+    for name in ("recognized", "data"):
         setattr(found, name, [Credentials.mask(text) for text in getattr(found, name)])
     found.left = [(line, Credentials.mask(message)) for line, message in found.left]
 

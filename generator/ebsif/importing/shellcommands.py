@@ -47,9 +47,9 @@ class ShellCommands(Reader):
         """Leave a command to the user."""
         self.found.leave(self.line, message)
 
-    def recognise(self, words):
+    def recognize(self, words):
         """Report a command that our easyblocks make unnecessary; return True."""
-        self.found.recognised.append(f"command {shortened(' '.join(words))}")
+        self.found.recognized.append(f"command {shortened(' '.join(words))}")
         return True
 
     def read_command(self, text, environment=()):
@@ -104,7 +104,7 @@ class ShellCommands(Reader):
         if re.fullmatch(r"(pip|python)[0-9.]*", program):
             return not piped and self.read_python(program, arguments, environment)
         if program in ("mksquashfs", "make-squashfs"):
-            return self.is_squashing(arguments) and self.recognise(words)
+            return self.is_squashing(arguments) and self.recognize(words)
         if piped or has_substitution(words):
             return False
         if program in RUNTIMES:
@@ -112,13 +112,13 @@ class ShellCommands(Reader):
         if program == "ln":
             return self.read_link(arguments)
         if program == "export":
-            return self.read_export(arguments, exported) and self.recognise(words)
+            return self.read_export(arguments, exported) and self.recognize(words)
         if program == "cd":
             self.folder = self.located(arguments[0] if arguments else "~")
         if program in PASSING or re.fullmatch(ACTIVATING, " ".join(words)):
             take_activation(" ".join(words), self.record)
-            return self.recognise(words)
-        return self.is_file_command(program, arguments) and self.recognise(words)
+            return self.recognize(words)
+        return self.is_file_command(program, arguments) and self.recognize(words)
 
     @staticmethod
     def read_export(arguments, exported):
@@ -209,7 +209,7 @@ class ShellCommands(Reader):
                 return False
             arguments = arguments[2:]
         if arguments[:1] in (["list"], ["freeze"], ["check"], ["--version"]):
-            return self.recognise(["pip", *arguments])
+            return self.recognize(["pip", *arguments])
         if arguments[:1] != ["install"]:
             return False
         try:
@@ -228,7 +228,7 @@ class ShellCommands(Reader):
         if len(names) != 1 or options - {"--system-site-packages", "--clear"}:
             return False
         self.record.update(venv=True, venv_name=names[0].rsplit("/", 1)[-1])
-        self.found.recognised.append("the venv")
+        self.found.recognized.append("the venv")
         return True
 
     def lines_of(self, name):
@@ -273,7 +273,7 @@ class ShellCommands(Reader):
         for option in re.findall(r" (--nv|--rocm)(?= )", text) if ours in KINDS else []:
             self.use_gpu(option)
         if ours == "requirements":
-            self.found.recognised.append(name)
+            self.found.recognized.append(name)
             return
         if not ours:
             self.leave(f"the file {name}, which none of our scripts replaces")
@@ -284,7 +284,7 @@ class ShellCommands(Reader):
         elif ours != name:
             self.found.put("script_names", name, ours, f"{name} is another name of {ours}")
         else:
-            self.found.recognised.append(name)
+            self.found.recognized.append(name)
         for line in strange_lines(ours, text, self.site):
             self.found.leave(self.source.having(line, self.line), f"{name}: ours does not have: {shortened(line)}")
 
@@ -309,7 +309,7 @@ class ShellCommands(Reader):
                 self.found.leave(self.source.of("sanity_check_commands"),
                                  f"sanity_check_commands: {shortened(command)}")
             elif re.fullmatch(r"\s*(echo [^;]*;)?\s*bash -n [\w%()/.-]+\s*", text):
-                self.found.recognised.append(f"sanity check {text}")
+                self.found.recognized.append(f"sanity check {text}")
             else:
                 kept.append(text)
         if kept:

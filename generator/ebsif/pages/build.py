@@ -110,7 +110,7 @@ def write_pages(sites, directory):
     for site, some in sites:
         layout.write(directory, f"{site.name}/index.html", "site.html", title=f"Containers on {name_of(site)}",
                      site=site, timeline=timeline(some), number=counted(some), **common)
-        for page, near in zip(some, neighbours(some)):
+        for page, near in zip(some, neighbors(some)):
             layout.write(directory, page.address, "container.html", title=page.short_name, **values_of(page), **near,
                          **common)
     return len(everything)
@@ -152,7 +152,7 @@ def inside_of(page, versions):
     return {name: versions[name].index(public(one)) if one else None for name, one in page.contents.items()}
 
 
-def neighbours(some):
+def neighbors(some):
     """Return the previous page, the next one, and those with the same image, for each page (list of dict)."""
     by_container = {page.container: page for page in some}
     newer, same_image = {}, {}
@@ -165,7 +165,7 @@ def neighbours(some):
 
 
 def values_of(page):
-    """Return the values for the template of a container's page, without its neighbours (dict)."""
+    """Return the values for the template of a container's page, without its neighbors (dict)."""
     container = page.container
     size = container.size or page.image.get("size")
     return {
