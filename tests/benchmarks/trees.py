@@ -16,8 +16,8 @@ from parts import TOOLS
 
 FOLDERS = 100
 VERSIONS = int(os.environ.get("EBSIF_BENCH_MODULES", "10000")) // FOLDERS
-LOADS = 5
-RUNS = 9
+LOADS = 2
+RUNS = 5
 DESCRIBED = "a module of any software"
 UNLISTED = "ebsif, listed_packages: none"
 CONTENDERS = {**MODULES, DESCRIBED: "Described/1.0", UNLISTED: "Unlisted/1.0"}
