@@ -65,10 +65,14 @@ def test_variables_of_the_host(hints, monkeypatch, capsys):
     """G-05: with PIP_TARGET of the host's Python pip succeeds, but Python in the container doesn't see the packages."""
     monkeypatch.setattr(sys, "argv", ["pip", "install", "x"])
     monkeypatch.setenv("PIP_ROOT", "")
+    said = f"hint: nothing was installed in {sys.prefix}, because of"
     monkeypatch.setenv("PIP_TARGET", "/home/me/packages")
     hint(hints, status=0)
-    assert capsys.readouterr().err == (f"hint: PIP_TARGET is set, so nothing was installed in {sys.prefix}. "
-                                       "To install there: unset PIP_TARGET\n")
+    assert capsys.readouterr().err == f"{said} PIP_TARGET. To install there: unset PIP_TARGET\n"
+    monkeypatch.setenv("PIP_DRY_RUN", "1")
+    hint(hints, status=0)
+    assert capsys.readouterr().err == \
+        f"{said} PIP_TARGET and PIP_DRY_RUN. To install there: unset PIP_TARGET PIP_DRY_RUN\n"
     monkeypatch.setattr(sys, "argv", ["pip", "uninstall", "x"])
     hint(hints, status=0)
     assert capsys.readouterr().err == ""
