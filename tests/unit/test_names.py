@@ -9,6 +9,7 @@ import time
 from argparse import Namespace
 
 import pytest
+from easybuild.easyblocks.generic.container import modulerc
 from ebsif.catalogue.settings import complete_sites
 from ebsif.cli import build_parser, main
 from ebsif.errors import UsageError
@@ -198,6 +199,24 @@ def test_remove_a_module_that_was_installed_from_its_own_copy(prefix):
     prefix.install(MINE, easyconfig=str(root / "easybuild" / f"{MINE.replace('/', '-')}.eb"))
     assert main(["remove", MINE, "--yes"]) == 0
     assert not root.exists()
+
+
+def test_removing_while_another_version_is_installed(prefix, monkeypatch):
+    """I-01: what an installation adds to .modulerc after the removal was planned stays, also if it is just doing so."""
+    prefix.install(MINE)
+    path = prefix.modules / "PyTorch/.modulerc.lua"
+    path.write_text(f'module_version("{MINE}", "mine")\n')
+    plan = removal.plan(places.known(places.directories_of_modules())[0])
+    assert plan.lines == {path: ""}
+    alone, other = modulerc.alone, 'module_version("PyTorch/2", "two")\n'
+
+    def after_another(name):
+        path.write_text(path.read_text() + other)
+        return alone(name)
+
+    monkeypatch.setattr(modulerc, "alone", after_another)
+    removal.remove(plan)
+    assert path.read_text() == other
 
 
 def test_remove_with_a_repository_of_somebody_else(prefix, monkeypatch, tmp_path):

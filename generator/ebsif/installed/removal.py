@@ -167,18 +167,22 @@ def add_lock(removal, root):
 
 def add_symbolic_versions(removal):
     """Add the symbolic versions of the module in .modulerc files."""
-    file, module = removal.installation.file, removal.installation.module
-    if not file:
-        return
-    statements = [modulerc_statements(one) for one in dict.fromkeys([module, shown_module(module)])]
-    for path in (file.parent / ".modulerc", file.parent / ".modulerc.lua"):
-        with contextlib.suppress(FileNotFoundError):
-            before = path.read_text(encoding="utf-8")
-            after = before
-            for one in statements:
-                after = one.sub("", after)
-            if after != before:
-                removal.lines[path] = "" if not re.sub(r"^#%Module.*", "", after).strip() else after
+    folder = removal.installation.file and removal.installation.file.parent
+    for path in (folder / ".modulerc", folder / ".modulerc.lua") if folder else ():
+        text = text_without(path, removal.installation.module)
+        if text is not None:
+            removal.lines[path] = text
+
+
+def text_without(path, module):
+    """Return the text of a .modulerc file without a module ('' if nothing is left); None if it doesn't name it."""
+    before = path.read_text(encoding="utf-8") if files.is_there(path) else ""
+    after = before
+    for one in (module, shown_module(module)):
+        after = modulerc_statements(one).sub("", after)
+    if after == before:
+        return None
+    return after if re.sub(r"^#%Module.*", "", after).strip() else ""
 
 
 def add_easyconfig(removal):
@@ -279,6 +283,9 @@ def remove(removal: Removal) -> None:
     RemovalError
         If a file can't be renamed (then nothing was removed), or a renamed one can't be deleted.
     """
+    # imports EasyBuild
+    from easybuild.easyblocks.generic.container.modulerc import alone
+
     mark = f".removed-{uuid.uuid4().hex[:8]}"
     renamed: list[tuple[Path, Path]] = []
     try:
@@ -287,11 +294,14 @@ def remove(removal: Removal) -> None:
             new = path.with_name(f".{path.name.lstrip('.')}{mark}")
             path.rename(new)
             renamed.append((path, new))
-        for path, text in removal.lines.items():
-            if text:
-                files.replace(path, text)
-            else:
-                path.unlink()
+        for path in removal.lines:
+            with alone(str(path)):
+                # since it was planned, an installation may have added other modules
+                text = text_without(path, removal.installation.module)
+                if text:
+                    files.replace(path, text)
+                elif text == "":
+                    path.unlink()
     except OSError as error:
         for path, new in reversed(renamed):
             new.rename(path)
