@@ -334,6 +334,10 @@ def test_a_pip_that_installs_outside_the_venv_is_refused():
         ("ERROR: x-1.0-cp39-win32.whl is not a supported wheel on this platform.", "wheel x-1.0-cp39-win32.whl"),
         ("ERROR: No matching distribution found for nothing==1", "none of the searched indexes and directories"),
         ("SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate", "EBSIF_INSTALL_BIND"),
+        ("    _preloaded_ssl_context.load_verify_locations(\n    ~~~~~^\n        extract_zipped_paths(PATH)\n"
+         "FileNotFoundError: [Errno 2] No such file or directory\nTraceback (most recent call last):\n"
+         "subprocess.CalledProcessError: Command '['python3']' returned non-zero exit status 1.",
+         "the image lacks the file of certificates (ca-certificates)"),
         ("ERROR: Could not install packages due to an OSError: Could not find a suitable TLS CA certificate bundle, "
          "invalid path: /etc/ssl/ca-bundle.pem", "/etc/ssl/ca-bundle.pem is not in the container: REQUESTS_CA_BUNDLE"),
         (

@@ -38,6 +38,10 @@ class Diagnosis:
         (r"Could not find a suitable TLS CA certificate bundle, invalid path: (\S+)",
          "\\1 is not in the container: REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE or PIP_CERT names a file of this machine. "
          "Add its directory to EBSIF_INSTALL_BIND, or unset the variable"),
+        (r"(?s)load_verify_locations.*?\nFileNotFoundError",
+         "the image lacks the file of certificates (ca-certificates) that its pip reads whenever it starts. Use an "
+         "image that has it, or bind this machine's directory of certificates for the installation: export "
+         "EBSIF_INSTALL_BIND=/etc/ssl/certs"),
         (r"(?:CERTIFICATE_VERIFY_FAILED|certificate verify failed)",
          "the image doesn't trust the certificate of the index. If this machine has its own certificates, add their "
          "directory to EBSIF_INSTALL_BIND and set PIP_CERT to the file"),

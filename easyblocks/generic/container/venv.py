@@ -12,8 +12,8 @@ import os
 
 from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE, Packages
-from easybuild.easyblocks.generic.container.runtime import escape_bind, escape_value, inject_variables
-from easybuild.easyblocks.generic.container.runtime import run_program
+from easybuild.easyblocks.generic.container.runtime import SHOWN_LINES, escape_bind, escape_value
+from easybuild.easyblocks.generic.container.runtime import inject_variables, run_program
 from easybuild.easyblocks.generic.container.runtimes import RUNTIME_PREFIXES
 from easybuild.easyblocks.generic.container.scripts import FILES, NO_USABLE_PIP, PACKED
 from easybuild.easyblocks.generic.container.scripts import read_program, sh_command
@@ -202,10 +202,10 @@ class Venv:
                     configuration, [(r'^(include-system-site-packages) = false$', r'\1 = true')],
                     backup=False, on_missing_match=ERROR)
         if result.exit_code:
-            said = result.output + (result.stderr or '')
-            diagnosis = Diagnosis(said, '')
-            raise EasyBuildError("The venv can't be created in the container%s. Its output: %s",
-                                 ': ' + diagnosis.text if diagnosis.text else '', said[-1000:])
+            said = (result.output + (result.stderr or '')).strip()
+            raise EasyBuildError("The venv can't be created in the container: %s",
+                                 Diagnosis(said).text or
+                                 "its output ends with\n%s" % '\n'.join(said.splitlines()[-SHOWN_LINES:]))
         self.add_programs()
         return self.packages()
 
