@@ -480,6 +480,20 @@ def test_directories_that_eb_does_not_need(monkeypatch):
 
 
 @pytest.mark.usefixtures("configuration")
+def test_what_is_fetched(tmp_path, monkeypatch):
+    """G-12: the umask decides who may read what was downloaded; that of installations is another matter."""
+    monkeypatch.setattr(EasyBlock, "fetch_step", lambda _: (tmp_path / "source").touch())
+    easyblock = object.__new__(type("Easyblock", (Reinstall, EasyBlock), {}))
+    easyblock.dry_run = True
+    umask = os.umask(0o077)
+    try:
+        easyblock.fetch_step()
+    finally:
+        os.umask(umask)
+    assert (tmp_path / "source").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.usefixtures("configuration")
 def test_user_software_is_read_once(tmp_path):
     """E-01: what an installation records of a large file is computed again only if a command has changed the file."""
     squashfs = tmp_path / "user-software.squashfs"
