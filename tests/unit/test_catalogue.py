@@ -651,6 +651,24 @@ def test_duplicate_names(read, tmp_path):
     assert "PyTorch.yaml:16): give" in text
 
 
+def test_labels_in_a_family_without_a_suffix(read, tmp_path):
+    """A label, which messages advise for a second module of an image, gives it another name there too."""
+    head = re.sub("    suffix: .*\n", "", HEAD)
+    assert found(read, tmp_path, f"{head}{RECORD}{RECORD}    label: mine\n") == []
+    assert [one.versionsuffix for one in read(f"{head}{RECORD}{RECORD}    label: mine\n")] == ["", "-mine"]
+    # where the suffix has no place for it, it changes nothing
+    ((level, line, text),) = found(read, tmp_path, f"{HEAD}{RECORD}    label: mine\n    suffix: -x\n")
+    assert (level, line) == ("warning", 16) and "'suffix' has no {label}" in text
+
+
+def test_two_defaults(read, tmp_path):
+    """S004-10: the name without a version can stand for one container only; commands would call it ambiguous."""
+    second = RECORD.replace("2.10", "2.11")
+    assert found(read, tmp_path, f"{HEAD}{RECORD}{second}    default: true\n") == []
+    ((level, line, text),) = found(read, tmp_path, f"{HEAD}{RECORD}    default: true\n{second}    default: true\n")
+    assert (level, line) == ("error", 21) and "PyTorch.yaml:16, so 'PyTorch' is ambiguous" in text
+
+
 def test_drift_is_found(read, tmp_path):
     """A missing easyconfig, a changed one and an obsolete one are reported."""
     output = tmp_path / "out"

@@ -196,11 +196,11 @@ def test_valid_binds_have_no_findings(place):
 
 def test_review_comments_are_reported(place):
     """Admin D11: one warning for each review comment, none for other text with the same words."""
-    lines = ("    label: a  # review: from the file name\n    # review\n    usage: 'x # review'\n"
+    lines = ("    variant: a  # review: from the file name\n    # review\n    usage: 'x # review'\n"
              "    doc: it's one  # review: Anna's\n    history: |\n      a # review\n    support: x# review\n")
     found = findings(place(HEAD + lines))
     assert [(one.level, one.line) for one in found] == [("warning", 12), ("warning", 13), ("warning", 15)]
-    assert [one.subject for one in found] == ["label", "Tool", "doc"]
+    assert [one.subject for one in found] == ["variant", "Tool", "doc"]
     assert "not reviewed yet: from the file name (check it, then remove the comment '# review')" in found[0].text
 
 

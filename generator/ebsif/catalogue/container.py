@@ -8,7 +8,7 @@ from typing import Any, Optional
 import yaml
 
 from ebsif.catalogue.families import EMPTY, as_parameter, is_stages
-from ebsif.catalogue.fieldtypes import PLACEHOLDER
+from ebsif.catalogue.fieldtypes import DEFAULT_SUFFIX, PLACEHOLDER
 from ebsif.catalogue.site import Binds, Site
 from ebsif.catalogue.yamlfile import Loader
 from ebsif.errors import EbsifError
@@ -109,7 +109,7 @@ class Container:
     @cached_property
     def versionsuffix(self) -> str:
         """The version suffix."""
-        return self.fill(self.suffix or "")
+        return self.fill(DEFAULT_SUFFIX if self.suffix is None else self.suffix)
 
     @cached_property
     def file_name(self) -> str:

@@ -14,6 +14,8 @@ from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, Wrap
 # All characters, except tabs, that end a line in any program (str.splitlines, universal newlines) or control terminals.
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 PLACEHOLDER = re.compile(r"\{([\w-]+)(!dotless)?\}")
+# The version suffix where a family has none: a label distinguishes modules there too.
+DEFAULT_SUFFIX = "{label}"
 
 
 def is_line(text):

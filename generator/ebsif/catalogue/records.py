@@ -8,6 +8,7 @@ from easybuild.easyblocks.generic.container.sharedimage import IMAGE_KINDS
 from pydantic import AfterValidator, Field, StrictBool, ValidationError, model_validator
 
 from ebsif.catalogue.fieldtypes import (
+    DEFAULT_SUFFIX,
     CachePlace,
     Count,
     DatePart,
@@ -85,7 +86,8 @@ class ContainerFields(Model):
     homepage: Optional[SingleLine] = Field(None, description="web page of the software")
     description: Optional[Text] = Field(
         None, description="description with placeholders; the list of components is added")
-    suffix: Optional[Suffix] = Field(None, description="version suffix, with placeholders: -rocm-{rocm}-{date}")
+    suffix: Optional[Suffix] = Field(
+        None, description=f"version suffix, with placeholders: -rocm-{{rocm}}-{{date}} (default: {DEFAULT_SUFFIX})")
     file: Optional[SingleLine] = Field(None, description="file name of the image, with placeholders")
     package: Optional[VersionPart] = Field(
         None, description="name of its Python package, if it differs from the name of the software")

@@ -109,7 +109,7 @@ def check(containers: Sequence[Container], output: Path, profile: Site, deep: bo
     ------
     Finding
     """
-    others = duplicates(containers)
+    others, defaults = duplicates(containers), {}
     reader = Reader() if deep else None
     digest = cache(inspection.sha256) if images else None
     inspector = cache(inspect) if contents else None
@@ -123,6 +123,9 @@ def check(containers: Sequence[Container], output: Path, profile: Site, deep: bo
         if container in others:
             yield finding(ERROR, f"another container has the same name and suffix ({others[container].place}): give "
                                  "one of them a 'label', because installing one would replace the other")
+        if container.default and defaults.setdefault(container.name, container) is not container:
+            yield finding(ERROR, f"'default' is true here and in {defaults[container.name].place}, so "
+                                 f"'{container.name}' is ambiguous: keep one of them")
         try:
             yield from check_record(container, finding, digest)
             if inspector:
