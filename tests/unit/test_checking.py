@@ -484,6 +484,9 @@ CONTENTS = [
     ("image_packages: {torch: 2.8.0, Numpy: 1.0}", [
         "error: /tool-1.0.sif has torch 2.7.0+rocm6.2, not 2.8.0",
         "error: /tool-1.0.sif has no Numpy, but the record has Numpy 1.0"]),
+    ("components: {torch: 2.8.0}", ["warning: /tool-1.0.sif has torch 2.7.0+rocm6.2, not 2.8.0"]),
+    ("venv: true\n    components: {torch: 2.8.0}\n    requirements: [torch==2.8.0]", []),
+    ("package: torch", ["warning: /tool-1.0.sif has torch 2.7.0+rocm6.2, not 1.0"]),
     ("components: {rocm: 6.1.3}", ["warning: /tool-1.0.sif has rocm 6.2.4, not 6.1.3"]),
     ("wrappers: [tool, other]", ["error: /tool-1.0.sif has no program other, which 'wrappers' names"]),
     ("entry_point: /none", ["error: /tool-1.0.sif has no program /none, which is the 'entry_point'"]),

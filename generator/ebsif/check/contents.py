@@ -9,6 +9,7 @@ from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.programs import missing_programs
+from ebsif.catalogue.selection import SNAPSHOT, components_of
 from ebsif.catalogue.versionguess import packages_of
 from ebsif.check.records import Creator
 from ebsif.files import is_there
@@ -89,9 +90,12 @@ def wrong_packages(container, found):
 
 def wrong_components(container, found):
     """Yield the other components whose versions differ from the record (str)."""
-    for name, version in found.components.items():
-        recorded = container.components.get(name)
-        if recorded and not is_version(version, recorded):
+    checked = {normal_name(name) for name in easyconfig.image_packages(container)}
+    # requirements may add packages, or replace those of the image
+    there = {**({} if container.requirements else packages_of(found)), **found.components}
+    for name, recorded in components_of(container).items():
+        version = there.get(name)
+        if version and name not in checked and not SNAPSHOT.fullmatch(recorded) and not is_version(version, recorded):
             yield f"{name} {version}, not {recorded}"
 
 
