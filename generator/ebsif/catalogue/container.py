@@ -109,7 +109,12 @@ class Container:
     @cached_property
     def versionsuffix(self) -> str:
         """The version suffix."""
-        return self.fill(DEFAULT_SUFFIX if self.suffix is None else self.suffix)
+        return self.fill(self.suffix_template)
+
+    @property
+    def suffix_template(self) -> str:
+        """The version suffix with placeholders."""
+        return DEFAULT_SUFFIX if self.suffix is None else self.suffix
 
     @cached_property
     def file_name(self) -> str:

@@ -16,7 +16,6 @@ from easybuild.easyblocks.generic.container.texts import normal_name
 from ebsif.catalogue.adding import NO_HOMEPAGE
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.families import as_parameter
-from ebsif.catalogue.fieldtypes import DEFAULT_SUFFIX
 from ebsif.catalogue.yamlfile import Loader
 from ebsif.files import is_there
 from ebsif.findings import ERROR, WARNING, Finding
@@ -82,7 +81,7 @@ def check_record(container: Container, finding: Creator, digest: Optional[Digest
     """
     if not container.file_name.endswith((".sif", ".simg")):
         yield finding(WARNING, f"the image {container.file_name} does not end in .sif")
-    if container.label and "{label}" not in (DEFAULT_SUFFIX if container.suffix is None else container.suffix):
+    if container.label and "{label}" not in container.suffix_template:
         yield finding(WARNING, "label: it distinguishes no modules, because 'suffix' has no {label}: add that to it")
     yield from check_image(container, finding, digest)
     yield from check_signature(container, finding)
