@@ -591,7 +591,7 @@ def test_other_requirements_on_the_same_day(extension, tmp_path):
     """
     E-03, E-08, use D5: on top of a container, too, they are a new module with a number; the same ones change nothing.
 
-    Packages that were added to the container by hand are not part of it, so they are named.
+    Packages that were added to the container by hand are not part of it, so they are named, unless they are asked for.
     """
     def extend(lines, *more):
         (tmp_path / "r.txt").write_text(lines)
@@ -615,6 +615,7 @@ def test_other_requirements_on_the_same_day(extension, tmp_path):
     first = extend("rich\n")
     assert first.err == (f"ebsif: {BASE} has packages that were added by hand, which are not taken along: hand==1.0 "
                          "(to have them, too, once it is installed: ebsif extend new --add hand==1.0 --install)\n")
+    assert "by hand" not in extend("rich\nhand\n", "-n").err
     assert first.out == extend("rich\n").out
     assert extend("lightly\n").out.startswith(f"{name}.2.eb\n")
     install("20261122")

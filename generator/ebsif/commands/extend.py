@@ -113,7 +113,7 @@ def run(options):
     container = chosen(options)
     wanted = wanted_packages(options, container)
     for one in places.known(places.directories_of_modules(), container.module)[:1]:
-        byhand.report_left_behind(one, options.name)
+        byhand.report_left_behind(one, options.name, wanted)
     return write(options, container, extending.on_top(container, wanted, options.name), options.name)
 
 

@@ -41,5 +41,5 @@ def run(options):
     status = write(options, container, stages, name)
     root = path.parent.parent
     if (root / lockfile.RECORD).is_file():
-        byhand.report_left_behind(places.of_directory(root), f"{container.module}-{name}-{options.date}")
+        byhand.report_left_behind(places.of_directory(root), f"{container.module}-{name}-{options.date}", stages)
     return status

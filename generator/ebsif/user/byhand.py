@@ -113,7 +113,7 @@ def lines_for(added):
     return [package.line for name, package in sorted(added.items()) if name not in needed and package.line]
 
 
-def report_left_behind(installation: Installation, name: str) -> None:
+def report_left_behind(installation: Installation, name: str, wanted: list) -> None:
     """
     Say which packages were added by hand to an installation, for a new extension that doesn't have them.
 
@@ -123,10 +123,14 @@ def report_left_behind(installation: Installation, name: str) -> None:
         An installation of the container that is extended.
     name
         Name of the new extension.
+    wanted
+        What was asked for: stages, or requirement lines. It has these packages, so they are not named.
     """
+    asked = {name_in(line) for stage in stages_of(wanted) for line in lines_of(stage)}
     before = {normal_name(one) for one in lock.pins(installation.record.get(lockfile.VENV_PACKAGES, []))}
-    lines = lines_for({one: package for one, package in (current.packages_of(installation) or {}).items()
-                       if one not in before | environments.TOOLS})
+    added = {one: package for one, package in (current.packages_of(installation) or {}).items()
+             if one not in before | environments.TOOLS}
+    lines = [line for line in lines_for(added) if name_in(line) not in asked]
     if lines:
         output.note(f"{installation.module} has packages that were added by hand, which are not taken along: "
                     f"{', '.join(lines)} (to have them, too, once "
