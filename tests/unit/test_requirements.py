@@ -55,6 +55,14 @@ def test_unsupported_files(tmp_path, name, text, expected):
     assert str(tmp_path) in str(error.value)
 
 
+def test_what_is_not_a_file(tmp_path):
+    """E-09: a directory is there, so the message doesn't say that it is missing."""
+    with pytest.raises(requirements.RequirementsError, match=f"^{tmp_path} is not a file$"):
+        requirements.path_of(str(tmp_path))
+    with pytest.raises(requirements.RequirementsError, match=f"^the file {tmp_path}/none does not exist$"):
+        requirements.path_of(f"{tmp_path}/none")
+
+
 def test_a_project(tmp_path):
     """E-12: the dependencies in a pyproject.toml; extras of itself and included groups are resolved."""
     text = ("[project]\nname = 'My.x'\ndependencies = ['a>=1', 'b']\nrequires-python = '>=3.11.4'\n"

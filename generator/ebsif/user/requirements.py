@@ -93,5 +93,5 @@ def path_of(text: str) -> Path:
     """Return the path of an existing file."""
     path = Path(text)
     if not path.is_file():
-        raise RequirementsError(f"the file {path} does not exist")
+        raise RequirementsError(f"{path} is not a file" if path.exists() else f"the file {path} does not exist")
     return path
