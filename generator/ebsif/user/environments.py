@@ -128,7 +128,9 @@ def opened(path):
     paths = {PurePosixPath(line).relative_to("squashfs-root") for line in lines if line.startswith("squashfs-root/")}
     with tempfile.TemporaryDirectory(prefix="ebsif-environment-") as folder:
         place = Path(folder) / "environment"
-        wanted = [str(one) for one in paths if one.suffix in METADATA]
+        # what is read of an environment: metadata, and the programs beside its packages
+        wanted = [str(one) for one in paths
+                  if one.suffix in METADATA or (one.name == "bin" and one.parent / "lib" in paths)]
         if wanted:
             unsquash(path, "-no-xattrs", "-no-progress", "-d", place, *wanted)
         yield Tree(paths, place)
