@@ -19,8 +19,11 @@ from easybuild.easyblocks.generic.container.imagesource import ImageSource
 from easybuild.easyblocks.generic.container.lease import Lease
 from easybuild.easyblocks.generic.container.lockowner import this_process
 from easybuild.easyblocks.generic.container.ociimage import OciImage, open_store
-from easybuild.easyblocks.generic.container.sif import DESCRIPTOR, HEADER
+from easybuild.easyblocks.generic.container.runtime import Runtime
+from easybuild.easyblocks.generic.container.sif import DESCRIPTOR, HEADER, damage
 from easybuild.tools.build_log import EasyBuildError
+from easybuild.tools.run import RunShellCmdError
+from ebsif.image.inspection import InspectionError, inspect
 from httpfiles import digest_of, serve_files
 from ocilayouts import add_blob, add_image, pack
 
@@ -546,3 +549,22 @@ def test_malformed_layouts(layout, tmp_path, entry):
     (folder / "index.json").write_text("[" * 100_000)
     with pytest.raises(EasyBuildError, match="no OCI layout that can be read"):
         collect(tmp_path, f"oci:{folder}")
+
+
+def test_images_that_no_runtime_can_start(tmp_path, monkeypatch):
+    """E-09: where the runtime fails, a SIF file that was cut is named as the cause; other failures stay as they are."""
+    runtime, image = tmp_path / "bin/apptainer", tmp_path / "x.sif"
+    runtime.parent.mkdir()
+    runtime.write_text("#!/bin/sh\nexit 255\n")
+    runtime.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{runtime.parent}:/usr/bin:/bin")
+    image.write_bytes(SIF[:-1])
+    with pytest.raises(EasyBuildError, match=r"x\.sif is an incomplete SIF file: copy or fetch it again"):
+        Runtime().run(["true"], str(image), str(tmp_path), [])
+    with pytest.raises(InspectionError, match=r"x\.sif is an incomplete SIF file: copy or fetch it again"):
+        inspect(image)
+    image.write_bytes(SIF)
+    with pytest.raises(RunShellCmdError):
+        Runtime().run(["true"], str(image), str(tmp_path), [])
+    image.unlink()
+    assert "can't be read" in damage(str(image))

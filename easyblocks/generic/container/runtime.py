@@ -10,7 +10,7 @@ Run Apptainer or SingularityCE, and apply their rules for binds and variables.
 import os
 import re
 
-from easybuild.easyblocks.generic.container import texts
+from easybuild.easyblocks.generic.container import sif, texts
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, RunShellCmdError, run_shell_cmd
 from easybuild.easyblocks.generic.container.runtimes import RUNTIME_PREFIXES, find_runtime
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
@@ -101,15 +101,23 @@ class Runtime:
 
         Raises
         ------
+        EasyBuildError
+            If the image is damaged or closed to this account; the message says what to do.
         RunShellCmdError
-            If the command fails.
+            If the command fails for another reason.
         """
         arguments = [self.path, 'exec', '--home', escape_bind(home)]
         for bind in binds:
             arguments += ['--bind', bind]
         for overlay in overlays:
             arguments += ['--overlay', overlay + ':ro']
-        return run_program(arguments + [image] + command, **kwargs)
+        try:
+            return run_program(arguments + [image] + command, **kwargs)
+        except RunShellCmdError:
+            damage = sif.damage(image)
+            if damage:
+                raise EasyBuildError("The image %s %s.", image, damage)
+            raise
 
 
 class Container:

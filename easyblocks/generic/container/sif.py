@@ -44,6 +44,15 @@ def is_whole(path):
     return bool(ends) and max(ends) <= os.path.getsize(path)
 
 
+def damage(path):
+    """Return what is wrong with an image that the runtime can't start, and what to do (str); '' if nothing is known."""
+    if not os.access(path, os.R_OK):
+        return "can't be read: ask its owner for permission"
+    if os.path.isfile(path) and is_sif(path) and not is_whole(path):
+        return "is an incomplete SIF file: copy or fetch it again"
+    return ""
+
+
 def sha256_unsigned(path):
     """
     Return the SHA256 that a signed image had before (str), unless it had been changed since the runtime made it.
