@@ -147,6 +147,18 @@ def test_the_image_of_the_site(several, base_image):
     assert str(folder) not in "".join(result.stderr.split())
 
 
+def test_an_installation_that_can_not_be_entered(several):
+    """E-09: with the image of the site, too, loading fails if nothing of the installation can be used."""
+    root = several.root("Central")
+    away = root.rename(root.with_name("away"))
+    try:
+        result = several.site.bash("module load Central/1.0", check=False)
+    finally:
+        away.rename(root)
+    assert f"The installation {root} is missing on this node, or closed to you" in " ".join(result.stderr.split())
+    assert result.returncode
+
+
 def test_binds_that_the_site_keeps_in_one_file(several):
     """
     S002-14, L-06: one file contains the binds for all modules: a change applies to every module at its next load. If it
