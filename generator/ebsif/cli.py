@@ -214,7 +214,7 @@ def text_of(error):
     path = getattr(error, "filename", None)
     if not isinstance(path, str) or error.filename2 or not error.strerror:
         return plain_error(str(error))
-    denied = isinstance(error, PermissionError) and not os.access(path, os.R_OK)
+    denied = isinstance(error, PermissionError) and not os.access(path, os.R_OK | os.W_OK)
     remedy = f": {files.how_to_get_access(Path(path))}" if denied else ""
     return f"{path}: {ERRORS.get(error.errno, error.strerror)}{remedy}"
 

@@ -168,12 +168,12 @@ def make_executable(path: Path) -> None:
 
 
 def how_to_get_access(path: Path) -> str:
-    """Return what to do about a file or directory that this account can't read, or not create (str)."""
+    """Return what to do about a file or directory that this account can't read, write or create (str)."""
     place = next(one for one in (path, *path.parents) if is_there(one))
     number = place.stat().st_uid
     if number != os.getuid():
         return f"ask {owner(number)}, who owns {place}, for permission"
-    missing = "w" if place != path and os.access(place, os.X_OK) else "rX"
+    missing = "w" if os.access(place, os.X_OK if place != path else os.R_OK) else "rX"
     return f"run `chmod u+{missing} {shlex.quote(str(place))}`"
 
 

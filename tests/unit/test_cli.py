@@ -196,6 +196,12 @@ def test_errors_of_files(tmp_path, monkeypatch):
         monkeypatch.setattr(os, "access", lambda _, mode, allowed=allowed: mode in allowed)
         assert cli.text_of(PermissionError(13, "Permission denied", str(tmp_path / "x"))) == \
             f"{tmp_path}/x: Permission denied: run `chmod {remedy} {tmp_path}`"
+    # a lock, for example
+    (tmp_path / "x").touch()
+    for allowed, remedy in (((), "u+rX"), ((os.R_OK,), "u+w")):
+        monkeypatch.setattr(os, "access", lambda _, mode, allowed=allowed: mode in allowed)
+        assert cli.text_of(PermissionError(13, "Permission denied", str(tmp_path / "x"))) == \
+            f"{tmp_path}/x: Permission denied: run `chmod {remedy} {tmp_path}/x`"
 
 
 def test_doctor_names_what_is_missing(tmp_path):

@@ -141,6 +141,8 @@ def test_a_record_that_may_not_be_read(eb_prefix, monkeypatch):
     root = eb_prefix.install(MINE)
     lock = root / "share/ebsif/lock.json"
     monkeypatch.setattr(inventory.Path, "read_bytes", open_denied)
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != lock and access(path, mode))
     one = inventory.installations([str(root)])[0][0]
     assert one.damage == f"{lock}: can't be read: Permission denied"
     # nobody is told to install anything again
