@@ -88,6 +88,9 @@ def test_a_site_of_the_project(programs, tmp_path, capsys):
     for name, said in (("lumi", warning), ("mine", "")):
         assert main(["site", "init", name, "--catalogue", str(tmp_path)]) == 0
         assert capsys.readouterr().err == said
+    # which has nothing yet, although nothing was asked for
+    assert main(["list", "--site", "mine", "--catalogue", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "there are no containers yet: add an image with `ebsif add`\n"
 
 
 def test_an_existing_profile_stays(programs, tmp_path):

@@ -80,7 +80,8 @@ def run(options):
     if containers:
         print_containers(containers, options.all_sites)
     else:
-        print("no container matches")
+        print("no container matches" if wanted or options.names or hidden else
+              "there are no containers yet: add an image with `ebsif add`")
     if hidden:
         output.hint(f"{output.format_count(hidden, 'archived container')} not shown (use --archived)")
     return 0
