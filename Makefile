@@ -22,7 +22,7 @@ test-versions: ## install and use a module with every version of EasyBuild, modu
 	@scripts/test-versions
 
 test-faults: ## run all fault and hostile-input tests, with kill -9 at every point (about an hour)
-	@scripts/test tests/faults --every-point --faults-report=.demo/faults.json
+	@scripts/test tests/faults --every-point --dist=load --faults-report=.demo/faults.json
 
 faults-report: ## show the outcome of each fault as a table, and write .demo/faults.json
 	@scripts/test tests/faults --quiet --faults-report=.demo/faults.json
