@@ -140,6 +140,14 @@ def test_an_included_file_that_is_not_text(tmp_path):
         read(tmp_path / "a.txt", "-r b.txt\n")
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_encodings(tmp_path, encoding):
+    """E-09: what PowerShell writes, for example, with a byte order mark, as pip reads it."""
+    path = tmp_path / "a.txt"
+    path.write_bytes("einops>=0.8  # f\u00fcr uns\r\nrich\r\n".encode(encoding))
+    assert requirements.read(path, None).lines == ["einops>=0.8", "rich"]
+
+
 def test_paths_beside_the_file(tmp_path, monkeypatch):
     """Defects D2: absolute in the easyconfig, wherever the file was read from; URLs are unchanged."""
     monkeypatch.chdir("/")

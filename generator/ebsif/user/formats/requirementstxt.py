@@ -1,5 +1,6 @@
 """Read a requirements.txt, and make its lines independent of where it is."""
 
+import codecs
 import re
 import shlex
 from pathlib import Path
@@ -22,7 +23,10 @@ def lines_of(path: Path, outer: tuple[Path, ...]) -> list[str]:
     if path.resolve() in outer:
         raise RequirementsError(f"{path} includes itself")
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        content = path.read_bytes()
+        # PowerShell writes it so, and pip reads it
+        is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        text = content.decode("utf-16" if is_wide else "utf-8-sig")
     except UnicodeDecodeError as error:
         raise RequirementsError(f"{path} can't be read: {error}") from None
     lines = []
