@@ -324,7 +324,7 @@ def test_a_pip_that_installs_outside_the_venv_is_refused():
         ("ERROR: Cannot find command 'git' - do you have 'git' installed and in your PATH?", "git is missing"),
         ("WARNING: Retrying ... NewConnectionError: Failed to establish a new connection: [Errno 111]", "no network"),
         ("fatal: unable to access 'https://x/': Could not resolve host: x\n  × git clone --quiet https://x did not run "
-         "successfully.", "no network"),
+         "successfully.", "git can't reach https://x/: there is no network here, or no such host"),
         ("  × git clone --filter=blob:none --quiet https://x/y /tmp/pip-req-build-1 did not run successfully.",
          "git can't fetch https://x/y. Check the URL"),
         ("ERROR: HTTP error 403 while getting https://x\nERROR: 403 Client Error: Forbidden", "access (HTTP 403)"),

@@ -30,8 +30,11 @@ class Diagnosis:
          "build directory (eb --buildpath)"),
         (r"Disk quota exceeded",
          "your disk quota is exceeded. Remove files, or choose another build directory (eb --buildpath)"),
+        (r"fatal: unable to access '([^']+)': Could not resolve host",
+         "git can't reach \\1: there is no network here, or no such host. Check the URL, or install on a node with "
+         "network"),
         (r"(?:Temporary failure in name resolution|Name or service not known|Network is unreachable|"
-         r"Failed to establish a new connection|No route to host|Could not resolve host|"
+         r"Failed to establish a new connection|No route to host|"
          r"Could not fetch URL \S+: connection error)",
          "there is no network here, or that host can't be reached. Install on a node with network, or set "
          "PIP_INDEX_URL to a mirror that can be reached"),
