@@ -107,6 +107,7 @@ MISTAKES = [
     ("homepage: ''", 12, "homepage: should be one line"),
     ("xyz: 1", 12, "xyz: unknown key (known: "),
     ("suffix: -{dat}", 12, "there is no value for {dat} in '-{dat}'"),
+    ("file: 'tool-{version.sif'", 12, "file: should have braces only around placeholders, such as {version}"),
     ("file: tool-{rocm}.sif", 12, "there is no value for {rocm} in 'tool-{rocm}.sif'"),
     ("variant: a/b", 12, "variant: should contain letters, digits and _ . + - only"),
     ("date: 20250102", 12, "duplicate key 'date': remove one of them"),

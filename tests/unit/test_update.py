@@ -238,7 +238,7 @@ def test_what_can_t_be_read_hides_nothing(place, capsys, monkeypatch):
     folder = place.release(NEW)
     (folder / f"lumi-multitorch-torch-{NEW}.sif").write_text("damaged")
     closed = place.releases / f"lumi-multitorch-{OLD[0]}"
-    scandir = os.scandir
+    scandir, access = os.scandir, os.access
 
     def refuse(path):
         if path == closed:
@@ -246,6 +246,7 @@ def test_what_can_t_be_read_hides_nothing(place, capsys, monkeypatch):
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refuse)
+    monkeypatch.setattr(os, "access", lambda path, mode: path != closed and access(path, mode))
     place.stable.rmdir()
     assert place.update() == 1
     said = capsys.readouterr().out

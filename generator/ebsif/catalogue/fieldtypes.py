@@ -173,6 +173,13 @@ def is_version_part(text):
     return text
 
 
+def is_file_name(text):
+    """Return a text if it can be a file name once its placeholders are replaced."""
+    if re.search(r"[{}]", PLACEHOLDER.sub("", is_line(text))):
+        raise ValueError(f"should have braces only around placeholders, such as {{version}}, found '{text}'")
+    return text
+
+
 def is_suffix(text):
     """Return a text if it can be a version suffix (part of a file name) once its placeholders are replaced."""
     if not re.fullmatch(r"[A-Za-z0-9_.+-]*", PLACEHOLDER.sub("", text)):
@@ -181,6 +188,7 @@ def is_suffix(text):
 
 
 SingleLine = Annotated[str, AfterValidator(is_line)]
+FileName = Annotated[str, AfterValidator(is_file_name)]
 FilePath = Annotated[str, AfterValidator(is_path)]
 FullPath = Annotated[str, AfterValidator(is_full_path)]
 Source = Annotated[str, AfterValidator(is_source)]

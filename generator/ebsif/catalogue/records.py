@@ -15,6 +15,7 @@ from ebsif.catalogue.fieldtypes import (
     Day,
     EnvName,
     EnvText,
+    FileName,
     FilePath,
     SingleLine,
     Source,
@@ -88,7 +89,7 @@ class ContainerFields(Model):
         None, description="description with placeholders; the list of components is added")
     suffix: Optional[Suffix] = Field(
         None, description=f"version suffix, with placeholders: -rocm-{{rocm}}-{{date}} (default: {DEFAULT_SUFFIX})")
-    file: Optional[SingleLine] = Field(None, description="file name of the image, with placeholders")
+    file: Optional[FileName] = Field(None, description="file name of the image, with placeholders")
     package: Optional[VersionPart] = Field(
         None, description="name of its Python package, if it differs from the name of the software")
     python: Optional[VersionPart] = Field(None, description="version of Python in the image")
