@@ -40,6 +40,8 @@ class Modules:
         (self.images / "easybuild-sif-images").mkdir(parents=True)
         for container in containers.values():
             (self.images / "easybuild-sif-images" / container.file_name).touch()
+            # without it, loading fails
+            (self.root(container) / "runscripts").mkdir(parents=True)
         # nothing is installed, hence --force and no sanity check; the AI Factory's images are not below the root
         mine = [path for path in paths if "multitorch" not in path.name]
         options = ["--module-only", "--force", "--skip-sanity-check"]
