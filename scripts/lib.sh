@@ -157,3 +157,9 @@ debian_suites() {
     say "    updating the package lists of Debian's suites $*"
     "${apt[@]}" update
 }
+
+# run_pytest ARGUMENT...: run tests in two more processes than there are CPUs, because tests also wait: for time, for jobs,
+# and for each other.
+run_pytest() {
+    PYTEST_XDIST_AUTO_NUM_WORKERS=${PYTEST_XDIST_AUTO_NUM_WORKERS:-$(($(nproc) + 2))} .venv/bin/python -m pytest "$@"
+}
