@@ -22,7 +22,11 @@ import yaml
 from debugger import Debugger, connect
 from ebsif_command import run_ebsif
 from ondemand import render
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import (
+    ElementClickInterceptedException,
+    ElementNotInteractableException,
+    StaleElementReferenceException,
+)
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -485,8 +489,9 @@ def plot_in_a_browser(browser, view, connection, picture):
     browser.get(view.as_uri())
     windows = set(browser.window_handles)
     browser.find_element("css selector", "button").click()
-    # pages replace elements while they are looked at
-    wait = WebDriverWait(browser, 180, ignored_exceptions=[StaleElementReferenceException])
+    # pages replace elements while they are looked at, and cover them
+    wait = WebDriverWait(browser, 180, ignored_exceptions=[
+        ElementClickInterceptedException, ElementNotInteractableException, StaleElementReferenceException])
     wait.until(lambda _: len(browser.window_handles) > len(windows))
     (new,) = set(browser.window_handles) - windows
     browser.switch_to.window(new)
@@ -494,7 +499,9 @@ def plot_in_a_browser(browser, view, connection, picture):
     browser.get(f"{browser.current_url.split('/lab')[0]}/lab/tree/plot.ipynb")
 
     def is_plotted(_):
-        """Run the cell if it hasn't run, because JupyterLab ignores that until the kernel is ready."""
+        """Run the cell if it hasn't run: JupyterLab ignores that until the kernel is ready, or has a question first."""
+        for answer in browser.find_elements("css selector", ".jp-Dialog .jp-mod-accept"):
+            answer.click()
         cells = [one for one in browser.find_elements("css selector", ".jp-Notebook .cm-content") if one.is_displayed()]
         if cells and browser.find_element("css selector", ".jp-Notebook .jp-InputPrompt").text == "[ ]:":
             cells[0].click()
