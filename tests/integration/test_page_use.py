@@ -19,7 +19,7 @@ ARCHIVED = "lumi/PyTorch/2.2.2-rocm-5.6.1-python-3.10-vllm-0.4.0.post1-singulari
 KINDS = ("index.html", "lumi/index.html", CONTAINER, ARCHIVED)
 
 # Each text with its color and those of the elements behind it; controls with their placeholder.
-COLOURS = """
+COLORS = """
 const seen = [];
 const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 const behind = (element) => {
@@ -147,7 +147,7 @@ def test_the_contrast(browser, look, dark):
     for page in KINDS:
         look(page, dark=dark, choice="#q=vllm&archived=yes" if page == "index.html" else "")
         browser.execute_script("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-        seen = browser.execute_script(COLOURS)
+        seen = browser.execute_script(COLORS)
         assert len(seen) > 25
         paper = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
         assert (luminance(channels(paper)) < 0.1) == dark
