@@ -161,5 +161,7 @@ debian_suites() {
 # run_pytest ARGUMENT...: run tests in two more processes than there are CPUs, because tests also wait: for time, for jobs,
 # and for each other.
 run_pytest() {
+    # pytest keeps its version of the tests, with assertions that explain themselves, which takes seconds in each process
+    unset PYTHONDONTWRITEBYTECODE
     PYTEST_XDIST_AUTO_NUM_WORKERS=${PYTEST_XDIST_AUTO_NUM_WORKERS:-$(($(nproc) + 2))} .venv/bin/python -m pytest "$@"
 }
