@@ -1,15 +1,17 @@
-"""The command ``ebsif``: run a subcommand, and turn errors into a message and an exit status."""
+"""
+The command ``ebsif``: run a subcommand, and turn errors into a message and an exit status.
+
+What the help doesn't need is imported where it is used, because importing takes most of the help's time.
+"""
 
 import argparse
 import gc
 import importlib
 import os
-import shutil
 import signal
 import sys
-from pathlib import Path
 
-from ebsif import files, output, version
+from ebsif import version
 from ebsif.errors import FAILED, EbsifError, UsageError
 
 EXIT_INTERRUPTED = 130
@@ -118,19 +120,20 @@ def build_parser(arguments):
     verbosity.add_argument("--no-color", action="store_true", help="don't use colors (as NO_COLOR=1)")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True,
                                      parser_class=Command)
-    # the parsers of the others are only for the help and for messages about a wrong name
     for name in COMMANDS.keys() & arguments[:1] or COMMANDS:
-        subparser = commands.add_parser(
-            name, help=COMMANDS[name], formatter_class=HelpFormatter, parents=[common])
         if name in arguments:
             module = importlib.import_module(f"ebsif.commands.{MODULES.get(name, name)}")
-            subparser.description = module.__doc__
-            subparser.epilog = f"examples:\n{module.EXAMPLES}"
+            subparser = commands.add_parser(
+                name, help=COMMANDS[name], formatter_class=HelpFormatter, parents=[common], description=module.__doc__,
+                epilog=f"examples:\n{module.EXAMPLES}")
             module.configure(subparser)
             more = getattr(module, "MORE", None)
             if more:
                 subparser.usage = f"{subparser.format_usage()[len('usage: ') :].rstrip()} [-- {more}...]"
             subparser.set_defaults(run=module.run, parser=subparser, takes_more=bool(more))
+        else:
+            # only for the help of ebsif, and for messages about a wrong name
+            commands.add_parser(name, help=COMMANDS[name], add_help=False)
     return parser
 
 
@@ -192,7 +195,9 @@ def main(arguments=None):
         discard_output()
         return 128 + signal.SIGPIPE
     except (EbsifError, OSError) as error:
-        print(f"ebsif: {output.printable(text_of(error))}", file=sys.stderr)
+        from ebsif.output import printable
+
+        print(f"ebsif: {printable(text_of(error))}", file=sys.stderr)
         return getattr(error, "status", FAILED)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -205,8 +210,12 @@ def discard_output():
 
 def text_of(error):
     """Return the message of an error (str): for a file its path, what is wrong, and who can give permission."""
-    # takes long to import, because EasyBuild looks through sys.path, and the help doesn't need it
+    import shutil
+    from pathlib import Path
+
     from easybuild.easyblocks.generic.container.texts import ERRORS, plain_error
+
+    from ebsif.files import how_to_get_access
 
     if isinstance(error, shutil.Error) and isinstance(error.args[0], list):
         # each file that could not be copied; one says enough
@@ -215,7 +224,7 @@ def text_of(error):
     if not isinstance(path, str) or error.filename2 or not error.strerror:
         return plain_error(str(error))
     denied = isinstance(error, PermissionError) and not os.access(path, os.R_OK | os.W_OK)
-    remedy = f": {files.how_to_get_access(Path(path))}" if denied else ""
+    remedy = f": {how_to_get_access(Path(path))}" if denied else ""
     return f"{path}: {ERRORS.get(error.errno, error.strerror)}{remedy}"
 
 
@@ -246,6 +255,8 @@ def run(arguments, more, options):
     if unknown:
         advice = " (put -- before arguments for the program)" if options.takes_more else ""
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}{advice}")
+    from ebsif import output
+
     output.set_level(output.VERBOSE if options.verbose else output.QUIET if options.quiet else output.NORMAL)
     if options.no_color:
         os.environ["NO_COLOR"] = "1"
