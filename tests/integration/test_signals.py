@@ -26,7 +26,7 @@ def test_signals_reach_the_program_and_its_status_counts(training, options):
             echo $1 $(grep -oE '(JobState|ExitCode)=\\S+' <<<"$state")
         }}
         send USR1 & send TERM & wait
-        cat USR1.out
+        cat USR1.out TERM.out
     """
     output = training.run(script).stdout
     assert "USR1 JobState=COMPLETED ExitCode=0:0\n" in output, output

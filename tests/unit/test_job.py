@@ -3,12 +3,15 @@
 import dataclasses
 import hashlib
 import json
+import os
 import re
 import resource
 import shlex
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
@@ -53,7 +56,7 @@ def test_every_script_is_clean(name, launcher):
     text = script(name, "--nodes", 2, "--launcher", launcher, "--data", "a b", "--report", "--nccl-debug")
     assert not text.endswith("\n\n")
     assert max(map(len, text.splitlines())) <= 160
-    assert "{" not in re.sub(r"\$\{\w+[^}]*\}|(rank|record)\(\) \{", "", commands(text))
+    assert "{" not in re.sub(r"\$\{\w+[^}]*\}|\{\w+\}[<>]|(rank|record)\(\) \{", "", commands(text))
 
 
 @pytest.mark.parametrize("name", site.names())
@@ -556,3 +559,26 @@ def test_damaged_records(text, expected, tmp_path):
     assert (result.returncode, result.stdout) == (3, "")
     assert f"{tmp_path}/x.json: {expected}" in result.stderr
     assert "can't be read: No such file" in run("--from", tmp_path / "none.json").stderr
+
+
+def test_a_rank_keeps_its_status_when_signals_arrive_as_it_ends(tmp_path):
+    """T-07: ranks of Slurm get a signal from it and from their shell: bash's `wait` lost most of the statuses."""
+    function = re.search(r"^rank\(\) \{\n.*?^\}\n", script("lumi"), re.MULTILINE | re.DOTALL)[0]
+    program = tmp_path / "program"
+    # ends while its shell, which waits for it, handles the same signal
+    program.write_text(
+        "trap 'caught=1' USR1\nsleep 60 &\necho\nuntil [[ -n $caught ]]; do wait; done\nkill $!\nexit 7\n")
+    for _ in range(20):
+        with subprocess.Popen(["bash", "-c", f"{function}rank bash {program}"], stdout=subprocess.PIPE, text=True,
+                              start_new_session=True, preexec_fn=heed_signals) as started:
+            assert started.stdout.readline() == "\n"
+            while not catches(started.pid, signal.SIGUSR1):
+                time.sleep(0.001)
+            os.killpg(started.pid, signal.SIGUSR1)
+            assert started.wait(30) == 7
+
+
+def catches(process, number):
+    """Return whether a process has a handler for a signal."""
+    mask = re.search(r"^SigCgt:\s*(\w+)$", Path(f"/proc/{process}/status").read_text(), re.MULTILINE)[1]
+    return bool(int(mask, 16) >> number - 1 & 1)
