@@ -124,6 +124,17 @@ find_runtime() {
         die "neither apptainer nor singularity is on PATH: run scripts/setup-system"
 }
 
+# Print pip's settings from its environment and its files, as SECTION.NAME=VALUE, with blanks between several values.
+pip_settings() {
+    local python settings
+    for python in "${here:?}/../.venv/bin/python" python3; do
+        if settings=$("$python" -m pip config list 2>/dev/null); then
+            sed "s/='\(.*\)'\$/=\1/; s/\\\\n/ /g; s/= /=/" <<<"$settings"
+            return
+        fi
+    done
+}
+
 # debian_mirror [PACKAGE]: print the URL of the Debian mirror that apt uses on this machine; without one, say that the package
 # can't be had, or the example image.
 debian_mirror() {
