@@ -175,20 +175,23 @@ def test_binds_for_pip_exist(tmp_path, where):
 
 
 def test_images_are_built_with_pips_settings(tmp_path):
-    """What the home directory configures pip with, such as an index, holds in the image; the environment wins."""
+    """Where the home directory tells pip to download from holds for an image, too; the environment wins, as for pip."""
     builder = shutil.copytree(SCRIPTS, tmp_path / "scripts") / "build-example-image"
     builder.write_text(builder.read_text().removesuffix('main "$@"\n'))
     configuration = tmp_path / "home/.config/pip/pip.conf"
     configuration.parent.mkdir(parents=True)
-    configuration.write_text("[global]\nindex-url = https://mirror.example/a b\nfind-links =\n  /one\n  /two\n"
-                             "[install]\ntimeout = 5\n[list]\nformat = json\n")
+    configuration.write_text(
+        "[global]\nindex-url = https://mirror.example/a b\nfind-links =\n  /one\n  /two\ntimeout = 60\n"
+        "proxy = http://other.example\nrequire-virtualenv = yes\n[install]\ntimeout = 5\n")
     runtime = tmp_path / "runtime"
-    runtime.write_text("#!/bin/sh\nenv | grep -E '^PIP_(IND|FIN|TIM|FOR)' | sort; exit 3\n")
+    runtime.write_text("#!/bin/sh\nenv | grep -E '^PIP_(IND|FIN|TIM|PRO|REQ)' | sort; exit 3\n")
     runtime.chmod(0o755)
-    result = run(["bash", "-c", f"source {builder}; runtime={runtime} root={tmp_path}; in_root pip || echo $?"],
-                 HOME=str(tmp_path / "home"), XDG_CONFIG_HOME="", PIP_INDEX_URL="", PIP_FIND_LINKS="", PIP_TIMEOUT="7")
-    assert result.stdout == ("PIP_FIND_LINKS=/one /two\nPIP_INDEX_URL=https://mirror.example/a b\nPIP_TIMEOUT=7\n3\n"
-                             ), result.stderr
+    script = f"source {builder}; runtime={runtime} root={tmp_path}; export_pip_settings; in_root pip || echo $?"
+    result = run(["bash", "-c", script], HOME=str(tmp_path / "home"), XDG_CONFIG_HOME="", PIP_CONFIG_FILE="",
+                 PIP_INDEX_URL="", PIP_FIND_LINKS="", PIP_PROXY="http://mine.example")
+    assert result.stdout.splitlines() == [
+        "PIP_FIND_LINKS=/one /two", "PIP_INDEX_URL=https://mirror.example/a b", "PIP_PROXY=http://mine.example",
+        "PIP_TIMEOUT=5", "3"], result.stderr
 
 
 def test_the_file_to_source_sets_what_eb_reads(tmp_path):

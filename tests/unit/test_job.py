@@ -573,9 +573,21 @@ def test_a_rank_keeps_its_status_when_signals_arrive_as_it_ends(tmp_path):
                               start_new_session=True, preexec_fn=heed_signals) as started:
             assert started.stdout.readline() == "\n"
             while not catches(started.pid, signal.SIGUSR1):
+                assert started.poll() is None
                 time.sleep(0.001)
             os.killpg(started.pid, signal.SIGUSR1)
             assert started.wait(30) == 7
+
+
+def test_a_rank_has_the_environment_of_its_job():
+    """T-07: the shell of a rank changes no variable of the job, whatever its name."""
+    function = re.search(r"^rank\(\) \{\n.*?^\}\n", script("lumi"), re.MULTILINE | re.DOTALL)[0]
+    names = ("signal", "signals", "output", "process", "status")
+    environment = {"PATH": "/usr/bin:/bin", **dict.fromkeys(names, "mine")}
+    shown = subprocess.run(["bash", "-c", f"{function}rank env"], env=environment, text=True, capture_output=True,
+                           check=True)
+    assert set(shown.stdout.splitlines()) >= {f"{name}={value}" for name, value in environment.items()}
+    assert shown.stderr == ""
 
 
 def catches(process, number):
