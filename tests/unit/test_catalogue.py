@@ -667,6 +667,12 @@ def test_two_defaults(read, tmp_path):
     assert found(read, tmp_path, f"{HEAD}{RECORD}{second}    default: true\n") == []
     ((level, line, text),) = found(read, tmp_path, f"{HEAD}{RECORD}    default: true\n{second}    default: true\n")
     assert (level, line) == ("error", 21) and "PyTorch.yaml:16, so 'PyTorch' is ambiguous" in text
+    # no command takes one with a label for the default
+    labeled = f"{HEAD}{RECORD}    default: true\n{RECORD}    label: mine\n    default: true\n"
+    assert found(read, tmp_path, labeled) == []
+    assert selection.find_one(read(labeled), "PyTorch").label is None
+    both = f"{HEAD}{RECORD}    label: a\n    default: true\n{RECORD}    label: b\n    default: true\n"
+    assert len(found(read, tmp_path, both)) == 1
 
 
 def test_drift_is_found(read, tmp_path):

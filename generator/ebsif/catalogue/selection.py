@@ -154,6 +154,23 @@ def duplicates(containers: Iterable[Container]) -> dict[Container, Container]:
     return found
 
 
+def repeated_defaults(containers: Iterable[Container]) -> dict[Container, Container]:
+    """Return the containers that make their name ambiguous, as another one is its default, each with that one."""
+    named = {}
+    for container in containers:
+        named.setdefault(container.name.lower(), []).append(container)
+    found = {}
+    for some in named.values():
+        first, *others = [one for one in without_label(some) if one.default] or [None]
+        found.update(dict.fromkeys(others, first))
+    return found
+
+
+def without_label(containers: list[Container]) -> list[Container]:
+    """Return the containers without label, all if each has one: the others are for those who name them."""
+    return [one for one in containers if not one.label] or containers
+
+
 def find(containers: Iterable[Container], wanted: str, parts: bool = True) -> list[Container]:
     """
     Return the containers that a name stands for.
@@ -222,7 +239,7 @@ def find_one(containers: Iterable[Container], wanted: str, parts: bool = True) -
     """
     version = None if "/" in wanted else os.environ.get(DEFAULT_VERSION + re.sub(r"\W", "_", wanted).upper())
     found = find(containers, f"{wanted}/{version}" if version else wanted, parts)
-    found = [one for one in found if not one.label] or found
+    found = without_label(found)
     if found[0].name.lower() == wanted.lower() and not version:
         newest = max([one for one in found if not one.archived] or found, key=date_key)
         found = [one for one in found if one.default] or [newest]

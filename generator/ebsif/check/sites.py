@@ -10,7 +10,7 @@ from typing import Optional, Union
 
 from ebsif.catalogue import inheritance, reading
 from ebsif.catalogue.container import CatalogueError, Container, RecordError
-from ebsif.catalogue.selection import duplicates
+from ebsif.catalogue.selection import duplicates, repeated_defaults
 from ebsif.catalogue.settings import Settings
 from ebsif.catalogue.site import Site
 from ebsif.check.contents import check_contents, inspect
@@ -109,7 +109,7 @@ def check(containers: Sequence[Container], output: Path, profile: Site, deep: bo
     ------
     Finding
     """
-    others, defaults = duplicates(containers), {}
+    others, defaults = duplicates(containers), repeated_defaults(containers)
     reader = Reader() if deep else None
     digest = cache(inspection.sha256) if images else None
     inspector = cache(inspect) if contents else None
@@ -123,8 +123,8 @@ def check(containers: Sequence[Container], output: Path, profile: Site, deep: bo
         if container in others:
             yield finding(ERROR, f"another container has the same name and suffix ({others[container].place}): give "
                                  "one of them a 'label', because installing one would replace the other")
-        if container.default and defaults.setdefault(container.name, container) is not container:
-            yield finding(ERROR, f"'default' is true here and in {defaults[container.name].place}, so "
+        if container in defaults:
+            yield finding(ERROR, f"'default' is true here and in {defaults[container].place}, so "
                                  f"'{container.name}' is ambiguous: keep one of them")
         try:
             yield from check_record(container, finding, digest)
