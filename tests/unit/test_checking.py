@@ -514,6 +514,15 @@ def test_the_content_of_images(place, tmp_path, monkeypatch, lines, expected):
     assert [f"{one.level}: {one.text.replace(str(tmp_path), '')}" for one in said] == [one + remedy for one in expected]
 
 
+@pytest.mark.parametrize(("package", "expected"), [("", ["tool 3, not 1.0"]), ("    package: another-tool\n", [])])
+def test_a_package_with_the_name_of_the_software(place, package, expected):
+    """I-03: where `package` names the software's Python package, it is another one, whose version is its own."""
+    settings = place(HEAD + package)
+    (container,) = settings.containers(settings.site())
+    found = inspection.Inspection("", "", 1, python={**PYTHON, "packages": {"tool": "3"}})
+    assert list(contents.wrong_components(container, found)) == expected
+
+
 def test_containers_that_are_not_examined(place, tmp_path, capsys, monkeypatch):
     """I-03: --deep and --images say which they are, once for each file; that is no warning, also with --strict."""
     # none is needed where no image is

@@ -91,6 +91,9 @@ def wrong_packages(container, found):
 def wrong_components(container, found):
     """Yield the other components whose versions differ from the record (str)."""
     checked = {normal_name(name) for name in easyconfig.image_packages(container)}
+    if container.package:
+        # a package with the name of the software is another one
+        checked.add(normal_name(container.name))
     # requirements may add packages, or replace those of the image
     there = {**({} if container.requirements else packages_of(found)), **found.components}
     for name, recorded in components_of(container).items():
