@@ -55,6 +55,11 @@ def test_short_names_and_badges(catalogue):
     (catalogue / "mine/site.yaml").write_text("name: mine\ndescription: Mine\nbadges: {python: Py}\n")
     assert [[one.label for one in page.badges] for page in entry.pages(read(catalogue))] == [["Py"], ["VLLM"],
                                                                                            ["Py", "MPICH"]]
+    # a family without suffix has the label as its suffix
+    file = catalogue / "mine/containers/PyTorch.yaml"
+    file.write_text(re.sub(r"suffix: \S+ ", "", CONTAINERS))
+    assert [page.short_name for page in entry.pages(read(catalogue))] == [
+        "PyTorch 2.9", "PyTorch 2.10", "PyTorch 2.10 other"]
 
 
 def test_pages_with_umask_077(catalogue, tmp_path):

@@ -217,7 +217,7 @@ def short_names(containers: Iterable[Container]) -> dict[Container, str]:
 def suffix_parts(container):
     """Return the parts of a version suffix (list of str), without date and components, whose versions have badges."""
     found = []
-    for part in SUFFIX_PART.finditer(container.suffix or ""):
+    for part in SUFFIX_PART.finditer(container.suffix_template):
         if part["word"]:
             found.append(part["word"])
         elif part["field"] and part["field"] not in ("date", "version", "name"):
