@@ -153,8 +153,9 @@ def replace(path: Path, text: str, shared: bool = False) -> None:
             share(new, path.parent)
         new.replace(path)
     except OSError as error:
-        # nobody knows the name of the new one
-        error.filename = str(path)
+        # nobody knows the name of the new one; the permissions of the old one don't matter, but those of the directory
+        is_closed = isinstance(error, PermissionError) and not error.filename2
+        error.filename = str(path.parent if is_closed else path)
         raise
     finally:
         with contextlib.suppress(OSError):

@@ -70,6 +70,18 @@ def test_the_lock_of_a_closed_directory(tmp_path):
     assert (tmp_path / files.LOCK).stat().st_mode & 0o777 == 0o644
 
 
+def test_replacing_a_file_in_a_closed_directory(tmp_path, monkeypatch):
+    """E-09, G-05: the directory is named, because opening the file wouldn't help."""
+    def refuse_new(path, *_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    (tmp_path / "x").touch(0o444)
+    monkeypatch.setattr(files.Path, "open", refuse_new)
+    with pytest.raises(PermissionError) as error:
+        files.replace(tmp_path / "x", "new")
+    assert error.value.filename == str(tmp_path)
+
+
 def test_waiting_without_locks(tmp_path, monkeypatch, capsys):
     """R-10, E-10: who has the lock is said after some seconds; other errors of locks are errors."""
     monkeypatch.setattr(fcntl, "lockf", refuse(errno.ENOSYS))
