@@ -566,5 +566,8 @@ def test_images_that_no_runtime_can_start(tmp_path, monkeypatch):
     image.write_bytes(SIF)
     with pytest.raises(RunShellCmdError):
         Runtime().run(["true"], str(image), str(tmp_path), [])
+    # a table of contents behind the end of the largest possible file
+    image.write_bytes(HEADER.pack(*HEADER.unpack(SIF[:HEADER.size])[:8], 2 ** 63 - 1, 0, 0, 0))
+    assert "incomplete" in damage(str(image))
     image.unlink()
-    assert "can't be read" in damage(str(image))
+    assert "doesn't exist, or can't be read" in damage(str(image))

@@ -47,7 +47,7 @@ def is_whole(path):
 def damage(path):
     """Return what is wrong with an image that the runtime can't start, and what to do (str); '' if nothing is known."""
     if not os.access(path, os.R_OK):
-        return "can't be read: ask its owner for permission"
+        return "doesn't exist, or can't be read: put it back, or ask its owner for permission"
     if os.path.isfile(path) and is_sif(path) and not is_whole(path):
         return "is an incomplete SIF file: copy or fetch it again"
     return ""
@@ -92,7 +92,7 @@ def objects(path):
         if len(header) < HEADER.size or header[32:41] != b'SIF_MAGIC':
             return []
         _, _, _, _, _, _, _, number, start, _, _, _ = HEADER.unpack(header)
-        if start < 0 or number < 0:
+        if not 0 <= start <= os.path.getsize(path) or number < 0:
             return []
         image.seek(start)
         table = image.read(min(number, MOST) * DESCRIPTOR.size)
