@@ -205,7 +205,8 @@ class ModuleFile:
                     'image_root', spec.image_root_variable, spec.image_root)
         return ''.join([
             module.when(module.negate(module.is_dir(runscripts)), module.fail_on_load(
-                "The installation %s is missing on this node, or closed to you: ask who installed it." % module.root)),
+                "The installation %s is missing on this node, or closed to you: ask whoever installed it."
+                % module.root)),
             module.comment("The image: the module's own copy, else a central one."), root,
             module.declare('container_image', ''), choose, self.notice_of_change(),
             module.add_to_help(module.negate(module.is_set('container_image')), *looked_at), self.notice_of_removal(),
