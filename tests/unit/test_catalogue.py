@@ -659,6 +659,9 @@ def test_labels_in_a_family_without_a_suffix(read, tmp_path):
     # where the suffix has no place for it, it changes nothing
     ((level, line, text),) = found(read, tmp_path, f"{HEAD}{RECORD}    label: mine\n    suffix: -x\n")
     assert (level, line) == ("warning", 16) and "'suffix' has no {label}" in text
+    # but it may be a part of the image's name
+    named = HEAD.replace("{hash}.sif", "{hash}{label}.sif")
+    assert found(read, tmp_path, f"{named}{RECORD}    label: mine\n    suffix: -x\n") == []
 
 
 def test_two_defaults(read, tmp_path):

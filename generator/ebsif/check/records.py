@@ -81,7 +81,8 @@ def check_record(container: Container, finding: Creator, digest: Optional[Digest
     """
     if not container.file_name.endswith((".sif", ".simg")):
         yield finding(WARNING, f"the image {container.file_name} does not end in .sif")
-    if container.label and "{label}" not in container.suffix_template:
+    # in the name of the image it distinguishes that, and `ebsif add` reads it there
+    if container.label and "{label}" not in f"{container.suffix_template} {container.file}":
         yield finding(WARNING, "label: it distinguishes no modules, because 'suffix' has no {label}: add that to it")
     yield from check_image(container, finding, digest)
     yield from check_signature(container, finding)
