@@ -155,7 +155,7 @@ def duplicates(containers: Iterable[Container]) -> dict[Container, Container]:
 
 
 def repeated_defaults(containers: Iterable[Container]) -> dict[Container, Container]:
-    """Return the containers that make their name ambiguous, as another one is its default, each with that one."""
+    """Return the containers that are a second default of their name, each with the first one."""
     named = {}
     for container in containers:
         named.setdefault(container.name.lower(), []).append(container)
