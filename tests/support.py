@@ -13,6 +13,7 @@ import zipfile
 from pathlib import Path
 
 from eb_command import run_eb
+from ebsif_command import run_ebsif
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 EASYBLOCKS = CHECKOUT / "easyblocks"
@@ -105,21 +106,22 @@ class Site:
 
     def run(self, command, check=True, cwd=None, timeout=300, **environment):
         """Run a command (a list); return the CompletedProcess with its output as text."""
+        variables = {**self.environment, **{key: str(value) for key, value in environment.items()}}
         if self.user:
             command = ["runuser", "-u", self.user, "--", *command]
-        result = subprocess.run(
-            [str(word) for word in command],
-            env={**self.environment, **{key: str(value) for key, value in environment.items()}},
-            cwd=cwd or self.work,
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=timeout,
-            check=False,
-        )
+        if command[0] == "ebsif" and self.can_fork(environment):
+            result = run_ebsif(command[1:], cwd or self.work, variables)
+        else:
+            result = subprocess.run([str(word) for word in command], cwd=cwd or self.work, capture_output=True,
+                                    text=True, stdin=subprocess.DEVNULL, timeout=timeout, check=False, env=variables)
         if check and result.returncode:
             raise AssertionError(f"{command} ended with {result.returncode}:\n{result.stdout}\n{result.stderr}")
         return result
+
+    def can_fork(self, environment):
+        """Return whether a Python that has started can run a command with these variables as a new one would."""
+        return not self.user and str(self.venv) == sys.prefix and not any(
+            name.startswith(("PYTHON", "EB_")) for name in environment)
 
     @property
     def eb_options(self):
@@ -142,8 +144,7 @@ class Site:
             Whether standard error goes to standard output, both in order.
         """
         command = [*self.eb_options, *arguments]
-        # a Python that has started doesn't read these
-        if self.user or str(self.venv) != sys.prefix or any(name.startswith(("PYTHON", "EB_")) for name in environment):
+        if not self.can_fork(environment):
             stream = ["sh", "-c", 'exec "$@" 2>&1', "sh"] if one_stream else []
             return self.run([*stream, "eb", *command], check, timeout=580, PYTHONUNBUFFERED=1, **environment)
         result = run_eb(command, self.work, {**self.environment, **environment}, one_stream)

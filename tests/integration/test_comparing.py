@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ebsif_command import run_ebsif
 from support import CHECKOUT
 
 EBSIF = Path(sys.prefix) / "bin/ebsif"
@@ -16,8 +17,7 @@ OLDER, NEWER = "PyTorch/2.6.0-rocm-6.2.4-python-3.12-singularity-20250410", "PyT
 
 def run(*arguments, status=0, cwd=CHECKOUT, **environment):
     """Run the command."""
-    result = subprocess.run([EBSIF, *map(str, arguments)], capture_output=True, text=True, check=False, cwd=cwd,
-                            stdin=subprocess.DEVNULL, env={"PATH": "/usr/bin:/bin", "HOME": str(cwd), **environment})
+    result = run_ebsif(arguments, cwd, {"PATH": "/usr/bin:/bin", "HOME": str(cwd), **environment})
     assert result.returncode == status, result.stdout + result.stderr
     return result
 

@@ -1,15 +1,13 @@
 """`ebsif docs`, tested with a real browser."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 from ebsif import cli
 from ebsif.catalogue import reading, selection, site
 from ebsif.pages import build
+from ebsif_command import run_ebsif
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
@@ -36,9 +34,8 @@ containers:
 
 def docs(*arguments, status=0, cwd=None):
     """Run the command without the caller's settings."""
-    result = subprocess.run(
-        [Path(sys.prefix) / "bin/ebsif", "docs", *map(str, arguments)], capture_output=True, text=True, check=False,
-        cwd=cwd, env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "SBATCH_ACCOUNT": "whoever_makes_them"})
+    result = run_ebsif(["docs", *arguments], cwd, {
+        "PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "SBATCH_ACCOUNT": "whoever_makes_them"})
     assert result.returncode == status, result.stdout + result.stderr
     return result
 

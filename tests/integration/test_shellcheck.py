@@ -2,15 +2,12 @@
 
 import re
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from ebsif.catalogue import site
 from ebsif.jobs import job
+from ebsif_command import run_ebsif
 from support import CHECKOUT, tracked
-
-EBSIF = Path(sys.prefix) / "bin" / "ebsif"
 
 
 def shellcheck(*arguments):
@@ -38,7 +35,6 @@ def test_the_scripts_for_batch_systems(name, tmp_path):
     if site.read(name).scheduler:
         wanted["install"] = ["--install", "mine.eb", "--", "--robot", "a b"]
     for kind, arguments in wanted.items():
-        subprocess.run([EBSIF, "job", "--site", name, "--account", "A", "-o", tmp_path / kind, *arguments], check=True,
-                       stdout=subprocess.DEVNULL)
+        run_ebsif(["job", "--site", name, "--account", "A", "-o", tmp_path / kind, *arguments]).check_returncode()
     # without warnings about files of the machine that the script is for
     shellcheck("--exclude=SC1090,SC1091,SC2016", *(tmp_path / kind for kind in wanted))
