@@ -1,6 +1,5 @@
 """Console output besides results, according to verbosity, and functions that format values."""
 
-import difflib
 import re
 import shlex
 import sys
@@ -44,6 +43,9 @@ def printable(text: object) -> str:
 
 def print_diff(path: Path, before: Optional[str], after: str) -> None:
     """Print a change of a file like `diff -u`; before is None for a new file."""
+    # only few commands need it
+    import difflib
+
     lines = difflib.unified_diff((before or "").splitlines(keepends=True), after.splitlines(keepends=True),
                                  "/dev/null" if before is None else str(path), str(path))
     sys.stdout.writelines(lines)

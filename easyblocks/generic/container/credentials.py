@@ -7,6 +7,7 @@
 """
 Find and mask credentials in texts that others can read: easyconfigs (EasyBuild copies them), records, reports.
 """
+import functools
 import re
 
 REMEDY = "Others can read the easyconfig and the installation. Give pip the credential in a private file " \
@@ -21,14 +22,14 @@ NAME = r'(?:(?!(?:[\w-]*[_-])?(?:bos|cls|eos|mask|max|max[_-]new|min|num|pad|sep
 
 # In this order: user:password@ in a URL, as pip reads it; a user name as long as a token (shorter ones belong to a
 # keyring); pip's proxy; parameters of a URL; an option; a variable in a command.
-CREDENTIALS = [re.compile(pattern.replace('NAME', NAME), re.MULTILINE) for pattern in (
+PATTERNS = (
     r'(?P<before>\b[A-Za-z][\w+.-]*://[^\s/?#"\':@]*:)(?P<secret>[^\s/?#"\']+)(?=@)',
     r'(?P<before>https?://)(?P<secret>[^\s/?#"\':@]{20,})(?=:?@)',
     r'(?P<before>--proxy[=\s"\',]+[^\s/@:]+:)(?P<secret>[^\s/@]+)(?=@)',
     r'(?P<before>[?&](?i:NAME|sig|(?:x-(?:amz|goog)-)?signature)=)(?P<secret>[^\s&#"\']+)',
     r'(?P<before>--(?i:NAME)[=\s"\',]+)(?P<secret>[^\s"\']+)',
     r'(?P<before>(?:^|[\s;&|])(?=[A-Z0-9_]+=)(?i:NAME)=["\']?)(?P<secret>[^\s=;&|"\']+)',
-)]
+)
 
 # Variables, command substitutions, switches and examples.
 NOT_SECRET = re.compile(r'(?:\$\(.*|`.*|\**|<.*>|\d{1,3}|true|false|yes|no|none|on|off|password)\Z', re.IGNORECASE)
@@ -70,14 +71,14 @@ class Credentials:
             return []
         if re.match(NAME + r'\Z', name, re.IGNORECASE) and is_secret(value, name):
             return ['%s=%s' % (name, MASK)]
-        return [match.group('before').strip() + MASK for pattern in CREDENTIALS for match in pattern.finditer(value)
+        return [match.group('before').strip() + MASK for pattern in compiled() for match in pattern.finditer(value)
                 if is_secret(*match.group('secret', 'before'))]
 
     @staticmethod
     def mask(value):
         """Return a value as text with masked credentials (str)."""
         text = str(value)
-        for pattern in CREDENTIALS:
+        for pattern in compiled():
             text = pattern.sub(lambda match: match.group('before') + (
                 MASK if is_secret(*match.group('secret', 'before')) else match.group('secret')), text)
         return text
@@ -86,6 +87,12 @@ class Credentials:
     def find_variables(environment):
         """Return the names of the variables that hold credentials (list of str)."""
         return [name for name, value in environment.items() if Credentials.find({name: value})]
+
+
+@functools.lru_cache(maxsize=None)
+def compiled():
+    """Return the compiled patterns; most commands only import them, which took as long as reading a catalogue file."""
+    return [re.compile(pattern.replace('NAME', NAME), re.MULTILINE) for pattern in PATTERNS]
 
 
 def is_secret(text, name):

@@ -1,6 +1,5 @@
 """Turn the errors of the YAML parser and of pydantic into messages for users, each with its line."""
 
-import difflib
 import re
 from pathlib import Path
 from typing import NamedTuple, Optional, Union, get_args
@@ -179,6 +178,9 @@ def joined(messages):
 
 def unknown_key(key, known):
     """Return the message for an unknown key (str), with the likely one or the known ones."""
+    # only needed for a file with a mistake
+    import difflib
+
     close = difflib.get_close_matches(key, known, n=1)
     if close:
         return f"unknown key, did you mean '{close[0]}'?"
