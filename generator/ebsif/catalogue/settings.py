@@ -187,7 +187,7 @@ def read_settings(options: Namespace, complete: bool = True) -> Settings:
         reason = f"can't be read: {files.how_to_get_access(path)}" if files.is_there(path) and not path.is_dir() else \
             "is not a file: correct or unset the variable"
         raise site.SiteError(f"{path}, which {CONFIGURATION_VARIABLE} names, {reason}")
-    configured = validate(Configuration, load(path), path) if path.is_file() else Configuration()
+    configured = validate(Configuration, load(path), path) if path.is_file() else Configuration.model_construct()
     # relative paths start from the directory of the file
     more = [beside(path, name) for name in configured.catalogues]
     directories = [*options.catalogue, *more]

@@ -48,6 +48,10 @@ Signature = Literal[SIGNATURES]
 STAGED = ("none", "user_software", "all")
 
 
+# A table with its defaults. `default_factory=Binds` would build validators for each table, besides those of the site.
+TABLE: Any = {"default_factory": dict, "validate_default": True}
+
+
 class ImageDirectory(Model):
     """A directory with images."""
 
@@ -159,10 +163,10 @@ class Scheduler(Model):
     launch_options: list[SingleLine] = Field([], description="options of srun, mpiexec or flux run")
     modules: list[SingleLine] = Field([], description="modules to load before the container module")
     time: Duration = Field("00:30:00", description="default time limit of jobs")
-    account: Account = Field(default_factory=Account)
+    account: Account = Field(**TABLE)
     default_partition: Optional[str] = Field(None, description="name of a partition")
     partitions: dict[SingleLine, Partition] = Field({}, description="partitions by name")
-    install: Install = Field(default_factory=Install)
+    install: Install = Field(**TABLE)
 
     @model_validator(mode="after")
     def check_partitions(self):
@@ -204,12 +208,12 @@ class Site(Model):
     not_inherited: list[Literal["binds", "conflicts", "container_env", "containers", "images", "network_env",
                                 "scheduler"]] = Field(
         [], description="what isn't taken from the extended site; null takes away a single entry of a table")
-    images: Images = Field(default_factory=Images)
+    images: Images = Field(**TABLE)
     extension_image: Literal["link", "reference", "own"] = Field(
         "link", description="image of the extensions that users make: a hard link to that of the extended module (or a "
                             "reference where that is impossible), a reference to its path, or an own copy")
-    binds: Binds = Field(default_factory=Binds)
-    caches: Caches = Field(default_factory=Caches)
+    binds: Binds = Field(**TABLE)
+    caches: Caches = Field(**TABLE)
     gpu: GpuKind = Field("none", description="kind of GPU of the nodes")
     gpu_option: bool = Field(
         True, description="whether to use the runtime's option for GPUs (--rocm, --nv)")
@@ -241,7 +245,7 @@ class Site(Model):
         "all", description="Python packages that modules list as extensions (module spider, module avail)")
     wrappers_load: bool = Field(
         False, description="whether wrappers that are called by their path work without the loaded module")
-    scheduler: Scheduler = Field(default_factory=Scheduler)
+    scheduler: Scheduler = Field(**TABLE)
     moduleclass: SingleLine = Field("ai", description="EasyBuild's moduleclass of the modules")
     support: Optional[SingleLine] = Field(
         None, description="level of support, shown in the help of the modules")
