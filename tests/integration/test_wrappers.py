@@ -212,6 +212,8 @@ def test_changes_after_loading_are_explained(wrapped, command):
     result = wrapped.bash(f"'{root}'/bin/{command}", check=False)
     assert result.returncode == 1
     assert "load the module of this container first" in result.stderr
+    (alone,) = re.findall("put (.*/bin/with-module) before the command", result.stderr)
+    assert wrapped.bash(f"{alone} '{root}'/bin/{command}").returncode == 0
 
 
 def test_a_wrapper_through_a_link(wrapped, tmp_path):

@@ -12,9 +12,12 @@ fi
 # characters take 5 % of the start-up time (docs/performance.md). The runtime's own errors would be less helpful.
 # shellcheck source=common.bash
 source "$root/share/ebsif/common.bash"
-[[ -n "${SIF:-}" && -n "${CONTAINERROOT:-}" ]] || refuse 1 "load the module of this container first: SIF or CONTAINERROOT is not set"
+place=$(cd -- "$root" && pwd)
+printf -v alone '%q' "$place/bin/with-module"
+[[ -n "${SIF:-}" && -n "${CONTAINERROOT:-}" ]] ||
+    refuse 1 "load the module of this container first (SIF or CONTAINERROOT is not set), or put $alone before the command"
 [[ "$CONTAINERROOT" -ef "$root" ]] ||
-    refuse 1 "this command belongs to the installation $root, but the loaded module is the one of $CONTAINERROOT"
+    refuse 1 "this command belongs to the installation $place, but the loaded module is the one of $CONTAINERROOT"
 # as modules written by hand leave them
 [[ -n "${EBSIF_LOADED_MODULE:-}" ]] ||
     refuse 1 "the module was installed again after it was loaded here: reload it (module unload NAME; module load NAME)"
