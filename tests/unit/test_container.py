@@ -91,6 +91,16 @@ def packages(*seen):
     return Packages((name, (name, version, folder)) for name, version, folder in seen)
 
 
+@pytest.mark.parametrize(("errors", "said"), [
+    ("first\nlast\n", "its output ends with\nfirst\nlast"),
+    ("", "its Python ended with exit status 139, and without a message")])
+def test_a_venv_that_can_not_be_created(venv, errors, said):
+    """E-09: the error has what the image's Python printed, or its exit status if it printed nothing."""
+    probe = types.SimpleNamespace(creation=CommandResult(139, "", errors))
+    with pytest.raises(EasyBuildError, match=re.escape(f"created in the container: {said}") + "\\Z"):
+        venv.make_empty(probe)
+
+
 def test_a_specification_is_immutable():
     """house 2.2: the values that follow from the easyconfig are checked once and can't be changed afterwards."""
     made = spec(VenvSpec, conda_env=None, venv_name="own")

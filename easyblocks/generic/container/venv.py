@@ -203,9 +203,9 @@ class Venv:
                     backup=False, on_missing_match=ERROR)
         if result.exit_code:
             said = (result.output + (result.stderr or '')).strip()
-            raise EasyBuildError("The venv can't be created in the container: %s",
-                                 Diagnosis(said).text or
-                                 "its output ends with\n%s" % '\n'.join(said.splitlines()[-SHOWN_LINES:]))
+            raise EasyBuildError("The venv can't be created in the container: %s", Diagnosis(said).text or (
+                "its output ends with\n%s" % '\n'.join(said.splitlines()[-SHOWN_LINES:]) if said else
+                "its Python ended with exit status %s, and without a message" % result.exit_code))
         self.add_programs()
         return self.packages()
 
