@@ -123,10 +123,21 @@ def test_derecho():
     text = script("derecho", "--nodes", 2)
     assert header(text) == [
         "-N train", "-A NCAR0001", "-q main", "-l select=2:ncpus=64:mpiprocs=4:ngpus=4", "-l walltime=00:30:00",
-        "-j oe"]
+        "-j oe", f"-W umask={job.umask()}"]
     assert "mpiexec -n 8 -ppn 4 --cpu-bind numa \\\n" in text
     assert 'get-master" --hostfile "$PBS_NODEFILE"' in text
     assert not re.search("SLURM|SBATCH|srun", text)
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027])
+def test_files_of_a_pbs_job_have_usual_permissions(umask):
+    """Jobs of PBS have the umask 077 unless they ask for another: nobody else could read logs and new modules."""
+    before = os.umask(umask)
+    try:
+        texts = [script("derecho"), run("--install", "mine.eb", "--site", "derecho", "--account", "A").stdout]
+    finally:
+        os.umask(before)
+    assert [f"-W umask={umask:03o}" in header(text) for text in texts] == [True, True]
 
 
 @pytest.mark.parametrize("name", site.names())
@@ -294,7 +305,8 @@ def test_the_account(monkeypatch):
 @pytest.mark.parametrize(("name", "expected"), [
     ("archer2", ["--job-name=install-mine", "--account=A", "--partition=standard", "--qos=standard", "--nodes=1",
                  "--ntasks=1", "--cpus-per-task=128", "--time=01:00:00", "--output=%x-%j.out", "--export=none"]),
-    ("derecho", ["-N install-mine", "-A A", "-q main", "-l select=1:ncpus=64", "-l walltime=06:00:00", "-j oe"]),
+    ("derecho", ["-N install-mine", "-A A", "-q main", "-l select=1:ncpus=64", "-l walltime=06:00:00", "-j oe",
+                 f"-W umask={job.umask()}"]),
 ])
 def test_installing_on_a_compute_node(name, expected, tmp_path):
     """S003-02, S003-11, S004-17: one node, time, account, partition, qos, no exported environment, modules, eb."""

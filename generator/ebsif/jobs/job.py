@@ -356,4 +356,12 @@ def group_name(gid):
 def render(template, site, **values):
     """Return the rendered template (str); the filter `sh` quotes values for the shell."""
     text = environment("ebsif.jobs").get_template(f"{site.scheduler.kind}/{template}.sh.j2")
-    return text.render(site=site, scheduler=site.scheduler, **values)
+    return text.render(site=site, scheduler=site.scheduler, umask=umask(), **values)
+
+
+def umask():
+    """Return the umask of this process (str, octal)."""
+    # it can only be read by setting it
+    found = os.umask(0o077)
+    os.umask(found)
+    return f"{found:03o}"
