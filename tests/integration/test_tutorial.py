@@ -28,7 +28,7 @@ def test_the_tutorial_for_a_new_site(tmp_path, pytorch_image):
     assert "\n0 containers: 0 errors, 1 warning\n" in text
     assert "\n1 container: 0 errors, 0 warnings\n" in text
     assert "\n2.13.0+cpu sees a GPU: False\n" in said.stdout
-    assert "#PBS -l select=2:ncpus=64:mpiprocs=4:ngpus=4\n" in said.stdout
+    assert "#PBS -l select=2:ncpus=64:mpiprocs=4:ompthreads=16:ngpus=4\n" in said.stdout
     assert said.stdout.rstrip().endswith("1) PyTorch/2.13.0")
     # nothing elsewhere
     assert {path.name for path in site.home.iterdir()} <= {"ahorn", ".config", ".apptainer", ".cache"}

@@ -122,11 +122,19 @@ def test_derecho():
     """S004-01, S004-02, S004-03: PBS directives, mpiexec, the master from the node list, nothing of Slurm."""
     text = script("derecho", "--nodes", 2)
     assert header(text) == [
-        "-N train", "-A NCAR0001", "-q main", "-l select=2:ncpus=64:mpiprocs=4:ngpus=4", "-l walltime=00:30:00",
-        "-j oe", f"-W umask={job.umask()}"]
+        "-N train", "-A NCAR0001", "-q main", "-l select=2:ncpus=64:mpiprocs=4:ompthreads=16:ngpus=4",
+        "-l place=scatter", "-l walltime=00:30:00", "-j oe", f"-W umask={job.umask()}"]
     assert "mpiexec -n 8 -ppn 4 --cpu-bind numa \\\n" in text
     assert 'get-master" --hostfile "$PBS_NODEFILE"' in text
     assert not re.search("SLURM|SBATCH|srun", text)
+
+
+def test_threads_and_nodes_of_a_pbs_job():
+    """T-08: PBS sets OMP_NUM_THREADS to all CPUs of a job's node, and may put several parts of a job on one node."""
+    ranks, torchrun = script("derecho", "--nodes", 2), script("derecho", "--launcher", "torchrun")
+    assert "-l select=2:ncpus=64:mpiprocs=4:ompthreads=16:ngpus=4" in header(ranks)
+    assert "-l select=1:ncpus=64:mpiprocs=1:ompthreads=16:ngpus=4" in header(torchrun)
+    assert ["-l place=scatter" in header(text) for text in (ranks, torchrun)] == [True, False]
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o027])
