@@ -122,8 +122,8 @@ def test_derecho():
     """S004-01, S004-02, S004-03: PBS directives, mpiexec, the master from the node list, nothing of Slurm."""
     text = script("derecho", "--nodes", 2)
     assert header(text) == [
-        "-N train", "-A NCAR0001", "-q main", "-l select=2:ncpus=64:mpiprocs=4:ompthreads=16:ngpus=4",
-        "-l place=scatter", "-l walltime=00:30:00", "-j oe", f"-W umask={job.umask()}"]
+        "-N train", "-A NCAR0001", "-q main", "-j oe", f"-W umask={job.umask()}",
+        "-l select=2:ncpus=64:mpiprocs=4:ompthreads=16:ngpus=4", "-l place=scatter", "-l walltime=00:30:00"]
     assert "mpiexec -n 8 -ppn 4 --cpu-bind numa \\\n" in text
     assert 'get-master" --hostfile "$PBS_NODEFILE"' in text
     assert not re.search("SLURM|SBATCH|srun", text)
@@ -135,6 +135,21 @@ def test_threads_and_nodes_of_a_pbs_job():
     assert "-l select=2:ncpus=64:mpiprocs=4:ompthreads=16:ngpus=4" in header(ranks)
     assert "-l select=1:ncpus=64:mpiprocs=1:ompthreads=16:ngpus=4" in header(torchrun)
     assert ["-l place=scatter" in header(text) for text in (ranks, torchrun)] == [True, False]
+
+
+def test_lines_of_ones_own_win_with_pbs(tmp_path):
+    """Issue 23, point 4: PBS takes the first value of a resource, and the last one of other options."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/site.yaml").write_text(
+        "name: mine\ndescription: Mine\nscheduler:\n  kind: pbs\n  default_partition: q\n"
+        "  options: [-l place=excl, -m n]\n  partitions: {q: {tasks: 1, cpus_per_task: 1}}\n")
+    text = run("M", "--site", "mine", "--catalogue", tmp_path, "--nodes", 2, "--mail", "a", "--line", "-l place=pack",
+               "--line", "-m b", "--line=-lwalltime=1", "--", "a.py").stdout
+    options = header(text)
+    resources = [option[2:].strip() for option in options if option.startswith("-l")]
+    assert [one for one in resources if one.startswith("place=")][0] == "place=pack"
+    assert [one for one in resources if one.startswith("walltime=")][0] == "walltime=1"
+    assert [option for option in options if option.startswith("-m")][-1] == "-m b"
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o027])
@@ -313,8 +328,8 @@ def test_the_account(monkeypatch):
 @pytest.mark.parametrize(("name", "expected"), [
     ("archer2", ["--job-name=install-mine", "--account=A", "--partition=standard", "--qos=standard", "--nodes=1",
                  "--ntasks=1", "--cpus-per-task=128", "--time=01:00:00", "--output=%x-%j.out", "--export=none"]),
-    ("derecho", ["-N install-mine", "-A A", "-q main", "-l select=1:ncpus=64", "-l walltime=06:00:00", "-j oe",
-                 f"-W umask={job.umask()}"]),
+    ("derecho", ["-N install-mine", "-A A", "-q main", "-j oe", f"-W umask={job.umask()}",
+                 "-l select=1:ncpus=64", "-l walltime=06:00:00"]),
 ])
 def test_installing_on_a_compute_node(name, expected, tmp_path):
     """S003-02, S003-11, S004-17: one node, time, account, partition, qos, no exported environment, modules, eb."""
@@ -332,7 +347,7 @@ def test_what_every_scheduler_can_do():
     """Issue 23, point 4: arrays and mail of PBS, and the timer that sends the signal where the scheduler sends none."""
     text = script("derecho", "--array", "0-9", "--mail", "a@b.org", "--line", "#PBS -r y", "--time", "2-00:00:00",
                   "--signal", 300, "--launcher", "mpiexec")
-    assert header(text)[-4:] == ["-J 0-9", "-M a@b.org", "-m ae", "-r y"]
+    assert header(text)[-6:-2] == ["-J 0-9", "-M a@b.org", "-m ae", "-r y"]
     assert "sleep $((172500 - SECONDS))" in text
     assert "--signal=B:USR1@300" in header(script("local", "--signal", 300))
     assert script("local", "--launcher", "srun") == script("local")
