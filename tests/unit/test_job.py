@@ -137,6 +137,19 @@ def test_threads_and_nodes_of_a_pbs_job():
     assert ["-l place=scatter" in header(text) for text in (ranks, torchrun)] == [True, False]
 
 
+@pytest.mark.parametrize(("arguments", "variables", "name"), [
+    ([], {"PBS_JOBID": "31.server.example.org"}, "train-31"),
+    (["--array", "0-99%4"], {"PBS_JOBID": "32[7].server", "PBS_ARRAY_ID": "32[].server", "PBS_ARRAY_INDEX": "7"},
+     "train-32_7"),
+])
+def test_files_of_a_pbs_job_are_named_by_its_id(arguments, variables, name):
+    """Issue 23, point 5: the name has neither the server nor brackets, which shells take for a pattern."""
+    (line,) = re.findall("^run=.*$", script("derecho", *arguments), re.MULTILINE)
+    said = subprocess.run(["bash", "-c", f'{line}; echo "$run"'], env=variables, capture_output=True, text=True,
+                          check=True)
+    assert said.stdout == f"{name}\n"
+
+
 def test_lines_of_ones_own_win_with_pbs(tmp_path):
     """Issue 23, point 4: PBS takes the first value of a resource, and the last one of other options."""
     (tmp_path / "mine").mkdir()
@@ -249,7 +262,7 @@ def test_the_program_is_passed_unchanged(words):
         (["M", "--signal", "1800", "--", "a"], 3, "--signal 1800 is not before the end of a job of 00:30:00"),
         (["M", "--array", "a", "--", "a"], 3, "'a' is not a valid value for --array at the site local (such as 0-9"),
         (["M", "--site", "derecho", "--account", "A", "--array", "1,3%2", "--", "a"], 3,
-         "'1,3%2' is not a valid value for --array at the site derecho (such as 0-9 or 0-9:3)"),
+         "'1,3%2' is not a valid value for --array at the site derecho (such as 0-9, 0-9:3"),
         (["M", "--launcher", "accelerate", "--", "--config_file", "fsdp.yaml", "train.py"], 3,
          "If it is the value, write --config_file=fsdp.yaml"),
         (["M", "--mail", "a b", "--", "a"], 3, "'a b' is not a valid value for --mail"),
@@ -262,6 +275,8 @@ def test_the_program_is_passed_unchanged(words):
         (["M", "--", "deepspeed", "a.py"], 3, "without 'deepspeed'; to use deepspeed, add --launcher deepspeed"),
         (["M", "--site", "derecho", "--account", "A", "--requeue", "--", "a"], 3,
          "the site derecho can't fulfil --requeue: with PBS, only operators can put a running job back into the queue"),
+        (["M", "--site", "derecho", "--account", "A", "--qos", "q", "--", "a"], 3,
+         "the site derecho can't fulfil --qos: PBS has queues only: use --partition"),
         (["M", "--site", "derecho", "--account", "A", "--interactive", "--", "a"], 3,
          "the site derecho can't fulfil --interactive: qsub -I runs no script"),
     ],

@@ -101,11 +101,12 @@ class PBS(Scheduler):
     starter = 'mpiexec'
     after = ('-W', 'depend=afterok:%s')
     cancel = ('qdel',)
-    array = r'\d+-\d+(:\d+)?'
-    array_example = '0-9 or 0-9:3'
+    array = r'\d+-\d+(:\d+)?(%\d+)?'
+    array_example = '0-9, 0-9:3 or 0-99%4'
     lacks = {
         # qrerun needs the privileges of an operator
         'requeue': 'with PBS, only operators can put a running job back into the queue: use --segments',
+        'qos': 'PBS has queues only: use --partition, or --line for the attributes that your site has for it',
         'interactive': 'qsub -I runs no script: start it without a script, then run the script that -o writes',
     }
     steps = (('PBS_JOBID', 'PALS_APID'),)
@@ -125,6 +126,7 @@ class Flux(Scheduler):
     terminal = ('flux', 'alloc')
     lacks = {
         'requeue': 'Flux puts no job back into the queue: use --segments',
+        'qos': 'Flux has queues only: use --partition',
         'array': 'Flux has no job arrays: submit the script once for each value',
         'mail': 'Flux sends no mail',
     }

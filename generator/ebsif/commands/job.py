@@ -72,7 +72,7 @@ def add_resources(parser):
     parser.add_argument("--partition", metavar="NAME", help="partition or queue")
     parser.add_argument("--qos", help="quality of service")
     parser.add_argument("--array", metavar="LIST",
-                        help="run the job once for each index, such as 0-9 or, with Slurm, 0-99%%4")
+                        help="run the job once for each index, such as 0-9 or 0-99%%4")
     parser.add_argument("--mail", metavar="ADDRESS", help="send a mail when the job ends or fails")
     parser.add_argument("--line", metavar="LINE", action="append", default=[],
                         help="one more line for the header, such as '#SBATCH --constraint=a' (repeatable)")
