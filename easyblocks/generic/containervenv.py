@@ -185,7 +185,7 @@ class ContainerVenv(ContainerInstall):
     def check_heavy_stages(self):
         """Refuse heavy stages on login nodes (S003-02): outside of jobs, on machines with a batch system."""
         heavy = [stage.name for stage in self.stages_for_pip if stage.heavy]
-        names = [one.job_variable for one in SCHEDULERS.values()] + [HEAVY_HERE_VARIABLE]
+        names = [job for one in SCHEDULERS.values() for job, _ in one.steps] + [HEAVY_HERE_VARIABLE]
         allowed = any(os.environ.get(name) for name in names)
         submit = any(which(one.submit[0], log_ok=False, on_error='ignore') for one in SCHEDULERS.values())
         if heavy and submit and not allowed:

@@ -18,8 +18,9 @@ def test_a_heavy_stage_is_refused_on_a_login_node(site, cluster, heavy):
     assert "is heavy, and this is not a batch job" in result.stdout + result.stderr
     assert "ebsif job --install" in result.stdout + result.stderr
     assert not list(site.prefix.glob("eb/software/Example/1.0/*"))
-    # only up to the step that refused
-    site.eb(heavy, "--stop=prepare", EBSIF_HEAVY_HERE="1", **cluster.environment)
+    # only up to the step that refused; the other variable is that of scripts of `flux batch`
+    for variable in ("EBSIF_HEAVY_HERE", "FLUX_ENCLOSING_ID"):
+        site.eb(heavy, "--stop=prepare", **{variable: "ƒ2Hk"}, **cluster.environment)
 
 
 def wait_for_jobs(site, cluster):

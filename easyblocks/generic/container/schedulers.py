@@ -23,8 +23,6 @@ class Scheduler:
         Its name in easyconfigs and site profiles.
     submit : tuple of str
         The command that submits a batch script read from standard input.
-    job_variable : str
-        An environment variable that is set in every job.
     variables : str
         Prefix of the environment variables that the scheduler sets in a job.
     directive : str
@@ -50,12 +48,11 @@ class Scheduler:
         Such indices, for messages.
     steps : tuple of tuple of str
         Pairs of environment variables that identify a job and a step of it; the first pair counts whose first variable
-        is set.
+        is set. In every job, the first variable of a pair is.
     """
 
     kind = None
     submit = None
-    job_variable = None
     variables = None
     directive = None
     starter = None
@@ -75,7 +72,6 @@ class Slurm(Scheduler):
 
     kind = 'slurm'
     submit = ('sbatch',)
-    job_variable = 'SLURM_JOB_ID'
     variables = 'SLURM_'
     directive = '#SBATCH'
     starter = 'srun'
@@ -95,7 +91,6 @@ class PBS(Scheduler):
 
     kind = 'pbs'
     submit = ('qsub',)
-    job_variable = 'PBS_JOBID'
     variables = 'PBS_'
     directive = '#PBS'
     starter = 'mpiexec'
@@ -117,7 +112,6 @@ class Flux(Scheduler):
 
     kind = 'flux'
     submit = ('flux', 'batch')
-    job_variable = 'FLUX_JOB_ID'
     variables = 'FLUX_'
     directive = '#flux:'
     starter = 'flux'
@@ -130,7 +124,7 @@ class Flux(Scheduler):
         'array': 'Flux has no job arrays: submit the script once for each value',
         'mail': 'Flux sends no mail',
     }
-    # each `flux run` in a batch script is a job of its own
+    # each `flux run` in a batch script is a job of its own; the script itself has no FLUX_JOB_ID
     steps = (('FLUX_ENCLOSING_ID', 'FLUX_JOB_ID'), ('FLUX_JOB_ID', 'FLUX_JOB_ID'))
 
 
