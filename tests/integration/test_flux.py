@@ -86,9 +86,10 @@ def job(tmp_path):
     (tmp_path / "sites/mine").mkdir(parents=True)
     (tmp_path / "sites/mine/site.yaml").write_text(SITE)
 
-    def run(*arguments):
-        return subprocess.run([EBSIF, "job", "--site", "mine", "--catalogue", tmp_path / "sites", *arguments],
-                              capture_output=True, text=True, check=True, env={**os.environ, "EBSIF_QUIET": "1"}).stdout
+    def run(*arguments, check=True):
+        result = subprocess.run([EBSIF, "job", "--site", "mine", "--catalogue", tmp_path / "sites", *arguments],
+                                capture_output=True, text=True, check=check, env={**os.environ, "EBSIF_QUIET": "1"})
+        return result.stdout or result.stderr
 
     return run
 
@@ -109,6 +110,12 @@ def test_the_scripts(job):
     assert "flux run --nodes=1 --tasks-per-node=1" in job("M/1", "--launcher", "torchrun", "--", "train.py")
     assert "#flux: --cores-per-slot=4\n" in job("--install", "mine.eb")
     subprocess.run(["shellcheck", "--exclude=SC1090,SC1091", "-"], input=text, text=True, check=True)
+
+
+@pytest.mark.parametrize("option", ["--array=0-9", "--mail=me", "--qos=high", "--memory=4G", "--requeue"])
+def test_what_flux_lacks(job, option):
+    """An option that would have no effect is an error."""
+    assert f"the site mine can't fulfil {option.split('=')[0]}: " in job(option, "M/1", "--", "a", check=False)
 
 
 @pytest.fixture

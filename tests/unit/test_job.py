@@ -279,6 +279,8 @@ def test_the_program_is_passed_unchanged(words):
          "the site derecho can't fulfil --qos: PBS has queues only: use --partition"),
         (["M", "--site", "derecho", "--account", "A", "--interactive", "--", "a"], 3,
          "the site derecho can't fulfil --interactive: qsub -I runs no script"),
+        (["--install", "a.eb", "--site", "derecho", "--account", "A", "--qos", "high"], 3,
+         "the site derecho can't fulfil --qos: PBS has queues only: use --partition"),
     ],
 )
 def test_errors_name_cause_and_remedy(arguments, status, expected):

@@ -123,6 +123,7 @@ class Flux(Scheduler):
         'qos': 'Flux has queues only: use --partition',
         'array': 'Flux has no job arrays: submit the script once for each value',
         'mail': 'Flux sends no mail',
+        'memory': "Flux doesn't share out memory: for all of a node, add --line=--exclusive",
     }
     # each `flux run` in a batch script is a job of its own; the script itself has no FLUX_JOB_ID
     steps = (('FLUX_ENCLOSING_ID', 'FLUX_JOB_ID'), ('FLUX_JOB_ID', 'FLUX_JOB_ID'))

@@ -138,9 +138,7 @@ def check(request, site, tasks, gpus, time):
         raise JobError(f"the site {site.name} has no GPUs: remove --gpus-per-node")
     if gpus and tasks > gpus and not request.starts_ranks:
         raise JobError(f"{tasks} ranks on a node with {gpus} GPUs: each rank uses one GPU, so reduce --tasks-per-node")
-    for option, reason in scheduler_of(site).lacks.items():
-        if getattr(request, option, None):
-            raise JobError(f"the site {site.name} can't fulfil --{option}: {reason}")
+    check_options(request, site)
     if request.signal and request.signal >= seconds(time):
         raise JobError(f"--signal {request.signal} is not before the end of a job of {time}: increase --time")
     if request.segments > 1 and request.array:
@@ -150,6 +148,13 @@ def check(request, site, tasks, gpus, time):
                        f"{scheduler_of(site).array_example})")
     if request.mail and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*(@[A-Za-z0-9.-]+)?", request.mail):
         raise JobError(f"'{request.mail}' is not a valid value for --mail")
+
+
+def check_options(request, site):
+    """Raise JobError if the scheduler of a site lacks a requested option."""
+    for option, reason in scheduler_of(site).lacks.items():
+        if getattr(request, option, None):
+            raise JobError(f"the site {site.name} can't fulfil --{option}: {reason}")
 
 
 def program(request, site, tasks):
@@ -249,6 +254,7 @@ def install_script(easyconfig: str, options: list[str], request: Request, site: 
     JobError, SiteError
         As for `script`.
     """
+    check_options(request, site)
     install = site.scheduler.install
     partition_name, partition = site.scheduler.partition(request.partition or install.partition)
     return render(
