@@ -365,7 +365,7 @@ def test_what_every_scheduler_can_do():
     text = script("derecho", "--array", "0-9", "--mail", "a@b.org", "--line", "#PBS -r y", "--time", "2-00:00:00",
                   "--signal", 300, "--launcher", "mpiexec")
     assert header(text)[-6:-2] == ["-J 0-9", "-M a@b.org", "-m ae", "-r y"]
-    assert "sleep $((172500 - SECONDS))" in text
+    assert "left=$((172500 - SECONDS))" in text
     assert "--signal=B:USR1@300" in header(script("local", "--signal", 300))
     assert script("local", "--launcher", "srun") == script("local")
 
@@ -421,6 +421,14 @@ def test_a_signal_before_the_program_starts(options, status, again, tmp_path):
     assert (result.returncode, result.stdout.splitlines()) == (status, [f"record --status {status}", *again])
     assert "before the program had started" in result.stderr
     assert not (tmp_path / "up").exists()
+
+
+def test_a_signal_that_is_overdue():
+    """T-07: a timer signals at once if there is no time left, as when user software takes long to be copied."""
+    text = script("derecho", "--signal", 60)
+    start = text[text.index("signals=0"):text.index("# Some sites")]
+    late = f"SECONDS=1790\n{start}until ((signals)); do sleep 0.05; done"
+    assert subprocess.run(["bash", "-c", late], capture_output=True, check=False, timeout=60).returncode == 0
 
 
 @pytest.mark.parametrize("name", site.names())
