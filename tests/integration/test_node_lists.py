@@ -94,6 +94,7 @@ def test_get_master_reads_a_host_file(tmp_path):
     assert f"the host file {file} has no hosts" in get("\n# x\n", "--hostfile", file)
     assert "is not a valid host name" in get("a;b\n", "--hostfile", file)
     assert "can't read the host file" in get("", "--hostfile", file + ".not")
+    assert "containers see it if its directory is bound" in get("", PBS_NODEFILE=file + ".not")
     assert get("x", SLURM_STEP_NODELIST="n[7-9]", SLURM_JOB_NODELIST="n[1-9]") == "n7"
     assert "no scheduler tells which nodes" in get("x")
     assert "usage: get-master" in get("x", "a", "b", "c")

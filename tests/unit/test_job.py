@@ -137,6 +137,11 @@ def test_threads_and_nodes_of_a_pbs_job():
     assert ["-l place=scatter" in header(text) for text in (ranks, torchrun)] == [True, False]
 
 
+def test_containers_see_the_list_of_nodes_of_pbs():
+    """S004-16: without this directory, several ranks that nobody has started are not noticed in the container."""
+    assert "/var/spool/pbs/aux" in site.read("derecho").binds.optional
+
+
 @pytest.mark.parametrize(("arguments", "variables", "name"), [
     ([], {"PBS_JOBID": "31.server.example.org"}, "train-31"),
     (["--array", "0-99%4"], {"PBS_JOBID": "32[7].server", "PBS_ARRAY_ID": "32[].server", "PBS_ARRAY_INDEX": "7"},

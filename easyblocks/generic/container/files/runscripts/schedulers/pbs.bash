@@ -27,7 +27,8 @@ pbs_step() {
 pbs_first_host() {
     [[ -n ${PBS_NODEFILE:-} ]] || return 2
     first_host_of_file "$PBS_NODEFILE" || {
-        problem+=". It exists on the first node only: set MASTER_ADDR in the job script, with \$RUNSCRIPTS/get-master"
+        problem+=". It exists on the first node only, and containers see it if its directory is bound: set MASTER_ADDR in"
+        problem+=" the job script, with \$RUNSCRIPTS/get-master"
         return 1
     }
 }
