@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from ebsif.catalogue import site
+from ebsif.jobs.job import Request, script
 from support import CONTAINER_FILES
 
 EBSIF = Path(sys.prefix) / "bin" / "ebsif"
@@ -157,6 +159,16 @@ def test_the_ranks(job, run, tmp_path):
     lost = run("singularity exec x conda-python-distributed show.py", FLUX_TASK_RANK="0", FLUX_JOB_SIZE="2",
                FLUX_JOB_NNODES="2", FLUX_TASK_LOCAL_ID="0", FLUX_JOB_ID="fA")
     assert "Flux does not tell its tasks the nodes: set MASTER_ADDR in the batch script" in lost.stderr
+
+
+def test_ranks_that_a_person_starts(job, run, tmp_path):
+    """At the shell of `--interactive`, `flux run` starts ranks that know the master."""
+    (tmp_path / "show.py").write_text(SHOW)
+    text = script(Request("Example/1.0", ()), site.read("mine", [tmp_path / "sites"]), interactive=True)
+    assert "#flux: --job-name=Example\n" in text
+    typed = "flux run --nodes=2 --tasks-per-node=1 singularity exec x conda-python-distributed show.py"
+    result = run(text.replace("bash -i", f"bash -c '{typed}'"))
+    assert [line.split()[4] for line in result.stdout.splitlines()] == ["node3"] * 2, result.stderr
 
 
 # Rank 0 has nothing left to do, rank 1 fails, the others wait for it.

@@ -329,7 +329,7 @@ def header(request, site, partition):
 def job_name(request):
     """Return the name of the program as the name of a job (str)."""
     names = [word for word in request.command if not word.startswith("-")]
-    stem = Path(program_file(request.command) or (names[0] if names else request.module)).stem
+    stem = Path(program_file(request.command) or names[0]).stem if names else request.module.split("/")[0]
     return re.sub("[^A-Za-z0-9_.+-]", "-", stem).strip("-.+") or "job"
 
 
