@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import re
 import signal
 import subprocess
@@ -393,6 +394,44 @@ def test_a_single_rank_has_its_own_container(ranks):
         said, statuses = results(ranks.start(1, "see.py", size=1, each=lambda rank, e=environment: e))
         assert (statuses, "instead of one" in said) == ([0], False)
     assert ranks.left() == []
+
+
+# SingularityCE 4.1.1: its second program doesn't get SINGULARITY_CONFIGDIR, and describes the instance in the home
+# directory of the account; the first one searches for it where the variable says.
+SINGULARITYCE = """#!/bin/bash
+export APPTAINER_CONFIGDIR={elsewhere} home=$(unset HOME && echo ~)
+if [[ $1 == instance ]]; then
+    (exec -a apptainer /usr/bin/apptainer "$@") || exit
+    folder=$home/.singularity/instances/sing/$(uname -n)/$(id -un)
+    mkdir -p "$folder"
+    ln -s {elsewhere}/instances/app/"$(uname -n)/$(id -un)/${{@: -1}}" "$folder"
+elif [[ "$*" == *instance:* && -n "${{SINGULARITY_CONFIGDIR:-}}" ]]; then
+    echo "ERROR:   While setting image/instance: no instance found with name ${{2#*//}}" >&2
+    exit 255
+else
+    exec -a apptainer /usr/bin/apptainer "$@"
+fi
+"""
+
+
+def test_an_instance_that_is_described_in_the_home_directory(ranks, tmp_path):
+    """T-03: with SingularityCE: the ranks share a container, and nothing stays of it."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "apptainer").write_text(SINGULARITYCE.format(elsewhere=tmp_path / "elsewhere"))
+    (programs / "apptainer").chmod(0o755)
+    job = os.getpid()
+    try:
+        said, _ = results(ranks.start(
+            2, "see.py 2", SLURM_JOB_ID=job, PATH=f"{programs}:{ranks.installed.site.environment['PATH']}",
+            SINGULARITY_CONFIGDIR=str(tmp_path / "own")))
+        assert said == ""
+        assert len({one["mnt"] for one in seen(ranks)}) == 1
+        assert ranks.nothing_stays() is True
+    finally:
+        home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+        for link in home.glob(f".singularity/instances/sing/*/*/ebsif-*-{job}.3-*"):
+            link.unlink()
 
 
 def test_the_instance_is_no_systemd_unit(ranks, tmp_path):

@@ -26,19 +26,30 @@ def place(tmp_path):
 
 @pytest.mark.parametrize(("layout", "program"), [("app", "appinit"), ("sing", "sinit")])
 def test_the_instance_of_each_runtime_ends(tmp_path, place, layout, program):
-    """T-04: Apptainer and SingularityCE keep their instances under different names."""
+    """T-04: Apptainer and SingularityCE keep them in different places; those of other runs and nodes go on."""
     shutil.copy("/bin/sleep", tmp_path / program)
-    first = subprocess.Popen([tmp_path / program, "60"], start_new_session=True)
+    instances = place / "config/instances" / layout
+    if layout == "sing":
+        # in the home directory
+        (tmp_path / "home").mkdir()
+        instances.parent.mkdir(parents=True)
+        instances.symlink_to(tmp_path / "home")
+    here = os.uname().nodename
+    started = []
     try:
-        described = place / "config/instances" / layout / "host/user/ebsif-1.0/ebsif-1.0.json"
-        described.parent.mkdir(parents=True)
-        described.write_text(f'{{"pid":{first.pid},"ppid":{first.pid},"name":"ebsif-1.0"}}')
+        for node, name in (("another", place.name), (here, "ebsif-2.0"), (here, place.name)):
+            started.append(subprocess.Popen([tmp_path / program, "60"], start_new_session=True))
+            described = instances / node / "user" / name / f"{name}.json"
+            described.parent.mkdir(parents=True)
+            described.write_text(f'{{"pid":{started[-1].pid},"ppid":{started[-1].pid},"name":"{name}"}}')
         assert end(place) == ""
-        assert first.wait(timeout=5) == -9
+        assert started[-1].wait(timeout=5) == -9
+        assert [one.poll() for one in started] == [None, None, -9]
         assert list(tmp_path.glob("ebsif-*")) == []
     finally:
-        first.kill()
-        first.wait()
+        for one in started:
+            one.kill()
+            one.wait()
 
 
 def test_an_instance_that_is_not_found_stays_known(tmp_path, place):

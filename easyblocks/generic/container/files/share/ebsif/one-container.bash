@@ -9,7 +9,8 @@
 #   state     "ready", or why the container could not be started
 #   ranks     locked (shared) by each rank; the last one locks it alone, and ends the container
 #   alive     a named pipe that each rank has open: if all are killed, end-container reads its end
-#   config    where the runtime keeps its instances, because $HOME may be read-only or the same on all nodes
+#   config    where the runtime keeps its instances, because $HOME may be read-only or the same on all nodes; SingularityCE
+#             describes them in the home directory all the same: a link leads there
 #
 # Locks and pipes are released however a process ends. Few programs are started, because all ranks of a node do so at once,
 # and each costs 2 % of the CPU time of joining (docs/performance.md).
@@ -201,6 +202,7 @@ create() {
 # the container can be ended only when it is known.
 start_container() (
     echo "$made_of" >"$place/made-of"
+    link_instances
     {
         exec <"$place/alive" >/dev/null 2>&1
         close_others
@@ -223,8 +225,9 @@ start_container() (
 
 # True if the runtime has completely written the file that describes the container (see end-container).
 is_described() {
-    local file text=''
-    for file in "$place"/config/instances/{app,sing}/*/*/*/*.json; do
+    local file host text=''
+    read -r host </proc/sys/kernel/hostname
+    for file in "$place"/config/instances/{app,sing}/"$host"/*/"${place##*/}"/*.json; do
         [[ ! -r "$file" ]] || IFS= read -r -d '' text <"$file"
     done
     [[ "$text" == *\}*([[:space:]]) ]]
@@ -239,7 +242,7 @@ start_instance() {
     export_config
     # for a control group of its own
     unset XDG_RUNTIME_DIR DBUS_SESSION_BUS_ADDRESS
-    set -- "$runtime" instance start --bind "$stay" "${@:2}" "$1" "$instance"
+    set -- "$runtime" instance start --bind "$stay" "${@:2}" "$1" "${place##*/}"
     # its file systems serve all ranks, so they may use all CPUs of the job
     ! type -P taskset >/dev/null || set -- taskset --cpu-list 0-8191 "$@"
     exec "$@"
@@ -247,6 +250,13 @@ start_instance() {
 
 export_config() {
     export APPTAINER_CONFIGDIR=$place/config SINGULARITY_CONFIGDIR=$place/config
+}
+
+# SingularityCE describes its instances in the account's own home directory, whatever HOME says.
+link_instances() {
+    local home
+    home=$(unset HOME && echo ~)
+    mkdir -p -- "$place/config/instances" && ln -sfn -- "$home/.singularity/instances/sing" "$place/config/instances/sing"
 }
 
 # Close all files but the standard streams: those of a launcher tell it that a rank has ended.
@@ -277,11 +287,13 @@ join() {
         eval "exec ${digits[0]}<&0 ${digits[1]}>&1 ${digits[2]}>&2 <&$input >&$output"
         exec {ranks}>&- {alive}>&- {input}<&- {output}>&-
         export_config
+        # SingularityCE would search there, where it does not describe them
+        unset SINGULARITY_CONFIGDIR
         # the runtime (a Go program) ends before collecting garbage would pay
         export GOGC=off
         # this process is one more
         SHLVL=$((SHLVL - 1))
-        exec "$runtime" exec "instance://$instance" sh /runscripts/joined-rank.sh "${digits[@]:0:3}" "$garbage" "$@"
+        exec "$runtime" exec "instance://${place##*/}" sh /runscripts/joined-rank.sh "${digits[@]:0:3}" "$garbage" "$@"
     }
     # shellcheck disable=SC2154  # coproc sets it
     process=$joined_PID
