@@ -14,8 +14,8 @@ import shutil
 # The programs; the first one that is found is used.
 RUNTIMES = ('apptainer', 'singularity')
 
-# SingularityCE reads only the first spelling. Apptainer reads both and warns if their values differ, so both are set to the
-# same value.
+# SingularityCE reads only the first spelling. Apptainer reads both and warns if their values differ, so both are set to
+# the same value.
 RUNTIME_PREFIXES = ('SINGULARITY', 'APPTAINER')
 
 
