@@ -566,6 +566,13 @@ def test_images_that_no_runtime_can_start(tmp_path, monkeypatch):
     image.write_bytes(SIF)
     with pytest.raises(RunShellCmdError):
         Runtime().run(["true"], str(image), str(tmp_path), [])
+    # SingularityCE 4.1 with an image that Apptainer has compressed with zstd
+    runtime.write_text("#!/bin/sh\necho 'FATAL: unknown compression algorithm value 6' >&2\nexit 255\n")
+    for split_stderr in (False, True):
+        with pytest.raises(EasyBuildError, match=r"x\.sif is compressed in a way .* again, compressed with gzip"):
+            Runtime().run(["true"], str(image), str(tmp_path), [], split_stderr=split_stderr)
+    with pytest.raises(InspectionError, match="compressed with gzip"):
+        inspect(image)
     # a table of contents behind the end of the largest possible file
     image.write_bytes(HEADER.pack(*HEADER.unpack(SIF[:HEADER.size])[:8], 2 ** 63 - 1, 0, 0, 0))
     assert "incomplete" in damage(str(image))

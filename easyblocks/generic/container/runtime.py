@@ -113,8 +113,8 @@ class Runtime:
             arguments += ['--overlay', overlay + ':ro']
         try:
             return run_program(arguments + [image] + command, **kwargs)
-        except RunShellCmdError:
-            damage = sif.damage(image)
+        except RunShellCmdError as err:
+            damage = sif.damage(image, '%s%s' % (err.output, err.stderr))
             if damage:
                 raise EasyBuildError("The image %s %s.", image, damage)
             raise

@@ -44,12 +44,24 @@ def is_whole(path):
     return bool(ends) and max(ends) <= os.path.getsize(path)
 
 
-def damage(path):
-    """Return what is wrong with an image that the runtime can't start, and what to do (str); '' if nothing is known."""
+def damage(path, said=''):
+    """
+    Return what is wrong with an image that the runtime can't start, and what to do (str); '' if nothing is known.
+
+    Parameters
+    ----------
+    path : str
+        The image.
+    said : str
+        What the runtime printed.
+    """
     if not os.access(path, os.R_OK):
         return "doesn't exist, or can't be read: put it back, or ask its owner for permission"
     if os.path.isfile(path) and is_sif(path) and not is_whole(path):
         return "is an incomplete SIF file: copy or fetch it again"
+    # SingularityCE 4.1 knows gzip, but not zstd, with which Apptainer can build images
+    if 'unknown compression algorithm' in said:
+        return "is compressed in a way that the container runtime here can't read: build it again, compressed with gzip"
     return ""
 
 
