@@ -504,6 +504,15 @@ CHARACTERS = st.characters(max_codepoint=0x17F, exclude_categories=["Cc"], exclu
 VALUES = st.sampled_from(["/data:/data", "/a,/b:/c:ro", "/usr/bin", "1"]) | st.text(CHARACTERS, min_size=1, max_size=12)
 
 
+def test_blanks_at_the_end_are_restored_after_replacing_a_module(pair):
+    """G-07: Lmod cuts blanks at the end of what a Tcl module sets, among them the note of the user's value."""
+    # one that keeps the user's value, and one that doesn't
+    cases = [({name: value}, ["load One/1.0", "load Two/1.0", "unload Two/1.0"])
+             for name in ("APPTAINERENV_CONDA_DEFAULT_ENV", "SIF") for value in (" ", "a  ", "\xe9\xff ", "a")]
+    for before, _, after in pair.take(cases):
+        assert after == before
+
+
 # examples don't change the modules
 @settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())

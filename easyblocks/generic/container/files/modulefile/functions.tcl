@@ -16,11 +16,23 @@ proc is_set {name} {
     return [expr {$in_lmod || $env($name) ne "" || [catch {getenv $name unset} value] || $value ne "unset"}]
 }
 set lost [expr {$loading && [is_set EBSIF_LOADED_MODULE]}]
+# Lmod cuts blanks at the end of what Tcl modules set, such as the note; the value is on its stack, too
+proc noted_value {name noted} {
+    global env
+    if {![info exists env(__LMOD_STACK_$name)]} { return $noted }
+    set bytes ""
+    # groups with their padding, see base64
+    foreach group [regexp -all -inline {[^=:]+=*} [lindex [split [string map {- + _ /} $env(__LMOD_STACK_$name)] :] 0]] {
+        append bytes [binary decode base64 $group]
+    }
+    set value [encoding convertfrom $bytes]
+    return [expr {[string trimright $value "\r\n "] eq $noted ? $value : $noted}]
+}
 proc user_value {name} {
     global env loading lost known
     set note __EBSIF_EARLIER_$name
     if {!$loading || (![dict exists $known $name] && ![dict exists $known $note])} { return {} }
-    if {[is_set $note] && $env($note) ne "same"} { return [list [string range $env($note) 1 end]] }
+    if {[is_set $note] && $env($note) ne "same"} { return [list [noted_value $name [string range $env($note) 1 end]]] }
     if {[is_set $name] && (!$lost || [is_set $note])} { return [list $env($name)] }
     return {}
 }
@@ -83,14 +95,14 @@ proc override {name value before} {
     change $name $value
 }
 proc put {name value} {
-    global unloading lost active done
+    global env unloading lost active done
     if {[dict exists $done $name]} { return }
     if {$active || $unloading} { dict set done $name 1 }
     if {$unloading} { restore $name; return }
     set before [user_value $name]
     if {[llength $before] && (!$active || [lindex $before 0] eq $value)} {
         change __EBSIF_EARLIER_$name same
-        if {$lost} { change $name [lindex $before 0] }
+        if {$lost && (![is_set $name] || $env($name) ne [lindex $before 0])} { change $name [lindex $before 0] }
     } elseif {[llength $before]} {
         override $name $value [lindex $before 0]
     } elseif {$active} {
