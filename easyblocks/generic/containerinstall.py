@@ -32,7 +32,7 @@ from easybuild.easyblocks.generic.container.record import InstallRecord, correct
 from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.easyblocks.generic.container.reports import keep_easyblocks, keep_secrets_out_of_report
 from easybuild.easyblocks.generic.container.runtime import Container, Runtime, existing_sources, runtime_variables
-from easybuild.easyblocks.generic.container.scriptinstall import install_scripts
+from easybuild.easyblocks.generic.container.scriptinstall import install_scripts, update_settings
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_LINK, InstalledImage, InstalledImages
 from easybuild.easyblocks.generic.container.shellmodule import ShellGenerator, write_environment
 from easybuild.easyblocks.generic.container.signature import IGNORED, REQUIRED
@@ -220,6 +220,7 @@ class ContainerInstall(Reinstall, EasyBlock):
             return
         keep_easyblocks(self.logfile, os.path.basename(__file__))
         if build_option('module_only'):
+            self.warn(update_settings(self.spec, self.installdir))
             return
         self.verify_signature()
         self.container = Container(Runtime(), self.source_image, self.builddir, **self.spec.container_settings)

@@ -32,9 +32,10 @@ from easybuild.easyblocks.generic.container.runtime import host_variables
 from easybuild.easyblocks.generic.container.spec import VenvSpec
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.stages import Stage
+from easybuild.easyblocks.generic.container.startenvironment import CONSTRAINTS
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, UserSoftware, share_files
 from easybuild.easyblocks.generic.container.venv import Venv
-from easybuild.easyblocks.generic.container.venvmodulefile import CONSTRAINTS, VenvModuleFile
+from easybuild.easyblocks.generic.container.venvmodulefile import VenvModuleFile
 from easybuild.easyblocks.generic.container.wrappers import NEEDED_ON_HOST
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg

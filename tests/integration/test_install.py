@@ -260,8 +260,14 @@ def test_module_only_and_sanity_check_only(site):
     root, module = site.prefix / "eb/software/Example/1.0", site.modules / "Example" / "1.0.lua"
     text = module.read_text()
     module.unlink()
+    # as an earlier version has installed it
+    settings = [root / "runscripts/environment.conf", root / "share/ebsif/set-environment.sh"]
+    contents = [path.read_text() for path in settings]
+    for path in settings:
+        path.unlink()
     site.eb(easyconfig, "--module-only")
     assert module.read_text() == text
+    assert [path.read_text() for path in settings] == contents
     site.eb(easyconfig, "--sanity-check-only")
 
     record = root / "share/ebsif/lock.json"

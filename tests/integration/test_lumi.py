@@ -147,14 +147,17 @@ def check_variables(fact, container, environment, root):
     """S001-04, S002-54: every variable has the same meaning; activation is injected as the image needs it."""
     assert environment["SIF"].endswith(f"/{container.file_name}")
     assert environment["RUNSCRIPTS"] == f"{root}/runscripts"
+    # set when a container starts, or by the module
+    words = [line.split(" ", 1) for line in Path(root, "runscripts/environment.conf").read_text().splitlines()]
+    at_start = dict(text.split("=", 1) for kind, text in words if kind == "set")
     for name, value in fact["module_vars"].items():
         wanted = value.replace("%(installdir)s", root)
         if name.startswith("SIF"):
             assert Path(environment[name]).name == Path(wanted).name
         elif name.startswith("SINGULARITYENV_"):
             bare = name[len("SINGULARITYENV_") :]
-            found = environment[f"APPTAINERENV_{bare}"]
-            assert environment[name] == found
+            found = at_start.get(bare) or environment[f"APPTAINERENV_{bare}"]
+            assert bare in at_start or environment[name] == found
             if bare == "PREPEND_PATH":
                 # plus the programs of a SquashFS file that a user mounts at /user-software (lumi B10)
                 paths = [path for path in found.split(":") if path != "/user-software/bin"]

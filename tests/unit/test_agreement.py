@@ -30,8 +30,9 @@ IN_CONTAINER = (CONTAINER_FILES / "share/ebsif/image-programs.py").read_text()
 SAME = {
     "the status for no pip": (r"NO_USABLE_PIP = (\d+)", {"share/ebsif/image-pip.py": r"NOT_HERE = (\d+)"}),
     "the time of all files": (r"FILE_TIME = (\d+)", {"share/ebsif/compile-bytecode.py": r"FILE_TIME = (\d+)"}),
-    "the word of an image that is active by itself": (
-        r"'WITH_CONDA': '(\w+)'", {"share/ebsif/run.bash": r'"\$\{SINGULARITYENV_WITH_CONDA:-\}" != (\w+) '}),
+    "the file with the variables of every container": (
+        r"ENVIRONMENT_FILE = os\.path\.join\('runscripts', '(.*)'\)",
+        {"share/ebsif/set-environment.sh": r"/runscripts/(environment\.\w+)"}),
     "the longest first line of a script that the kernel reads": (
         r"LONGEST = (\d+)", {"share/ebsif/image-pip.py": r"LONGEST = (\d+)"}),
     "the first lines of a script with a long path": (

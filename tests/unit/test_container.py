@@ -123,13 +123,14 @@ def test_a_module_from_values(syntax):
     for part in ("/central/example.sif", "/scratch", "/usr/lib/libx.so", "ebsif/masks.squashfs", "/dev/kfd", "hsn"):
         assert part in made.text
     # L-08: also the binds of a hand-written module in its place
-    assert writer.drop_replaced("container_binds") in made.text
+    assert writer.drop_replaced("container_binds", [f"SINGULARITYENV_{name}" for name in sorted(
+        made.spec.start_environment)]) in made.text
     assert "user_software" not in made.text
     assert "other" in made.conflicts
     assert made.listed_packages == [("hello", "1.0"), ("numpy", "2.0")]
     assert "python" in "".join(made.help_sections)
     with_venv = VenvModuleFile(spec(VenvSpec, **values), record, writer, "Example/1.0")
-    for part in ("user-software.squashfs", "/user-software/venv/example", "PIP_CONSTRAINT", "PYTHONPATH"):
+    for part in ("user-software.squashfs", "/user-software/venv/example", "PYTHONPATH"):
         assert part in with_venv.text
     assert len(with_venv.help_sections) == len(made.help_sections) + 1
     assert "`ebsif extend Example/1.0 --add PACKAGE --name NAME --install`" in with_venv.help_sections[-1]

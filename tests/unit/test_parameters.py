@@ -11,6 +11,7 @@ import pytest
 from easybuild.base import exceptions
 from easybuild.easyblocks.generic.bundle import Bundle
 from easybuild.easyblocks.generic.container.runtime import Runtime, bind_source, escape_bind, runtime_variables
+from easybuild.easyblocks.generic.container.spec import NO_USER_BASE
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.framework.easyconfig.easyconfig import EasyConfig
@@ -140,6 +141,17 @@ def test_the_environment_for_each_kind_of_image(easyblock):
         assert spec.container_environment["PYTHONNOUSERSITE"] == "1"
         assert spec.container_environment["PIP_USER"] == "0"
         assert spec.container_environment["PYTHONUSERBASE"].startswith("/dev/null/")
+
+
+def test_variables_that_are_set_when_a_container_starts(easyblock):
+    """T-12, G-03: what is the same for all containers is in a file, except what the easyconfig decides."""
+    spec = easyblock("init = 'image'\ncontainer_env = {'PIP_USER': None, 'WITH_VENV': 'mine', 'OWN': 1}").spec
+    assert spec.settings_files["runscripts/environment.conf"].splitlines() == [
+        "set PYTHONNOUSERSITE=1", f"set PYTHONUSERBASE={NO_USER_BASE}", "set WITH_CONDA=true",
+        "set WITH_CONDA_VENV=true", "file PIP_CONSTRAINT=/runscripts/image-constraints.txt",
+        "file UV_CONSTRAINT=/runscripts/image-constraints.txt"]
+    assert spec.own_environment == {"WITH_VENV": "mine", "OWN": "1"}
+    assert "PIP_USER" not in spec.container_environment
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,7 @@ from easybuild.easyblocks.generic.container.texts import variable_problem
 # Next to the run scripts.
 CACHES_FILE = os.path.join('runscripts', 'caches.conf')
 
-# Script that the runtime sources when a container starts, and its path in the container. The name makes it run after
-# the scripts that set the image's variables, and before 99-base.sh, which sets the variables from APPTAINERENV_*.
-SET_CACHES = os.path.join('share', 'ebsif', 'set-caches.sh')
-SET_CACHES_INSIDE = '/.singularity.d/env/97-ebsif.sh'
-
-CACHE_SCRIPTS = [os.path.join('runscripts', 'find-caches'), os.path.join('runscripts', 'remove-caches'), SET_CACHES]
+CACHE_SCRIPTS = [os.path.join('runscripts', 'find-caches'), os.path.join('runscripts', 'remove-caches')]
 
 # Directories on every node, unless the site names others.
 NODE = ['/tmp']

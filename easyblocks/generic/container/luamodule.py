@@ -57,9 +57,9 @@ class LuaModule(ModuleSyntax):
         """Add an item to a comma-separated list in a declared variable, unless it already contains it."""
         return '%s = append_item(%s, %s, ",")\n' % (variable, variable, self.quote(text))
 
-    def drop_replaced(self, variable):
-        """Drop the binds of an earlier installation's module, if it is loaded; the list is that of this one's binds."""
-        return 'drop_replaced(%s)\n' % variable
+    def drop_replaced(self, variable, names):
+        """Drop what the module of an earlier installation has set, if it is loaded: binds not in a list, variables."""
+        return 'drop_replaced(%s)\n' % ', '.join([variable] + [self.quote(name) for name in names])
 
     def conflict(self, name):
         """Declare a conflict with another module."""

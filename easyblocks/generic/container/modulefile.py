@@ -12,7 +12,6 @@ import os
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.activation import INIT_CONDA_MANUAL
 from easybuild.easyblocks.generic.container.bindfile import parse_binds
-from easybuild.easyblocks.generic.container.caches import SET_CACHES, SET_CACHES_INSIDE
 from easybuild.easyblocks.generic.container.distributed import GPU_AWARE_VARIABLE, UNSET_SCRIPT
 from easybuild.easyblocks.generic.container.distributed import UNSET_SCRIPT_INSIDE
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
@@ -25,6 +24,7 @@ from easybuild.easyblocks.generic.container.shellmodule import ShellModule
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, IMAGE_SHARED
 from easybuild.easyblocks.generic.container.sharedimage import image_places, origin_places
 from easybuild.easyblocks.generic.container.signature import Signature
+from easybuild.easyblocks.generic.container.startenvironment import SET_ENVIRONMENT, SET_ENVIRONMENT_INSIDE
 from easybuild.easyblocks.generic.container.tclmodule import TclModule
 from easybuild.easyblocks.generic.container.texts import shown_module
 from easybuild.easyblocks.generic.container.usersoftware import USER_SOFTWARE_VARIABLE
@@ -33,11 +33,11 @@ from easybuild.easyblocks.generic.container.usersoftware import USER_SOFTWARE_VA
 SYNTAXES = {'Lua': LuaModule, 'Tcl': TclModule, 'Shell': ShellModule}
 
 # Variables that modules set or read; unset for the sanity check, so that another loaded module doesn't affect it.
-MODULE_VARIABLES = ('CONTAINERROOT', 'EBSIF_ENTRY_POINT', 'EBSIF_LOADED_MODULE', 'EBSIF_OWN_MODULES',
+MODULE_VARIABLES = ('CONTAINERROOT', 'EBSIF_ACTIVATE', 'EBSIF_ENTRY_POINT', 'EBSIF_LOADED_MODULE', 'EBSIF_OWN_MODULES',
                     USER_SOFTWARE_VARIABLE)
 
 # What the next module must not use if the modules tool has lost this one, because its file was removed for instance.
-LEFT_BEHIND = ['EBSIF_ENTRY_POINT', 'EBSIF_GPU', 'EBSIF_MOUNTED_USER_SOFTWARE', 'EBSIF_OWN_MODULES',
+LEFT_BEHIND = ['EBSIF_ACTIVATE', 'EBSIF_ENTRY_POINT', 'EBSIF_GPU', 'EBSIF_MOUNTED_USER_SOFTWARE', 'EBSIF_OWN_MODULES',
                'APPTAINER_OVERLAY', 'APPTAINERENV_VIRTUAL_ENV', 'APPTAINERENV_VIRTUAL_ENV_PROMPT'] + sorted(
                    'APPTAINER_' + kind.option.lstrip('-').upper() for kind in GPU_KINDS.values())
 
@@ -255,18 +255,18 @@ class ModuleFile:
         text = module.comment('Binds. SINGULARITY_BIND and APPTAINER_BIND are left to users; the runtime merges them.')
         text += module.declare_list('container_binds', '_BINDPATH', ',')
         text += ''.join(module.add('container_binds', bind) for bind in binds)
-        if spec.caches.places:
-            # with --module-only the installation may be an older one without the file
-            script = os.path.join(module.root, SET_CACHES)
-            text += module.when(module.is_file(script), module.add(
-                'container_binds', '%s:%s:ro' % (escape_bind(script), SET_CACHES_INSIDE)))
+        # with --module-only the installation may be an older one without the file
+        script = os.path.join(module.root, SET_ENVIRONMENT)
+        text += module.when(module.is_file(script), module.add(
+            'container_binds', '%s:%s:ro' % (escape_bind(script), SET_ENVIRONMENT_INSIDE)))
         text += self.add_binds(spec.binds, list(spec.optional_binds) + self.record.get(lockfile.LIBRARY_BINDS, []))
         if spec.bind_file:
             read = module.read_binds('container_binds', spec.bind_file)
             default = self.add_binds(*parse_binds(spec.bind_file_default))
             text += module.when(module.exists(spec.bind_file), read, default) if default else read
         text += self.more_binds()
-        return text + module.put_both_from('_BINDPATH', 'container_binds') + module.drop_replaced('container_binds')
+        return text + module.put_both_from('_BINDPATH', 'container_binds') + module.drop_replaced(
+            'container_binds', ['SINGULARITYENV_' + name for name in sorted(spec.start_environment)])
 
     def add_binds(self, required, optional):
         """Statements that add binds to container_binds; loading fails if the source of a required one is missing."""
@@ -294,9 +294,12 @@ class ModuleFile:
     def environment(self):
         """Statements that set the environment in the container."""
         spec, module = self.spec, self.module
-        text = module.comment('The environment in the container.')
-        for name, value in sorted(spec.container_environment.items()):
+        text = module.comment('The environment in the container; %s has more.' % os.path.basename(SET_ENVIRONMENT))
+        for name, value in sorted(spec.own_environment.items()):
             text += module.container_env(name, value)
+        if spec.init == INIT_CONDA_MANUAL:
+            # commands of the module activate the image's environment
+            text += module.setenv('EBSIF_ACTIVATE', '1')
         if spec.entry_point:
             text += module.setenv('EBSIF_ENTRY_POINT', spec.entry_point)
             for name, value in sorted(self.record.get(lockfile.ENTRY_POINT_ENVIRONMENT, {}).items()):

@@ -81,9 +81,9 @@ class ShellModule(ModuleSyntax):
         """Add an item to a comma-separated list in a declared variable, unless it already contains it."""
         return 'ebsif_append %s %s ,\n' % (variable, self.quote(text))
 
-    def drop_replaced(self, variable):
-        """Drop the binds of an earlier installation's module, if it is loaded; the list is that of this one's binds."""
-        return 'ebsif_drop_replaced "$%s"\n' % variable
+    def drop_replaced(self, variable, names):
+        """Drop what the module of an earlier installation has set, if it is loaded: binds not in a list, variables."""
+        return 'ebsif_drop_replaced "$%s" %s\n' % (variable, ' '.join(names))
 
     def conflict(self, name):
         """Refuse to work beside another module."""

@@ -23,6 +23,8 @@ from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
 from easybuild.easyblocks.generic.container.parameters import CONTAINER_PARAMETERS, PROTECT_ALL, VENV_PARAMETERS
 from easybuild.easyblocks.generic.container.parameters import WRAPPERS_ALL
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
+from easybuild.easyblocks.generic.container.startenvironment import CONSTRAINTS_INSIDE, ENVIRONMENT_FILE
+from easybuild.easyblocks.generic.container.startenvironment import SET_ENVIRONMENT, environment_text
 from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.tools.filetools import convert_name
 
@@ -47,7 +49,7 @@ class ContainerSpec:
         'share/ebsif/%s.bash' % name for name in (
             'common', 'inside', 'load', 'one-container', 'ready', 'run', 'without-host-modules')] + [
         'share/ebsif/end-container', 'runscripts/joined-rank.sh', 'runscripts/stay.sh', 'runscripts/rank.bash',
-        'runscripts/stage-software', 'runscripts/get-master'] + [
+        'runscripts/stage-software', 'runscripts/get-master', SET_ENVIRONMENT] + [
         'runscripts/schedulers/%s.bash' % kind for kind in sorted(SCHEDULERS)]
     PYTHON_SCRIPTS = ['interpreter/python', 'bin/list-packages', 'bin/make-venv', 'bin/extend-venv-activate',
                       'share/ebsif/make-venv.py',
@@ -160,7 +162,9 @@ class ContainerSpec:
     @property
     def settings_files(self):
         """Text of the files that scripts read, by their path relative to the installation (dict)."""
-        files = {CACHES_FILE: self.caches.text} if self.caches.places else {}
+        files = {ENVIRONMENT_FILE: environment_text(self.start_environment, self.start_files)}
+        if self.caches.places:
+            files[CACHES_FILE] = self.caches.text
         if self.has_python or self.unset_variables:
             files[SETTINGS_FILE] = self.distributed.settings_text
         if self.lustre_striping:
@@ -214,7 +218,17 @@ class ContainerSpec:
 
     @property
     def container_environment(self):
-        """Variables that the module sets in the container on every node; those of the easyconfig take precedence."""
+        """The variables in every container (dict): those that each one starts with, and those of the easyconfig."""
+        return dict(self.start_environment, **self.own_environment)
+
+    @property
+    def own_environment(self):
+        """Variables that the easyconfig sets in the container (dict)."""
+        return {name: str(value) for name, value in self.container_env.items() if value is not None}
+
+    @property
+    def start_environment(self):
+        """Variables that are set whenever a container starts (dict), except those that the easyconfig decides."""
         # keep packages in ~/.local out of the container, and pip out of ~/.local
         variables = {'PYTHONNOUSERSITE': '1', 'PIP_USER': '0', 'PYTHONUSERBASE': NO_USER_BASE}
         if self.init == INIT_CONDA_INJECTED:
@@ -222,8 +236,10 @@ class ContainerSpec:
         if self.init != INIT_CONDA_MANUAL:
             # existing job scripts run `$WITH_CONDA`, so it must be a command, but there is nothing left to do
             variables.update({'WITH_CONDA': 'true', 'WITH_VENV': 'true', 'WITH_CONDA_VENV': 'true'})
-        variables.update(self.container_env)
-        return {name: str(value) for name, value in variables.items() if value is not None}
+        return {name: value for name, value in variables.items() if name not in self.container_env}
+
+    # like start_environment, for paths of files: unless the caller has set the variable, and if the file is there
+    start_files = {}
 
     @property
     def unset_variables(self):
@@ -244,6 +260,8 @@ class VenvSpec(ContainerSpec):
     PARAMETERS = dict(CONTAINER_PARAMETERS, **VENV_PARAMETERS)
     SCRIPTS = ContainerSpec.SCRIPTS + ['bin/make-squashfs', 'bin/unmake-squashfs', 'share/ebsif/squashfs.bash',
                                        MAKE_STRIPED]
+    # keep pip and uv from replacing packages of the image
+    start_files = dict.fromkeys(['PIP_CONSTRAINT', 'UV_CONSTRAINT'], CONSTRAINTS_INSIDE)
     MODULE_DECIDES = dict(
         ContainerSpec.MODULE_DECIDES, VIRTUAL_ENV="it names the venv of user software; 'venv_name' changes its name")
 

@@ -18,11 +18,6 @@ from easybuild.easyblocks.generic.container.parameters import LISTED_PACKAGES
 from easybuild.easyblocks.generic.container.texts import MOUNT_SQUASHFS
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, USER_SOFTWARE_VARIABLE
 
-# Constraints that keep pip and uv from replacing packages of the image: the file, relative to the installation and to
-# the root of the container, and the variables that point to it.
-CONSTRAINTS = os.path.join('runscripts', 'image-constraints.txt')
-CONSTRAINTS_VARIABLES = ('PIP_CONSTRAINT', 'UV_CONSTRAINT')
-
 
 class VenvModuleFile(ModuleFile):
     """The container-specific part of a module file with user software, which is found at load time."""
@@ -104,20 +99,7 @@ class VenvModuleFile(ModuleFile):
                               for name, value in sorted(self.record.get(lockfile.VENV_ENVIRONMENT, {}).items()))
         activated = module.container_env('VIRTUAL_ENV', spec.venv)
         activated += module.container_env('VIRTUAL_ENV_PROMPT', spec.venv_name)
-        # with --module-only the installation may be an older one without the file
-        constraints = os.path.join(module.root, CONSTRAINTS)
-        activated += module.where(module.is_file(constraints), module_constraints(module))
         parts = [super().environment(), module.where(module.is_set('user_software'), activated)]
         if python_path:
             parts.insert(0, module.where(module.is_set('user_software'), python_path))
         return ''.join(parts)
-
-
-def module_constraints(module):
-    """Statements that set the constraints for pip and uv in the container; the user's own take precedence."""
-    text = ''
-    for name in CONSTRAINTS_VARIABLES:
-        own = 'own_' + name.lower()
-        text += module.declare_from_environment(own, name, '') + module.where(
-            module.negate(module.is_set(own)), module.container_env(name, '/' + CONSTRAINTS))
-    return text

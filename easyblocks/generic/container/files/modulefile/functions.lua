@@ -81,11 +81,14 @@ end
 local function put_list(name, separator, items)
     put_both(name, append_item(user_items(name, separator), items, separator))
 end
--- the module file that this one replaces may be loaded here: what it set in a variable that this one leaves alone
-local function drop_replaced(binds)
+-- the module file that this one replaces may be loaded here: what it set in variables that this one leaves alone
+local function drop_replaced(binds, ...)
     local name, kept = "SINGULARITY_BIND", ""
     local value = os.getenv(name) or ""
     if not (loading or unloading) or not value:find(root .. "/runscripts:/runscripts", 1, true) then return end
+    for _, other in ipairs({...}) do
+        if loading then unsetenv(other) elseif os.getenv(other) then setenv(other, "") end
+    end
     for item in value:gmatch("[^,]+") do
         local source, target = item:match("^([^:]*):?([^:]*)")
         local bind = source == target and source or item

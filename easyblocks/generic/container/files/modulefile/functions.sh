@@ -132,11 +132,12 @@ ebsif_read_binds() {
     done <"$2"
 }
 
-# ebsif_drop_replaced BINDS: the module file that this one replaces may be loaded here: what it set in a variable that
-# this one leaves alone.
+# ebsif_drop_replaced BINDS NAME...: the module file that this one replaces may be loaded here: what it set in variables
+# that this one leaves alone.
 ebsif_drop_replaced() {
     local ebsif_kept='' ebsif_item ebsif_bind ebsif_target
     [[ "${SINGULARITY_BIND:-}" == *"$ebsif_root/runscripts:/runscripts"* ]] || return 0
+    unset "${@:2}"
     while IFS= read -r -d , ebsif_item; do
         ebsif_target=${ebsif_item#*:}
         ebsif_target=${ebsif_target%%:*}

@@ -141,12 +141,16 @@ proc user_items {name separator} {
 proc put_list {name separator items} {
     put_both $name [append_item [user_items $name $separator] $items $separator]
 }
-# the module file that this one replaces may be loaded here: what it set in a variable that this one leaves alone
-proc drop_replaced {binds} {
+# the module file that this one replaces may be loaded here: what it set in variables that this one leaves alone
+proc drop_replaced {binds args} {
     global env loading unloading root
     set name SINGULARITY_BIND
     if {!($loading || $unloading) || ![info exists env($name)]} { return }
     if {[string first $root/runscripts:/runscripts $env($name)] < 0} { return }
+    foreach other $args {
+        if {![info exists env($other)]} { continue }
+        if {$loading} { unsetenv $other } else { setenv $other "" }
+    }
     set kept ""
     foreach item [split $env($name) ,] {
         lassign [split $item :] source target

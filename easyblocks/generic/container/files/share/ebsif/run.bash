@@ -8,7 +8,7 @@ if [[ "${EBSIF_PYTHON_RANKS:-}" == [A-Z]*([A-Z_]) && -z "${RANK:-}" && "${!EBSIF
     set -- /runscripts/conda-python-distributed "${@:2}"
 fi
 # Activate images that need it. The shell code is constant; program and arguments are passed as arguments.
-if [[ "${SINGULARITYENV_WITH_CONDA:-}" != true ]]; then
+if [[ -n "${EBSIF_ACTIVATE:-}" ]]; then
     # shellcheck disable=SC2016
     set -- bash -p -c '[[ ! -r /runscripts/init-conda-venv ]] || source /runscripts/init-conda-venv || exit; exec "$@"' \
         "${0##*/}" "$@"
