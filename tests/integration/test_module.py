@@ -150,6 +150,10 @@ def test_variables_that_are_the_same_for_all_containers(installed_once):
         said = installed_once.site.bash(f"{before}; {show}; singularity exec --cleanenv $SIF printenv CONDA_SHLVL")
         assert said.stdout == f"{expected}1\n", before
         assert said.stderr == "", before
+    # the host's Python is somewhere else; unset without the variable, too
+    python = f"{load}; singularity exec $SIF python -c 'import os, sys; print(os.environ.get(sys.argv[1]))' PYTHONHOME"
+    assert installed_once.site.bash(f"export PYTHONHOME=/usr; {python}; unset PYTHONHOME; {python}").stdout == \
+        "None\n" * 2
     assert installed_once.output(
         installed_once.SQUASHED, f"env | grep -cE 'ENV_({names.replace(' ', '|')})=' || :") == "0"
 

@@ -149,7 +149,7 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
     assert spec.settings_files["runscripts/environment.conf"].splitlines() == [
         "set PYTHONNOUSERSITE=1", f"set PYTHONUSERBASE={NO_USER_BASE}", "set WITH_CONDA=true",
         "set WITH_CONDA_VENV=true", "file PIP_CONSTRAINT=/runscripts/image-constraints.txt",
-        "file UV_CONSTRAINT=/runscripts/image-constraints.txt"]
+        "file UV_CONSTRAINT=/runscripts/image-constraints.txt", "drop PYTHONHOME"]
     assert spec.own_environment == {"WITH_VENV": "mine", "OWN": "1"}
     assert "PIP_USER" not in spec.container_environment
 

@@ -26,6 +26,9 @@ SET_ENVIRONMENT_INSIDE = '/.singularity.d/env/97-ebsif.sh'
 CONSTRAINTS = os.path.join('runscripts', 'image-constraints.txt')
 CONSTRAINTS_INSIDE = '/' + CONSTRAINTS
 
+# Variables of the caller that are never right in a container: where the host's Python is.
+OF_HOST = ('PYTHONHOME',)
+
 
 def environment_text(variables, files):
     """
@@ -37,5 +40,6 @@ def environment_text(variables, files):
     files : dict of str
         Paths in the container: variables that are set unless the caller has set them, and if the file exists.
     """
-    return ''.join('%s %s=%s\n' % (kind, name, value) for kind, values in (('set', variables), ('file', files))
-                   for name, value in sorted(values.items()))
+    lines = ['%s %s=%s' % (kind, name, value) for kind, values in (('set', variables), ('file', files))
+             for name, value in sorted(values.items())]
+    return ''.join(line + '\n' for line in lines + ['drop %s' % name for name in OF_HOST])

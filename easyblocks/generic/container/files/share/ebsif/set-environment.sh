@@ -16,6 +16,8 @@ ebsif_set_constants() {
             # the caller has a file of their own
             file:*" ${ebsif_line%%=*} "*) continue ;;
             file:*) [ -f "${ebsif_line#*=}" ] || continue ;;
+            # the runtime unsets what the caller has set, and is empty here
+            drop:*" $ebsif_line "*) ebsif_line=$ebsif_line= ;;
             *) continue ;;
         esac
         # shellcheck disable=SC2163
