@@ -98,6 +98,9 @@ class Cluster:
             (self.place / f"gpu{index}").touch()
         gpus = f"NodeName={','.join(ALL_NODES)} Name=gpu File={self.place}/gpu[0-{GPUS - 1}]\n"
         (self.place / "gres.conf").write_text(gpus)
+        # Slurm uses no control groups here. By itself it chooses the plugin for version 2 where that is mounted, which
+        # fails in a container without systemd.
+        (self.place / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
         self.daemon("slurmctld", "-D", "-f", self.configuration)
         for node in ALL_NODES:
             self.start_node(node)
