@@ -84,12 +84,16 @@ def test_databases_of_packages(look):
 
 
 def test_rpm(look, tmp_path):
-    """I-07: rpm lists its packages itself; keys are no packages."""
-    program = tmp_path / "bin" / "rpm"
+    """I-07: rpm lists its packages itself, while Python lists its own; keys are no packages."""
+    pipe, program = tmp_path / "pipe", tmp_path / "bin" / "rpm"
+    os.mkfifo(pipe)
     program.parent.mkdir()
-    program.write_text("#!/bin/sh\nprintf 'glibc==2.38-1\\nperl==4:5.26-1\\ngpg-pubkey==1-2\\n'\n")
+    # each waits until the other has opened the pipe
+    program.write_text(f"#!/bin/sh\n: <'{pipe}'\nprintf 'glibc==2.38-1\\nperl==4:5.26-1\\ngpg-pubkey==1-2\\n'\n")
     program.chmod(0o755)
-    folder, _ = look({"var/lib/rpm/rpmdb.sqlite": ""}, f"{program.parent}:{os.environ['PATH']}")
+    folder, said = look({"var/lib/rpm/rpmdb.sqlite": ""}, f"{program.parent}:{os.environ['PATH']}",
+                        program=f"open({str(pipe)!r}, 'w')\nprint({{}})\n")
+    assert said.endswith("{}\n")
     assert read_inventory(folder)["system_packages"] == {"rpm": ["glibc==2.38-1", "perl==4:5.26-1"]}
 
 

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
-# Print whether the image has bash and python3, and the output of installed-packages.py, which is standard input. Copy
-# its databases of packages and its labels to a directory. Meanwhile run a command, whose output and exit status are put
-# there as well.
+# Print whether the image has bash and python3, and the output of installed-packages.py, which is standard input.
+# Meanwhile copy its databases of packages and its labels to a directory, and run a command, whose output and exit
+# status are put there as well.
 # Usage: DIRECTORY [ROOT [COMMAND...]]
 if [ $# -gt 2 ]; then
     {
@@ -40,7 +40,7 @@ done
             [ ! -f "$file" ] || echo "$file"
         done
     done >"$1/conda"
-} 2>/dev/null
+} 2>/dev/null &
 
 # the image may be usable even if its Python isn't
 ! command -v python3 >/dev/null || python3 - || :
