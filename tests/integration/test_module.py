@@ -134,7 +134,7 @@ def test_python_is_activated_in_the_container(installed_once):
 
 
 def test_variables_that_are_the_same_for_all_containers(installed_once):
-    """T-12, G-07: those are no variables of the module; users give the container others, before or after loading."""
+    """T-12, G-07: the module doesn't set those; users give the container others, before or after loading."""
     names = "PYTHONNOUSERSITE WITH_CONDA CONDA_SHLVL PIP_CONSTRAINT"
     show = f"singularity exec $SIF printenv {names} | tr '\\n' ' '"
     own = ("export APPTAINERENV_PYTHONNOUSERSITE=0 SINGULARITYENV_PYTHONNOUSERSITE=0 APPTAINERENV_WITH_CONDA='a b' "
@@ -150,10 +150,15 @@ def test_variables_that_are_the_same_for_all_containers(installed_once):
         said = installed_once.site.bash(f"{before}; {show}; singularity exec --cleanenv $SIF printenv CONDA_SHLVL")
         assert said.stdout == f"{expected}1\n", before
         assert said.stderr == "", before
-    # the host's Python is somewhere else; unset without the variable, too
+    # the host's Python is somewhere else; unset without the variable, too; an image may have its own
     python = f"{load}; singularity exec $SIF python -c 'import os, sys; print(os.environ.get(sys.argv[1]))' PYTHONHOME"
     assert installed_once.site.bash(f"export PYTHONHOME=/usr; {python}; unset PYTHONHOME; {python}").stdout == \
         "None\n" * 2
+    image = installed_once.site.work / "image.sh"
+    image.write_text("export PYTHONHOME=/opt/miniconda3/envs/pytorch\n")
+    bind = f"export APPTAINER_BIND={image}:/.singularity.d/env/91-environment.sh"
+    assert installed_once.site.bash(f"{bind}; export PYTHONHOME=/usr; {python}; unset PYTHONHOME; {python}").stdout == \
+        "/opt/miniconda3/envs/pytorch\n" * 2
     assert installed_once.output(
         installed_once.SQUASHED, f"env | grep -cE 'ENV_({names.replace(' ', '|')})=' || :") == "0"
 

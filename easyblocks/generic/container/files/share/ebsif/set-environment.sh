@@ -16,8 +16,11 @@ ebsif_set_constants() {
             # the caller has a file of their own
             file:*" ${ebsif_line%%=*} "*) continue ;;
             file:*) [ -f "${ebsif_line#*=}" ] || continue ;;
-            # the runtime unsets what the caller has set, and is empty here
-            drop:*" $ebsif_line "*) ebsif_line=$ebsif_line= ;;
+            # the runtime unsets what the caller has set, and is empty here; the image may have a value of its own
+            drop:*" $ebsif_line "*)
+                ! test -v "$ebsif_line" || continue
+                ebsif_line=$ebsif_line=
+                ;;
             *) continue ;;
         esac
         # shellcheck disable=SC2163
