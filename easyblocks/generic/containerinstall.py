@@ -37,6 +37,7 @@ from easybuild.easyblocks.generic.container.sharedimage import IMAGE_LINK, Insta
 from easybuild.easyblocks.generic.container.shellmodule import ShellGenerator, write_environment
 from easybuild.easyblocks.generic.container.signature import IGNORED, REQUIRED
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
+from easybuild.easyblocks.generic.container.startenvironment import ENVIRONMENT_FILE
 from easybuild.easyblocks.generic.container.verification import Verification, judge
 from easybuild.easyblocks.generic.container.wantedimage import WantedImage
 from easybuild.easyblocks.generic.container.wrappers import Wrappers
@@ -322,7 +323,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         if not (self.record or build_option('ignore_checksums')):
             # --sanity-check-only, --module-only
             check_installed_image(InstalledImage(self.installdir))
-        kwargs.setdefault('custom_paths', {'files': list(self.spec.scripts) + [lockfile.RECORD] + [
+        kwargs.setdefault('custom_paths', {'files': list(self.spec.scripts) + [lockfile.RECORD, ENVIRONMENT_FILE] + [
             os.path.join('bin', name) for name in self.known_record.get(lockfile.WRAPPERS, [])], 'dirs': ['bin']})
         kwargs.setdefault('custom_commands', [self.spec.check_command])
         super().sanity_check_step(*args, **kwargs)

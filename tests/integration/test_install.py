@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from easybuild.easyblocks.generic.container.caches import CACHES
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from parts import TOOLS, Installed, wheel_settings
 from support import CONTAINER_FILES, EASYBLOCKS, Site, make_wheel
@@ -260,14 +261,22 @@ def test_module_only_and_sanity_check_only(site):
     root, module = site.prefix / "eb/software/Example/1.0", site.modules / "Example" / "1.0.lua"
     text = module.read_text()
     module.unlink()
-    # as an earlier version has installed it
-    settings = [root / "runscripts/environment.conf", root / "share/ebsif/set-environment.sh"]
-    contents = [path.read_text() for path in settings]
-    for path in settings:
-        path.unlink()
     site.eb(easyconfig, "--module-only")
     assert module.read_text() == text
-    assert [path.read_text() for path in settings] == contents
+    # what scripts read follows the parameters, too
+    settings, caches = root / "runscripts/environment.conf", root / "runscripts/caches.conf"
+    contents, original = settings.read_text(), easyconfig.read_text()
+    assert "CONDA_DEFAULT_ENV=pytorch" in contents
+    caches.write_text("of another version")
+    nowhere = dict.fromkeys(CACHES)
+    easyconfig.write_text(f"{original}container_env = {{'CONDA_DEFAULT_ENV': 'mine'}}\ncache_variables = {nowhere}\n")
+    site.eb(easyconfig, "--module-only", "--force")
+    assert "CONDA_DEFAULT_ENV" not in settings.read_text()
+    assert not caches.exists()
+    easyconfig.write_text(original)
+    site.eb(easyconfig, "--module-only", "--force")
+    assert (module.read_text(), settings.read_text()) == (text, contents)
+    assert caches.exists()
     site.eb(easyconfig, "--sanity-check-only")
 
     record = root / "share/ebsif/lock.json"

@@ -11,10 +11,10 @@ import os
 
 from easybuild.easyblocks.generic.container.readable import copy_readable, write_readable
 from easybuild.easyblocks.generic.container.scripts import FILES
-from easybuild.easyblocks.generic.container.startenvironment import SET_ENVIRONMENT
+from easybuild.easyblocks.generic.container.spec import SETTINGS_FILES
 from easybuild.easyblocks.generic.container.wholefile import write_whole
 from easybuild.tools.build_log import EasyBuildError
-from easybuild.tools.filetools import mkdir, read_file
+from easybuild.tools.filetools import mkdir, read_file, remove_file
 
 
 def install_scripts(spec, installdir):
@@ -29,24 +29,23 @@ def install_scripts(spec, installdir):
 
 def update_settings(spec, installdir):
     """
-    Update what scripts read, for a module that is written again (--module-only) with other parameters.
-
-    An installation of an earlier version also gets the script that sets variables in the container.
+    Update the settings of an installation, for a module that is written again with other parameters (--module-only).
 
     Returns
     -------
     str
-        A warning if it can't be written, because another account has installed; None otherwise.
+        A warning if they can't be written, because another account has installed it; None otherwise.
     """
     if not os.path.isdir(os.path.join(installdir, 'runscripts')):
         return None
-    files = dict({SET_ENVIRONMENT: read_file(os.path.join(FILES, SET_ENVIRONMENT))}, **spec.settings_files)
-    for name, text in sorted(files.items()):
-        path = os.path.join(installdir, name)
-        # a container may be reading it
+    for name in SETTINGS_FILES:
+        path, text = os.path.join(installdir, name), spec.settings_files.get(name)
         try:
-            if not os.path.exists(path) or read_file(path) != text:
+            if text is None:
+                remove_file(path)
+            elif not os.path.exists(path) or read_file(path) != text:
+                # a container may be reading it
                 write_readable(path, text, write_whole)
-        except EasyBuildError as err:
-            return "Can't write %s: containers of the module start with the earlier settings (%s)" % (path, err)
+        except (EasyBuildError, OSError) as err:
+            return "Can't update %s: containers of the module still start with earlier settings (%s)" % (path, err)
     return None

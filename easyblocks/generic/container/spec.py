@@ -28,6 +28,9 @@ from easybuild.easyblocks.generic.container.startenvironment import SET_ENVIRONM
 from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.tools.filetools import convert_name
 
+# What scripts read; which of them an installation has depends on the parameters.
+SETTINGS_FILES = [ENVIRONMENT_FILE, CACHES_FILE, SETTINGS_FILE, STRIPING_FILE]
+
 # The directory for `pip install --user`. Nothing can be created there, so pip fails whichever Python and version it is;
 # many install in ~/.local otherwise, where Python doesn't look for packages (PYTHONNOUSERSITE). pip's error names it.
 NO_USER_BASE = '/dev/null/use-make-venv-instead-of-pip-install--user'
@@ -225,6 +228,11 @@ class ContainerSpec:
     def own_environment(self):
         """Variables that the easyconfig sets in the container (dict)."""
         return {name: str(value) for name, value in self.container_env.items() if value is not None}
+
+    @property
+    def needs_activation(self):
+        """Whether commands of the module have to run `$WITH_CONDA` in the container first (bool)."""
+        return self.init == INIT_CONDA_MANUAL or self.own_environment.get('WITH_CONDA', 'true') != 'true'
 
     @property
     def start_environment(self):
