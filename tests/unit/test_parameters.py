@@ -365,15 +365,20 @@ def test_a_missing_runtime_has_an_exit_status_of_its_own(monkeypatch, tmp_path):
 
 def test_the_easyconfig_wins_over_what_the_module_adds(easyblock):
     """'container_env' comes before the module's own values; its PYTHONPATH follows the venv's packages."""
-    own = {"PIP_CONSTRAINT": "/own.txt", "PYTHONPATH": "/site", "VIRTUAL_ENV_PROMPT": "mine"}
-    block = easyblock(f"container_env = {own!r}")
+    own = {"WITH_CONDA": "source /own", "PYTHONPATH": "/site", "VIRTUAL_ENV_PROMPT": "mine"}
+    block = easyblock(f"container_env = {own!r}\ninit = 'conda-injected'\nentry_point = '/entry.sh'")
     block.record["venv_environment"] = {"PYTHONPATH": "/user-software/lib:/site"}
+    # an entry point's values are only added
+    block.record["entry_point_environment"] = {"CONDA_SHLVL": "2", "PYTHONNOUSERSITE": "0", "FROM_IMAGE": "1"}
     text = block.module_file.environment()
-    found = re.findall(r'put_in_container\("(PIP_CONSTRAINT|PYTHONPATH|VIRTUAL_ENV_PROMPT)", (.*)\)', text)
-    assert [found[0], *sorted(found[1:4])] == [
+    found = re.findall(r'put_in_container\("(WITH_CONDA|PYTHONPATH|VIRTUAL_ENV_PROMPT|FROM_IMAGE)", (.*)\)', text)
+    assert [found[0], *sorted(found[1:4]), found[4]] == [
         ("PYTHONPATH", '"/user-software/lib:/site"'),
-        *((name, f'"{value}"') for name, value in own.items()),
-    ]
+        *sorted((name, f'"{value}"') for name, value in own.items()), ("FROM_IMAGE", '"1"')]
+    assert not re.search("CONDA_SHLVL|PYTHONNOUSERSITE", text)
+    # commands of the module have something to activate
+    assert 'put("EBSIF_ACTIVATE", "1")' in text
+    assert "EBSIF_ACTIVATE" not in easyblock("init = 'image'").module_file.environment()
 
 
 def test_files_with_one_name_are_refused(easyblock):

@@ -294,16 +294,15 @@ class ModuleFile:
     def environment(self):
         """Statements that set the environment in the container."""
         spec, module = self.spec, self.module
-        text = module.comment('The environment in the container; %s has more.' % os.path.basename(SET_ENVIRONMENT))
+        text = module.comment('The environment in the container; %s sets the rest.' % os.path.basename(SET_ENVIRONMENT))
         for name, value in sorted(spec.own_environment.items()):
             text += module.container_env(name, value)
-        if spec.init == INIT_CONDA_MANUAL:
-            # commands of the module activate the image's environment
+        if spec.needs_activation:
             text += module.setenv('EBSIF_ACTIVATE', '1')
         if spec.entry_point:
             text += module.setenv('EBSIF_ENTRY_POINT', spec.entry_point)
             for name, value in sorted(self.record.get(lockfile.ENTRY_POINT_ENVIRONMENT, {}).items()):
-                if name not in spec.unset_variables:
+                if name not in spec.unset_variables and name not in spec.start_environment:
                     text += module.container_env(name, value)
         if spec.own_modules:
             text += module.setenv('EBSIF_OWN_MODULES', spec.own_modules)
