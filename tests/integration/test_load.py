@@ -238,7 +238,7 @@ def test_every_module_without_a_modules_tool(several_once, tmp_path):
     binds = several_once.binds
     before = binds.read_text()
     binds.write_text(f"# of this site\n  ?{folder}/a b:/mnt:ro \n{folder}/scratch:/media\n?/does/not/exist")
-    for own in ({}, {"EBSIF_USER_SOFTWARE": tmp_path, "SITE_IMAGES": f"{folder}/two/..", "PIP_CONSTRAINT": "/mine"}):
+    for own in ({}, {"EBSIF_USER_SOFTWARE": tmp_path, "SITE_IMAGES": f"{folder}/two/.."}):
         site.bash(script, work=site.work, **own)
         for number, name in enumerate(names):
             loaded, sourced = (dict(
