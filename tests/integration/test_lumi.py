@@ -41,7 +41,10 @@ class Modules:
         for container in containers.values():
             (self.images / "easybuild-sif-images" / container.file_name).touch()
             # without it, loading fails
-            (self.root(container) / "runscripts").mkdir(parents=True)
+            script = self.root(container) / "share/ebsif/set-environment.sh"
+            for path in (self.root(container) / "runscripts", script.parent):
+                path.mkdir(parents=True)
+            script.touch()
         # nothing is installed, hence --force and no sanity check; the AI Factory's images are not below the root
         mine = [path for path in paths if "multitorch" not in path.name]
         options = ["--module-only", "--force", "--skip-sanity-check"]

@@ -163,6 +163,24 @@ def test_variables_that_are_the_same_for_all_containers(installed_once):
         installed_once.SQUASHED, f"env | grep -cE 'ENV_({names.replace(' ', '|')})=' || :") == "0"
 
 
+@pytest.mark.parametrize("name", ["runscripts/environment.conf", "share/ebsif/set-environment.sh"])
+def test_an_installation_without_its_variables(installed_once, tmp_path, name):
+    """G-03, I-04: loading fails, instead of starting containers in which pip can replace packages; so does eb."""
+    module = installed_once.SQUASHED
+    site = installed_once.copy(tmp_path, module)
+    lost = site.prefix / "eb/software" / module / name
+    lost.unlink()
+    result = site.bash(f"module load {module}", check=False)
+    assert result.returncode
+    assert f"{lost} is missing" in " ".join(result.stderr.split())
+    assert "eb --rebuild" in result.stderr
+    if name.endswith(".sh"):
+        easyconfig = site.prefix / "Example-1.0-squashed.eb"
+        result = site.eb("--module-only", "--force", easyconfig, check=False)
+        assert result.returncode
+        assert "reinstall it with `eb --rebuild`" in result.stdout + result.stderr
+
+
 def test_plain_singularity_exec_sees_the_squashfs(installed_once):
     """S001-08: with only the module loaded, plain `singularity exec $SIF cmd` sees the SquashFS file's content."""
     output = installed_once.output(

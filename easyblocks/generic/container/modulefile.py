@@ -24,7 +24,8 @@ from easybuild.easyblocks.generic.container.shellmodule import ShellModule
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, IMAGE_SHARED
 from easybuild.easyblocks.generic.container.sharedimage import image_places, origin_places
 from easybuild.easyblocks.generic.container.signature import Signature
-from easybuild.easyblocks.generic.container.startenvironment import SET_ENVIRONMENT, SET_ENVIRONMENT_INSIDE
+from easybuild.easyblocks.generic.container.startenvironment import ENVIRONMENT_FILE, SET_ENVIRONMENT
+from easybuild.easyblocks.generic.container.startenvironment import SET_ENVIRONMENT_INSIDE
 from easybuild.easyblocks.generic.container.tclmodule import TclModule
 from easybuild.easyblocks.generic.container.texts import shown_module
 from easybuild.easyblocks.generic.container.usersoftware import USER_SOFTWARE_VARIABLE
@@ -206,7 +207,7 @@ class ModuleFile:
         return ''.join([
             module.when(module.negate(module.is_dir(runscripts)), module.fail_on_load(
                 "The installation %s is missing on this node, or closed to you: ask whoever installed it."
-                % module.root)),
+                % module.root)), self.check_settings(),
             module.comment("The image: the module's own copy, else a central one."), root,
             module.declare('container_image', ''), choose, self.notice_of_change(),
             module.add_to_help(module.negate(module.is_set('container_image')), *looked_at), self.notice_of_removal(),
@@ -214,6 +215,16 @@ class ModuleFile:
             module.setenv('CONTAINERROOT', module.root),
             module.setenv('RUNSCRIPTS', runscripts), module.setenv('RUNSCRIPTS' + suffix, runscripts),
         ])
+
+    def check_settings(self):
+        """Statements that fail if containers would start without their variables, and pip could replace packages."""
+        module, text = self.module, ''
+        for name in (SET_ENVIRONMENT, ENVIRONMENT_FILE):
+            path = os.path.join(module.root, name)
+            text += module.when(module.negate(module.is_file(path)), module.fail_on_load(
+                "%s is missing, without which containers lack variables: reinstall the module with `eb --rebuild`."
+                % path))
+        return text
 
     @property
     def remedy(self):
@@ -250,15 +261,12 @@ class ModuleFile:
         """Statements that collect the binds in a variable of the module file and set them."""
         spec, module = self.spec, self.module
         binds = [escape_bind(os.path.join(module.root, 'runscripts')) + ':/runscripts']
+        binds.append(escape_bind(os.path.join(module.root, SET_ENVIRONMENT)) + ':%s:ro' % SET_ENVIRONMENT_INSIDE)
         if spec.unset_variables:
             binds.append(escape_bind(os.path.join(module.root, UNSET_SCRIPT)) + ':%s:ro' % UNSET_SCRIPT_INSIDE)
         text = module.comment('Binds. SINGULARITY_BIND and APPTAINER_BIND are left to users; the runtime merges them.')
         text += module.declare_list('container_binds', '_BINDPATH', ',')
         text += ''.join(module.add('container_binds', bind) for bind in binds)
-        # with --module-only the installation may be an older one without the file
-        script = os.path.join(module.root, SET_ENVIRONMENT)
-        text += module.when(module.is_file(script), module.add(
-            'container_binds', '%s:%s:ro' % (escape_bind(script), SET_ENVIRONMENT_INSIDE)))
         text += self.add_binds(spec.binds, list(spec.optional_binds) + self.record.get(lockfile.LIBRARY_BINDS, []))
         if spec.bind_file:
             read = module.read_binds('container_binds', spec.bind_file)

@@ -12,6 +12,7 @@ import os
 from easybuild.easyblocks.generic.container.readable import copy_readable, write_readable
 from easybuild.easyblocks.generic.container.scripts import FILES
 from easybuild.easyblocks.generic.container.spec import SETTINGS_FILES
+from easybuild.easyblocks.generic.container.startenvironment import SET_ENVIRONMENT
 from easybuild.easyblocks.generic.container.wholefile import write_whole
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import mkdir, read_file, remove_file
@@ -35,9 +36,18 @@ def update_settings(spec, installdir):
     -------
     str
         A warning if they can't be written, because another account has installed it; None otherwise.
+
+    Raises
+    ------
+    EasyBuildError
+        If an earlier version has made the installation, whose scripts don't fit the new module.
     """
     if not os.path.isdir(os.path.join(installdir, 'runscripts')):
         return None
+    script = os.path.join(installdir, SET_ENVIRONMENT)
+    if not os.path.exists(script):
+        raise EasyBuildError("The installation lacks %s, so an earlier version of ebsif has made it, or it is damaged: "
+                             "reinstall it with `eb --rebuild` instead of writing its module only", script)
     for name in SETTINGS_FILES:
         path, text = os.path.join(installdir, name), spec.settings_files.get(name)
         try:
