@@ -110,8 +110,10 @@ def test_a_command_in_the_same_container(look, tmp_path):
     os.mkfifo(pipe)
     # at the same time: each waits until the other has opened the pipe
     command = ["sh", "-c", 'echo "$1"; echo no >&2; : <"$2"; exit 3', "sh", "a  b", str(pipe)]
-    folder, said = look({}, os.environ["PATH"], *command, program=f"open({str(pipe)!r}, 'w')\nprint({{}})\n")
-    assert said.endswith("{}\n")
+    folder, said = look({}, os.environ["PATH"], *command,
+                        program=f"import sys\nopen({str(pipe)!r}, 'w')\nprint({{}}, sys.argv)\n")
+    # all modules that a venv needs are tried
+    assert said.endswith("{} ['-']\n")
     assert [read(folder, name) for name in ("output", "errors", "status")] == ["a  b\n", "no\n", "3\n"]
 
 
@@ -154,14 +156,18 @@ def test_many_packages_with_long_entries(look):
     assert sorted(read_inventory(folder)["system_packages"]["deb"]) == sorted(f"p{n}==1.{n}" for n in range(600))
 
 
-def test_packages_of_an_old_python(tmp_path):
+@pytest.mark.parametrize(("options", "missing"), [
+    ([], ["importlib.metadata", "venv"]), (["--packages-only"], ["importlib.metadata"])])
+def test_packages_of_an_old_python(tmp_path, options, missing):
     """I-07: a Python without importlib.metadata (3.6, 3.7) lists its packages from their files."""
     for name, text in {"A-1.dist-info/METADATA": "Name: A\nVersion: 1\n\nName: no\n", "b.egg-info": "Name: b\n",
                        "c.egg-info/PKG-INFO": "Name: c\nVersion: 3\n", "~d-1.dist-info/RECORD": ""}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    without = "import sys; sys.modules['importlib.metadata'] = None\n"
-    said = subprocess.run([sys.executable, "-S", "-"], input=without + read_program("installed-packages.py"), text=True,
-                          capture_output=True, check=True, env={"PYTHONPATH": str(tmp_path)}).stdout
-    listed = [one[:2] for one in ast.literal_eval(said)["packages"] if one[2] == str(tmp_path)]
+    without = "import sys; sys.modules.update({'importlib.metadata': None, 'venv': None})\n"
+    said = subprocess.run([sys.executable, "-S", "-", *options], input=without + read_program("installed-packages.py"),
+                          text=True, capture_output=True, check=True, env={"PYTHONPATH": str(tmp_path)}).stdout
+    found = ast.literal_eval(said)
+    listed = [one[:2] for one in found["packages"] if one[2] == str(tmp_path)]
     assert listed == [["A", "1"], ["b", "unknown"], ["c", "3"]]
+    assert set(found["missing"]) & {"importlib.metadata", "venv"} == set(missing)

@@ -2,6 +2,7 @@
 Describe a Python in an image and its packages, as a Python literal (python3-minimal lacks the module json).
 
 'packages' are [name, version, directory] in the order of sys.path; 'missing' are the MODULES that can't be imported.
+With --packages-only, only the first of them is tried, because importing all takes a while.
 """
 import os
 import sys
@@ -72,7 +73,8 @@ def is_module(name):
     return True
 
 
-missing = [name for name in MODULES if not is_module(name)]
+tried = MODULES[:1] if sys.argv[1:] == ['--packages-only'] else MODULES
+missing = [name for name in tried if not is_module(name)]
 print(ascii({
     'version': '.'.join(str(number) for number in sys.version_info[:3]),
     'executable': sys.executable,
