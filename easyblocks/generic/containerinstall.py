@@ -8,6 +8,7 @@
 EasyBuild support for installing a container image as a module, implemented as an easyblock.
 """
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from easybuild.easyblocks import generic
 # --include-easyblocks links this file elsewhere: the modules that it needs are next to its real path, and come before
@@ -219,9 +220,9 @@ class ContainerInstall(Reinstall, EasyBlock):
         keep_secrets_out_of_report(self.initial_environ)
         if self.dry_run:
             return
-        keep_easyblocks(self.logfile, os.path.basename(__file__))
         if build_option('module_only'):
             self.warn(update_settings(self.spec, self.installdir))
+            keep_easyblocks(self.logfile, os.path.basename(__file__))
             return
         self.verify_signature()
         self.container = Container(Runtime(), self.source_image, self.builddir, **self.spec.container_settings)
@@ -247,8 +248,12 @@ class ContainerInstall(Reinstall, EasyBlock):
             return
         if self.masks:
             self.masks.apply(self.container)
-        # fails for truncated files and files of another type
-        self.probe = ImageProbe.of(self.container, self.spec.image_name, self.venv)
+        # the start of the container leaves a CPU idle
+        with ThreadPoolExecutor(1) as beside:
+            kept = beside.submit(keep_easyblocks, self.logfile, os.path.basename(__file__))
+            # fails for truncated files and files of another type
+            self.probe = ImageProbe.of(self.container, self.spec.image_name, self.venv)
+        kept.result()
         if self.spec.has_python:
             self.probe.check(self.HAS_USER_SOFTWARE)
         wrong = self.probe.wrong_packages(self.spec.image_packages)
