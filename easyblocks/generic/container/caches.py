@@ -23,7 +23,7 @@ from easybuild.easyblocks.generic.container.texts import variable_problem
 # Next to the run scripts.
 CACHES_FILE = os.path.join('runscripts', 'caches.conf')
 
-CACHE_SCRIPTS = [os.path.join('runscripts', 'find-caches'), os.path.join('runscripts', 'remove-caches')]
+CACHE_SCRIPTS = [os.path.join('runscripts', name) for name in ('find-caches', 'find-node.sh', 'remove-caches')]
 
 # Directories on every node, unless the site names others.
 NODE = ['/tmp']

@@ -77,15 +77,17 @@ can_share() {
 
 # Set `instance`, a name for the run on this node, and `directory`, in which its ranks meet.
 name_run() {
-    local process=''
+    local process='' path name template value word rest
     # several runs in a job, and even in none, may have the same numbers
     [[ "$launcher${PALS_APID:+ named}" != @(PMI|Open MPI|torchrun|PALS) ]] || find_launcher || return
     instance=ebsif-$job.$step${process:+.$process}
-    # shellcheck source=../../runscripts/find-caches
-    directory=$(source "$root/runscripts/find-caches" --node) || {
+    # shellcheck source=../../runscripts/find-node.sh
+    source "$root/runscripts/find-node.sh"
+    find_node "$root/runscripts" || {
         problem="no directory on this node can be used (EBSIF_NODE_LOCAL sets one)"
         return 1
     }
+    directory=$path
 }
 
 # Set `process` to the one that has started the ranks of this node: the first one above this that is no rank.

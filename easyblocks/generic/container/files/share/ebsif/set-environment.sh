@@ -3,37 +3,71 @@
 # environment.conf, and those that say where libraries keep their caches, which may depend on the job (find-caches).
 #
 # The runtime's own interpreter runs this. Those of older runtimes don't know -O and -w, and assign to a local variable in
-# vain, so most of the work is left to the image's shell. The caller's variables are in __exported_env__, one per line;
-# afterwards the runtime restores those that are not set here, then sets those from APPTAINERENV_*.
+# vain, so most of the work is left to the image's shell. All compile a pattern whenever they compare something with it, so
+# there is but one for each of the caller's variables: with more, all ranks of a node wait for it (docs/performance.md).
+# The caller's variables are in __exported_env__, one per line; afterwards the runtime restores those that are not set
+# here, then sets those from APPTAINERENV_*.
 
-# Set the variables in environment.conf.
+# ebsif_mark NAMES: the caller's values of these variables matter, and are in ebsif_of_NAME then.
+ebsif_mark() {
+    local IFS=' '
+    for ebsif_name in $1; do
+        export "ebsif_of_$ebsif_name="
+        ebsif_marked="$ebsif_marked ebsif_of_$ebsif_name"
+    done
+}
+
+# Set the variables in environment.conf that are always the same; the lines of the others are in `ebsif_conditional` then.
 ebsif_set_constants() {
-    while IFS= read -r ebsif_line; do
+    local IFS=$'\n'
+    for ebsif_line in $(</runscripts/environment.conf); do
+        case $ebsif_line in
+            "set "*) export "${ebsif_line#set }" ;;
+            *)
+                ebsif_conditional=$ebsif_conditional$ebsif_line$IFS
+                ebsif_line=${ebsif_line#* }
+                ebsif_mark "${ebsif_line%%=*}"
+                ;;
+        esac
+    done
+}
+
+# Set those that depend on the caller's value.
+ebsif_set_conditional() {
+    local IFS=$'\n'
+    for ebsif_line in $ebsif_conditional; do
         ebsif_kind=${ebsif_line%% *}
         ebsif_line=${ebsif_line#* }
-        case $ebsif_kind:$ebsif_given in
-            set:*) ;;
-            # the caller has a file of their own
-            file:*" ${ebsif_line%%=*} "*) continue ;;
-            file:*) [ -f "${ebsif_line#*=}" ] || continue ;;
+        ebsif_name=ebsif_of_${ebsif_line%%=*}
+        case $ebsif_kind in
+            file)
+                # the caller has one of their own
+                [ -z "${!ebsif_name}" ] || continue
+                [ -f "${ebsif_line#*=}" ] || continue
+                ;;
             # the runtime unsets what the caller has set, and is empty here; the image may have a value of its own
-            drop:*" $ebsif_line "*)
+            drop)
+                [ -n "${!ebsif_name}" ] || continue
                 ! test -v "$ebsif_line" || continue
                 ebsif_line=$ebsif_line=
                 ;;
-            *) continue ;;
         esac
         # shellcheck disable=SC2163
         export "$ebsif_line"
-    done </runscripts/environment.conf
+    done
+}
+
+ebsif_unmark() {
+    local IFS=' '
+    # shellcheck disable=SC2086
+    unset $ebsif_marked
 }
 
 # Set the variables that find-caches prints, given those of the caller that it knows.
 ebsif_set_caches() {
     local IFS=$'\n'
-    # nothing of what the image sets
-    for ebsif_line in $(/usr/bin/env -i PATH=/usr/local/bin:/usr/bin:/bin "HOME=$HOME" "UID=$UID" "$@" \
-        /bin/sh /runscripts/find-caches); do
+    # no library that the image preloads
+    for ebsif_line in $(LD_LIBRARY_PATH='' LD_PRELOAD='' /bin/sh /runscripts/find-caches --caller "$UID" "$@"); do
         # shellcheck disable=SC2163
         export "$ebsif_line"
     done
@@ -41,25 +75,27 @@ ebsif_set_caches() {
 
 ebsif_set_environment() {
     local IFS=$'\n'
-    ebsif_names='' ebsif_given=' '
-    if [ -r /runscripts/caches.conf ] && [ -r /runscripts/find-caches ] && [ -f /usr/bin/env ] && [ -f /bin/sh ]; then
+    ebsif_names='' ebsif_marked='' ebsif_conditional=''
+    set -o noglob
+    [ ! -r /runscripts/environment.conf ] || ebsif_set_constants
+    if [ -r /runscripts/caches.conf ] && [ -r /runscripts/find-caches ] && [ -f /bin/sh ]; then
         # the first line: the names of all variables that matter
         read -r ebsif_names </runscripts/caches.conf
+        ebsif_mark "$ebsif_names"
     fi
-    set -o noglob
     set --
     for ebsif_line in ${__exported_env__:-}; do
-        case $ebsif_line in
-            *=?*) ebsif_given="$ebsif_given${ebsif_line%%=*} " ;;
-        esac
-        case " $ebsif_names " in
-            *" ${ebsif_line%%=*} "*) set -- "$@" "$ebsif_line" ;;
-        esac
+        ebsif_name=ebsif_of_${ebsif_line%%=*}
+        ! test -v "$ebsif_name" || {
+            export "ebsif_of_$ebsif_line"
+            set -- "$@" "$ebsif_line"
+        }
     done
-    [ ! -r /runscripts/environment.conf ] || ebsif_set_constants
+    ebsif_set_conditional
+    ebsif_unmark
     [ -z "$ebsif_names" ] || ebsif_set_caches "$@"
     set +o noglob
 }
 ebsif_set_environment
-unset -f ebsif_set_constants ebsif_set_caches ebsif_set_environment
-unset ebsif_names ebsif_given ebsif_line ebsif_kind
+unset -f ebsif_mark ebsif_unmark ebsif_set_constants ebsif_set_conditional ebsif_set_caches ebsif_set_environment
+unset ebsif_names ebsif_name ebsif_marked ebsif_conditional ebsif_line ebsif_kind
