@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -51,6 +52,8 @@ def in_turn(contenders, runs, warm_up=1):
     """
     Measure contenders in turn, so that other load on the machine affects all of them.
 
+    Each turn has another order: what runs before a contender affects it too, by what it leaves in the CPU's caches.
+
     Parameters
     ----------
     contenders : dict
@@ -67,7 +70,8 @@ def in_turn(contenders, runs, warm_up=1):
     """
     times = {name: [] for name in contenders}
     for turn in range(-warm_up, runs):
-        for name, work in contenders.items():
+        # the same orders in each run of the benchmark
+        for name, work in random.Random(turn).sample(list(contenders.items()), len(contenders)):
             if sys.stderr.isatty():
                 step = "warm-up" if turn < 0 else f"{turn + 1} of {runs}"
                 print(f"\r    {name}, {step}\033[K", end="", file=sys.stderr, flush=True)

@@ -30,7 +30,7 @@ def spawn(folder):
     (theirs / "python").chmod(0o755)
     shpc = singularity_hpc(folder)
     environment = {"PATH": f"{tools}:{os.environ['PATH']}", "SIF": str(root / "image.sif"), "CONTAINERROOT": str(root),
-                   "EBSIF_GPU": "rocm",
+                   "EBSIF_GPU": "rocm", "EBSIF_LOADED_MODULE": "Example/1.0",
                    # set in every user's shell; without it bash asks the system for it
                    "HOME": str(folder), "PWD": str(folder), "SHELL": "/bin/bash", "USER": "user"}
 
@@ -38,7 +38,8 @@ def spawn(folder):
         # posix_spawn, because forking this process would take most of the time
         silent = [(os.POSIX_SPAWN_OPEN, number, "/dev/null", os.O_WRONLY, 0) for number in (1, 2)]
         pid = os.posix_spawn(path, [str(path), "-V"], environment, file_actions=silent)
-        os.waitpid(pid, 0)
+        _, status = os.waitpid(pid, 0)
+        assert status == 0, f"{path} refuses to start the runtime"
 
     contenders = {"/bin/true": Path("/bin/true"), "wrapper of today": theirs / "python", "singularity-hpc": shpc,
                   "ebsif": root / "bin/python"}

@@ -40,7 +40,7 @@ SAME = {
         {"share/ebsif/image-pip.py":
          r"""os\.fsencode\(first\)\) >= LONGEST or re\.search\(r"\\s", python\):\n +first = (.*) % shlex\.quote"""}),
     "the module's own directory of run scripts": (
-        r"'(/runscripts)/", {"share/ebsif/run.bash": r"\*:(/\w+):\*"}),
+        r"'(/runscripts)/", {"share/ebsif/search-paths.bash": r"\*:(/\w+):\*"}),
 }
 
 

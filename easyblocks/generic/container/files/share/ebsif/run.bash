@@ -18,20 +18,15 @@ fi
 set -- "$SIF" "$@"
 if [[ -n "${EBSIF_GPU:-}" ]]; then
     while read -r gpu option device _; do
-        [[ $gpu != "$EBSIF_GPU" || ! -e $device ]] || set -- "$option" "$@"
+        if [[ $gpu == "$EBSIF_GPU" ]]; then
+            [[ ! -e $device ]] || set -- "$option" "$@"
+            break
+        fi
     done <"$root/runscripts/gpus.conf"
 fi
-# If only one of them was changed since the module was loaded, use both, first the one without the module's directories.
-if [[ "${SINGULARITYENV_PREPEND_PATH:-}" != "${APPTAINERENV_PREPEND_PATH:-}" ]]; then
-    case :${APPTAINERENV_PREPEND_PATH:-}: in
-        *:/runscripts:*) APPTAINERENV_PREPEND_PATH=${SINGULARITYENV_PREPEND_PATH:-}:$APPTAINERENV_PREPEND_PATH ;;
-        *) APPTAINERENV_PREPEND_PATH=${APPTAINERENV_PREPEND_PATH:-}:${SINGULARITYENV_PREPEND_PATH:-} ;;
-    esac
-    # an empty element would mean the working directory
-    APPTAINERENV_PREPEND_PATH=${APPTAINERENV_PREPEND_PATH#:}
-    APPTAINERENV_PREPEND_PATH=${APPTAINERENV_PREPEND_PATH%:}
-    export APPTAINERENV_PREPEND_PATH SINGULARITYENV_PREPEND_PATH=$APPTAINERENV_PREPEND_PATH
-fi
+# shellcheck source=search-paths.bash
+[[ "${SINGULARITYENV_PREPEND_PATH:-}" == "${APPTAINERENV_PREPEND_PATH:-}" ]] ||
+    source "$root/share/ebsif/search-paths.bash"
 # These are for the host's Python, loader and shell, but would affect the container's; APPTAINERENV_... passes one.
 unset VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONSTARTUP LD_PRELOAD LD_AUDIT BASH_ENV ENV
 # shellcheck source=/dev/null  # one-container.bash returns if this process needs its own
