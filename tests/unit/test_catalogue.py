@@ -678,6 +678,19 @@ def test_two_defaults(read, tmp_path):
     assert len(found(read, tmp_path, both)) == 1
 
 
+def test_nothing_is_rendered_yet(read, tmp_path):
+    """A person who checks a catalogue before the first `ebsif render` reads that once, not for each container."""
+    containers = read(HEAD + "".join(f"{RECORD}    label: {label}\n" for label in "abcdef"))
+    output = tmp_path / "out"
+    (said,) = check(containers, output, site.read("local"), options=["--site", "local"])
+    assert said.text == f"no container has an easyconfig in {output} yet: run ebsif render --site local"
+    one, *others = rendering.render(containers, output)
+    rendering.write(one)
+    said = check(containers, output, site.read("local"), options=["--site", "local"])
+    assert [one.text for one in said] == [
+        f"{one.path} does not exist: run ebsif render --site local" for one in others]
+
+
 def test_drift_is_found(read, tmp_path):
     """A missing easyconfig, a changed one and an obsolete one are reported."""
     output = tmp_path / "out"

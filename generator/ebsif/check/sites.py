@@ -33,6 +33,9 @@ from ebsif.render import easyconfig, rendering
 # Easyconfigs with more lines than this are hard to read; those with stages or with many binds may be longer.
 LONG = 80
 
+# If none of more containers than this is rendered, one finding says so, not one for each.
+FEW = 5
+
 # How messages of the easyblocks name a parameter; the field of the record has the same name.
 PARAMETER = re.compile(r"Easyconfig parameter '(\w+)'")
 
@@ -118,6 +121,10 @@ def check(containers: Sequence[Container], output: Path, profile: Site, deep: bo
         yield from check_homepage(container, finding_on(container))
     if images or contents:
         yield from not_examined(containers, images)
+    rendered = len(containers) <= FEW or is_rendered(containers, output)
+    if not rendered:
+        yield Finding(ERROR, profile.name, f"no container has an easyconfig in {output} yet: run "
+                      + shlex.join(["ebsif", "render", *options]), str(containers[0].path.parent), 0)
     for container in containers:
         finding = finding_on(container)
         if container in others:
@@ -139,9 +146,9 @@ def check(containers: Sequence[Container], output: Path, profile: Site, deep: bo
             continue
         wanted.append(path)
         on_record = [*check_requirements(container, finding), *check_rocm(container, finding)]
-        on_file = list(check_easyconfig(container, path, text, finding, options))
+        on_file = list(check_easyconfig(container, path, text, finding, options)) if rendered else []
         yield from on_record + on_file
-        if not any(one.level == ERROR for one in on_file):
+        if rendered and not any(one.level == ERROR for one in on_file):
             valid.append(path)
         if reader:
             known = {one.text for one in on_record}
@@ -156,6 +163,21 @@ def check(containers: Sequence[Container], output: Path, profile: Site, deep: bo
 def unlike(containers):
     """Return the first container of each family and homepage (list of Container)."""
     return list({(one.path, one.family, one.homepage): one for one in reversed(containers)}.values())[::-1]
+
+
+def is_rendered(containers, output):
+    """Return whether an easyconfig of any container is below a directory (bool), or can't be looked for."""
+    for container in containers:
+        try:
+            if rendering.place(container, output).is_file():
+                return True
+        except CatalogueError:
+            # reported with the other problems of the record
+            continue
+        except OSError:
+            # reported for each easyconfig
+            return True
+    return False
 
 
 def not_examined(containers, images):
