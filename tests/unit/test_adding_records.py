@@ -293,6 +293,16 @@ def test_a_list_that_is_not_indented(place):
     assert "\n- family: tool\n  version: 2.0\n  sha256: " in own.read_text()
 
 
+def test_an_invalid_version(place, capsys):
+    """Admin D3: the message names the field and shows the record, but no line of the file, which lacks it."""
+    before = files(place)
+    assert add("tool-2.0.sif", "--version", "2 0") == 3
+    said = capsys.readouterr().err
+    assert said.startswith("ebsif: the record would be invalid, so nothing was written: version: ")
+    assert "version: '2 0'\n" in said
+    assert files(place) == before
+
+
 def test_the_same_name_with_another_image(place, capsys):
     """Admin D3, 4: another SHA256: status 1 and what to do; the same SHA256: already in the catalogue."""
     assert add("tool-2.0.sif") == 0
@@ -308,7 +318,7 @@ def test_the_same_name_with_another_image(place, capsys):
     assert files(place) == before
     assert add("tool-1.0.sif") == 0
     assert "tool-1.0.sif is in the catalogue already: Tool/1.0, in " in (out := capsys.readouterr().out)
-    assert ", without its SHA256" in out
+    assert "; the record has no sha256, so the content was not compared" in out
 
 
 @pytest.mark.parametrize(("option", "value"), [("--version", "2.0"), ("--name", "Other"), ("--family", "other")])

@@ -1,5 +1,6 @@
 """Complete a proposed record: the file that gets it, and the container that it describes, after all checks."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from ebsif.catalogue.programs import Programs, compare_programs
 from ebsif.catalogue.proposal import AddingError, Proposal
 from ebsif.catalogue.settings import Settings
 from ebsif.catalogue.site import Site
+from ebsif.catalogue.yamlerrors import DocumentError
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ def complete(proposal: Proposal, file_name: str, settings: Settings, profile: Si
     Raises
     ------
     AddingError
-        If there is no file for the record, the record is for another image, or another record has the same module.
+        If there is no file for the record, the record is invalid or for another image, or another record has the same
+        module.
     """
     if proposal.new_family is not None and "moduleclass" not in profile.model_fields_set:
         proposal.new_family["moduleclass"] = profile.moduleclass
@@ -71,8 +74,13 @@ def place_of(proposal, settings, profile, dry_run):
 
 def container_of(proposal, path, extended, profile):
     """Return the container of a proposed record (Container); nothing is written."""
-    _, text = writing.with_records([proposal], path, extended)
-    return writing.parse(text, path, profile, extended)[-1]
+    try:
+        _, text = writing.with_records([proposal], path, extended)
+        return writing.parse(text, path, profile, extended)[-1]
+    except DocumentError as error:
+        # without their places, because the file doesn't have the record
+        problems = "; ".join(re.sub(r"^containers\.\d+\.", "", problem.text) for problem in error.problems)
+        raise AddingError(f"the record would be invalid, so nothing was written: {problems}", proposal.text) from None
 
 
 def check_container(container, containers, proposal, path, file_name):

@@ -123,7 +123,8 @@ def check_known(known, found):
                          f"in {wrong.place}{differs}. {begin} it takes the place of the earlier one for good, correct "
                          "these fields of the record, `ebsif render`, and install the module again", fields)
     print(f"{known[0].file_name} is in the catalogue already: {known[0].module}, in {known[0].place}"
-          + ("" if found.source or any(one.sha256 for one in known) else ", without its SHA256"))
+          + ("" if found.source or any(one.sha256 for one in known) else
+             "; the record has no sha256, so the content was not compared"))
 
 
 def meant(known, asked):
