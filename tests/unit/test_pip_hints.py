@@ -51,14 +51,26 @@ def test_another_failure_has_no_hint(hints, monkeypatch, capsys, message):
     assert capsys.readouterr().err == ""
 
 
-def test_constraints_of_a_users_own(hints, monkeypatch, capsys):
+def test_constraints_of_a_users_own(hints, monkeypatch, capsys, tmp_path):
     """G-03: with constraints of the user's own, those of the image are not blamed."""
     monkeypatch.setattr(sys, "argv", ["pip", "install", "-U", "numpy"])
     hint(hints, status=0)
     assert "numpy 2.4.6 is a package of the image and is kept" in capsys.readouterr().err
-    monkeypatch.setenv("PIP_CONSTRAINT", "/mine")
+    mine = tmp_path / "mine.txt"
+    mine.touch()
+    monkeypatch.setenv("PIP_CONSTRAINT", f"{mine} https://example.org/more.txt")
     hint(hints, ["conflicting dependencies", "(constraint) numpy==2.4.6"])
     assert capsys.readouterr().err == ""
+
+
+def test_constraints_that_the_container_does_not_see(hints, monkeypatch, capsys):
+    """G-05: pip only says that it can't open the file, which the person sees on the host."""
+    monkeypatch.setattr(sys, "argv", ["pip", "install", "x"])
+    monkeypatch.setenv("PIP_CONSTRAINT", "/of/the/host.txt")
+    hint(hints)
+    text = capsys.readouterr().err
+    assert text.startswith("hint: PIP_CONSTRAINT names /of/the/host.txt, which isn't visible in the container: bind ")
+    assert "user software" not in text
 
 
 def test_variables_of_the_host(hints, monkeypatch, capsys):
@@ -96,7 +108,7 @@ def test_a_directory_without_write_permission(hints, monkeypatch, capsys, prefix
     monkeypatch.setattr(hints, "is_own", lambda: own)
     hint(hints)
     text = capsys.readouterr().err
-    for part in [*expected, "leave out --user", "make-venv DIRECTORY"]:
+    for part in [*expected, "--user can't install packages for the container", "make-venv DIRECTORY"]:
         assert part in text
     for part in unexpected:
         assert part not in text
