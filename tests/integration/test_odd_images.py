@@ -44,11 +44,11 @@ def test_an_image_without_bash_and_python(place, tmp_path):
     site.eb(easyconfig(site, text))
     root = site.prefix / "eb/software/Example/1.0"
     assert {path.name for path in (root / "bin").iterdir()} == {"start-shell", "with-module", "sort", "tac"}
-    # wrappers read the kinds of GPU there, containers their variables; the others are for ranks that share a container,
+    # containers read their variables there; the others are for ranks that share a container,
     # none is for users
     assert {path.name for path in (root / "runscripts").iterdir()} == {
-        "environment.conf", "gpus.conf", "get-master", "joined-rank.sh", "rank.bash", "schedulers", "stage-software",
-        "stay.sh"}
+        "environment.conf", "find-node.sh", "get-master", "joined-rank.sh", "rank.bash", "schedulers",
+        "stage-software", "stay.sh"}
     (tmp_path / "data" / "script").write_text('printf "<%s>" "$0" "$@"\n')
     script = """
         sort /mnt/text

@@ -82,8 +82,8 @@ def test_binds_of_a_kernel(root, runtime, tmp_path, name):
         assert binds(**loaded, **dict(zip(both, (first, second)))) == f"{own},/x,/run/a\\,b"
     assert binds(**loaded, **dict(zip(both, ("/x", "/y")))) == "/x,/y,/run/a\\,b"
     # those of another module, which the person has added to
-    other = install(tmp_path / "other", "Other/1.0", ShellModule("/").setenv("EBSIF_GPU", "rocm"))
-    loaded.update({"EBSIF_LOADED_MODULE": "Other/1.0", "CONTAINERROOT": str(other), "EBSIF_GPU": "rocm"})
+    other = install(tmp_path / "other", "Other/1.0", ShellModule("/").setenv("EBSIF_GPU", "--rocm /dev/kfd"))
+    loaded.update({"EBSIF_LOADED_MODULE": "Other/1.0", "CONTAINERROOT": str(other), "EBSIF_GPU": "--rocm /dev/kfd"})
     theirs = dict.fromkeys(both, f"/one,{other}/runscripts:/runscripts")
     notes = {f"__EBSIF_EARLIER_{one}": ":/one" for one in both}
     for gone in (False, True):
@@ -149,7 +149,8 @@ def test_an_environment_of_a_hidden_module(tmp_path, runtime, named, loaded):
 def test_the_module_of_an_older_version_is_loaded(root):
     """J-01: what only that module has set has no effect; values that differ for the runtimes are the user's."""
     old = {"EBSIF_LOADED_MODULE": "Old/1.0", "CONTAINERROOT": "/old", "EBSIF_ENTRY_POINT": "/entry.sh",
-           "EBSIF_OWN_MODULES": "X", "EBSIF_MOUNTED_USER_SOFTWARE": "/old/user-software", "EBSIF_GPU": "rocm"}
+           "EBSIF_OWN_MODULES": "X", "EBSIF_MOUNTED_USER_SOFTWARE": "/old/user-software",
+           "EBSIF_GPU": "--rocm /dev/kfd"}
     for prefix in ("APPTAINER", "SINGULARITY"):
         old.update({f"{prefix}_OVERLAY": "/old/masks:ro", f"{prefix}_ROCM": "1", f"{prefix}ENV_X": "1"})
     old["APPTAINERENV_MINE"] = "1"

@@ -323,10 +323,11 @@ class ModuleFile:
             return ''
         text = ''
         if spec.gpu_option:
-            option, device = GPU_KINDS[spec.gpu].option.lstrip('-').upper(), GPU_KINDS[spec.gpu].device
-            use = ''.join(module.setenv('%s_%s' % (prefix, option), '1') for prefix in RUNTIME_PREFIXES)
+            option, device = GPU_KINDS[spec.gpu].option, GPU_KINDS[spec.gpu].device
+            use = ''.join(module.setenv('%s_%s' % (prefix, option.lstrip('-').upper()), '1')
+                          for prefix in RUNTIME_PREFIXES)
             text = module.comment('GPU support if there is a GPU here; wrappers check again where they run.')
-            text += module.setenv('EBSIF_GPU', spec.gpu)
+            text += module.setenv('EBSIF_GPU', '%s %s' % (option, device))
             text += module.where(module.exists(device), use)
         library = spec.gpu_mpi_library
         if library:

@@ -16,14 +16,8 @@ fi
 # Run the image's entry point, which may set variables for each rank; the runtime's exec doesn't.
 [[ -z "${EBSIF_ENTRY_POINT:-}" ]] || set -- "$EBSIF_ENTRY_POINT" "$@"
 set -- "$SIF" "$@"
-if [[ -n "${EBSIF_GPU:-}" ]]; then
-    while read -r gpu option device _; do
-        if [[ $gpu == "$EBSIF_GPU" ]]; then
-            [[ ! -e $device ]] || set -- "$option" "$@"
-            break
-        fi
-    done <"$root/runscripts/gpus.conf"
-fi
+# the runtime's option, and the device that a node with such GPUs has
+[[ -z "${EBSIF_GPU:-}" || ! -e "${EBSIF_GPU#* }" ]] || set -- "${EBSIF_GPU%% *}" "$@"
 # shellcheck source=search-paths.bash
 [[ "${SINGULARITYENV_PREPEND_PATH:-}" == "${APPTAINERENV_PREPEND_PATH:-}" ]] ||
     source "$root/share/ebsif/search-paths.bash"
