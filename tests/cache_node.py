@@ -36,9 +36,14 @@ class Node:
     def run(self, home=None, uid=None, **variables):
         """Return the variables that the script prints, and its messages."""
         account = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
+        account_id = os.getuid() if uid is None else uid
+        caller = ["--caller", str(account_id), *(f"{name}={value}" for name, value in variables.items())]
+        names = (self.scripts / "caches.conf").read_text().splitlines()[0].split()
+        # what the image sets doesn't count
+        image = {"HOME": str(home or self.home), **dict.fromkeys(["PATH", "user", *names], "/of/the/image")}
         result = subprocess.run(
-            [*self.shell, self.scripts / "find-caches"], capture_output=True, text=True, check=True, **account,
-            env={"PATH": "/usr/bin:/bin", "HOME": str(home or self.home), **variables})
+            [*self.shell, self.scripts / "find-caches", *caller], capture_output=True, text=True, check=True, env=image,
+            **account)
         return dict(line.split("=", 1) for line in result.stdout.splitlines()), result.stderr
 
     def caches(self, uid=None):

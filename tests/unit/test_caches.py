@@ -14,10 +14,27 @@ from support import CHECKOUT
 
 def test_no_program_is_started_once_the_places_exist(node):
     """T-01: this runs at each start of a container, where each program would take a millisecond."""
-    variables = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "2", "PROJECT": "p", "USER": "me", "UID": str(os.getuid())}
+    variables = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "2", "PROJECT": "p", "USER": "me"}
     first, _ = node.run(**variables)
-    again, said = node.run(**variables, PATH="/nowhere")
-    assert (again, said) == (first, "")
+    script = node.scripts / "find-caches"
+    text = script.read_text()
+    script.write_text(text.replace("PATH=/usr/local/bin:/usr/bin:/bin", "PATH=/nowhere"))
+    assert script.read_text() != text
+    assert node.run(**variables) == (first, "")
+    assert "can't be used" in node.run(**{**variables, "SLURM_JOB_ID": "8"})[1]
+
+
+def test_values_with_special_characters(node):
+    """T-01: blanks, patterns and quotes in the caller's values; what the account and the shell set themselves."""
+    place = node.folder / "a *'~ b"
+    place.mkdir()
+    found, said = node.run(EBSIF_NODE_LOCAL=str(place), HF_HOME="", SLURM_JOB_ID="7")
+    assert found["TRITON_CACHE_DIR"] == f"{place}/ebsif-{os.getuid()}/job-7/triton"
+    assert "HF_HOME" not in found
+    node.write(node_caches=[f"{node.local}/${{UID}}"])
+    (node.local / str(os.getuid())).mkdir()
+    assert node.run(UID="0")[0]["EBSIF_JOB_CACHES"].startswith(f"{node.local}/{os.getuid()}/")
+    assert said == ""
 
 
 def test_the_places(node):

@@ -23,7 +23,7 @@ from easybuild.easyblocks.generic.container.texts import variable_problem
 # Next to the run scripts.
 CACHES_FILE = os.path.join('runscripts', 'caches.conf')
 
-CACHE_SCRIPTS = [os.path.join('runscripts', name) for name in ('find-caches', 'find-node.sh', 'remove-caches')]
+CACHE_SCRIPTS = [os.path.join('runscripts', 'find-caches'), os.path.join('runscripts', 'remove-caches')]
 
 # Directories on every node, unless the site names others.
 NODE = ['/tmp']
@@ -143,7 +143,8 @@ class Caches:
         names = list(USER_SETTINGS) + sum(map(list, steps), []) + list(places) + sum(map(list, others.values()), [])
         names += list(files) + [name for template in list(spec.node_caches) + list(spec.project_caches)
                                 for name in VARIABLES.findall(template)]
-        return ''.join(' '.join(words) + '\n' for words in [sorted(set(names))] + lines)
+        # shells set the last two themselves, and some don't let anybody change them
+        return ''.join(' '.join(words) + '\n' for words in [sorted(set(names) - {'UID', 'EUID'})] + lines)
 
     @property
     def help_lines(self):

@@ -6,6 +6,7 @@
 find_node() {
     # shellcheck disable=SC2016
     ! usable '${EBSIF_NODE_LOCAL}' || return 0
+    [ -r "$1/caches.conf" ] || return 1
     while read -r word template rest; do
         [ "$word" != node ] || ! usable "$template" || return 0
     done <"$1/caches.conf"

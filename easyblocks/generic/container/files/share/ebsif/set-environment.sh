@@ -63,11 +63,11 @@ ebsif_unmark() {
     unset $ebsif_marked
 }
 
-# Set the variables that find-caches prints, given those of the caller that it knows.
+# Set the variables that find-caches prints, given the caller's.
 ebsif_set_caches() {
     local IFS=$'\n'
-    # no library that the image preloads
-    for ebsif_line in $(LD_LIBRARY_PATH='' LD_PRELOAD='' /bin/sh /runscripts/find-caches --caller "$UID" "$@"); do
+    # without libraries that the image preloads, and a language that it may lack
+    for ebsif_line in $(LC_ALL=C LD_LIBRARY_PATH='' LD_PRELOAD='' /bin/sh /runscripts/find-caches --caller "$UID" "$@"); do
         # shellcheck disable=SC2163
         export "$ebsif_line"
     done
