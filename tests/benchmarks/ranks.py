@@ -70,7 +70,7 @@ def compare(site, number):
         return result["seconds"]
 
     variants = {"a container for each": "", "one for all": "1"}
-    times = in_turn({name: partial(contender, name, shared) for name, shared in variants.items()}, runs=3)
+    times = in_turn({name: partial(contender, name, shared) for name, shared in variants.items()}, runs=7)
     target = ("ratio", 0.5) if number == max(NUMBERS) else None
     return rows(f"{number} ranks, to the last first line", times, "one for all", {"a container for each": target},
                 notes)
