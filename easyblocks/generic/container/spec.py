@@ -50,7 +50,8 @@ class ContainerSpec:
     PARAMETERS = CONTAINER_PARAMETERS
     SCRIPTS = ['bin/start-shell', 'bin/with-module'] + [
         'share/ebsif/%s.bash' % name for name in (
-            'common', 'inside', 'load', 'one-container', 'ready', 'run', 'search-paths', 'without-host-modules')] + [
+            'common', 'inside', 'load', 'one-container', 'program', 'ready', 'run', 'search-paths',
+            'without-host-modules')] + [
         'share/ebsif/end-container', 'runscripts/joined-rank.sh', 'runscripts/stay.sh', 'runscripts/rank.bash',
         'runscripts/find-node.sh', 'runscripts/stage-software', 'runscripts/get-master', SET_ENVIRONMENT] + [
         'runscripts/schedulers/%s.bash' % kind for kind in sorted(SCHEDULERS)]

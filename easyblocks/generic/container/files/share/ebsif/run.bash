@@ -1,18 +1,8 @@
 # Sourced with PROGRAM ARGUMENT...: exec it in the container of the loaded module. Needs `root`, like ready.bash.
 # shellcheck source=/dev/null  # it returns only if the module is loaded
 source "${root:?}/share/ebsif/ready.bash"
-# If the module names the launcher's variable for the number of tasks, python is a rank where there are several, unless
-# the caller has set up the rank.
-if [[ "${EBSIF_PYTHON_RANKS:-}" == [A-Z]*([A-Z_]) && -z "${RANK:-}" && "${!EBSIF_PYTHON_RANKS:-1}" != 1 &&
-    "${1##*/}" == python?(3) ]]; then
-    set -- /runscripts/conda-python-distributed "${@:2}"
-fi
-# Activate images that need it. The shell code is constant; program and arguments are passed as arguments.
-if [[ -n "${EBSIF_ACTIVATE:-}" ]]; then
-    # shellcheck disable=SC2016
-    set -- bash -p -c '[[ ! -r /runscripts/init-conda-venv ]] || source /runscripts/init-conda-venv || exit; exec "$@"' \
-        "${0##*/}" "$@"
-fi
+# shellcheck source=program.bash
+[[ -z "${EBSIF_PYTHON_RANKS:-}${EBSIF_ACTIVATE:-}" ]] || source "$root/share/ebsif/program.bash"
 # Run the image's entry point, which may set variables for each rank; the runtime's exec doesn't.
 [[ -z "${EBSIF_ENTRY_POINT:-}" ]] || set -- "$EBSIF_ENTRY_POINT" "$@"
 set -- "$SIF" "$@"
