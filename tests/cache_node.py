@@ -37,8 +37,9 @@ class Node:
         """Return the variables that the script prints, and its messages."""
         account = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
         account_id = os.getuid() if uid is None else uid
-        caller = ["--caller", str(account_id), *(f"{name}={value}" for name, value in variables.items())]
-        names = (self.scripts / "caches.conf").read_text().splitlines()[0].split()
+        settings = (self.scripts / "caches.conf").read_text()
+        caller = ["--caller", str(account_id), settings, *(f"{name}={value}" for name, value in variables.items())]
+        names = settings.splitlines()[0].split()
         # what the image sets doesn't count
         image = {"HOME": str(home or self.home), **dict.fromkeys(["PATH", "user", *names], "/of/the/image")}
         result = subprocess.run(

@@ -67,7 +67,8 @@ ebsif_unmark() {
 ebsif_set_caches() {
     local IFS=$'\n'
     # without libraries that the image preloads, and a language that it may lack
-    for ebsif_line in $(LC_ALL=C LD_LIBRARY_PATH='' LD_PRELOAD='' /bin/sh /runscripts/find-caches --caller "$UID" "$@"); do
+    for ebsif_line in $(LC_ALL=C LD_LIBRARY_PATH='' LD_PRELOAD='' /bin/sh /runscripts/find-caches --caller "$UID" \
+        "$ebsif_settings" "$@"); do
         # shellcheck disable=SC2163
         export "$ebsif_line"
     done
@@ -75,13 +76,16 @@ ebsif_set_caches() {
 
 ebsif_set_environment() {
     local IFS=$'\n'
-    ebsif_names='' ebsif_marked='' ebsif_conditional=''
+    ebsif_settings='' ebsif_marked='' ebsif_conditional=''
     set -o noglob
     [ ! -r /runscripts/environment.conf ] || ebsif_set_constants
     if [ -r /runscripts/caches.conf ] && [ -r /runscripts/find-caches ] && [ -f /bin/sh ]; then
+        ebsif_settings=$(</runscripts/caches.conf)
         # the first line: the names of all variables that matter
-        read -r ebsif_names </runscripts/caches.conf
-        ebsif_mark "$ebsif_names"
+        for ebsif_line in $ebsif_settings; do
+            ebsif_mark "$ebsif_line"
+            break
+        done
     fi
     set --
     for ebsif_line in ${__exported_env__:-}; do
@@ -93,9 +97,9 @@ ebsif_set_environment() {
     done
     ebsif_set_conditional
     ebsif_unmark
-    [ -z "$ebsif_names" ] || ebsif_set_caches "$@"
+    [ -z "$ebsif_settings" ] || ebsif_set_caches "$@"
     set +o noglob
 }
 ebsif_set_environment
 unset -f ebsif_mark ebsif_unmark ebsif_set_constants ebsif_set_conditional ebsif_set_caches ebsif_set_environment
-unset ebsif_names ebsif_name ebsif_marked ebsif_conditional ebsif_line ebsif_kind
+unset ebsif_settings ebsif_name ebsif_marked ebsif_conditional ebsif_line ebsif_kind
