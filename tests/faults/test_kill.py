@@ -161,9 +161,9 @@ class Loop:
 
     @property
     def easyconfig(self):
-        """The current easyconfig."""
+        """The current easyconfig; the last command takes longer than the time after which eb is killed in a program."""
         return self.site.easyconfig(TEXT + f"requirements = [{self.requirement!r}]\n"
-                                    "postinstallcmds = ['touch %(installdir)s/share/after']\n")
+                                    "postinstallcmds = ['touch %(installdir)s/share/after; sleep 0.5']\n")
 
     def eb(self, at=None, *options, check=False):
         """Run eb, with kill -9 at a point; return the CompletedProcess."""
