@@ -111,8 +111,9 @@ def test_a_job_submitted_from_a_container(node):
 def test_the_directory_on_the_node(node):
     """T-03: ranks that share a container meet where the caches are."""
     def place(**variables):
-        return subprocess.run([*node.shell, node.scripts / "find-caches", "--node"], capture_output=True, text=True,
-                              env={"PATH": "/usr/bin:/bin", **variables})
+        return subprocess.run(
+            [*node.shell, "-c", '. "$1/find-node.sh"; find_node "$1" && printf "%s\\n" "$path"', "sh", node.scripts],
+            capture_output=True, text=True, env={"PATH": "/usr/bin:/bin", **variables})
 
     assert place().stdout == f"{node.local}\n"
     assert place(EBSIF_NODE_LOCAL="/dev/shm").stdout == "/dev/shm\n"

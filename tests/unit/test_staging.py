@@ -20,9 +20,7 @@ class Node:
         self.root, self.local = folder / "in, stallation:1", folder / "local"
         for path in (self.root / "runscripts", self.root / "share/ebsif", self.local):
             path.mkdir(parents=True)
-        for name in ("find-caches", "find-node.sh"):
-            shutil.copy(CONTAINER_FILES / "runscripts" / name, self.root / "runscripts")
-        (self.root / "runscripts/caches.conf").touch()
+        shutil.copy(CONTAINER_FILES / "runscripts/find-node.sh", self.root / "runscripts")
         self.image, self.software = self.root / "image.sif", self.root / "user-software.squashfs"
         self.image.write_bytes(b"image")
         self.software.write_bytes(b"software")

@@ -143,7 +143,7 @@ class Caches:
         names = list(USER_SETTINGS) + sum(map(list, steps), []) + list(places) + sum(map(list, others.values()), [])
         names += list(files) + [name for template in list(spec.node_caches) + list(spec.project_caches)
                                 for name in VARIABLES.findall(template)]
-        # shells set the last two themselves, and some don't let anybody change them
+        # shells set UID and EUID themselves, and some don't let anybody change them
         return ''.join(' '.join(words) + '\n' for words in [sorted(set(names) - {'UID', 'EUID'})] + lines)
 
     @property
