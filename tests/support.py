@@ -197,6 +197,17 @@ class Site:
         return path
 
 
+def words_of_scripts():
+    """Return the words in the shell scripts of installations that may be names of variables, without our prefix."""
+    words = set()
+    for folder in ("bin", "interpreter", "runscripts", "share/ebsif"):
+        for path in (CONTAINER_FILES / folder).rglob("*"):
+            if path.is_file() and path.suffix in ("", ".sh", ".bash"):
+                code = re.sub(r"^\s*#.*", "", path.read_text(), flags=re.MULTILINE)
+                words |= set(re.findall(r"(?<![\w-])(?!ebsif_)[a-z][a-z0-9_]*\b", code))
+    return sorted(words)
+
+
 def heed_signals():
     """
     Let a program heed the signals that a test sends it: for Popen's `preexec_fn`.

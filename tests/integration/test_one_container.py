@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from parts import Installed
 from slurm import NODES
+from support import CONTAINER_FILES, words_of_scripts
 
 # Writes what a rank sees to a file; with an argument, waits until as many ranks have done so.
 SEE = """
@@ -49,6 +50,9 @@ open(f"pid-{rank}", "w").write(str(os.getpid()))
 time.sleep(200)
 """
 
+# e and key the runtime takes for itself
+NAMES = set(words_of_scripts()) - {"e", "key"}
+
 PYTHON = "start-shell -c 'exec python \"$@\"' python"
 
 
@@ -57,7 +61,7 @@ class Ranks:
 
     def __init__(self, installed, folder):
         """Use a folder for the ranks' files, and a node-local directory that no other test uses."""
-        self.installed, self.folder, self.local = installed, folder, folder / "local"
+        self.installed, self.site, self.folder, self.local = installed, installed.site, folder, folder / "local"
         self.local.mkdir()
         self.processes = []
         for name, text in (("see.py", SEE), ("wait.py", WAIT)):
@@ -82,9 +86,9 @@ class Ranks:
                 "SLURM_STEP_TASKS_PER_NODE": size or number, "SLURM_NODEID": 0, "SLURMD_NODENAME": "nid1",
                 "SLURM_PROCID": rank, "SLURM_LOCALID": rank, "EBSIF_ONE_CONTAINER_PER_NODE": 1,
                 "EBSIF_NODE_LOCAL": self.local, **environment, **each(rank)}
-            text = f"{self.installed.site.tool.init}\nmodule load {module}\n" \
+            text = f"{self.site.tool.init}\nmodule load {module}\n" \
                 f"cd {self.folder}\nexec {PYTHON} {command}"
-            variables = {**self.installed.site.environment, "MODULEPATH": str(self.installed.site.modules), **{
+            variables = {**self.site.environment, "MODULEPATH": str(self.site.modules), **{
                 name: str(value) for name, value in variables.items() if value is not None}}
             started.append(subprocess.Popen(
                 ["bash", "--noprofile", "--norc", "-c", text], env=variables, stdin=subprocess.DEVNULL,
@@ -171,11 +175,16 @@ def test_everything_is_as_in_an_own_container(ranks):
     """
     T-03: environment, working directory, umask, CPUs, limits, files and signals, and a user's variables.
 
-    Also two that have other values for the runtime.
+    Also two that have other values for the runtime, those that don't pass through it, and those named like our own.
     """
-    environment = {"APPTAINERENV_MINE": "a b", "SINGULARITYENV_MINE": "a b", "OTHER": "x\ny",
+    for_container = {"MINE": "a b", "SLURM_CHOSEN": "the container's", "SLURM_NONE": ""}
+    environment = {**{f"{prefix}ENV_{name}": value for prefix in ("APPTAINER", "SINGULARITY")
+                      for name, value in for_container.items()},
+                   "OTHER": "x\ny", "SLURM_CHOSEN": "x", "SLURM_NONE": "x", "SLURM_EMPTY": "",
+                   "CRAY_LONG": "x" * 100_000,
+                   "SLURM_COMMENT": "it's\n\"$(id)\" `id` \\ '' $HOME *",
                    "APPTAINER_CONFIGDIR": str(ranks.folder / "a b"),
-                   "each": lambda rank: {"GOGC": ["50 %", None][rank]}}
+                   "each": lambda rank: {"GOGC": ["50 %", None][rank], **{name: f"of {name}" for name in NAMES}}}
     assert results(ranks.start(2, "see.py 2", **environment)) == ("", [0, 0])
     shared = seen(ranks)
     assert results(ranks.start(2, "see.py 2", EBSIF_ONE_CONTAINER_PER_NODE="", **environment))[1] == [0, 0]
@@ -188,7 +197,9 @@ def test_everything_is_as_in_an_own_container(ranks):
             one[rank]["environment"].pop("EBSIF_ONE_CONTAINER_PER_NODE", None)
         for name in ("environment", "place", "number of files", "signals"):
             assert shared[rank][name] == own[rank][name]
-        assert own[rank]["environment"]["MINE"] == "a b"
+        expected = {"MINE": "a b", "SLURM_CHOSEN": "the container's", "SLURM_NONE": "", "SLURM_EMPTY": ""}
+        expected.update((name, f"of {name}") for name in NAMES)
+        assert {name: own[rank]["environment"].get(name) for name in expected} == expected
         assert [name.partition(":")[0] for name in shared[rank]["files"]] == ["/dev/null", "pipe", "pipe"]
 
 
@@ -296,6 +307,21 @@ def test_ranks_come_and_go(ranks):
         if number == 2:
             assert ranks.nothing_stays() is True
     assert len(set(rounds)) == len(rounds)
+
+
+def test_variables_that_the_site_unsets_stay_unset(ranks, tmp_path):
+    """T-03: also those that don't pass through the runtime otherwise."""
+    copied = ranks.installed.copy(tmp_path / "copy", ranks.installed.SQUASHED)
+    root = copied.prefix / "eb/software" / ranks.installed.SQUASHED
+    (root / "runscripts/distributed.conf").write_text("unset SLURM_GONE\n")
+    script = CONTAINER_FILES / "share/ebsif/unset-variables.sh"
+    ranks.site = copied
+    assert results(ranks.start(2, "see.py 2", SLURM_GONE="x", SLURM_THERE="y", APPTAINER_BIND=(
+        f"{script}:/.singularity.d/env/98-ebsif.sh"))) == ("", [0, 0])
+    found = seen(ranks)
+    for one in found:
+        assert ("SLURM_GONE" in one["environment"], one["environment"]["SLURM_THERE"]) == (False, "y")
+    assert len({one["mnt"] for one in found}) == 1
 
 
 def test_a_rank_joins_no_other_container(ranks):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from parts import TOOLS, Installed, wheel_settings
-from support import Site, heed_signals, make_wheel
+from support import Site, heed_signals, make_wheel, words_of_scripts
 
 TOOL_TEXT = """
 import os, sys
@@ -283,3 +283,23 @@ def test_wrong_wrappers_are_reported(site):
                            ("ours", "'start-shell' is a command of the module itself")):
         assert results[name].returncode != 0
         assert expected in " ".join(results[name].stdout.split())
+
+
+# Prints the variables in NAMES whose value is not the one that the caller has set.
+CHANGED = "import os; print([name for name in os.environ['NAMES'].split() if os.environ.get(name) != 'of ' + name])"
+
+
+@pytest.mark.parametrize("command", [
+    "python", '"$CONTAINERROOT/interpreter/python"', '"$CONTAINERROOT/bin/with-module" python',
+    "start-shell -c 'exec python \"$@\"' python", 'singularity exec "$SIF" conda-python-simple',
+    'singularity exec "$SIF" conda-python-distributed', '"$RUNSCRIPTS/stage-software" --use python',
+    "make-venv {venv} >&2 && . {venv}/bin/activate && python", "start-shell -c '\"$0\" \"$@\"' python"])
+def test_variables_that_scripts_have_too(wrapped, tmp_path, command):
+    """admin: each word of our scripts may be the name of a variable of the person's, which programs get unchanged."""
+    names = words_of_scripts()
+    assert len(names) > 300
+    prelude = 'for NAME in $NAMES; do export "$NAME=of $NAME"; done\n'
+    plain, ours = (
+        loaded(wrapped, f'{prelude}{words} -c "$CODE"', NAMES=" ".join(names), CODE=CHANGED).stdout
+        for words in ('singularity exec "$SIF" python', command.format(venv=tmp_path / "venv")))
+    assert ours == plain

@@ -69,7 +69,7 @@ def test_variables():
     """Each variable that a script reads is set by the module or documented as a setting for users."""
     settings = {"EBSIF_CPU_BIND", "EBSIF_GPU_VISIBILITY", "EBSIF_PYTHON_RANKS", "EBSIF_RANK_LOGS", "EBSIF_REPORT",
                 "EBSIF_VENV"}
-    internal = {"EBSIF_ENTERED", "EBSIF_STAGED"}
+    internal = {"EBSIF_ENTERED", "EBSIF_PAST_RUNTIME", "EBSIF_STAGED"}
     # set where the modules inside an image are initialized
     own_modules = {"EBSIF_BINDS", "EBSIF_MODULES_OF"}
     read = set()
@@ -231,10 +231,10 @@ def test_the_easyblocks_name_commands_of_ebsif_in_one_place():
 
 # How a script finds its installation; there can be no common file, which would have to be found first.
 FIND_ROOT = """\
-root=${BASH_SOURCE[0]%/*}/..
+ebsif_root=${BASH_SOURCE[0]%/*}/..
 if [[ -L "${BASH_SOURCE[0]}" ]]; then
-    root=$(readlink -f -- "${BASH_SOURCE[0]}")
-    root=${root%/*}/..
+    ebsif_root=$(readlink -f -- "${BASH_SOURCE[0]}")
+    ebsif_root=${ebsif_root%/*}/..
 fi
 """
 

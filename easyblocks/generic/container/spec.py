@@ -53,7 +53,8 @@ class ContainerSpec:
             'common', 'inside', 'load', 'one-container', 'program', 'ready', 'run', 'search-paths',
             'without-host-modules')] + [
         'share/ebsif/end-container', 'runscripts/joined-rank.sh', 'runscripts/stay.sh', 'runscripts/rank.bash',
-        'runscripts/find-node.sh', 'runscripts/stage-software', 'runscripts/get-master', SET_ENVIRONMENT] + [
+        'runscripts/find-node.sh', 'runscripts/inherited.bash', 'runscripts/stage-software', 'runscripts/get-master',
+        SET_ENVIRONMENT] + [
         'runscripts/schedulers/%s.bash' % kind for kind in sorted(SCHEDULERS)]
     PYTHON_SCRIPTS = ['interpreter/python', 'bin/list-packages', 'bin/make-venv', 'bin/extend-venv-activate',
                       'share/ebsif/make-venv.py',

@@ -1,27 +1,39 @@
 # shellcheck shell=sh
 # Run the program of a rank in a container that ranks share; started by one-container.bash.
 #
-# Usage: sh joined-rank.sh IN OUT ERR GOGC PROGRAM ARGUMENT...
+# Usage: sh joined-rank.sh IN OUT ERR PROGRAM ARGUMENT...
 #   IN    number of the file from which signals for the program are read; if it ends, the program is killed
 #   OUT   of the file to which the program's process ID is written, and its exit status in the end
 #   ERR   of the program's standard error
-#   GOGC  the caller's value of this variable, or nothing; one-container.bash has set another one for the runtime
+#
+# EBSIF_PAST_RUNTIME has lines `give NAME 'VALUE'`: variables of the caller that don't pass through the runtime.
 #
 # A signal kills the runtime, and with it its child (not the children of that). So the shell that waits for the program is
 # not its child, but that of another shell.
-in=$1 out=$2 err=$3 garbage=$4
-shift 4
+ebsif_in=$1 ebsif_out=$2 ebsif_err=$3
+shift 3
+
+# give NAME VALUE: set a variable as the runtime does: a value of the container wins, but an empty one unsets it.
+# shellcheck disable=SC2317  # EBSIF_PAST_RUNTIME calls it
+give() {
+    eval "
+        if [ -z \"\${$1+set}\" ]; then
+            export $1=\"\$2\"
+        elif [ -z \"\$$1\" ]; then
+            unset $1
+        fi"
+}
+
 unset APPTAINER_CONFIGDIR SINGULARITY_CONFIGDIR APPTAINER_INSTANCE SINGULARITY_INSTANCE
-# unless there is a value for the container
-if [ "${GOGC:-}" = off ]; then
-    unset GOGC
-    [ -z "$garbage" ] || export GOGC="$garbage"
-fi
+# one-container.bash has set it for the runtime; the container may have another value
+[ "${GOGC:-}" != off ] || unset GOGC
+eval "$EBSIF_PAST_RUNTIME"
+unset EBSIF_PAST_RUNTIME
 
 # Send signals to the program; end it if nobody is left who sends some.
 forward() {
     trap '' HUP INT QUIT USR1 USR2 ALRM TERM XCPU
-    eval "exec <&$in $in<&- $out>&- $err>&-"
+    eval "exec <&$ebsif_in $ebsif_in<&- $ebsif_out>&- $ebsif_err>&-"
     read -r program || return
     while read -r signal; do
         kill -s "$signal" "$program"
@@ -31,9 +43,9 @@ forward() {
 
 start() {
     # $$ is the first shell's
-    read -r program rest </proc/self/stat
-    eval "echo $program >&$out"
-    eval 'exec "$@"' "2>&$err $in<&- $out>&- $err>&-"
+    read -r ebsif_program _ </proc/self/stat
+    eval "echo $ebsif_program >&$ebsif_out"
+    eval 'exec "$@"' "2>&$ebsif_err $ebsif_in<&- $ebsif_out>&- $ebsif_err>&-"
 }
 
 # shells report how their children end
@@ -44,6 +56,6 @@ exec 2>/dev/null
     (start "$@")
     status=$?
     kill -s KILL $!
-    eval "echo $status >&$out"
+    eval "echo $status >&$ebsif_out"
 )
 exit

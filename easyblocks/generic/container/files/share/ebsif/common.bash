@@ -22,7 +22,7 @@ help_if_asked() {
 
 # Commands to reload the module with any modules tool (a second `module load` does nothing in Environment Modules).
 # shellcheck disable=SC2034
-anew="module unload ${EBSIF_LOADED_MODULE:-NAME}; module load ${EBSIF_LOADED_MODULE:-NAME}"
+ebsif_reload="module unload ${EBSIF_LOADED_MODULE:-NAME}; module load ${EBSIF_LOADED_MODULE:-NAME}"
 
 # True in a container of Apptainer or SingularityCE.
 in_container() {
@@ -37,16 +37,16 @@ refuse_other_container() {
         "this is another container ($container), and containers can't be nested: leave it first"
 }
 
-# escape VALUE: set `escaped`, the value to use in APPTAINERENV_X variables, which a shell in the container evaluates.
+# escape VALUE: set `ebsif_escaped`, the value to use in APPTAINERENV_X variables, which a shell in the container evaluates.
 escape() {
-    escaped=${1//\\/\\\\}
-    escaped=${escaped//\$/\\\$}
+    ebsif_escaped=${1//\\/\\\\}
+    ebsif_escaped=${ebsif_escaped//\$/\\\$}
     # shellcheck disable=SC2034  # for the caller
-    escaped=${escaped//\`/\\\`}
+    ebsif_escaped=${ebsif_escaped//\`/\\\`}
 }
 
 # run_in_container PROGRAM ARGUMENT...: exec this program in the container of the loaded module.
 run_in_container() {
     # shellcheck source=run.bash
-    source "${root:?}/share/ebsif/run.bash" "$@"
+    source "${ebsif_root:?}/share/ebsif/run.bash" "$@"
 }

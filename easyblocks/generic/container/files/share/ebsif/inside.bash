@@ -1,10 +1,10 @@
-# Sourced by a wrapper that is called inside a container: run the container's program of the same name. Needs `root`, the
-# installation directory.
+# Sourced by a wrapper that is called inside a container: run the container's program of the same name. Needs
+# `ebsif_root`, the installation directory.
 
-root=${root:?}
+ebsif_root=${ebsif_root:?}
 # shellcheck source=common.bash
-source "$root/share/ebsif/common.bash"
-name=${0##*/}
+source "$ebsif_root/share/ebsif/common.bash"
+ebsif_name=${0##*/}
 refuse_other_container
 
 # True for a file that `ebsif python --write` has written: it would start the caller again.
@@ -17,10 +17,11 @@ starts_the_caller() {
 }
 
 IFS=:
-for folder in $PATH; do
-    if [[ -x "$folder/$name" && ! "$folder" -ef "$root/bin" && ! "$folder" -ef "$root/interpreter" ]] &&
-        ! starts_the_caller "$folder/$name"; then
-        exec "$folder/$name" "$@"
+for ebsif_folder in $PATH; do
+    if [[ -x "$ebsif_folder/$ebsif_name" && ! "$ebsif_folder" -ef "$ebsif_root/bin" &&
+        ! "$ebsif_folder" -ef "$ebsif_root/interpreter" ]] &&
+        ! starts_the_caller "$ebsif_folder/$ebsif_name"; then
+        exec "$ebsif_folder/$ebsif_name" "$@"
     fi
 done
 refuse 127 "the container has no such program"

@@ -1,14 +1,14 @@
-# Sourced by commands that need no loaded module: set the environment of the module of this installation (`root`), without
-# a modules tool, and of the environment in EBSIF_VENV, if any. In the module's own container there is nothing to do.
+# Sourced by commands that need no loaded module: set the environment of the module of this installation (`ebsif_root`),
+# without a modules tool, and of the environment in EBSIF_VENV, if any. In the module's own container there is nothing to do.
 # shellcheck source=common.bash
-source "${root:?}/share/ebsif/common.bash"
+source "${ebsif_root:?}/share/ebsif/common.bash"
 if in_container; then
     refuse_other_container
 else
-    [[ -r "$root/share/ebsif/environment.sh" ]] || refuse 1 \
-        "$root/share/ebsif/environment.sh is missing: write the module again with eb --module-only --force, or load it"
+    [[ -r "$ebsif_root/share/ebsif/environment.sh" ]] || refuse 1 \
+        "$ebsif_root/share/ebsif/environment.sh is missing: write the module again with eb --module-only --force, or load it"
     # shellcheck source=/dev/null
-    source "$root/share/ebsif/environment.sh" load || exit 1
+    source "$ebsif_root/share/ebsif/environment.sh" load || exit 1
     if [[ -n "${EBSIF_VENV:-}" ]]; then
         [[ -r "$EBSIF_VENV/bin/activate" ]] || refuse 1 "the environment $EBSIF_VENV doesn't exist any more"
         # its module is loaded, whatever the modules tool says; it would load another one

@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # Sourced by run.bash with [OPTION] IMAGE PROGRAM ARGUMENT...: if this is one of several ranks of a run on this node, run
-# the program in a container that they share. Returns if it needs a container of its own. Uses `root` and `runtime`.
+# the program in a container that they share. Returns if it needs a container of its own. Uses `ebsif_root` and
+# `ebsif_runtime`.
 #
 # The ranks meet in a directory on the node, one for each run and kind of container:
 #
@@ -14,8 +15,10 @@
 #
 # Locks and pipes are released however a process ends. Few programs are started, because all ranks of a node do so at once,
 # and each costs 2 % of the CPU time of joining (docs/performance.md).
+# shellcheck source=../../runscripts/inherited.bash
+source "${ebsif_root:?}/runscripts/inherited.bash"
 # shellcheck source=common.bash
-source "${root:?}/share/ebsif/common.bash"
+source "$ebsif_root/share/ebsif/common.bash"
 
 signals_to_forward=(HUP INT QUIT USR1 USR2 ALRM TERM XCPU)
 
@@ -49,7 +52,7 @@ explain() {
 
 # Set local_rank, local_size, job, step and node, if a launcher tells; otherwise conda-python-distributed says what is wrong.
 find_rank() {
-    local here=$root/runscripts
+    local here=$ebsif_root/runscripts
     fail() {
         local_size=1
         return 1
@@ -82,8 +85,8 @@ name_run() {
     [[ "$launcher${PALS_APID:+ named}" != @(PMI|Open MPI|torchrun|PALS) ]] || find_launcher || return
     instance=ebsif-$job.$step${process:+.$process}
     # shellcheck source=../../runscripts/find-node.sh
-    source "$root/runscripts/find-node.sh"
-    find_node "$root/runscripts" || {
+    source "$ebsif_root/runscripts/find-node.sh"
+    find_node "$ebsif_root/runscripts" || {
         problem="no directory on this node can be used (EBSIF_NODE_LOCAL sets one)"
         return 1
     }
@@ -208,7 +211,7 @@ start_container() (
     {
         exec <"$place/alive" >/dev/null 2>&1
         close_others
-        exec setsid "$root/share/ebsif/end-container" "$place"
+        exec setsid "$ebsif_root/share/ebsif/end-container" "$place"
     } &
     start_instance "$@" </dev/null >"$place/log" 2>&1 &
     process=$!
@@ -237,14 +240,14 @@ is_described() {
 
 # start_instance IMAGE OPTION...: without the startscript of the image, which an own container doesn't run either.
 start_instance() {
-    local stay=$root/runscripts/stay.sh
+    local stay=$ebsif_root/runscripts/stay.sh
     stay=${stay//,/\\,}
     stay=${stay//:/\\:}:/.singularity.d/startscript:ro
     close_others
     export_config
     # for a control group of its own
     unset XDG_RUNTIME_DIR DBUS_SESSION_BUS_ADDRESS
-    set -- "$runtime" instance start --bind "$stay" "${@:2}" "$1" "${place##*/}"
+    set -- "$ebsif_runtime" instance start --bind "$stay" "${@:2}" "$1" "${place##*/}"
     # its file systems serve all ranks, so they may use all CPUs of the job
     ! type -P taskset >/dev/null || set -- taskset --cpu-list 0-8191 "$@"
     exec "$@"
@@ -283,7 +286,6 @@ join() {
         fi
     done
     digits=("${digits[@]}" "${used[@]}")
-    local garbage=${GOGC:-}
     exec {input}<&0 {output}>&1
     coproc joined {
         eval "exec ${digits[0]}<&0 ${digits[1]}>&1 ${digits[2]}>&2 <&$input >&$output"
@@ -291,11 +293,12 @@ join() {
         export_config
         # SingularityCE would search there, where it does not describe them
         unset SINGULARITY_CONFIGDIR
-        # the runtime (a Go program) ends before collecting garbage would pay
-        export GOGC=off
+        hand_past_runtime
         # this process is one more
         SHLVL=$((SHLVL - 1))
-        exec "$runtime" exec "instance://${place##*/}" sh /runscripts/joined-rank.sh "${digits[@]:0:3}" "$garbage" "$@"
+        set -- "$ebsif_runtime" exec "instance://${place##*/}" sh /runscripts/joined-rank.sh "${digits[@]:0:3}" "$@"
+        restore_inherited
+        exec "$@"
     }
     # shellcheck disable=SC2154  # coproc sets it
     process=$joined_PID
@@ -316,8 +319,34 @@ join() {
     read -r -u "$answers" status
     wait "$process" || status=${status:-$?}
     # the last rank; all that have no lock any more have ended
-    ! flock --exclusive --nonblock "$ranks" || "$root/share/ebsif/end-container" --now "$place" 2>&"$messages"
+    ! flock --exclusive --nonblock "$ranks" || "$ebsif_root/share/ebsif/end-container" --now "$place" 2>&"$messages"
     exit "${status:-1}"
 }
 
+# Move variables to EBSIF_PAST_RUNTIME, from which joined-rank.sh sets them: those of scheduler and modules are many, and
+# the runtime needs CPU time for each (docs/performance.md). It has to see those that the site or a person sets or unsets in
+# containers, and those on which caches depend.
+hand_past_runtime() {
+    local names='' name value past='' length=0 quote="'\\''"
+    { read -r names <"$ebsif_root/runscripts/caches.conf"; } 2>/dev/null
+    # at some sites, the runtime is a script that may ask for the job
+    names=" $names ${network[*]/#unset/} SLURM_JOB_ID SLURM_JOBID PBS_JOBID FLUX_JOB_ID "
+    for name in ${GOGC+GOGC} ${!SLURM*} ${!PBS_*} ${!FLUX_*} ${!LMOD_*} ${!__LMOD_*} ${!_ModuleTable*} ${!_LMFILES_*} \
+        ${!__MODULES_*} ${!EBROOT*} ${!EBVERSION*} ${!EBDEVEL*} ${!EBEXTSLIST*} ${!CRAY*} ${!PE_*} ${!SIF*} \
+        ${!RUNSCRIPTS*} ${!EBSIF_*} ${!MODULE*} ${!LOADEDMODULES*} ${!CONTAINERROOT*} ${!JUPYTER_*}; do
+        [[ "$names" != *" $name "* && ! -v "APPTAINERENV_$name" && ! -v "SINGULARITYENV_$name" ]] || continue
+        value=${!name}
+        [[ "$value" != *\'* ]] || value=${value//\'/$quote}
+        # Linux limits the length of a variable
+        ((length + ${#value} < 30000)) || continue
+        length=$((length + ${#value}))
+        past+="give $name '$value'"$'\n'
+        unset "$name"
+    done
+    export EBSIF_PAST_RUNTIME=$past
+    # the runtime (a Go program) ends before collecting garbage would pay
+    export GOGC=off
+}
+
 share_container "$@"
+restore_inherited

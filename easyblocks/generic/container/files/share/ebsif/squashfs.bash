@@ -1,10 +1,10 @@
 # Sourced by make-squashfs and unmake-squashfs: functions that leave nothing half-finished behind.
-# Needs common.bash, and `root`, the installation directory.
-root=${root:?}
+# Needs common.bash, and `ebsif_root`, the installation directory.
+ebsif_root=${ebsif_root:?}
 
 # Set `place`, the parent directory of user software: the installation, or the user's EBSIF_USER_SOFTWARE.
 find_place() {
-    place=${EBSIF_USER_SOFTWARE:-$root}
+    place=${EBSIF_USER_SOFTWARE:-$ebsif_root}
     # the module binds this path: it must not depend on the working directory
     [[ "$place" == /* ]] || refuse 2 "EBSIF_USER_SOFTWARE must be a full path: export EBSIF_USER_SOFTWARE='$PWD/$place'"
     # inside a container the directory may be invisible; the commands refuse to run there anyway
@@ -150,7 +150,7 @@ try_zstd() {
 is_mountable() {
     local runtime image=${SIF:-} found file=$1
     runtime=$(type -P apptainer) || runtime=$(type -P singularity) || return 1
-    for found in "$root"/*.sif; do
+    for found in "$ebsif_root"/*.sif; do
         image=${image:-$found}
     done
     file=${file//,/\\,}

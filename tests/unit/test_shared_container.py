@@ -1,4 +1,4 @@
-"""The end of the container that ranks on a node share: with the files of each runtime."""
+"""The container that ranks on a node share: what a rank starts in it, and its end with the files of each runtime."""
 
 import os
 import shutil
@@ -62,3 +62,22 @@ def test_an_instance_that_is_not_found_stays_known(tmp_path, place):
     # this one has ended by itself
     assert end(place) == ""
     assert list(tmp_path.glob("ebsif-*")) == [kept]
+
+
+@pytest.mark.parametrize("shell", [["dash"], ["bash", "--posix"]])
+def test_variables_that_have_not_passed_through_the_runtime(shell):
+    """T-03: they are set like others: a value of the image wins, and an empty one of the image unsets the caller's."""
+    handed = "".join(f"give {name} '{value}'\n" for name, value in {
+        "SLURM_A": "it'\\''s\n$(id) `id` \\ \"", "SLURM_EMPTY": "", "OF_IMAGE": "caller's".replace("'", "'\\''"),
+        "NONE_OF_IMAGE": "x", "GOGC": "50 %"}.items())
+    script = CONTAINER_FILES / "runscripts/joined-rank.sh"
+    command = [*shell, script, "9", "8", "7", "env", "-0"]
+    result = subprocess.run(
+        ["bash", "-c", 'exec 9</dev/null 8>/dev/null 7>&2; exec "$@"', "bash", *command],
+        env={"PATH": os.environ["PATH"], "OF_IMAGE": "the image's", "NONE_OF_IMAGE": "", "GOGC": "off", "in": "1",
+             "program": "2", "EBSIF_PAST_RUNTIME": handed}, capture_output=True, text=True, timeout=30, check=False)
+    found = dict(line.split("=", 1) for line in result.stdout.split("\0") if line)
+    for name in ("PATH", "PWD", "OLDPWD", "SHLVL", "_"):
+        found.pop(name, None)
+    assert found == {"SLURM_A": "it's\n$(id) `id` \\ \"", "SLURM_EMPTY": "", "OF_IMAGE": "the image's", "GOGC": "50 %",
+                     "in": "1", "program": "2"}
