@@ -309,6 +309,25 @@ def test_ranks_come_and_go(ranks):
     assert len(set(rounds)) == len(rounds)
 
 
+def test_ranks_take_turns(ranks):
+    """T-03: all have given back their turns, two for each CPU; a rank also joins if killed ones have taken them all."""
+    started = ranks.start(2, "wait.py", size=3)
+    ranks.wait_for("pid-0", "pid-1")
+    (place,) = ranks.local.glob("ebsif-*-77.3-*")
+    turns = os.open(place / "turns", os.O_RDWR | os.O_NONBLOCK)
+    try:
+        last = re.split("[-,]", Path("/sys/devices/system/cpu/present").read_text())[-1]
+        assert os.read(turns, 100_000).decode() == " " * 2 * (int(last) + 1)
+    finally:
+        os.close(turns)
+    started += ranks.start(1, "wait.py", size=3, each=lambda _: {"SLURM_PROCID": 2, "SLURM_LOCALID": 2})
+    ranks.wait_for("pid-2")
+    for process in started:
+        process.send_signal(signal.SIGUSR1)
+    # a rank in a container of its own would say so
+    assert results(started) == ("", [5, 6, 7])
+
+
 def test_variables_that_the_site_unsets_stay_unset(ranks, tmp_path):
     """T-03: also those that don't pass through the runtime otherwise."""
     copied = ranks.installed.copy(tmp_path / "copy", ranks.installed.SQUASHED)

@@ -10,6 +10,7 @@
 #   state     "ready", or why the container could not be started
 #   ranks     locked (shared) by each rank; the last one locks it alone, and ends the container
 #   alive     a named pipe that each rank has open: if all are killed, end-container reads its end
+#   turns     a named pipe with a few blanks: a rank takes one while it joins
 #   config    where the runtime keeps its instances, because $HOME may be read-only or the same on all nodes; SingularityCE
 #             describes them in the home directory all the same: a link leads there
 #
@@ -142,10 +143,10 @@ meet() {
 
 # Let the container end without this rank.
 leave() {
-    exec {ranks}>&- {alive}>&-
+    exec {ranks}>&- {alive}>&- {turns}>&-
 }
 
-# Lock `ranks`, and open `alive`. The directory may just be removed by the last rank of an earlier container.
+# Lock `ranks`, and open `alive` and `turns`. The directory may just be removed by the last rank of an earlier container.
 enter() {
     for _ in {1..50}; do
         [[ -d "$place" ]] || mkdir -m 700 -- "$place" 2>/dev/null || [[ -d "$place" ]] || break
@@ -153,7 +154,7 @@ enter() {
         { exec {ranks}>>"$place/ranks"; } 2>/dev/null || continue
         flock --shared "$ranks" || break
         if [[ "$place/ranks" -ef "/proc/self/fd/$ranks" ]] && make_pipes; then
-            exec {alive}<>"$place/alive"
+            exec {alive}<>"$place/alive" {turns}<>"$place/turns"
             return 0
         fi
         exec {ranks}>&-
@@ -163,11 +164,11 @@ enter() {
 
 # Others may be faster.
 make_pipes() {
-    are_pipes || mkfifo -m 600 -- "$place/alive" "$place/starting" 2>/dev/null || are_pipes
+    are_pipes || mkfifo -m 600 -- "$place/alive" "$place/starting" "$place/turns" 2>/dev/null || are_pipes
 }
 
 are_pipes() {
-    [[ -p "$place/alive" && -p "$place/starting" ]]
+    [[ -p "$place/alive" && -p "$place/starting" && -p "$place/turns" ]]
 }
 
 unusable() {
@@ -220,6 +221,7 @@ start_container() (
         read -r -t 0.01 -u "$alive"
     done
     if is_described || wait "$process"; then
+        offer_turns
         echo ready >"$place/state"
     else
         problem=$(sed -n 's/^\(FATAL\|ERROR\): *//p' "$place/log")
@@ -227,6 +229,15 @@ start_container() (
         echo "${problem:-unknown}" >"$place/state"
     fi
 )
+
+# Two for each CPU: if more ranks joined at once, some percent of the time would go into switching between them.
+offer_turns() {
+    local last=255
+    # such as 0-255
+    { read -r last </sys/devices/system/cpu/present; } 2>/dev/null
+    last=${last##*[-,]}
+    printf '%*s' $((2 * (last + 1))) '' >&"$turns"
+}
 
 # True if the runtime has completely written the file that describes the container (see end-container).
 is_described() {
@@ -286,10 +297,12 @@ join() {
         fi
     done
     digits=("${digits[@]}" "${used[@]}")
+    # a rank that was killed may have kept one
+    IFS= read -r -n 1 -t 5 -u "$turns" _
     exec {input}<&0 {output}>&1
     coproc joined {
         eval "exec ${digits[0]}<&0 ${digits[1]}>&1 ${digits[2]}>&2 <&$input >&$output"
-        exec {ranks}>&- {alive}>&- {input}<&- {output}>&-
+        exec {ranks}>&- {alive}>&- {turns}>&- {input}<&- {output}>&-
         export_config
         # SingularityCE would search there, where it does not describe them
         unset SINGULARITY_CONFIGDIR
@@ -304,7 +317,9 @@ join() {
     process=$joined_PID
     exec {answers}<&"${joined[0]}" {signals}>&"${joined[1]}" {input}<&- {output}>&-
     problem="the container can't be joined"
-    read -r -u "$answers" program || {
+    read -r -u "$answers" program
+    printf ' ' >&"$turns"
+    [[ -n "$program" ]] || {
         exec {answers}<&- {signals}>&-
         return 0
     }
