@@ -217,7 +217,11 @@ def test_segments_stop_at_the_first_failure(jobs):
 
 
 def test_data_in_every_rank(jobs):
-    """T-09: a SquashFS file and a directory are in all ranks where --data says, beside the person's own binds."""
+    """
+    T-09: a SquashFS file and a directory are in all ranks where --data says, beside the person's own binds.
+
+    Also the person's own variables, whatever words the job script has for its own.
+    """
     for name in ("images", "more,data"):
         (jobs.folder / name).mkdir()
         (jobs.folder / name / "file").write_text(f"of {name}")
@@ -225,16 +229,21 @@ def test_data_in_every_rank(jobs):
     (jobs.folder / "read.py").write_text(
         "import os, sys\n"
         "texts = [open(path).read() for path in ('/data/file', '/more/file', '/own/file')]\n"
-        "sys.stdout.write(f'{os.environ[\"RANK\"]} {os.access(\"/data\", os.W_OK)} {texts}\\n')\n")
+        "changed = [name for name in os.environ['NAMES'].split() if os.environ.get(name) != 'of ' + name]\n"
+        "sys.stdout.write(f'{os.environ[\"RANK\"]} {os.access(\"/data\", os.W_OK)} {texts} {changed}\\n')\n")
     for variable in ("SINGULARITY_BIND", "APPTAINER_BIND"):
         script = jobs.ebsif("--nodes 2 --tasks-per-node 2 --data 'all images.squashfs:/data' --data 'more,data:/more' "
-                            "--data images", "read.py").stdout
+                            "--data images --signal 60", "read.py").stdout
         (jobs.folder / "read.sh").write_text(script)
-        job = jobs.bash("sbatch --parsable read.sh", **{variable: f"{jobs.folder}/images:/own"}).stdout.strip()
+        # the runtime takes two for itself
+        names = set(re.findall(r"(?<![\w$-])[a-z]\w*", re.sub("(?m)^#.*", "", script))) - {"e", "key"}
+        names = " ".join(sorted(name for name in names if not name.startswith(("ebsif_", "job_", "rank_"))))
+        submit = 'for NAME in $NAMES; do export "$NAME=of $NAME"; done; sbatch --parsable read.sh'
+        job = jobs.bash(submit, NAMES=names, **{variable: f"{jobs.folder}/images:/own"}).stdout.strip()
         said = jobs.ended(job)["JobState"]
         lines = jobs.log(job, "read").splitlines()
         assert sorted(line for line in lines if line[0].isdigit()) == [
-            f"{rank} False ['of images', 'of more,data', 'of images']" for rank in range(4)], (said, lines)
+            f"{rank} False ['of images', 'of more,data', 'of images'] []" for rank in range(4)], (said, lines)
         assert not [line for line in lines if "WARNING" in line or "INFO" in line]
 
 
@@ -360,7 +369,8 @@ def test_each_node_reads_its_own_copy(staging):
     shared = staging.jobs.installed.root(staging.jobs.module) / "user-software.squashfs"
     shutil.copyfile(shared, own / shared.name)
     ranks, notes = staging.run(
-        "--stage all", lambda text: text.replace("\nstatus=0\n", '\nrm "$EBSIF_MOUNTED_USER_SOFTWARE"\nstatus=0\n'),
+        "--stage all", lambda text: text.replace(
+            "\njob_status=0\n", '\nrm "$EBSIF_MOUNTED_USER_SOFTWARE"\njob_status=0\n'),
         EBSIF_USER_SOFTWARE=str(own))
     assert notes == [] and not (own / shared.name).exists(), staging.jobs.said()
     assert [node for node, _, _ in ranks] == ["nid001001", "nid001001", "nid001002", "nid001002"]
@@ -373,8 +383,8 @@ def test_a_node_without_a_good_copy_reads_the_shared_file(staging):
     """T-05: a copy whose digest is wrong is named, and not used by ranks of that node, which share a container."""
     damage = 'srun -w nid001002 -N 1 -n 1 sh -c \'for f in "$EBSIF_NODE_LOCAL"/*/*.new; do echo >>"$f"; done\' && '
     ranks, notes = staging.run(
-        "--stage all --shared-container", lambda text: text.replace('on_each_node "$stage" --check', damage + (
-            'on_each_node "$stage" --check')))
+        "--stage all --shared-container", lambda text: text.replace('on_each_node "$job_stage" --check', damage + (
+            'on_each_node "$job_stage" --check')))
     shared = str(staging.jobs.installed.root(staging.jobs.module))
     assert [directory == shared for _, directory, _ in ranks] == [False, False, True, True], staging.jobs.said()
     assert len(notes) == 2 and all("has another SHA256" in note for note in notes)

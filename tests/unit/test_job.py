@@ -82,12 +82,12 @@ def test_copies_on_the_nodes(name, launcher, tmp_path):
     options = ["--nodes", 2, "--launcher", launcher, "--signal", 60]
     text = script(name, *options, *(["--catalogue", tmp_path] if name == "flux" else ["--stage", "user_software"]))
     copies = [text.index(words) for words in (
-        "--plan --image)" if name == "flux" else "--plan)", "export EBSIF_STAGED", "on_each_node \"$stage\" --")]
-    launch = text.index(' \\\n    "${staged[@]}" s')
+        "--plan --image)" if name == "flux" else "--plan)", "export EBSIF_STAGED", "on_each_node \"$job_stage\" --")]
+    launch = text.index(' \\\n    "${job_staged[@]}" s')
     assert [*copies, launch] == sorted([*copies, launch])
-    assert text.count('|| on_each_node "$stage" --remove || :') == 2
-    assert ('"$stage" --broadcast sbcast --preserve' in text) == (name == "local")
-    assert ('on_each_node "$stage" --copy' in text) != (name == "local")
+    assert text.count('|| on_each_node "$job_stage" --remove || :') == 2
+    assert ('"$job_stage" --broadcast sbcast --preserve' in text) == (name == "local")
+    assert ('on_each_node "$job_stage" --copy' in text) != (name == "local")
     assert "staged" not in script(name if name != "flux" else "local", "--stage", "none")
 
 
@@ -98,13 +98,13 @@ def test_lumi():
         "--account=project_465000001", "--partition=standard-g", "--nodes=4", "--ntasks-per-node=8",
         "--cpus-per-task=7", "--gpus-per-node=8", "--mem=480G", "--time=00:30:00", "--output=%x-%j.out"]
     masks = "0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,0xfe,0xfe00,0xfe00000000,0xfe0000000000"
-    assert f"cpu_masks={masks}\n" in text
-    assert "srun --export=ALL --kill-on-bad-exit=1 --cpu-bind=mask_cpu:\"$cpu_masks\"" in text
+    assert f"job_cpu_masks={masks}\n" in text
+    assert "srun --export=ALL --kill-on-bad-exit=1 --cpu-bind=mask_cpu:\"$job_cpu_masks\"" in text
     assert not re.search("gpus-per-task|gpu-bind", text)
     # no CPU masks on shared nodes
     assert "mask_cpu" not in script("lumi", "--partition", "small-g")
     # half the ranks: the masks for their GPUs
-    assert "cpu_masks=0xfe000000000000,0xfe00000000000000\n" in script("lumi", "--tasks-per-node", 2)
+    assert "job_cpu_masks=0xfe000000000000,0xfe00000000000000\n" in script("lumi", "--tasks-per-node", 2)
 
 
 def test_archer2():
@@ -149,8 +149,8 @@ def test_containers_see_the_list_of_nodes_of_pbs():
 ])
 def test_files_of_a_pbs_job_are_named_by_its_id(arguments, variables, name):
     """Issue 23, point 5: the name has neither the server nor brackets, which shells take for a pattern."""
-    (line,) = re.findall("^run=.*$", script("derecho", *arguments), re.MULTILINE)
-    said = subprocess.run(["bash", "-c", f'{line}; echo "$run"'], env=variables, capture_output=True, text=True,
+    (line,) = re.findall("^job_run=.*$", script("derecho", *arguments), re.MULTILINE)
+    said = subprocess.run(["bash", "-c", f'{line}; echo "$job_run"'], env=variables, capture_output=True, text=True,
                           check=True)
     assert said.stdout == f"{name}\n"
 
@@ -234,7 +234,8 @@ def test_the_program_is_passed_unchanged(words):
     """Each argument reaches the program unchanged, and the shell executes nothing in it."""
     request = job.Request(module="M", command=("train.py", *words))
     text = job.script(request, site.read("local"))
-    line = text[text.index("singularity exec") : text.rindex(" || status=$?")].removeprefix('singularity exec "$SIF" ')
+    line = text[text.index("singularity exec") : text.rindex(" || job_status=$?")]
+    line = line.removeprefix('singularity exec "$SIF" ')
     result = subprocess.run(["bash", "-c", f"set -- {line}\nprintf '%s\\0' \"$@\""], capture_output=True, check=True)
     assert result.stdout.decode().split("\0")[:-1] == ["conda-python-distributed", "train.py", *words]
 
@@ -299,7 +300,7 @@ def test_errors_name_cause_and_remedy(arguments, status, expected):
 def test_python_as_the_program(words):
     """use D12.3: `-- python train.py` runs train.py, and the job is called train."""
     text = script("local", program=words)
-    assert "conda-python-distributed train.py || status=$?\n" in text
+    assert "conda-python-distributed train.py || job_status=$?\n" in text
     assert header(text)[0] == "--job-name=train"
 
 
@@ -403,17 +404,17 @@ def run_steps(text, program, folder, before="", at_end=":"):
     before, at_end : str
         Commands that run after the trap is installed, and when the status is recorded.
     """
-    trap = re.search(r"^signals=0.*\ntrap .*\n", text, re.MULTILINE)
+    trap = re.search(r"^job_signals=0.*\ntrap .*\n", text, re.MULTILINE)
     assert trap.end() < text.index("module load") < text.index("record() {")
     rest = text[text.index("# A program that is just starting"):]
     start = re.search(r"^(srun|mpiexec) ", rest, re.MULTILINE).start()
     given = f"""
         set -eo pipefail
-        SLURM_JOB_ID=7 run=x
+        SLURM_JOB_ID=7 job_run=x
         record() {{ echo "record $*"; {at_end}; }}
         scontrol() {{ echo "scontrol $*"; }}
         """
-    changed = f"{rest[:start]}{program} &{rest[rest.index(chr(10) + 'step=$!'):]}"
+    changed = f"{rest[:start]}{program} &{rest[rest.index(chr(10) + 'job_step=$!'):]}"
     return subprocess.run(["bash", "-c", f"{given}{trap[0]}{before}\n{changed}"], cwd=folder, capture_output=True,
                           text=True, check=False, timeout=60)
 
@@ -431,8 +432,8 @@ def test_a_signal_before_the_program_starts(options, status, again, tmp_path):
 def test_a_signal_that_is_overdue():
     """T-07: a timer signals at once if there is no time left, as when user software takes long to be copied."""
     text = script("derecho", "--signal", 60)
-    start = text[text.index("signals=0"):text.index("# Some sites")]
-    late = f"SECONDS=1790\n{start}until ((signals)); do sleep 0.05; done"
+    start = text[text.index("job_signals=0"):text.index("# Some sites")]
+    late = f"SECONDS=1790\n{start}until ((job_signals)); do sleep 0.05; done"
     assert subprocess.run(["bash", "-c", late], capture_output=True, check=False, timeout=60).returncode == 0
 
 
