@@ -127,7 +127,11 @@ def test_nothing_to_copy(node):
     assert "is not copied to the nodes because it is a directory" in node.run("--plan", status=1)[1]
     assert node.plan("--image")[1] == [f"{digest(node.image)} {node.image}"]
     assert "load the module" in node.run("--plan", status=1, SIF="/gone")[1]
+    (node.root / "runscripts/caches.conf").write_text("node /not/there\n")
     assert "no directory on this node" in node.run("--plan", status=1, EBSIF_NODE_LOCAL="/gone")[1]
+    # of a module without caches
+    (node.root / "runscripts/caches.conf").unlink()
+    assert node.run("--plan", "--image", EBSIF_NODE_LOCAL="")[0].startswith("/tmp/ebsif-")
 
 
 def test_the_recorded_digest(node):

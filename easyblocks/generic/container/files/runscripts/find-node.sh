@@ -2,11 +2,15 @@
 # Sourced to find the directory on this node for what a job needs there only.
 
 # find_node DIRECTORY: set `path` to the first directory that can be used, of EBSIF_NODE_LOCAL and those of the site, which
-# caches.conf names, beside the run scripts in DIRECTORY. Status 1: there is none. Starts no process.
+# caches.conf names, beside the run scripts in DIRECTORY (without that file, /tmp). Status 1: there is none. Starts no process.
 find_node() {
     # shellcheck disable=SC2016
     ! usable '${EBSIF_NODE_LOCAL}' || return 0
-    [ -r "$1/caches.conf" ] || return 1
+    # a module without caches
+    if [ ! -r "$1/caches.conf" ]; then
+        usable /tmp
+        return
+    fi
     while read -r word template rest; do
         [ "$word" != node ] || ! usable "$template" || return 0
     done <"$1/caches.conf"
