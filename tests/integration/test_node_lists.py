@@ -96,5 +96,6 @@ def test_get_master_reads_a_host_file(tmp_path):
     assert "can't read the host file" in get("", "--hostfile", file + ".not")
     assert "containers see it if its directory is bound" in get("", PBS_NODEFILE=file + ".not")
     assert get("x", SLURM_STEP_NODELIST="n[7-9]", SLURM_JOB_NODELIST="n[1-9]") == "n7"
+    assert get("x", SLURM_JOB_NODELIST="n[1-9]", launcher="mine", knows_hosts="x") == "n1"
     assert "no scheduler tells which nodes" in get("x")
     assert "usage: get-master" in get("x", "a", "b", "c")

@@ -46,7 +46,7 @@ def test_an_image_without_bash_and_python(place, tmp_path):
     assert {path.name for path in (root / "bin").iterdir()} == {"start-shell", "with-module", "sort", "tac"}
     # containers read their variables there; the others are for ranks that share a container, none is for users
     assert {path.name for path in (root / "runscripts").iterdir()} == {
-        "environment.conf", "find-node.sh", "get-master", "joined-rank.sh", "rank.bash", "schedulers",
+        "environment.conf", "find-node.sh", "get-master", "inherited.bash", "joined-rank.sh", "rank.bash", "schedulers",
         "stage-software", "stay.sh"}
     (tmp_path / "data" / "script").write_text('printf "<%s>" "$0" "$@"\n')
     script = """

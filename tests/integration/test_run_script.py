@@ -222,10 +222,13 @@ def test_the_run_script_never_sleeps():
 
 def test_the_network_of_a_run(rank):
     """S002-60, S004-04 (in part), S002-71: variables from the site's data, blanks included; the user's value wins."""
-    data = "set NCCL_NET AWS Libfabric\nset NCCL_DEBUG WARN\nunset CUDA_VISIBLE_DEVICES\n"
+    data = "set NCCL_NET AWS Libfabric\nset NCCL_DEBUG WARN\nunset CUDA_VISIBLE_DEVICES\nunset http_proxy\n"
     found, _ = rank(data, CUDA_VISIBLE_DEVICES="0", **slurm())
     assert (found["NCCL_NET"], found["NCCL_DEBUG"]) == ("AWS Libfabric", "WARN")
     assert "CUDA_VISIBLE_DEVICES" not in found
+    code = "import os; print(os.environ.get('http_proxy'), os.environ.get('https_proxy'))"
+    assert rank.start("/runscripts/conda-python-distributed", "-c", code, http_proxy="x", https_proxy="y",
+                      **slurm()).stdout == "None y\n"
     found, _ = rank(data, APPTAINERENV_NCCL_DEBUG="INFO", SINGULARITYENV_NCCL_DEBUG="INFO", **slurm())
     assert found["NCCL_DEBUG"] == "INFO"
     found, errors = rank("nonsense 1\n", **slurm())

@@ -196,10 +196,13 @@ def test_programs_of_an_environment_are_added_and_removed(installed_once, tmp_pa
         pip uninstall -q -y mine
         hash -r; type mytool || echo gone
         ls -A {tmp_path}/env/host-bin | grep -xE "[.]run|mytool|pip3?"
+        # as earlier versions have copied it
+        sed -i 's/ebsif_//g' {tmp_path}/env/host-bin/.run
+        python -c 'print("of an earlier version")'
     """)
     assert result.stdout.split() == [
         "in", f"{tmp_path}/env/lib/python3.11/site-packages/mine.py", "gone",
-        ".run", "pip", "pip3",
+        ".run", "pip", "pip3", "of", "an", "earlier", "version",
     ]
 
 

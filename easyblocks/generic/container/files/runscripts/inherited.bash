@@ -1,12 +1,13 @@
 # shellcheck shell=bash
-# Sourced before anything else by scripts that have many variables and then start a person's program. Variables with small
-# letters may be the person's: keep their values, for restore_inherited. Other scripts call their variables ebsif_NAME.
-# Starts no program, and works with the oldest bash of images (4.2). Here, all variables are from the environment.
+# Sourced before anything else by scripts that have many variables and then start a person's program. Exported variables
+# whose names begin with a lower-case letter may be the person's: keep their values, for restore_inherited. Other scripts
+# name their variables ebsif_NAME.
 
+# `${!a*}` and the like would compare all variables with each other
+mapfile -t ebsif_exported < <(compgen -e)
 ebsif_inherited=()
-for ebsif_name in ${!a*} ${!b*} ${!c*} ${!d*} ${!e*} ${!f*} ${!g*} ${!h*} ${!i*} ${!j*} ${!k*} ${!l*} ${!m*} \
-    ${!n*} ${!o*} ${!p*} ${!q*} ${!r*} ${!s*} ${!t*} ${!u*} ${!v*} ${!w*} ${!x*} ${!y*} ${!z*}; do
-    [[ $ebsif_name == ebsif_* ]] || ebsif_inherited+=("$ebsif_name=${!ebsif_name}")
+for ebsif_name in "${ebsif_exported[@]}"; do
+    [[ $ebsif_name != [[:lower:]]* || $ebsif_name == ebsif_* ]] || ebsif_inherited+=("$ebsif_name=${!ebsif_name}")
 done
 
 # Overwrites variables of the script, so the program has to be known: restore_inherited; exec "$@"
@@ -15,5 +16,13 @@ restore_inherited() {
         # may be an array now
         unset -v "${ebsif_name%%=*}"
         export "${ebsif_name?}"
+    done
+}
+
+# unset_inherited NAME: unset a variable, also of the person's.
+unset_inherited() {
+    unset -v "$1"
+    for ebsif_name in "${!ebsif_inherited[@]}"; do
+        [[ ${ebsif_inherited[ebsif_name]} != "$1="* ]] || unset -v "ebsif_inherited[$ebsif_name]"
     done
 }

@@ -43,7 +43,9 @@ forward() {
 
 start() {
     # $$ is the first shell's
-    read -r ebsif_program _ </proc/self/stat
+    # not _, which is the caller's
+    # shellcheck disable=SC2034
+    read -r ebsif_program ebsif_rest </proc/self/stat
     eval "echo $ebsif_program >&$ebsif_out"
     eval 'exec "$@"' "2>&$ebsif_err $ebsif_in<&- $ebsif_out>&- $ebsif_err>&-"
 }

@@ -10,7 +10,7 @@
 #   state     "ready", or why the container could not be started
 #   ranks     locked (shared) by each rank; the last one locks it alone, and ends the container
 #   alive     a named pipe that each rank has open: if all are killed, end-container reads its end
-#   turns     a named pipe with a few blanks: a rank takes one while it joins
+#   turns     a named pipe with blanks, two for each CPU of the node: a rank takes one while it joins
 #   config    where the runtime keeps its instances, because $HOME may be read-only or the same on all nodes; SingularityCE
 #             describes them in the home directory all the same: a link leads there
 #
@@ -187,7 +187,7 @@ wait_for_container() {
             start_container "$@"
         else
             exec {waiting}<"$place/starting" {starting}>&-
-            read -r -u "$waiting"
+            read -r -u "$waiting" _
             exec {waiting}<&-
         fi
         exec {starting}>&-
@@ -230,7 +230,7 @@ start_container() (
     fi
 )
 
-# Two for each CPU: if more ranks joined at once, some percent of the time would go into switching between them.
+# If more ranks joined at once, some percent of the time would go into switching between them.
 offer_turns() {
     local last=255
     # such as 0-255
@@ -298,7 +298,8 @@ join() {
     done
     digits=("${digits[@]}" "${used[@]}")
     # a rank that was killed may have kept one
-    IFS= read -r -n 1 -t 5 -u "$turns" _
+    local turn=''
+    ! IFS= read -r -n 1 -t 5 -u "$turns" _ || turn=' '
     exec {input}<&0 {output}>&1
     coproc joined {
         eval "exec ${digits[0]}<&0 ${digits[1]}>&1 ${digits[2]}>&2 <&$input >&$output"
@@ -318,7 +319,7 @@ join() {
     exec {answers}<&"${joined[0]}" {signals}>&"${joined[1]}" {input}<&- {output}>&-
     problem="the container can't be joined"
     read -r -u "$answers" program
-    printf ' ' >&"$turns"
+    printf '%s' "$turn" >&"$turns"
     [[ -n "$program" ]] || {
         exec {answers}<&- {signals}>&-
         return 0
@@ -338,24 +339,31 @@ join() {
     exit "${status:-1}"
 }
 
-# Move variables to EBSIF_PAST_RUNTIME, from which joined-rank.sh sets them: those of scheduler and modules are many, and
-# the runtime needs CPU time for each (docs/performance.md). It has to see those that the site or a person sets or unsets in
-# containers, and those on which caches depend.
+# Move variables to EBSIF_PAST_RUNTIME, from which joined-rank.sh sets them: the scheduler and modules set many, and the
+# runtime needs CPU time for each (docs/performance.md). The runtime has to see those that the site or a person sets or
+# unsets in containers, those on which caches depend, and those by which scripts of images know a rank.
 hand_past_runtime() {
-    local names='' name value past='' length=0 quote="'\\''"
+    local names='' name value past='' length=0 start='' quote="'\\''" LC_ALL=C
+    # at some sites it is a script, which may need any of them
+    { IFS= read -r -n 2 start <"${BASH_CMDS[$ebsif_runtime]}"; } 2>/dev/null
+    [[ "$start" != '#!' ]] || return
     { read -r names <"$ebsif_root/runscripts/caches.conf"; } 2>/dev/null
-    # at some sites, the runtime is a script that may ask for the job
-    names=" $names ${network[*]/#unset/} SLURM_JOB_ID SLURM_JOBID PBS_JOBID FLUX_JOB_ID "
-    for name in ${GOGC+GOGC} ${!SLURM*} ${!PBS_*} ${!FLUX_*} ${!LMOD_*} ${!__LMOD_*} ${!_ModuleTable*} ${!_LMFILES_*} \
-        ${!__MODULES_*} ${!EBROOT*} ${!EBVERSION*} ${!EBDEVEL*} ${!EBEXTSLIST*} ${!CRAY*} ${!PE_*} ${!SIF*} \
-        ${!RUNSCRIPTS*} ${!EBSIF_*} ${!MODULE*} ${!LOADEDMODULES*} ${!CONTAINERROOT*} ${!JUPYTER_*}; do
+    names=" $names ${network[*]/#unset/} SLURM_PROCID SLURM_LOCALID SLURM_NODEID SLURM_STEP_ID FLUX_TASK_RANK "
+    for name in "${ebsif_exported[@]}"; do
+        case $name in
+            GOGC | SLURM* | PBS_* | FLUX_* | LMOD_* | __LMOD_* | _ModuleTable* | _LMFILES_* | MODULE* | __MODULES_*) ;;
+            LOADEDMODULES | EBROOT* | EBVERSION* | EBDEVEL* | EBEXTSLIST* | CRAY* | PE_* | JUPYTER_*) ;;
+            EBSIF_* | SIF* | RUNSCRIPTS* | CONTAINERROOT) ;;
+            *) continue ;;
+        esac
         [[ "$names" != *" $name "* && ! -v "APPTAINERENV_$name" && ! -v "SINGULARITYENV_$name" ]] || continue
         value=${!name}
         [[ "$value" != *\'* ]] || value=${value//\'/$quote}
+        value="give $name '$value'"$'\n'
         # Linux limits the length of a variable
-        ((length + ${#value} < 30000)) || continue
+        ((length + ${#value} < 100000)) || continue
         length=$((length + ${#value}))
-        past+="give $name '$value'"$'\n'
+        past+=$value
         unset "$name"
     done
     export EBSIF_PAST_RUNTIME=$past
