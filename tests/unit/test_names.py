@@ -78,6 +78,11 @@ def test_every_way_to_name_an_installed_module(prefix, monkeypatch):
     for text in ("Mine", f"{LATER.replace('/', '-')}.eb"):
         assert names().installation(text).root == later
     shutil.rmtree(prefix.software / f"{LATER}-more-20261123")
+    # a software of that name, spelled like that
+    software = prefix.install("Mine/1.0-x")
+    assert names().installation("Mine", careful=True).root == software
+    assert names().installation("mine").root == later
+    shutil.rmtree(software)
     # a name of one letter, by which nothing else is found
     short = prefix.install(f"{BASE}-v-20261122")
     assert names().installation("v").root == names().installation("V", careful=True).root == short

@@ -111,7 +111,7 @@ class Names:
             known.update({shown(one): one for one in inventory.everything() if shown(one) not in known})
             fitting = best_matches(known, text)
         fitting = one_per_image(known, fitting)
-        fitting = extensions_of_name(text, fitting) or fitting
+        fitting = of_software(text, fitting) or extensions_of_name(text, fitting) or fitting
         if careful:
             fitting = [one for one in fitting if "/" not in text or one == shown_module(text)]
         else:
@@ -373,6 +373,11 @@ def one_per_image(known, modules):
 def best_matches(modules: Iterable[str], text: str) -> list[str]:
     """Return the modules that a part of a name fits best; a single letter only fits as the name of an extension."""
     return selection.best_matches(modules, text) or extensions_of_name(text, modules)
+
+
+def of_software(text: str, modules: Iterable[str]) -> list[str]:
+    """Return the modules of a software, whose name is spelled like that; the name of an extension may be the same."""
+    return [one for one in modules if one.partition("/")[0] == text]
 
 
 def extensions_of_name(text: str, modules: Iterable[str]) -> list[str]:
