@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import CONTAINER_FILES, heed_signals
+from support import CONTAINER_FILES, heed_signals, words_of_scripts
 
 MAKE, UNMAKE = "make-squashfs", "unmake-squashfs"
 
@@ -422,6 +422,19 @@ def test_the_compression_can_be_chosen(installation):
         assert (result.returncode, f"unknown option or missing value: {option};" in result.stderr) == (64, True)
     assert run(installation, MAKE, "--", "-comp", "no-such").returncode == 4
     assert listing(installation) == before
+
+
+def test_variables_that_scripts_have_too(installation, monkeypatch):
+    """admin: lists of thousands of files aren't put into the environment of programs, whatever the person has exported."""
+    for name in words_of_scripts():
+        monkeypatch.setenv(name, "x")
+    for number in range(4000):
+        (installation / "user-software" / f"{number:060}").touch()
+    before = listing(installation / "user-software")
+    assert run(installation, MAKE).returncode == 0
+    shutil.rmtree(installation / "user-software")
+    result = run(installation, UNMAKE)
+    assert (result.returncode, listing(installation / "user-software")) == (0, before), result.stderr
 
 
 def test_the_same_bytes_for_every_user(installation):

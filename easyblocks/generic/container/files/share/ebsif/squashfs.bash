@@ -2,6 +2,12 @@
 # Needs common.bash, and `ebsif_root`, the installation directory.
 ebsif_root=${ebsif_root:?}
 
+# A variable that the person has exported would be exported with our value, too: a list of thousands of files is too long
+# for the environment of programs.
+while read -r ebsif_name; do
+    [[ "$ebsif_name" != [[:lower:]]* ]] || unset -v "$ebsif_name"
+done < <(compgen -e)
+
 # Set `place`, the parent directory of user software: the installation, or the user's EBSIF_USER_SOFTWARE.
 find_place() {
     place=${EBSIF_USER_SOFTWARE:-$ebsif_root}
