@@ -82,12 +82,12 @@ def test_copies_on_the_nodes(name, launcher, tmp_path):
     options = ["--nodes", 2, "--launcher", launcher, "--signal", 60]
     text = script(name, *options, *(["--catalogue", tmp_path] if name == "flux" else ["--stage", "user_software"]))
     copies = [text.index(words) for words in (
-        "--plan --image)" if name == "flux" else "--plan)", "export EBSIF_STAGED", "on_each_node \"$job_stage\" --")]
-    launch = text.index(' \\\n    "${job_staged[@]}" s')
+        "--plan --image)" if name == "flux" else "--plan)", "export EBSIF_STAGED", "on_each_node \"$job_stage_software\" --")]
+    launch = text.index(' \\\n    "${job_with_copies[@]}" s')
     assert [*copies, launch] == sorted([*copies, launch])
-    assert text.count('|| on_each_node "$job_stage" --remove || :') == 2
-    assert ('"$job_stage" --broadcast sbcast --preserve' in text) == (name == "local")
-    assert ('on_each_node "$job_stage" --copy' in text) != (name == "local")
+    assert text.count('|| on_each_node "$job_stage_software" --remove || :') == 2
+    assert ('"$job_stage_software" --broadcast sbcast --preserve' in text) == (name == "local")
+    assert ('on_each_node "$job_stage_software" --copy' in text) != (name == "local")
     assert "staged" not in script(name if name != "flux" else "local", "--stage", "none")
 
 
@@ -149,8 +149,8 @@ def test_containers_see_the_list_of_nodes_of_pbs():
 ])
 def test_files_of_a_pbs_job_are_named_by_its_id(arguments, variables, name):
     """Issue 23, point 5: the name has neither the server nor brackets, which shells take for a pattern."""
-    (line,) = re.findall("^job_run=.*$", script("derecho", *arguments), re.MULTILINE)
-    said = subprocess.run(["bash", "-c", f'{line}; echo "$job_run"'], env=variables, capture_output=True, text=True,
+    (line,) = re.findall("^job_record=.*$", script("derecho", *arguments), re.MULTILINE)
+    said = subprocess.run(["bash", "-c", f'{line}; echo "$job_record"'], env=variables, capture_output=True, text=True,
                           check=True)
     assert said.stdout == f"{name}\n"
 
@@ -410,11 +410,11 @@ def run_steps(text, program, folder, before="", at_end=":"):
     start = re.search(r"^(srun|mpiexec) ", rest, re.MULTILINE).start()
     given = f"""
         set -eo pipefail
-        SLURM_JOB_ID=7 job_run=x
+        SLURM_JOB_ID=7 job_record=x
         record() {{ echo "record $*"; {at_end}; }}
         scontrol() {{ echo "scontrol $*"; }}
         """
-    changed = f"{rest[:start]}{program} &{rest[rest.index(chr(10) + 'job_step=$!'):]}"
+    changed = f"{rest[:start]}{program} &{rest[rest.index(chr(10) + 'job_step_pid=$!'):]}"
     return subprocess.run(["bash", "-c", f"{given}{trap[0]}{before}\n{changed}"], cwd=folder, capture_output=True,
                           text=True, check=False, timeout=60)
 
