@@ -180,7 +180,8 @@ def test_everything_is_as_in_an_own_container(ranks):
     for_container = {"MINE": "a b", "SLURM_CHOSEN": "the container's", "SLURM_NONE": ""}
     environment = {**{f"{prefix}ENV_{name}": value for prefix in ("APPTAINER", "SINGULARITY")
                       for name, value in for_container.items()},
-                   "OTHER": "x\ny", "SLURM_CHOSEN": "x", "SLURM_NONE": "x", "SLURM_EMPTY": "",
+                   "TMOUT": "9", "POSIXLY_CORRECT": "y", "OTHER": "x\ny",
+                   "SLURM_CHOSEN": "x", "SLURM_NONE": "x", "SLURM_EMPTY": "",
                    "CRAY_LONG": "x" * 100_000,
                    "SLURM_COMMENT": "it's\n\"$(id)\" `id` \\ '' $HOME *",
                    "APPTAINER_CONFIGDIR": str(ranks.folder / "a b"),
@@ -307,6 +308,63 @@ def test_ranks_come_and_go(ranks):
         if number == 2:
             assert ranks.nothing_stays() is True
     assert len(set(rounds)) == len(rounds)
+
+
+def test_variables_that_change_what_shells_do(ranks):
+    """T-07: `read` of bash waits as long as TMOUT says, and redirections that fail end a shell in POSIX mode."""
+    started = ranks.start(3, "wait.py", TMOUT=1, POSIXLY_CORRECT=1)
+    ranks.wait_for("pid-0", "pid-1", "pid-2")
+    time.sleep(2)
+    for process in started:
+        process.send_signal(signal.SIGUSR1)
+    assert results(started) == ("", [5, 6, 7])
+
+
+def test_a_signal_to_all_processes(ranks):
+    """T-07: one that a scheduler sends to every process of a step, again and again, doesn't end the container."""
+    started = ranks.start(2, "wait.py")
+    ranks.wait_for("pid-0", "pid-1")
+    stays = [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline")
+             if read(path) == b"sleep\0002147483647\0" and os.path.realpath(path.parent / "cwd") == str(ranks.folder)]
+    (first,) = {int(read(Path(f"/proc/{process}/stat")).rpartition(b") ")[2].split()[1]) for process in stays}
+    for process in (*stays, first, *stays, first):
+        os.kill(process, signal.SIGUSR1)
+        time.sleep(0.1)
+    for process in started:
+        process.send_signal(signal.SIGUSR1)
+    assert results(started) == ("", [5, 6])
+
+
+def read(path):
+    """Return the content of a file of a process; nothing if that has just ended."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_the_same_step_again(ranks):
+    """T-04: if all is killed, also what ends the container, the ranks of the next start of the job share one."""
+    ranks.start(2, "wait.py")
+    ranks.wait_for("pid-0", "pid-1")
+    (place,) = ranks.local.glob("ebsif-*-77.3-*")
+    session = re.search(r'"pid":(\d+),"ppid":(\d+)', next(place.glob("config/instances/app/*/*/*/*.json")).read_text())
+    ended = [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline")
+             if str(place).encode() in read(path).split(b"\0")]
+    for process in ended:
+        os.kill(process, signal.SIGKILL)
+    ranks.end()
+    for process in map(int, session.groups()):
+        os.kill(process, signal.SIGKILL)
+    # it may remain as a zombie
+    until = time.monotonic() + 60
+    while any(read(Path(f"/proc/{process}/stat")).rpartition(b") ")[2][:1] not in (b"", b"Z")
+              for process in session.groups()):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert (place / "state").read_text() == "ready\n"
+    assert results(ranks.start(3, "see.py 3")) == ("", [0, 0, 0])
+    assert len({one["mnt"] for one in seen(ranks)}) == 1
 
 
 def test_ranks_take_turns(ranks):

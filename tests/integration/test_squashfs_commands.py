@@ -425,7 +425,7 @@ def test_the_compression_can_be_chosen(installation):
 
 
 def test_variables_that_scripts_have_too(installation, monkeypatch):
-    """admin: lists of thousands of files aren't put into the environment of programs, whatever the person has exported."""
+    """admin: lists of thousands of files are not in the environment of programs, whatever the person has exported."""
     for name in words_of_scripts():
         monkeypatch.setenv(name, "x")
     for number in range(4000):

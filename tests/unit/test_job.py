@@ -82,7 +82,8 @@ def test_copies_on_the_nodes(name, launcher, tmp_path):
     options = ["--nodes", 2, "--launcher", launcher, "--signal", 60]
     text = script(name, *options, *(["--catalogue", tmp_path] if name == "flux" else ["--stage", "user_software"]))
     copies = [text.index(words) for words in (
-        "--plan --image)" if name == "flux" else "--plan)", "export EBSIF_STAGED", "on_each_node \"$job_stage_software\" --")]
+        "--plan --image)" if name == "flux" else "--plan)", "export EBSIF_STAGED",
+        'on_each_node "$job_stage_software" --')]
     launch = text.index(' \\\n    "${job_with_copies[@]}" s')
     assert [*copies, launch] == sorted([*copies, launch])
     assert text.count('|| on_each_node "$job_stage_software" --remove || :') == 2
@@ -654,6 +655,14 @@ def test_a_rank_has_the_environment_of_its_job():
                            check=True)
     assert set(shown.stdout.splitlines()) >= {f"{name}={value}" for name, value in environment.items()}
     assert shown.stderr == ""
+
+
+def test_a_rank_takes_as_long_as_it_needs():
+    """T-07: `read` of bash ends after TMOUT, which some sites export; a rank has the status of its program."""
+    function = re.search(r"^rank\(\) \{\n.*?^\}\n", script("lumi"), re.MULTILINE | re.DOTALL)[0]
+    shown = subprocess.run(["bash", "-c", f"{function}rank bash -c 'sleep 2; echo $TMOUT; exit 5'"], text=True,
+                           env={"PATH": "/usr/bin:/bin", "TMOUT": "1"}, capture_output=True, check=False)
+    assert (shown.returncode, shown.stdout, shown.stderr) == (5, "1\n", "")
 
 
 def catches(process, number):

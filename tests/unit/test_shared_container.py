@@ -70,6 +70,7 @@ def test_variables_that_have_not_passed_through_the_runtime(shell):
     handed = "".join(f"give {name} '{value}'\n" for name, value in {
         "SLURM_A": "it'\\''s\n$(id) `id` \\ \"", "SLURM_EMPTY": "", "OF_IMAGE": "caller's".replace("'", "'\\''"),
         "NONE_OF_IMAGE": "x", "GOGC": "50 %"}.items())
+    handed = f'[ "${{GOGC:-}}" != off ] || unset GOGC\n{handed}'
     script = CONTAINER_FILES / "runscripts/joined-rank.sh"
     command = [*shell, script, "9", "8", "7", "env", "-0"]
     result = subprocess.run(

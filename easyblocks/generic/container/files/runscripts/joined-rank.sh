@@ -6,7 +6,7 @@
 #   OUT   of the file to which the program's process ID is written, and its exit status in the end
 #   ERR   of the program's standard error
 #
-# EBSIF_PAST_RUNTIME has lines `give NAME 'VALUE'`: variables of the caller that don't pass through the runtime.
+# EBSIF_PAST_RUNTIME has commands that set variables of the caller that don't pass through the runtime: give NAME 'VALUE'.
 #
 # A signal kills the runtime, and with it its child (not the children of that). So the shell that waits for the program is
 # not its child, but that of another shell.
@@ -25,14 +25,14 @@ give() {
 }
 
 unset APPTAINER_CONFIGDIR SINGULARITY_CONFIGDIR APPTAINER_INSTANCE SINGULARITY_INSTANCE
-# one-container.bash has set it for the runtime; the container may have another value
-[ "${GOGC:-}" != off ] || unset GOGC
 eval "$EBSIF_PAST_RUNTIME"
 unset EBSIF_PAST_RUNTIME
 
 # Send signals to the program; end it if nobody is left who sends some.
 forward() {
     trap '' HUP INT QUIT USR1 USR2 ALRM TERM XCPU
+    # the time limit of `read` in some shells
+    unset TMOUT
     eval "exec <&$ebsif_in $ebsif_in<&- $ebsif_out>&- $ebsif_err>&-"
     read -r program || return
     while read -r signal; do

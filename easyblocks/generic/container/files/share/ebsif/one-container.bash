@@ -153,13 +153,31 @@ enter() {
         [[ -O "$place" && ! -L "$place" ]] || break
         { exec {ranks}>>"$place/ranks"; } 2>/dev/null || continue
         flock --shared "$ranks" || break
-        if [[ "$place/ranks" -ef "/proc/self/fd/$ranks" ]] && make_pipes; then
+        if was_killed; then
+            # all ranks that see this do it, one after the other; those of the killed step are just ending
+            flock --exclusive -w 5 "$ranks" || break
+            [[ ! "$place/ranks" -ef "/proc/self/fd/$ranks" ]] || "$ebsif_root/share/ebsif/end-container" --now "$place"
+        elif [[ "$place/ranks" -ef "/proc/self/fd/$ranks" ]] && make_pipes; then
             exec {alive}<>"$place/alive" {turns}<>"$place/turns"
             return 0
         fi
         exec {ranks}>&-
     done
     unusable
+}
+
+# True if the container has ended, but nobody was left to remove the directory, as before the same job starts again: its first
+# process, or that of the runtime, has ended.
+was_killed() {
+    local text process line
+    [[ -s "$place/state" ]] && is_described && [[ "$text" =~ \"pid\":([0-9]+),\"ppid\":([0-9]+) ]] || return
+    for process in "${BASH_REMATCH[@]:1}"; do
+        line=''
+        { read -r line <"/proc/$process/stat"; } 2>/dev/null
+        # the name before the state may contain anything
+        [[ "${line##*) }" != @([ZX]*|) ]] || return 0
+    done
+    return 1
 }
 
 # Others may be faster.
@@ -239,9 +257,10 @@ offer_turns() {
     printf '%*s' $((2 * (last + 1))) '' >&"$turns"
 }
 
-# True if the runtime has completely written the file that describes the container (see end-container).
+# True if the runtime has completely written the file that describes the container (see end-container); sets `text`.
 is_described() {
-    local file host text=''
+    local file host
+    text=''
     read -r host </proc/sys/kernel/hostname
     for file in "$place"/config/instances/{app,sing}/"$host"/*/"${place##*/}"/*.json; do
         [[ ! -r "$file" ]] || IFS= read -r -d '' text <"$file"
@@ -343,7 +362,7 @@ join() {
 # runtime needs CPU time for each (docs/performance.md). The runtime has to see those that the site or a person sets or
 # unsets in containers, those on which caches depend, and those by which scripts of images know a rank.
 hand_past_runtime() {
-    local names='' name value past='' length=0 start='' quote="'\\''" LC_ALL=C
+    local names='' name value past='' length=0 start='' quote="'\\''"
     # at some sites it is a script, which may need any of them
     { IFS= read -r -n 2 start <"${BASH_CMDS[$ebsif_runtime]}"; } 2>/dev/null
     [[ "$start" != '#!' ]] || return
@@ -360,15 +379,20 @@ hand_past_runtime() {
         value=${!name}
         [[ "$value" != *\'* ]] || value=${value//\'/$quote}
         value="give $name '$value'"$'\n'
-        # Linux limits the length of a variable
-        ((length + ${#value} < 100000)) || continue
+        # Linux limits the length of a variable to 128 KiB, and a character may have four bytes
+        ((length + ${#value} < 30000)) || continue
         length=$((length + ${#value}))
         past+=$value
         unset "$name"
     done
-    export EBSIF_PAST_RUNTIME=$past
     # the runtime (a Go program) ends before collecting garbage would pay
-    export GOGC=off
+    if [[ ! -v APPTAINERENV_GOGC && ! -v SINGULARITYENV_GOGC ]]; then
+        export GOGC=off
+        # the image may have another value
+        # shellcheck disable=SC2016
+        past='[ "${GOGC:-}" != off ] || unset GOGC'$'\n'$past
+    fi
+    export EBSIF_PAST_RUNTIME=$past
 }
 
 share_container "$@"

@@ -3,7 +3,8 @@
 ebsif_root=${ebsif_root:?}
 
 # A variable that the person has exported would be exported with our value, too: a list of thousands of files is too long
-# for the environment of programs.
+# for the environment of programs. The others change what bash does.
+unset -v POSIXLY_CORRECT TMOUT
 while read -r ebsif_name; do
     [[ "$ebsif_name" != [[:lower:]]* ]] || unset -v "$ebsif_name"
 done < <(compgen -e)
