@@ -29,7 +29,6 @@ PLOTS = {
     "install": Plot("Installing a module (shorter is better)", ("install", "extension", "change", "image")),
     "wrapper": Plot("Starting a command of the module (shorter is better)", ("wrapper",), "^wrapper, above"),
     "modules": Plot("Loading and unloading a module (shorter is better)", ("modules",), "^load and"),
-    "ranks": Plot("Ranks of a node, until the last one runs (shorter is better)", ("ranks",)),
 }
 OTHERS = {"python": ("python", "kernel"), "commands": ("start", "render"), "files": ("squashfs", "import"),
           "distributed": ("distributed",), "trees": ("trees",), "installers": ("installers",)}

@@ -25,7 +25,6 @@ import installing  # noqa: E402
 import kernels  # noqa: E402
 import module_tools  # noqa: E402
 import packing  # noqa: E402
-import ranks  # noqa: E402
 import trees  # noqa: E402
 import wrappers  # noqa: E402
 from manual import figures, record  # noqa: E402
@@ -36,7 +35,7 @@ BENCHMARKS = {
     "squashfs": packing.measure, "wrapper": wrappers.spawn, "python": wrappers.python,
     "kernel": kernels.start,
     "modules": module_tools.measure, "start": command_line.start, "render": command_line.render,
-    "import": imports.measure, "distributed": distributed.measure, "ranks": ranks.measure,
+    "import": imports.measure, "distributed": distributed.measure,
     "trees": trees.measure, "installers": installers.compare,
 }
 

@@ -119,18 +119,6 @@ def test_no_directory_for_caches(module):
                              "Set EBSIF_NODE_LOCAL\n")
 
 
-def test_ranks_that_share_a_container_meet_there(module):
-    """T-03: in the site's directory on the node, as caches are."""
-    result = module.bash(f"""
-        module load {MODULE}
-        export EBSIF_NODE_LOCAL= EBSIF_ONE_CONTAINER_PER_NODE=1
-        mpiexec -n 2 start-shell -c 'ls -d {module.temporary}/ebsif-*-*'
-        """)
-    first, second = result.stdout.splitlines()
-    assert first == second
-    assert result.stderr == ""
-
-
 def test_two_jobs_on_a_node(module, cluster):
     """T-01: 8 ranks of each job share its directories; at its end, those on the node are removed, downloads kept."""
     (module.prefix / "sites/two").mkdir(parents=True)

@@ -380,10 +380,10 @@ def test_each_node_reads_its_own_copy(staging):
 
 
 def test_a_node_without_a_good_copy_reads_the_shared_file(staging):
-    """T-05: a copy whose digest is wrong is named, and not used by ranks of that node, which share a container."""
+    """T-05: a copy whose digest is wrong is named, and not used by ranks of that node."""
     damage = 'srun -w nid001002 -N 1 -n 1 sh -c \'for f in "$EBSIF_NODE_LOCAL"/*/*.new; do echo >>"$f"; done\' && '
     check = 'on_each_node "$job_stage_software" --check'
-    ranks, notes = staging.run("--stage all --shared-container", lambda text: text.replace(check, damage + check))
+    ranks, notes = staging.run("--stage all", lambda text: text.replace(check, damage + check))
     shared = str(staging.jobs.installed.root(staging.jobs.module))
     assert [directory == shared for _, directory, _ in ranks] == [False, False, True, True], staging.jobs.said()
     assert len(notes) == 2 and all("has another SHA256" in note for note in notes)

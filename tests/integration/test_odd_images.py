@@ -44,10 +44,9 @@ def test_an_image_without_bash_and_python(place, tmp_path):
     site.eb(easyconfig(site, text))
     root = site.prefix / "eb/software/Example/1.0"
     assert {path.name for path in (root / "bin").iterdir()} == {"start-shell", "with-module", "sort", "tac"}
-    # containers read their variables there; the others are for ranks that share a container, none is for users
+    # containers read their variables there; none is for users
     assert {path.name for path in (root / "runscripts").iterdir()} == {
-        "environment.conf", "find-node.sh", "get-master", "inherited.bash", "joined-rank.sh", "rank.bash", "schedulers",
-        "stage-software", "stay.sh"}
+        "environment.conf", "find-node.sh", "get-master", "inherited.bash", "schedulers", "stage-software"}
     (tmp_path / "data" / "script").write_text('printf "<%s>" "$0" "$@"\n')
     script = """
         sort /mnt/text

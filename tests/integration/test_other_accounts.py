@@ -5,7 +5,6 @@ Files of other accounts, which only root can make: caches, containers that ranks
 import multiprocessing
 import os
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from ebsif import files
 from ebsif.installed import places
 from noted_images import verify
 from prefixes import MINE, Prefix
-from support import CONTAINER_FILES
 
 # Another account, which this machine need not know.
 OTHER = 12345
@@ -71,27 +69,6 @@ def test_a_directory_of_somebody_else(node):
         take()
         os.chown(node.caches(), OTHER, OTHER, follow_symlinks=False)
         node.check_that_another_is_used(theirs)
-
-
-def test_shared_containers_of_others_are_left_alone(tmp_path):
-    """T-04: anybody can create such a name in /tmp; opening another user's pipe would wait forever."""
-    place = tmp_path / f"ebsif-{os.getuid()}-1.0-n-0"
-    (place / "config/instances/app").mkdir(parents=True)
-    (place / "state").write_text("ready\n")
-    (place / "ranks").touch()
-    names = {kind: tmp_path / f"ebsif-{os.getuid()}-{kind}" for kind in ("theirs", "own", "old")}
-    for path in names.values():
-        path.mkdir()
-    os.mkfifo(names["theirs"] / "ranks")
-    os.mkfifo(names["own"] / "ranks")
-    (names["old"] / "ranks").touch()
-    (tmp_path / f"ebsif-{os.getuid()}-link").symlink_to(names["old"])
-    for path in (names["theirs"] / "ranks", names["theirs"]):
-        os.chown(path, OTHER, OTHER)
-    ended = subprocess.run([CONTAINER_FILES / "share/ebsif/end-container", "--now", place], check=True, timeout=30,
-                           stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    assert ended.stderr == ""
-    assert {path.name.rpartition("-")[2] for path in tmp_path.glob("ebsif-*")} == {"theirs", "own", "link"}
 
 
 def test_notes_of_other_accounts(noted_image, configuration):

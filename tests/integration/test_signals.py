@@ -12,9 +12,9 @@ from support import CHECKOUT, CONTAINER_FILES
 from training import MODULE
 
 
-@pytest.mark.parametrize("options", ["--nodes 2", "--tasks-per-node 2 --shared-container"])
+@pytest.mark.parametrize("options", ["--nodes 2"])
 def test_signals_reach_the_program_and_its_status_counts(training, options):
-    """use D4, T-07, T-04: all ranks save on USR1 and exit with 0: the job succeeds. Ranks killed by TERM fail it."""
+    """use D4, T-07: all ranks save on USR1 and exit with 0: the job succeeds. Ranks killed by TERM fail it."""
     script = f"""
         rm -f USR1* TERM*
         send() {{
@@ -50,7 +50,7 @@ def test_the_signal_is_for_the_ranks_of_torchrun(training):
     assert sorted(re.findall("^saved .", output, re.MULTILINE)) == ["saved 0", "saved 1"]
 
 
-@pytest.mark.parametrize("options", ["", "--shared-container", "--launcher torchrun"])
+@pytest.mark.parametrize("options", ["", "--launcher torchrun"])
 def test_signals_for_the_first_process_of_each_task(training, cluster, options):
     """T-07: with proctrack/cgroup, Slurm signals only what slurmstepd has started: the program gets it."""
     for old in training.site.work.glob("first-[01]"):

@@ -69,7 +69,7 @@ def test_variables():
     """Each variable that a script reads is set by the module or documented as a setting for users."""
     settings = {"EBSIF_CPU_BIND", "EBSIF_GPU_VISIBILITY", "EBSIF_PYTHON_RANKS", "EBSIF_RANK_LOGS", "EBSIF_REPORT",
                 "EBSIF_VENV"}
-    internal = {"EBSIF_ENTERED", "EBSIF_PAST_RUNTIME", "EBSIF_STAGED"}
+    internal = {"EBSIF_ENTERED", "EBSIF_STAGED"}
     # set where the modules inside an image are initialized
     own_modules = {"EBSIF_BINDS", "EBSIF_MODULES_OF"}
     read = set()

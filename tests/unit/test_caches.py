@@ -109,7 +109,7 @@ def test_a_job_submitted_from_a_container(node):
 
 
 def test_the_directory_on_the_node(node):
-    """T-03: ranks that share a container meet where the caches are."""
+    """T-05: what jobs copy to a node is where the caches are."""
     def place(**variables):
         return subprocess.run(
             [*node.shell, "-c", '. "$1/find-node.sh"; find_node "$1" && printf "%s\\n" "$path"', "sh", node.scripts],

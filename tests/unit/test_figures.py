@@ -99,9 +99,9 @@ def test_recording_a_run(clone, monkeypatch, capsys):
 def test_a_benchmark_that_was_not_recorded_is_said(clone):
     """W-08: nothing is shown of a benchmark without a record, and the page says so."""
     run = record.read(clone)[0]
-    only = dataclasses.replace(run, results=[{"name": "ranks", **dataclasses.asdict(
+    only = dataclasses.replace(run, results=[{"name": "wrapper", **dataclasses.asdict(
         Row("4 ranks", "ebsif", 1.0, 3, "today", 0.5, -1.0))}])
     files = figures.made([only], (clone / figures.PAGE).read_text())
-    assert list(files) == [figures.PAGE, figures.PICTURE.format("ranks")]
+    assert list(files) == [figures.PAGE, figures.PICTURE.format("wrapper")]
     others = len(figures.PLOTS) + len(figures.OTHERS) - 1
     assert files[figures.PAGE].count("Not measured in the recorded runs.") == others

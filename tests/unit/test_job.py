@@ -59,18 +59,6 @@ def test_every_script_is_clean(name, launcher):
     assert "{" not in re.sub(r"\$\{\w+[^}]*\}|\{\w+\}[<>]|(rank|record)\(\) \{", "", commands(text))
 
 
-@pytest.mark.parametrize("name", site.names())
-def test_one_container_for_the_ranks_of_a_node(name):
-    """T-03: ranks that share a container are started by a command of the module; torchrun's share one anyway."""
-    text = script(name, "--nodes", 2, "--shared-container")
-    assert "export EBSIF_ONE_CONTAINER_PER_NODE=1\n" in text
-    assert "start-shell -c 'exec conda-python-distributed \"$@\"' rank train.py" in text
-    assert 'exec "$SIF" conda-python-distributed' not in text
-    assert 'exec "$SIF" conda-python-distributed -m torch' in script(
-        name, "--nodes", 2, "--shared-container", "--launcher", "torchrun")
-    assert "ONE_CONTAINER" not in script(name, "--nodes", 2)
-
-
 @pytest.mark.parametrize("launcher", job.LAUNCHERS[:2])
 @pytest.mark.parametrize("name", ["local", "derecho", "flux"])
 def test_copies_on_the_nodes(name, launcher, tmp_path):

@@ -20,9 +20,6 @@ from easybuild.tools.build_log import EasyBuildError
 # The GPUs that a rank sees: its own, or all GPUs of the node.
 GPU_VISIBILITY = ('local_rank', 'all')
 
-# If set, and not empty, the ranks of a node share one container (files/share/ebsif/one-container.bash).
-ONE_CONTAINER_VARIABLE = 'EBSIF_ONE_CONTAINER_PER_NODE'
-
 GPU_AWARE_VARIABLE = 'MPICH_GPU_SUPPORT_ENABLED'
 
 # Script that unsets variables whenever a container starts, and its path in the container. The name makes it run after
@@ -42,8 +39,7 @@ class Distributed:
     Parameters
     ----------
     spec : ContainerSpec
-        With the parameters network_env, scheduler, gpu, gpu_visibility, gpu_mpi_library, container_env,
-        one_container_per_node.
+        With the parameters network_env, scheduler, gpu, gpu_visibility, gpu_mpi_library, container_env.
     """
 
     def __init__(self, spec):
@@ -103,7 +99,7 @@ class Distributed:
 
     def module_statements(self, module):
         """
-        Return module statements that set the network variables, as defaults, and how ranks are started (str).
+        Return module statements that set the network variables, as defaults (str).
 
         These are ordinary variables: they are passed to the container, and users can change them. Variables to unset
         are unset when a container starts (UNSET_SCRIPT), because on the host they belong to the user.
@@ -115,7 +111,4 @@ class Distributed:
         variables = sorted((name, str(value)) for name, value in self.spec.network_env.items() if value is not None)
         text = ''.join(module.default_env(name, value) for name, value in variables)
         text = ('\n' + module.comment("Settings for the site's network.") + text) if text else ''
-        if self.spec.one_container_per_node:
-            text += '\n' + module.comment('The ranks of a node share one container.')
-            text += module.default_env(ONE_CONTAINER_VARIABLE, '1')
         return text

@@ -11,7 +11,7 @@ from easybuild.easyblocks.generic.container.activation import CONDA_ROOT, INIT_I
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.caches import NODE
 from easybuild.easyblocks.generic.container.credentials import Credentials
-from easybuild.easyblocks.generic.container.distributed import GPU_VISIBILITY, ONE_CONTAINER_VARIABLE
+from easybuild.easyblocks.generic.container.distributed import GPU_VISIBILITY
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
 from easybuild.easyblocks.generic.container.lustre import STRIPING
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
@@ -156,8 +156,6 @@ CONTAINER_PARAMETERS = {
     'one_container': Parameter(
         REFUSE, "What loading does if another container module is loaded: %s" % ', '.join(ONE_CONTAINER),
         choices=ONE_CONTAINER),
-    'one_container_per_node': Parameter(
-        False, "The ranks of a node share one container, unless the user changes %s" % ONE_CONTAINER_VARIABLE),
     'optional_binds': Parameter([], "Bind mounts that are used only if their source exists"),
     'own_modules': Parameter(
         None, "The image has its own modules: programs start without the host's modules. Name of a variable that lists "

@@ -50,9 +50,8 @@ class ContainerSpec:
     PARAMETERS = CONTAINER_PARAMETERS
     SCRIPTS = ['bin/start-shell', 'bin/with-module'] + [
         'share/ebsif/%s.bash' % name for name in (
-            'common', 'inside', 'load', 'one-container', 'program', 'ready', 'run', 'search-paths',
+            'common', 'inside', 'load', 'program', 'ready', 'run', 'search-paths',
             'without-host-modules')] + [
-        'share/ebsif/end-container', 'runscripts/joined-rank.sh', 'runscripts/stay.sh', 'runscripts/rank.bash',
         'runscripts/find-node.sh', 'runscripts/inherited.bash', 'runscripts/stage-software', 'runscripts/get-master',
         SET_ENVIRONMENT] + [
         'runscripts/schedulers/%s.bash' % kind for kind in sorted(SCHEDULERS)]
@@ -63,7 +62,8 @@ class ContainerSpec:
                       'share/ebsif/venv-wrapper',
                       'share/ebsif/activate-before.sh', 'share/ebsif/activate-after.sh',
                       'runscripts/conda-python-simple', 'runscripts/init-conda-venv',
-                      'runscripts/conda-python-distributed', GPUS_FILE, 'runscripts/list-packages',
+                      'runscripts/conda-python-distributed', 'runscripts/rank.bash', GPUS_FILE,
+                      'runscripts/list-packages',
                       'runscripts/list-packages.py', 'runscripts/record-run', 'runscripts/record-run.py',
                       'runscripts/start-ranks.py']
     # installed only under the names in 'script_names'

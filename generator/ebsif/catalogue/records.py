@@ -35,7 +35,7 @@ WRITTEN_FROM = {
     "image_dirs": "images", "image_source": "source",
     "support_level": "support", "cache_variables": "caches",
     **dict.fromkeys(("gpu_mpi_library", "listed_packages", "lustre_striping", "node_caches", "one_container",
-                     "one_container_per_node", "project_caches", "scheduler"), "the site")}
+                     "project_caches", "scheduler"), "the site")}
 
 
 def is_parameter(name):

@@ -228,8 +228,6 @@ class Site(Model):
     conflicts: list[SingleLine] = Field([], description="modules that conflict with container modules")
     one_container: Literal["refuse", "replace"] = Field(
         "refuse", description="what to do when another container module is loaded already")
-    one_container_per_node: bool = Field(
-        False, description="whether the ranks of a node share one container")
     stage: Literal[STAGED] = Field(
         "none", description="what the jobs of `ebsif job` copy to each node before the ranks start: nothing, the "
                             "SquashFS file with user software, or also the image")

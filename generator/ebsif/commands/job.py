@@ -94,8 +94,6 @@ def add_running(parser):
                              "a SquashFS file the directory in it (repeatable)")
     parser.add_argument("--rank-logs", action="store_true", help="write the output of each rank to a file of its own")
     parser.add_argument("--nccl-debug", action="store_true", help="log which network plugin the GPUs use")
-    parser.add_argument("--shared-container", action="store_true",
-                        help="the ranks of a node share one container (the default at some sites)")
     parser.add_argument("--stage", choices=STAGED,
                         help="copy user software, or also the image, to each node before the ranks start (default: "
                              "that of the site, usually none)")

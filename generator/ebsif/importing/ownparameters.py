@@ -132,7 +132,7 @@ def compare_with_site(values, found, source, site):
     theirs = {
         "gpu_mpi_library": site.gpu_mpi_library, "network_env": site.network_env,
         "one_container": site.one_container, "wrappers_load": site.wrappers_load,
-        "one_container_per_node": site.one_container_per_node, "lustre_striping": site.lustre_striping,
+        "lustre_striping": site.lustre_striping,
         "listed_packages": site.listed_packages, "scheduler": site.scheduler.kind,
         "image_root": site.images.root, "image_root_variable": site.images.root_variable,
         "node_caches": site.caches.node, "project_caches": site.caches.project,

@@ -72,7 +72,6 @@ class Request:
     rank_logs: bool = False
     nccl_debug: bool = False
     report: bool = False
-    shared_container: bool = False
     stage: Optional[str] = None
 
     @property
@@ -118,7 +117,7 @@ def script(request: Request, site: Site, interactive: bool = False, catalogues: 
         "job", site, header=header(request, site, partition_name), request=request, interactive=interactive,
         **{name: getattr(request, name) for name in (
             "module", "nodes", "command", "launcher", "starts_ranks", "signal", "requeue", "array", "mail", "rank_logs",
-            "nccl_debug", "report", "shared_container")},
+            "nccl_debug", "report")},
         tasks=tasks, cpus=request.cpus_per_task or partition.cpus_per_task, gpus=gpus,
         masks=[] if request.cpus_per_task else partition.cpu_masks[:tasks],
         memory=request.memory or partition.memory, qos=request.qos or partition.qos, time=time, seconds=seconds(time),
@@ -164,9 +163,6 @@ def program(request, site, tasks):
         return ""
     start = 'singularity exec "$SIF" conda-python-distributed'
     if not request.starts_ranks:
-        if request.shared_container or site.one_container_per_node:
-            # a command of the module: singularity exec starts a container for each rank
-            start = "start-shell -c 'exec conda-python-distributed \"$@\"' rank"
         return f"{start} {quote(words)}"
     if words[0] == "-u":
         # the ranks run unbuffered anyway

@@ -93,7 +93,6 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
          "gpu_visibility": container.gpu_visibility or site.gpu_visibility if gpu != "none" else None,
          "gpu_mpi_library": site.gpu_mpi_library if gpu != "none" else None,
          "scheduler": site.scheduler.kind if site.scheduler.kind != "slurm" else None,
-         "one_container_per_node": site.one_container_per_node or None,
          "lustre_striping": site.lustre_striping if site.lustre_striping != STRIPING else None,
          "network_env": {**container.of_site("network_env"), **container.network_env}, **caches_of(container)},
         {**binds_of(container), "library_binds": container.all_binds.libraries, "masked_paths": container.masked_paths},

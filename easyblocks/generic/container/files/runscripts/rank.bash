@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2034,SC2154  # variables are shared with where this is sourced
-# Which rank is this? Sourced by conda-python-distributed in the container, and before it starts. Needs `here`, the
-# directory of this file, and a function `fail TEXT...` that ends the process or returns 1.
+# Which rank is this? Sourced by conda-python-distributed. Needs `here`, the directory of this file, and a function
+# `fail TEXT...` that ends the process.
 
 # Set `scheduler`, `gpu`, `gpu_visibility` and `network` (lines `set NAME VALUE`, `unset NAME`) from distributed.conf.
 read_settings() {

@@ -24,6 +24,4 @@ for ebsif_argument; do
             ;;
     esac
 done
-# not one of the ranks of a job that Jupyter runs in
-unset EBSIF_ONE_CONTAINER_PER_NODE
 run_in_container /runscripts/conda-python-simple "$@"

@@ -13,7 +13,5 @@ set -- "$SIF" "$@"
     source "$ebsif_root/share/ebsif/search-paths.bash"
 # These are for the host's Python, loader and shell, but would affect the container's; APPTAINERENV_... passes one.
 unset VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONSTARTUP LD_PRELOAD LD_AUDIT BASH_ENV ENV
-# shellcheck source=/dev/null  # one-container.bash returns if this process needs its own
-[[ -z "${EBSIF_ONE_CONTAINER_PER_NODE:-}" ]] || source "$ebsif_root/share/ebsif/one-container.bash" "$@"
 # exec, so that the runtime receives the signals for this process
 exec "${ebsif_runtime:?}" exec "$@"
