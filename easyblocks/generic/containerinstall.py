@@ -138,12 +138,15 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     def run_step(self, step, *args, **kwargs):
         """Run a step; files that postinstallcmds and hooks add are recorded as part of the installation."""
-        try:
-            return super().run_step(step, *args, **kwargs)
-        finally:
-            # even if one failed: its files are no user changes to preserve when the installation is removed
-            if step == POSTPROC_STEP and lockfile.IMAGE in self.record and not self.dry_run:
-                self.record.write_installed(self.installdir)
+        done = super().run_step(step, *args, **kwargs)
+        if step == POSTPROC_STEP:
+            self.record_files()
+        return done
+
+    def record_files(self):
+        """Record the files that are there now: they are no changes by users."""
+        if lockfile.IMAGE in self.record and not self.dry_run:
+            self.record.write_installed(self.installdir)
 
     # --- steps, in EasyBuild's order
 

@@ -1,6 +1,5 @@
 """Concurrency: two make-squashfs, two eb, a reinstallation while the module is used."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -52,36 +51,6 @@ def test_two_installations(site, wheels, fault):
     result = site.bash("module load Example/1.0 && singularity exec $SIF python -c 'import hello'", check=False)
     case.kept(result.returncode == 0, result.stderr)
     case.kept(list((site.prefix / "eb/software/.locks").iterdir()) == [], "a lock is left")
-
-
-def test_a_lock_of_a_running_process(site, fault):
-    """The lock of a process that runs, or whose state can't be determined here, is respected."""
-    from easybuild.easyblocks.generic.container.lockowner import this_process
-
-    here = this_process()
-    living = {"alive": here, "on another machine": {**here, "host": "elsewhere"},
-              "in another container": {**here, "pid_ns": "pid:[1]"}, "no note": None, "not a note": {"pid": 1}}
-    dead = {"gone": {**here, "pid": 2**22 + 1}, "another start": {**here, "started": "1"},
-            "before the last boot": {**here, "boot": "x"}}
-    texts, locks = {}, {}
-    for number, (name, owner) in enumerate({**living, **dead}.items()):
-        software = site.prefix / "eb/software"
-        root = software / f"Example/1.0-{number}"
-        texts[name] = f"easyblock = 'ContainerInstall'\nversionsuffix = '-{number}'\nsources = ['example.sif']\n"
-        locks[name] = software / ".locks" / (str(root).replace("/", "_") + ".lock")
-        locks[name].mkdir(parents=True)
-        if owner:
-            locks[name].with_name(locks[name].name + ".owner").write_text(json.dumps(owner))
-    for name, result in site.eb_each(texts).items():
-        if name in living:
-            case = fault("locks of others", name)
-            case.shown(result.returncode != 0, result.stdout)
-            case.said(result.stdout, "already exists, aborting")
-            case.kept(locks[name].is_dir(), "the lock")
-        else:
-            case = fault("locks of the dead", name)
-            case.kept(result.returncode == 0, result.stdout)
-            case.said(result.stdout, "removing the lock of an attempt that was killed")
 
 
 def test_a_reinstallation_while_the_module_is_used(installations, wheels, tmp_path, fault):

@@ -19,7 +19,6 @@ NEWEST = version("easybuild-framework")
 
 PROBE = '''
 import json, os, re
-from easybuild.easyblocks.generic.container import wholefile
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.framework.easyblock import EasyBlock
@@ -38,14 +37,10 @@ class Probe(Reinstall, EasyBlock):
             if variable != 'PATH':
                 self.module_load_environment.remove(variable)
         self.module_load_environment.PATH = ['bin']
-        SEEN['whole'] = []
         SEEN['comment'] = '# of the file' in self.cfg.rawtxt
         SEEN['values'] = self.cfg.asdict()['homepage']
         with self.cfg.allow_unresolved_templates():
             SEEN['unresolved'] = self.cfg['description']
-        write_whole = wholefile.write_whole
-        wholefile.write_whole = lambda path, *rest, **more: (
-            SEEN['whole'].append(os.path.basename(path)), write_whole(path, *rest, **more))
 
     def fetch_step(self, *args, **kwargs):
         kwargs['skip_checksums'] = True
@@ -76,8 +71,6 @@ class Probe(Reinstall, EasyBlock):
         of_module = self.module_generator.det_installdir(self.mod_filepath)
         SEEN['module'] = [self.mod_filepath, self.installdir_mod, of_module]
         SEEN['places'] = [install_path(), install_path('mod'), get_repository(), *get_repositorypath()][:4]
-        SEEN['lock'] = os.path.isdir(self.lock_owner.lock)
-        SEEN['note'] = os.path.exists(self.lock_owner.note)
         for name in ('bin/probe', 'share/ebsif/lock.json'):
             path = os.path.join(self.installdir, name)
             os.makedirs(os.path.dirname(path))
@@ -98,7 +91,6 @@ class Probe(Reinstall, EasyBlock):
         return []
 
     def make_module_step(self, fake=False):
-        SEEN['whole'] = []
         made = super().make_module_step(fake=fake)
         if not fake:
             SEEN['path'] = made
@@ -108,7 +100,6 @@ class Probe(Reinstall, EasyBlock):
         try:
             return super().run_all_steps(*args, **kwargs)
         finally:
-            SEEN['lock later'] = os.path.exists(self.lock_owner.lock)
             with open(os.environ['PROBE_SEEN'], 'w') as file:
                 json.dump(SEEN, file)
 '''
@@ -170,11 +161,7 @@ def test_used_parts_of_the_framework(framework, tmp_path):
         "module": [str(modules / "Example/1.0.lua"), str(modules), str(root)],
         "places": [f"{tmp_path}/eb/software", f"{tmp_path}/eb/modules", "FileRepository",
                    f"{tmp_path}/eb/ebfiles_repo"],
-        # det_lock_path, run_all_steps
-        "lock": True, "note": True, "lock later": False,
         "rpath": True, "path": str(modules),
-        # as EasyBuild's module step writes it, without one for builds
-        "whole": ["1.0.lua"],
     }
     written = [line for line in (tmp_path / "seen.hook").read_text().splitlines() if line.startswith(str(modules))]
     assert written == [f"{modules}/Example/1.0.lua in {root}"]

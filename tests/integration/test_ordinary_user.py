@@ -72,30 +72,6 @@ def test_an_ordinary_user_installs_and_uses_both_modules(user_site, wheels, inst
     assert result.returncode == 1 and "error: squashfuse: not found" in said and "2 modules checked: 1 error" in said
 
 
-def test_a_prefix_of_somebody_else(user_site):
-    """E-13: plain eb says, before anything is done, that it can't install there, and what to do."""
-    prefix = user_site.prefix.parent / "closed"
-    for name in ("software", "modules/all", "ebfiles_repo"):
-        (prefix / name).mkdir(parents=True)
-        (prefix / name).chmod(0o555)
-    path = user_site.easyconfig("easyblock = 'ContainerInstall'\nsources = ['none.sif']\n", suffix="-closed")
-    software = prefix / "software"
-    for options, said in (
-            ([], f"Nothing can be installed in {software}, EasyBuild's directory here, because you can't write to "
-                 f"{software}: choose one of your own (export EASYBUILD_PREFIX="),
-            ([f"--installpath={user_site.prefix}/own", f"--repositorypath={prefix}/ebfiles_repo/none"],
-             f"EasyBuild can't write to {prefix}/ebfiles_repo/none, its repositorypath"),
-            # another prefix would be no remedy
-            (["--module-only", f"--installpath-modules={user_site.prefix}/own"],
-             f"EasyBuild can't write to {software}/.locks, its locks-dir, because you can't write to {software}: "
-             "choose a directory of your own (export EASYBUILD_LOCKS_DIR=DIRECTORY, or eb --locks-dir=DIRECTORY)"),
-            # without an archive, EasyBuild succeeds
-            ([f"--installpath={user_site.prefix}/own"], "Couldn't find file none.sif")):
-        result = user_site.run(["eb", *user_site.eb_options, f"--prefix={prefix}", *options, path], check=False)
-        text = " ".join((result.stdout + result.stderr).split())
-        assert said in text and ("fetching" in text) == ("none.sif" in said), text
-
-
 @pytest.fixture
 def users_directory():
     """The home directory of another user than the installations' owner, with a directory for user software."""

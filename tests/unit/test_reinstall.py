@@ -1,21 +1,16 @@
-"""Swap an installation with a new one, atomically or with three renames."""
+"""Replace an installation by renames, and keep what users have changed in it."""
 
-import ctypes
 import errno
 import hashlib
 import json
-import logging
 import os
 import py_compile
 import shutil
 import subprocess
 import venv
-from contextlib import nullcontext
-from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic.container import lockowner, reinstall, usersoftware
-from easybuild.easyblocks.generic.container.installdirswap import UNPROVEN, InstallDirSwap
+from easybuild.easyblocks.generic.container import reinstall, usersoftware
 from easybuild.easyblocks.generic.container.record import InstallRecord
 from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, UserSoftware, has_new_files, remove_bytecode
@@ -24,36 +19,66 @@ from easybuild.tools.build_log import EasyBuildError
 from support import CONTAINER_FILES
 
 
-@pytest.fixture(params=["at once", "with three renames"])
-def swap(request, tmp_path, monkeypatch):
-    """An installation and its replacement, on systems with and without an atomic exchange."""
-    if request.param == "with three renames":
-        monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
-    for name in ("1.0", "1.0.replace"):
+class Easyblock(Reinstall, EasyBlock):
+    """An easyblock with an installation directory, and without anything else."""
+
+    def __init__(self, root):
+        """Build beside an installation directory (Path)."""
+        self.directory, self.installdir, self.dry_run = str(root), f"{root}.replace", False
+        self.cfg = {"keep_user_software": True}
+
+    def update_config_template_run_step(self):
+        """Do nothing: there is no easyconfig."""
+
+
+def directories(tmp_path, *names):
+    """Make directories that know their first names."""
+    for name in names:
         (tmp_path / name).mkdir()
         (tmp_path / name / "which").write_text(name)
-    return InstallDirSwap(str(tmp_path / "1.0"))
 
 
 def content(tmp_path):
-    """Return the files' content by path."""
+    """Return the first names of the directories."""
     return {path.name: (path / "which").read_text() for path in tmp_path.iterdir()}
 
 
-def test_exchange(swap, tmp_path):
-    """After one exchange the replacement is in place, after two everything is as before."""
-    swap.exchange()
-    assert content(tmp_path) == {"1.0": "1.0.replace", "1.0.replace": "1.0"}
-    swap.exchange()
+def test_the_new_installation_takes_its_place(tmp_path):
+    """S002-44: the earlier installation is kept until it can go, and rolling back restores it."""
+    directories(tmp_path, "1.0", "1.0.replace")
+    easyblock = Easyblock(tmp_path / "1.0")
+    easyblock.activate_installation()
+    easyblock.activate_installation()
+    assert content(tmp_path) == {"1.0": "1.0.replace", "1.0.replaced": "1.0"}
+    assert easyblock.installdir == str(tmp_path / "1.0")
+
+
+def test_a_rename_that_fails(tmp_path, monkeypatch):
+    """defects E2: if the new installation can't take its place, the earlier one is where it was."""
+    directories(tmp_path, "1.0", "1.0.replace")
+    rename, calls = os.rename, []
+
+    def fail(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        rename(*arguments)
+
+    monkeypatch.setattr(os, "rename", fail)
+    with pytest.raises(OSError, match="Stale"):
+        Easyblock(tmp_path / "1.0").activate_installation()
     assert content(tmp_path) == {"1.0": "1.0", "1.0.replace": "1.0.replace"}
 
 
-def test_recover(swap, tmp_path):
-    """Killed after the first of three renames: the installation is restored; otherwise nothing changes."""
-    (tmp_path / "1.0").rename(swap.backup_dir)
-    swap.recover()
-    swap.recover()
-    assert content(tmp_path) == {"1.0": "1.0", "1.0.replace": "1.0.replace"}
+@pytest.mark.parametrize("left", [("1.0.replaced", "1.0.replace"), ("1.0.replaced", "1.0"), ("1.0", "1.0.replace")])
+def test_what_a_killed_eb_has_left(tmp_path, monkeypatch, left):
+    """defects A5: killed after any rename: the earlier installation is put back, and the new one removed."""
+    monkeypatch.setattr(reinstall, "remove_dir", shutil.rmtree)
+    directories(tmp_path, *left)
+    easyblock = Easyblock(tmp_path / "1.0")
+    easyblock.directory, easyblock.installdir = None, str(tmp_path / "1.0")
+    easyblock.tidy_up()
+    assert content(tmp_path) == {"1.0": left[0]}
 
 
 def test_setting_aside_overwrites_nothing(tmp_path):
@@ -112,69 +137,6 @@ def test_bytecode_that_is_kept(tmp_path):
     assert len(list(cache.iterdir())) == 1
     assert (tmp_path / "compiled" / "module.py").exists()
     assert not (tmp_path / "compiled" / "__pycache__").exists()
-
-
-@pytest.mark.parametrize("failing", [1, 2, 3])
-def test_an_exchange_that_fails_changes_nothing(tmp_path, monkeypatch, failing):
-    """defects E2: without an atomic exchange, if any of three renames fails, both are where they were."""
-    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
-    for name in ("1.0", "1.0.replace"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "which").write_text(name)
-    rename, calls = os.rename, []
-
-    def fail(*arguments):
-        calls.append(arguments)
-        if len(calls) == failing:
-            raise OSError(errno.ESTALE, "Stale file handle")
-        rename(*arguments)
-
-    monkeypatch.setattr(os, "rename", fail)
-    with pytest.raises(OSError, match="Stale"):
-        InstallDirSwap(str(tmp_path / "1.0")).exchange()
-    assert content(tmp_path) == {"1.0": "1.0", "1.0.replace": "1.0.replace"}
-
-
-def test_a_link_stays_a_link(tmp_path):
-    """easybuild D8: the installation directory is a link: its target is swapped."""
-    there = tmp_path / "elsewhere"
-    (there / "1.0").mkdir(parents=True)
-    (there / "1.0/which").write_text("earlier")
-    (tmp_path / "1.0").symlink_to(there / "1.0")
-    swap = InstallDirSwap(str(tmp_path / "1.0"))
-    assert swap.problem() is None
-    os.makedirs(swap.staging_dir)  # noqa: PTH103
-    swap.activate()
-    assert (tmp_path / "1.0").is_symlink()
-    assert (tmp_path / "1.0" / UNPROVEN).exists()
-    assert sorted(path.name for path in there.iterdir()) == ["1.0", "1.0.replace"]
-    # if killed now, the next attempt starts by restoring the earlier installation
-    InstallDirSwap(str(tmp_path / "1.0")).recover()
-    assert (tmp_path / "1.0/which").read_text() == "earlier"
-
-
-def test_recover_from_each_point(tmp_path, monkeypatch):
-    """Killed after any of three renames, with the new installation unconfirmed: the earlier one is restored."""
-    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
-    for killed in (1, 2, 3):
-        folder = tmp_path / str(killed)
-        swap = InstallDirSwap(str(folder / "1.0"))
-        for name in ("1.0", "1.0.replace"):
-            (folder / name).mkdir(parents=True)
-        (folder / "1.0/which").write_text("earlier")
-        (folder / "1.0.replace" / UNPROVEN).parent.mkdir(parents=True)
-        (folder / "1.0.replace" / UNPROVEN).touch()
-        steps = [(swap.installdir, swap.backup_dir), (swap.staging_dir, swap.installdir),
-                 (swap.backup_dir, swap.staging_dir)]
-        for old, new in steps[:killed]:
-            os.rename(old, new)  # noqa: PTH104
-        for _ in range(2):
-            swap.recover()
-            assert (folder / "1.0/which").read_text() == "earlier"
-            # tells the next attempt to restore the earlier module, even if it was killed before that
-            assert (folder / "1.0.replace" / UNPROVEN).exists()
-        assert sorted(path.name for path in folder.iterdir()) == ["1.0", "1.0.replace"]
-
 
 
 def installation(root, scripts=(), record=True):
@@ -283,117 +245,12 @@ def test_the_group_of_directories(tmp_path):
         assert modes == ["0o2775" if set_gid else "0o775"] * 2
 
 
-@pytest.mark.parametrize(("change", "state"), [
-    ({}, "alive"), ({"pid": 2**22 + 1}, "gone"), ({"boot": "x"}, "gone"),
-    ({"boot": "x", "machine": "another"}, "unknown"),
-    ({"boot": "x", "machine": ""}, "unknown"), ({"host": "elsewhere"}, "unknown")])
-def test_the_state_of_a_lock(change, state, monkeypatch):
-    """defects A8: a machine of the same name with another boot may be another machine."""
-    monkeypatch.setattr(lockowner, "machine_id", lambda: "this")
-    owner = {**lockowner.this_process(), **change}
-    assert lockowner.owner_state(owner) == state
-
-
-def test_a_machine_without_an_id(monkeypatch):
-    """defects A8: without machine ids, the state of a lock from another boot is unknown."""
-    monkeypatch.setattr(lockowner, "machine_id", lambda: "")
-    assert lockowner.owner_state({**lockowner.this_process(), "boot": "x"}) == "unknown"
-
-
-@pytest.fixture
-def claim(tmp_path, monkeypatch):
-    """The ownership of an installation directory's lock by this process."""
-    made = lockowner.LockOwner.__new__(lockowner.LockOwner)
-    made.lock = str(tmp_path / "a.lock")
-    made.note = made.lock + ".owner"
-    made.name = "a"
-    monkeypatch.setattr(lockowner, "build_option", lambda name: False)
-
-    # EasyBuild's own functions need its configuration
-    def create_lock(_):
-        try:
-            os.mkdir(made.lock)  # noqa: PTH102
-        except OSError as error:
-            raise EasyBuildError(str(error)) from error
-
-    monkeypatch.setattr(lockowner, "create_lock", create_lock)
-    monkeypatch.setattr(lockowner, "remove_lock", lambda _: os.rmdir(made.lock))  # noqa: PTH106
-    return made
-
-
-def test_after_waiting_for_a_lock_the_owner_is_updated(claim, tmp_path):
-    """defects E6: eb --wait-on-lock: the file names the other process while it has the lock, then this one."""
-    other = {**lockowner.this_process(), "host": "elsewhere"}
-    lock, note = tmp_path / "a.lock", tmp_path / "a.lock.owner"
-    lock.mkdir()
-    note.write_text(json.dumps(other))
-    with claim.held():
-        assert claim.owner == other
-        # the other process ends, and EasyBuild gets the lock for us
-        note.unlink()
-        claim.confirm()
-        assert claim.owner == lockowner.this_process()
-    assert not note.exists()
-
-
-def test_without_the_lock_the_owners_file_stays(claim, tmp_path):
-    """defects E6: two processes start together and both write the file; one gets the lock, the other stops."""
-    other = {**lockowner.this_process(), "host": "elsewhere"}
-    note = tmp_path / "a.lock.owner"
-    with claim.held():
-        assert claim.owner == lockowner.this_process()
-        note.write_text(json.dumps(other))
-    assert claim.owner == other
-    with claim.held():
-        # it was first, but the other process has overwritten the file
-        note.write_text(json.dumps(other))
-        claim.confirm()
-        assert claim.owner == lockowner.this_process()
-
-
-def test_two_processes_find_the_lock_of_a_killed_one(claim, tmp_path, monkeypatch):
-    """
-    Both see that its owner is gone; the first removes it and takes its own before the second continues.
-
-    The second leaves the first one's lock and owner alone.
-    """
-    lock, note = tmp_path / "a.lock", tmp_path / "a.lock.owner"
-    first = {**lockowner.this_process(), "host": "elsewhere"}
-    lock.mkdir()
-    note.write_text(json.dumps({**first, "pid": 1}))
-
-    def state_while_the_first_goes_on(_):
-        note.write_text(json.dumps(first))
-        return lockowner.GONE
-
-    monkeypatch.setattr(lockowner, "owner_state", state_while_the_first_goes_on)
-    claim.recover()
-    assert lock.is_dir()
-    assert claim.owner == first
-    assert sorted(path.name for path in tmp_path.iterdir()) == [lock.name, note.name]
-
-
-def test_the_lock_is_taken_again(claim, tmp_path):
-    """After EasyBuild released the lock, undoing an installation takes it again unless another process has it."""
-    lock = tmp_path / "a.lock"
-    with claim.held(), claim.again() as ours:
-        assert ours
-        assert lock.is_dir()
-        assert claim.owner == lockowner.this_process()
-    assert list(tmp_path.iterdir()) == []
-    with claim.held():
-        lock.mkdir()
-        with claim.again() as ours:
-            assert not ours
-        assert lock.is_dir()
-
-
 @pytest.mark.parametrize("earlier, now", [
     (("user-software",), ("user-software",)), (("user-software.squashfs",), ("user-software.squashfs",)),
     (("user-software",), ("user-software.squashfs",)), (("user-software.squashfs",), ("user-software",)),
     (("user-software", "user-software.squashfs"), ("user-software.squashfs",))])
-def test_user_software_exists_while_it_is_taken_over(tmp_path, monkeypatch, earlier, now):
-    """defects B5: a module loaded at any moment finds user software, in the end the earlier one."""
+def test_user_software_is_taken_over(tmp_path, earlier, now):
+    """defects B5: the new installation has the earlier user software, and nothing of its own."""
     for folder, names in (("before", earlier), ("now", now)):
         (tmp_path / folder).mkdir()
         for name in names:
@@ -402,66 +259,9 @@ def test_user_software_exists_while_it_is_taken_over(tmp_path, monkeypatch, earl
                 path.mkdir()
                 path /= "which"
             path.write_text(folder)
-    seen = []
-
-    def look(function):
-        def looking(*arguments):
-            result = function(*arguments)
-            seen.append(any((tmp_path / "now" / name).exists() for name in ("user-software", "user-software.squashfs")))
-            return result
-        return looking
-
-    monkeypatch.setattr(os, "rename", look(os.rename))
-    # EasyBuild's own functions need its configuration
-    for name, function in (("remove_dir", shutil.rmtree), ("remove_file", os.remove),
-                           ("exchange", usersoftware.exchange)):
-        monkeypatch.setattr(usersoftware, name, look(function))
     UserSoftware(str(tmp_path / "now")).take_over(UserSoftware(str(tmp_path / "before")))
-    assert seen
-    assert all(seen)
     assert sorted(path.name for path in (tmp_path / "now").iterdir()) == sorted(earlier)
     assert {path.read_text() for path in (tmp_path / "now").rglob("*") if path.is_file()} == {"before"}
-
-
-@pytest.mark.parametrize(("stopped", "ours"), [(True, True), (True, False), (False, True)])
-def test_a_stop_reports_what_is_discarded(monkeypatch, capsys, stopped, ours):
-    """
-    easybuild D10: --rebuild --stop=install is a success for EasyBuild, and the earlier installation is restored.
-
-    If another eb has taken the lock since EasyBuild released it, that process restores it, as after a kill.
-    """
-    monkeypatch.setattr(
-        reinstall, "LockOwner", lambda _: SimpleNamespace(held=nullcontext, again=lambda: nullcontext(ours)))
-    monkeypatch.setattr(EasyBlock, "run_all_steps", lambda *_: True)
-    easyblock = object.__new__(type("Easyblock", (Reinstall, EasyBlock), {}))
-    removed = []
-    easyblock.installdir, easyblock.swap, easyblock.log = "", "a swap" if stopped else None, logging.getLogger()
-    easyblock.roll_back = lambda: removed.append(easyblock.swap)
-    easyblock.check_places = lambda: None
-    assert easyblock.run_all_steps(False)
-    assert bool(removed) == (stopped and ours)
-    assert ("it is removed, and the earlier one stays" in capsys.readouterr().err) == stopped
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_what_stays_of_a_first_installation(tmp_path, monkeypatch, fails):
-    """E-09: nothing if it fails; after --stop what the steps have made, because somebody wants to see it."""
-    def steps(easyblock, _):
-        easyblock.is_first = True
-        (tmp_path / "bin").touch()
-        if fails:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(
-        reinstall, "LockOwner", lambda _: SimpleNamespace(held=nullcontext, again=lambda: nullcontext(True)))
-    monkeypatch.setattr(EasyBlock, "run_all_steps", steps)
-    monkeypatch.setattr(reinstall, "remove_dir", shutil.rmtree)
-    easyblock = object.__new__(type("Easyblock", (Reinstall, EasyBlock), {}))
-    easyblock.installdir, easyblock.swap, easyblock.mod_filepath = str(tmp_path), None, str(tmp_path / "module")
-    easyblock.check_places = lambda: None
-    with pytest.raises(KeyboardInterrupt) if fails else nullcontext():
-        easyblock.run_all_steps(False)
-    assert tmp_path.exists() != fails
 
 
 @pytest.mark.usefixtures("configuration")

@@ -12,7 +12,7 @@ import stat
 from contextlib import contextmanager
 
 from easybuild.tools.config import build_option
-from easybuild.tools.filetools import adjust_permissions, copy_file, mkdir, write_file
+from easybuild.tools.filetools import adjust_permissions, copy_file, mkdir, remove_file, write_file
 
 
 def copy_readable(source, target, mode=0o644):
@@ -56,3 +56,14 @@ def open_to_readers():
         yield
     finally:
         os.umask(before)
+
+
+@open_to_readers()
+def write_whole(path, *args, **kwargs):
+    """Write a file with EasyBuild's write_file under a temporary name first: readers get the earlier or the new one."""
+    part = os.path.join(os.path.dirname(path), '.%s.unfinished' % os.path.basename(path))
+    try:
+        write_file(part, *args, **kwargs)
+        os.rename(part, path)
+    finally:
+        remove_file(part)

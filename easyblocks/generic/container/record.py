@@ -17,7 +17,7 @@ from easybuild.easyblocks.generic.container.runtime import existing_sources
 from easybuild.easyblocks.generic.container.sbom import BILL_OF_MATERIALS, bill_of_materials
 from easybuild.easyblocks.generic.container.scripts import ebsif_version
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
-from easybuild.easyblocks.generic.container.wholefile import write_whole
+from easybuild.easyblocks.generic.container.readable import write_whole
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, write_file
 from easybuild.tools.version import VERSION as EASYBUILD_VERSION

@@ -15,8 +15,7 @@ import os
 import re
 
 from easybuild.easyblocks.generic.container.modulesyntax import ModuleSyntax
-from easybuild.easyblocks.generic.container.readable import write_readable
-from easybuild.easyblocks.generic.container.wholefile import write_whole
+from easybuild.easyblocks.generic.container.readable import write_readable, write_whole
 from easybuild.base import fancylogger
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.module_generator import ModuleGenerator

@@ -7,7 +7,6 @@
 """
 User software of an installation on disk: the directory, the SquashFS file, and the users' changes to it and to scripts.
 """
-import ctypes
 import glob
 import hashlib
 import json
@@ -23,7 +22,7 @@ from email.parser import HeaderParser
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.runtime import run_program
 from easybuild.tools.build_log import EasyBuildError
-from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, remove_dir, remove_file
+from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum
 
 DIRECTORY = 'user-software'
 SQUASHFS = 'user-software.squashfs'
@@ -39,9 +38,6 @@ FILE_TIME = 315532800
 
 # Metadata of packages, relative to user software.
 METADATA = tuple('venv/*/lib/python3.*/site-packages/*.' + end for end in ('dist-info/METADATA', 'egg-info/PKG-INFO'))
-
-RENAME_EXCHANGE = 2  # of renameat2(2)
-AT_FDCWD = -100
 
 
 class UserSoftware:
@@ -159,22 +155,16 @@ class UserSoftware:
         return '%s.%s' % (os.path.realpath(self.root), time.strftime('%Y%m%d-%H%M%S'))
 
     def take_over(self, earlier):
-        """
-        Replace user software with that of another installation: directory, SquashFS file, or both.
-
-        There is always something in place, because the module can be loaded in the meantime.
-        """
-        taken = earlier.present
-        for name in taken + [PACKAGES]:
-            if not os.path.lexists(earlier.path(name)):
-                continue
-            if os.path.isdir(self.path(name)):
-                exchange(self.path(name), earlier.path(name))
-            else:
-                os.rename(earlier.path(name), self.path(name))
+        """Replace user software with that of another installation: directory, SquashFS file, or both."""
         for name in self.present:
-            if name not in taken:
-                remove_dir(self.path(name)) if os.path.isdir(self.path(name)) else remove_file(self.path(name))
+            # the other installation is going to be removed, with what it gets
+            spare = free_path(earlier.path(name) + '.replaced')
+            os.rename(self.path(name), spare)
+            if os.path.lexists(earlier.path(name)):
+                os.rename(earlier.path(name), self.path(name))
+        for name in NAMES + (PACKAGES,):
+            if os.path.lexists(earlier.path(name)):
+                os.rename(earlier.path(name), self.path(name))
 
     def set_aside(self, names, beside):
         """
@@ -224,33 +214,6 @@ def move(path, target):
     except (OSError, shutil.Error) as err:
         raise EasyBuildError("%s was changed by hand and can't be moved to %s: %s. Move it yourself, or set "
                              "'keep_user_software = False' to discard it.", path, target, err)
-
-
-def exchange(path, other):
-    """
-    Swap two directories.
-
-    Atomically where the kernel and the file system can (renameat2 with RENAME_EXCHANGE), else with three renames, with
-    one of the directories at ``backup_path(path)`` in between; if one of them fails, the previous ones are undone.
-    """
-    renameat2 = getattr(ctypes.CDLL(None), 'renameat2', None)
-    if renameat2 and renameat2(AT_FDCWD, os.fsencode(path), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) == 0:
-        return
-    backup = backup_path(path)
-    done = []
-    try:
-        for old, new in ((path, backup), (other, path), (backup, other)):
-            os.rename(old, new)
-            done.append((old, new))
-    except BaseException:
-        for old, new in reversed(done):
-            os.rename(new, old)
-        raise
-
-
-def backup_path(path):
-    """Return where a directory is kept during a swap that takes three renames (str)."""
-    return path + '.replaced'
 
 
 def free_path(path):

@@ -75,10 +75,10 @@ def plan(installation: Installation, directories: Sequence[str] = ()) -> Removal
                            f"{installation.repair}, and then remove it")
     removal = Removal(installation, list(paths_of_module(installation)))
     root = Path(os.path.realpath(installation.root))
+    check_lock(root)
     link = [installation.root] if installation.root.is_symlink() else []
     removal.paths += [*link, root, *sorted(path for path in root.parent.iterdir() if path.name.startswith(root.name)
                                            and BESIDE.fullmatch(path.name[len(root.name) :]))]
-    add_lock(removal, root)
     add_symbolic_versions(removal)
     add_easyconfig(removal)
     add_archived_easyconfig(removal, root)
@@ -149,20 +149,13 @@ def paths_of_module(installation: Installation) -> Iterator[Path]:
                 yield link
 
 
-def add_lock(removal, root):
-    """Add EasyBuild's lock if the process that held it is gone; raise RemovalError if it may still be running."""
-    # these need EasyBuild
-    from easybuild.easyblocks.generic.container.lockowner import GONE, owner_state, read_owner
-
+def check_lock(root):
+    """Raise RemovalError if EasyBuild has locked an installation directory (Path)."""
     for folder in root.parents:
-        lock = folder / ".locks" / (str(removal.installation.root).replace("/", "_") + ".lock")
+        lock = folder / ".locks" / (str(root).replace("/", "_") + ".lock")
         if lock.exists():
-            owner = read_owner(f"{lock}.owner")
-            if not owner or owner_state(owner) != GONE:
-                raise RemovalError(f"eb is installing {shown(removal.installation)}: wait until it is done; if no eb "
-                                   f"is running anywhere, remove its lock {lock}")
-            removal.paths.append(lock)
-        removal.paths += sorted(lock.parent.glob(f"{lock.name}.owner*"))
+            raise RemovalError(f"eb is installing {root}: wait until it is done; if no eb is running "
+                               f"anywhere, remove its lock {lock}")
 
 
 def add_symbolic_versions(removal):

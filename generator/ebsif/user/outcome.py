@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Optional, Union
 
-from easybuild.easyblocks.generic.container import closedplaces
-
 from ebsif import eb, ebsteps, files, output
 from ebsif.arguments import add_dry_run
 from ebsif.catalogue import selection
@@ -23,7 +21,7 @@ from ebsif.installed.names import Names, shown
 from ebsif.installed.places import WRITTEN, Installation
 from ebsif.render import easyconfig
 from ebsif.steps import format_time
-from ebsif.user import bases, extending, plan
+from ebsif.user import bases, closedplaces, extending, plan
 
 # Options of eb to install a module again.
 FORCING = frozenset(("--rebuild", "--force", "-f"))
@@ -280,7 +278,7 @@ def closed_place(options: Namespace) -> Optional[str]:
         return (f"the easyconfig can't be written to {options.output.resolve()}, because you can't write to {closed}: "
                 "choose a directory of your own (-o DIRECTORY)")
     eb.session(tuple(options.more))
-    return closedplaces.closed_place([(place, place) for place in eb.prefix()], eb.other_directories(),
+    return closedplaces.closed_place(eb.prefix(), eb.other_directories(),
                                      "at the end of the command: -- ")
 
 
