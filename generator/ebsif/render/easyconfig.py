@@ -313,8 +313,6 @@ def in_parts(text, indent):
             part = part[: end + 1] if end > 0 else part
         parts.append(part)
         text = text[len(part) :]
-    if len(parts) == 1:
-        return quoted(parts[0])
     return "\n".join(["(", *(f"{inner}{quoted(part)}" for part in parts), " " * indent + ")"])
 
 
