@@ -115,7 +115,8 @@ def test_the_entry_point_decides_between_families():
     """Admin 3: among families with the same file names, the one with the image's entry point is chosen."""
     (document,) = [one for one in reading.documents(site.SITES / "lumi") if one.name == "lumi-multitorch"]
     image = found("lumi-multitorch-full-u24r71f22m50t211-20260601_120000.sif", init="venv-in-image")
-    for path, family in (("/opt/oci-entrypoint.sh", "oci-full"), ("/.singularity.d/runscript", "rocm-7.0-full")):
+    for path, family in (("/opt/oci-entrypoint.sh", "rocm-7.2-full"),
+                         ("/.singularity.d/runscript", "rocm-7.0-full")):
         proposal = adding.propose(image, [document], programs={path}.intersection)
         assert (proposal.family, "family" in proposal.reviews) == (family, False)
     proposal = adding.propose(image, [document], programs=lambda _: set())

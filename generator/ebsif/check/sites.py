@@ -31,7 +31,7 @@ from ebsif.output import format_count
 from ebsif.render import easyconfig, rendering
 
 # Easyconfigs with more lines than this are hard to read; those with stages or with many binds may be longer.
-LONG = 80
+LONG = 85
 
 # If none of more containers than this is rendered, one finding says so, not one for each.
 FEW = 5
