@@ -21,7 +21,7 @@ OF_RECORD = ("version", "date", "hash", "variant", "label", "file", "suffix", "c
              "requirements", "sha256", "archived")
 
 # Fields that are dictionaries, to which a record adds.
-TABLES = ("container_env", "network_env", "variables", "script_names", "parameters")
+TABLES = ("caches", "container_env", "network_env", "variables", "script_names", "parameters")
 
 # Fields of a record that replace the family's.
 SINGLE = ("homepage", "description", "usage", "init", "venv", "conda_root", "conda_env", "venv_name", "moduleclass",
@@ -29,7 +29,7 @@ SINGLE = ("homepage", "description", "usage", "init", "venv", "conda_root", "con
           "masked_paths", "support")
 
 # Fields that an easyconfig may omit even if its family has them, because every container has a default.
-ALWAYS_THERE = ("homepage", "description", "sha256")
+ALWAYS_THERE = ("homepage", "description", "sha256", "support")
 
 
 def fields_of(defaults: dict[str, Any], found: Imported) -> Optional[dict[str, str]]:
@@ -212,7 +212,9 @@ class Comparison:
         more = [one for one in own if one not in theirs]
         if more:
             self.record[key] = more
-        self.gain(*(f"{key}: {one}" for one in theirs if one not in own))
+        # keywords only make modules easier to find, and other easyconfigs have no such list
+        if key != "keywords" or self.found.ours:
+            self.gain(*(f"{key}: {one}" for one in theirs if one not in own))
 
 
 def naming(found, record, defaults, name):
