@@ -38,10 +38,11 @@ containers:
   - {family: multitorch, version: 3.13, components: {flavour: laif}}
   - {family: multitorch, version: 3.11, components: {flavour: laif-torch}, entry_point: /.singularity.d/runscript}
 """
-# Settings of LUMI's profile and of its newest AI Factory container.
+# Settings of LUMI's profile and of a container of the AI Factory: that which the scripts of docs/lumi load.
 LUMI = site.read("lumi")
-NEWEST = selection.find_one(reading.read(LUMI, site.SITES / "lumi"), "lumi-multitorch")
-NETWORK = NEWEST.network_env
+LUMI_MODULE = "lumi-multitorch/2.10-rocm-7.0-full-20260807_115122"
+RELEASE = selection.find_one(reading.read(LUMI, site.SITES / "lumi"), LUMI_MODULE)
+NETWORK = RELEASE.network_env
 TUNING = """
 import sys, torch
 def main():
@@ -87,7 +88,7 @@ class Place:
             f"name: local\ndescription: a machine of the tests.\ngpu: rocm\n"
             f"images:\n  directories: [{{path: {self.site.sources}}}]\n" + yaml.dump({"network_env": LUMI.network_env}))
         (sites / "local/containers/Laif.yaml").write_text(
-            CATALOGUE.replace("NETWORK", json.dumps(NETWORK)).replace("VARIABLES", json.dumps(NEWEST.variables)))
+            CATALOGUE.replace("NETWORK", json.dumps(NETWORK)).replace("VARIABLES", json.dumps(RELEASE.variables)))
         for variant in ("laif", "laif-torch"):
             (self.site.sources / f"{variant}.sif").symlink_to(small_image(variant))
         self.make_by_hand()
@@ -298,8 +299,7 @@ def test_the_network_of_ranks_is_that_of_the_profile(place, cluster):
 # --- the LUMI AI Guide with these modules: docs/lumi
 
 GUIDE = CHECKOUT / "docs/lumi"
-# The module that the scripts load: here the one with torch. The page on SquashFS extends the image with the stand-in.
-LUMI_MODULE = "lumi-multitorch/2.10-rocm-7.0-full-20260807_115122"
+# LUMI_MODULE is here the one with torch. The page on SquashFS extends the image with the stand-in.
 # Options for sbatch that a user would add: an account, and fewer tasks because this machine has two cores.
 SUBMIT = "--account=project_1 --partition=small"
 SMALL = "--ntasks-per-node=1 --gpus-per-node=1 --mem=1G"
@@ -355,7 +355,7 @@ def guide(place, cluster, small_image):
     (modules / "lumi-multitorch").mkdir()
     (modules / f"{LUMI_MODULE}.lua").write_text(
         (modules / f"{TORCH}.lua").read_text().replace(f'"{TORCH}"', f'"{LUMI_MODULE}"'))
-    (place.site.sources / NEWEST.file_name).symlink_to(small_image("laif"))
+    (place.site.sources / RELEASE.file_name).symlink_to(small_image("laif"))
     # as modules of EasyBuild set them for users
     settings = {f"EASYBUILD_{option[2:].partition('=')[0].replace('-', '_').upper()}": option.partition("=")[2] or "1"
                 for option in place.site.eb_options}
