@@ -34,6 +34,17 @@ def test_the_master_belongs_to_the_step(training):
     assert {one["MASTER_ADDR"] for one in shown(training.run(script).stdout)} == {NODES[1]}
 
 
+def test_the_master_of_an_arbitrary_distribution(training):
+    """F-08 (H8): with -m arbitrary, rank 0 may be on any node: every rank says what to set, and that is right."""
+    hosts = training.site.work / "hosts"
+    hosts.write_text("".join(f"{node}\n" for node in reversed(NODES)))
+    step = "srun -N2 -n2 -m arbitrary singularity exec $SIF conda-python-distributed meet.py arbitrary"
+    result = training.run(step, check=False, SLURM_HOSTFILE=hosts)
+    advice = "export MASTER_ADDR=$(head -n 1 $SLURM_HOSTFILE)"
+    assert sorted(re.findall(f"rank (.): .*{re.escape(advice)} before srun", result.stderr)) == ["0", "1"]
+    assert met(training.run(f"{advice}\n{step}", SLURM_HOSTFILE=hosts).stdout) == ["arbitrary-0 arbitrary-1"]
+
+
 def test_two_jobs_on_one_node_both_finish(training):
     """S002-63: two half-node jobs at once on one node use different ports, and each one's ranks meet."""
     script = f"""

@@ -4,7 +4,7 @@ import json
 import re
 
 from slurm import NODES
-from training import MODULE, met
+from training import MODULE, met, shown
 
 # What ranks of the site "bound" report: rank, local rank, node, CPUs.
 BOUND = [(str(rank), str(rank % 2), NODES[rank // 2], str(1 - rank % 2)) for rank in range(4)]
@@ -64,10 +64,41 @@ def test_accelerate_on_two_nodes(training):
     assert reported(output) == BOUND
 
 
-def test_mpiexec_alone_is_enough(training):
-    """S002-64: a launcher without a scheduler: PMI; all ranks are on this machine."""
-    script = "mpiexec.hydra -n 2 singularity exec $SIF conda-python-distributed meet.py mpi"
-    assert met(training.run(script).stdout) == ["mpi-0 mpi-1"]
+def test_two_runs_of_mpiexec_without_a_scheduler(training):
+    """S002-64, F-08 (H9): two runs of Hydra at once on this machine, outside jobs, use different ports."""
+    start = "timeout 60 mpiexec.hydra -n 2 singularity exec $SIF conda-python-distributed meet.py"
+    assert met(training.run(f"{start} one two & {start} two one && wait $!").stdout) == ["one-0 one-1", "two-0 two-1"]
+
+
+IN_A_JOB = ("salloc -Q -N2 --ntasks-per-node=2 timeout 60 mpiexec.hydra -n 4 -ppn 2 "
+            "singularity exec $SIF conda-python-distributed show.py")
+
+
+def test_mpiexec_in_a_slurm_job(training):
+    """F-08 (H3): Hydra starts its processes with srun, whose variables the ranks inherit: Hydra's numbers count."""
+    ranks = shown(training.run(f"export MASTER_ADDR={NODES[0]}; {IN_A_JOB}").stdout)
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "SLURMD_NODENAME")
+    assert [tuple(one[name] for name in names) for one in ranks] == [
+        (str(rank), "4", str(rank % 2), "2", NODES[0], NODES[rank // 2]) for rank in range(4)]
+    assert len({one["MASTER_PORT"] for one in ranks}) == 1
+
+
+def test_what_mpiexec_does_not_tell_is_an_error(training):
+    """F-08 (H3): every rank says what to set if the node of rank 0 or the launcher is unknown; nothing is guessed."""
+    result = training.run(IN_A_JOB, check=False)
+    assert result.returncode != 0
+    said = r"rank (\d): can't determine the first host for MASTER_ADDR: PMI does not tell which nodes are used: set"
+    assert sorted(re.findall(said, result.stderr)) == ["0", "1", "2", "3"]
+    result = training.run(IN_A_JOB.replace("singularity exec", "singularity exec --pid"), check=False)
+    said = r"rank \d: two launchers have set variables \(Slurm: rank \d of 2; PMI: rank \d of 4\), and the process that"
+    assert len(re.findall(said, result.stderr)) == 4
+
+
+def test_srun_in_mpiexec(training):
+    """F-08 (H3): srun inside of Hydra, whose variables are inherited: Slurm's numbers count."""
+    output = training.run("salloc -Q -N1 -n2 mpiexec.hydra -n 1 srun -n2 --overlap "
+                          "singularity exec $SIF conda-python-distributed show.py").stdout
+    assert [(one["RANK"], one["WORLD_SIZE"]) for one in shown(output)] == [("0", "2"), ("1", "2")]
 
 
 def test_torchrun_through_its_wrapper(training):

@@ -18,15 +18,15 @@ def pals(training, tmp_path):
     A real mpiexec starts the ranks for two host names of this machine; only the option for CPUs and the names of the
     variables with the ranks' numbers are those of PALS.
     """
-    (tmp_path / "rank").write_text(
-        "#!/bin/bash\nexport PALS_RANKID=$PMI_RANK PALS_LOCAL_RANKID=$MPI_LOCALRANKID\n"
+    (tmp_path / "palsd").write_text(
+        "#!/bin/bash\ntrap : USR1\nexport PALS_RANKID=$PMI_RANK PALS_LOCAL_RANKID=$MPI_LOCALRANKID\n"
         "export PALS_LOCAL_SIZE=$MPI_LOCALNRANKS PALS_APID=11111111-2222\n"
-        "unset PMI_RANK MPI_LOCALRANKID MPI_LOCALNRANKS\nexec \"$@\"\n")
+        "unset PMI_RANK MPI_LOCALRANKID MPI_LOCALNRANKS\n\"$@\"\nexit\n")
     (tmp_path / "mpiexec").write_text(
         "#!/bin/bash\n[[ \"$1 $3\" == '-n -ppn' ]] || exit 64\nn=$2 ppn=$4\nshift 4\n"
         "[[ $1 != --cpu-bind ]] || shift 2\n"
-        f"exec mpiexec.hydra -launcher fork -hosts {','.join(NODES)} -n $n -ppn $ppn {tmp_path}/rank \"$@\"\n")
-    for name in ("rank", "mpiexec"):
+        f"exec mpiexec.hydra -launcher fork -hosts {','.join(NODES)} -n $n -ppn $ppn {tmp_path}/palsd \"$@\"\n")
+    for name in ("palsd", "mpiexec"):
         (tmp_path / name).chmod(0o755)
     (tmp_path / "nodes").write_text("".join(f"{node}\n" * 2 for node in NODES))
     return tmp_path

@@ -272,10 +272,12 @@ def test_a_port_in_use_is_an_error(rank):
 
 
 LAUNCHERS = [
-    ({"PALS_RANKID": "3", "PMI_SIZE": "8", "PALS_LOCAL_RANKID": "1", "PALS_LOCAL_SIZE": "8"}, ("3", "8", "1", "8")),
-    ({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}, ("1", "2", "1", "2")),
+    ({"PALS_RANKID": "3", "PMI_SIZE": "8", "PALS_LOCAL_RANKID": "1", "PALS_LOCAL_SIZE": "8",
+      "PALS_APID": "1-2"}, ("3", "8", "1", "8")),
+    ({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2",
+      "MASTER_PORT": "2000"}, ("1", "2", "1", "2")),
     ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
-      "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, ("0", "2", "0", "2")),
+      "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": "12"}, ("0", "2", "0", "2")),
     # torchrun under srun: torchrun's variables apply
     (UNDER_TORCHRUN, ("5", "8", "1", "4")),
     ({}, ("0", "1", "0", "1")),
@@ -306,6 +308,12 @@ LEFT_OUT = [
     ({"SLURM_STEP_TASKS_PER_NODE": ""}, "has no valid local size"),
     ({"SLURM_PROCID": "4"}, "the values of Slurm are inconsistent: rank 4 of 4"),
     ({"SLURM_STEP_NODELIST": ""}, "the list of nodes is empty"),
+    # F-08 (H3): these may be of a launcher that has started srun, or of one that srun has started
+    ({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"},
+     "two launchers have set variables (Slurm: rank 0 of 4; PMI: rank 1 of 2)"),
+    # F-08 (H9)
+    ({"SLURM_STEP_ID": "", "PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"},
+     "PMI does not tell the ranks what distinguishes this run from another one"),
 ]
 
 

@@ -2,6 +2,9 @@
 # Which rank is this? Sourced by conda-python-distributed. Needs `here`, the directory of this file, and a function
 # `fail TEXT...` that ends the process.
 
+# This many consecutive steps of a job have different numbers.
+steps_per_job=16
+
 # Set `scheduler`, `gpu`, `gpu_visibility` and `network` (lines `set NAME VALUE`, `unset NAME`) from distributed.conf.
 read_settings() {
     scheduler='' gpu='' gpu_visibility='' network=()
@@ -20,30 +23,101 @@ read_settings() {
     done <"$here/distributed.conf"
 }
 
-# Set launcher, rank, size, local_rank, local_size, job and step; also knows_hosts if the scheduler tells ranks the nodes.
+# What launchers of MPI set: rank, size, local rank and local size; a comma separates alternatives. PMI is Hydra's, the mpiexec
+# of MPICH and Intel MPI.
+declare -A variables=(
+    [PALS]='PALS_RANKID PALS_SIZE,PMI_SIZE PALS_LOCAL_RANKID PALS_LOCAL_SIZE,PMI_LOCAL_SIZE'
+    [PMI]='PMI_RANK PMI_SIZE MPI_LOCALRANKID,PMI_LOCAL_RANK MPI_LOCALNRANKS,PMI_LOCAL_SIZE'
+    ['Open MPI']='OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_LOCAL_SIZE'
+)
+
+# The processes whose children are the ranks of a node (patterns), and their launchers.
+declare -A starters=(
+    [palsd]=PALS
+    [hydra_pmi_proxy]=PMI
+    ['@(orted|prted|prterun|@(mpirun|mpiexec|orterun)*)']='Open MPI'
+)
+
+# Set launcher, rank, size, local_rank, local_size, and what identify_run does; also knows_hosts if the scheduler tells ranks
+# the nodes. One launcher may start another one (mpiexec in a job step), whose ranks inherit its variables: the innermost
+# counts. torchrun is always that.
 resolve_rank() {
+    local started_by status=0
     knows_hosts=''
     # shellcheck source=get-master
     source "$here/get-master" || fail "get-master is missing in $here" || return
     read_settings || return
     read_schedulers "$scheduler" || fail "$problem" || return
+    find_starter
     if [[ -n ${TORCHELASTIC_RUN_ID:-} ]]; then
-        take torchrun RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
-    elif by_scheduler rank; then
-        # variables of other schedulers may be inherited
-        kinds=("$asked")
-    elif [[ -n ${PALS_RANKID:-} ]]; then
-        take PALS PALS_RANKID PALS_SIZE,PMI_SIZE PALS_LOCAL_RANKID PALS_LOCAL_SIZE,PMI_LOCAL_SIZE
-    elif [[ -n ${PMI_RANK:-} ]]; then
-        take PMI PMI_RANK PMI_SIZE PMI_LOCAL_RANK,MPI_LOCALRANKID PMI_LOCAL_SIZE,MPI_LOCALNRANKS
-    elif [[ -n ${OMPI_COMM_WORLD_RANK:-} ]]; then
-        take 'Open MPI' OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_LOCAL_SIZE
+        take torchrun RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE || return
     else
-        single_rank
+        [[ -n $started_by ]] || compare_launchers || return
+        rank_of "$started_by" || status=$?
+        ((status != 2)) || single_rank || return
+        ((status == 0 || status == 2)) || return
     fi
     ((rank < size && local_rank < local_size && local_size <= size)) ||
-        fail "the values of $launcher are inconsistent: rank $rank of $size, local rank $local_rank of $local_size"
-    identify_step
+        fail "the values of $launcher are inconsistent: rank $rank of $size, local rank $local_rank of $local_size" || return
+    identify_run
+}
+
+# Set `started_by` to the launcher or scheduler whose process is next above this one, and `starter_process`; empty if none is
+# seen, for example because the container has process IDs of its own.
+find_starter() {
+    local name pattern line kind
+    for kind in "${kinds[@]}"; do
+        name=${kind}_process
+        [[ -z ${!name} ]] || starters[${!name}]=$kind
+    done
+    started_by='' starter_process=$PPID
+    while ((starter_process > 1)); do
+        { read -r name <"/proc/$starter_process/comm" && read -r line <"/proc/$starter_process/stat"; } 2>/dev/null || break
+        for pattern in "${!starters[@]}"; do
+            # shellcheck disable=SC2053  # a pattern
+            if [[ $name == $pattern ]]; then
+                started_by=${starters[$pattern]}
+                return
+            fi
+        done
+        # the parent; the name before it may contain anything
+        line=${line##*) }
+        line=${line#* }
+        starter_process=${line%% *}
+    done
+    starter_process=''
+}
+
+# Set `started_by` to a launcher or scheduler whose variables are there, if any; all of these have to agree.
+compare_launchers() {
+    local one names variable status said=''
+    for one in "${kinds[@]}" PALS PMI 'Open MPI'; do
+        names=${variables[$one]:-} status=0
+        variable=${names%% *}
+        [[ -z $names || -n ${!variable:-} ]] || continue
+        rank_of "$one" || status=$?
+        ((status != 2)) || continue
+        ((status == 0)) || return
+        if [[ -z $said ]]; then
+            started_by=$one said="$launcher: rank $rank of $size"
+        elif [[ ${said#*: } != "rank $rank of $size" ]]; then
+            fail "two launchers have set variables ($said; $launcher: rank $rank of $size), and the process that started" \
+                "this rank can't be seen: unset those of one of them (env -u NAME), or start the container without --pid" ||
+                return
+        fi
+    done
+}
+
+# rank_of LAUNCHER or SCHEDULER: set launcher, rank, size, local_rank and local_size. Status 2: it has started no rank here.
+rank_of() {
+    if [[ -z $1 ]]; then
+        return 2
+    elif [[ -n ${variables[$1]:-} ]]; then
+        # shellcheck disable=SC2086  # words
+        take "$1" ${variables[$1]}
+    else
+        "$1_rank"
+    fi
 }
 
 # take LAUNCHER RANK SIZE LOCAL_RANK LOCAL_SIZE: read these variables; a comma separates alternatives.
@@ -74,17 +148,21 @@ single_rank() {
     launcher='nobody' rank=0 size=1 local_rank=0 local_size=1
 }
 
-# Set `job` and `step`, numbers shared by all ranks and, as far as possible, by no other run; also the name of the node if
-# the scheduler tells it (HOSTNAME may be that of the node where the job began).
-identify_step() {
-    job='' step=0 node=''
-    if by_scheduler step; then
-        :
-    elif ((size > 1)); then
-        number_of "${PALS_APID:-${PMIX_NAMESPACE:-${PMI_JOBID:-${PMI_PORT:-}}}}" job
-    else
-        job=$$
-    fi
+# Set `job` and `step`, also the name of the node if the scheduler tells it (HOSTNAME may be that of the node where the job
+# began); and `number`, shared by all ranks and, as far as possible, by no other run, or nothing.
+identify_run() {
+    job='' step=0 node='' number=''
+    # variables of other schedulers may be inherited
+    [[ -z $started_by || -n ${variables[$started_by]:-} ]] || kinds=("$started_by")
+    ! by_scheduler step || number=$((job * steps_per_job + step % steps_per_job))
+    case $launcher in
+        nobody) number=$$ ;;
+        PALS) [[ -z ${PALS_APID:-} ]] || number_of "$PALS_APID" number ;;
+        'Open MPI') [[ -z ${PMIX_NAMESPACE:-} ]] || number_of "$PMIX_NAMESPACE" number ;;
+        # nothing is the same on all nodes but Slurm's step, in which mpiexec starts its processes
+        PMI) ((local_size < size)) || number=$starter_process ;;
+    esac
+    job=${job:-$number}
 }
 
 # number_of TEXT VARIABLE: hash a text to a number, without starting a program.

@@ -1,6 +1,8 @@
 # PBS, for conda-python-distributed and get-master, which documents these functions.
 # shellcheck shell=bash disable=SC2034  # variables are used there
 
+pbs_process=''
+
 # mpiexec starts the ranks, and sets their variables.
 pbs_rank() {
     return 2
@@ -13,15 +15,9 @@ pbs_tasks() {
     tasks=${#slots[@]} starter=mpiexec
 }
 
+# A job may have several runs at once, which mpiexec identifies.
 pbs_step() {
-    [[ -n ${PBS_JOBID:-} ]] || return 2
-    if [[ $PBS_JOBID =~ ^([0-9]{1,10})(\.|$) ]]; then
-        job=${BASH_REMATCH[1]}
-    else
-        # an array job: 123[4].server
-        number_of "$PBS_JOBID" job
-    fi
-    number_of "${PALS_APID:-${PMIX_NAMESPACE:-${PMI_JOBID:-}}}" step
+    return 2
 }
 
 pbs_first_host() {

@@ -1,11 +1,19 @@
 # Slurm, for conda-python-distributed and get-master, which documents these functions.
-# shellcheck shell=bash disable=SC2034  # variables are used there
+# shellcheck shell=bash disable=SC2034,SC2154  # variables are used there
+
+# of job scripts, too
+slurm_process=slurmstepd
 
 slurm_rank() {
-    [[ -n ${SLURM_STEP_ID:-} ]] || return 2
+    is_step || return 2
     tasks_of_node "${SLURM_STEP_TASKS_PER_NODE:-}" "${SLURM_NODEID:-}"
     take Slurm SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_LOCALID tasks
     knows_hosts=true
+}
+
+# Longer numbers are those of an interactive shell and the like.
+is_step() {
+    [[ ${SLURM_STEP_ID:-} =~ ^[0-9]{1,9}$ ]]
 }
 
 # tasks_of_node LIST INDEX: set `tasks` to an element of a list like 8(x2),4.
@@ -31,14 +39,18 @@ slurm_tasks() {
 }
 
 slurm_step() {
-    [[ ${SLURM_JOB_ID:-} =~ ^[0-9]{1,10}$ ]] || return 2
-    job=$SLURM_JOB_ID
-    [[ ! ${SLURM_STEP_ID:-} =~ ^[0-9]{1,10}$ ]] || step=$SLURM_STEP_ID node=${SLURMD_NODENAME:-}
+    is_step && [[ ${SLURM_JOB_ID:-} =~ ^[0-9]{1,10}$ ]] || return 2
+    job=$SLURM_JOB_ID step=$SLURM_STEP_ID node=${SLURMD_NODENAME:-}
 }
 
 # Prefer the nodes of the step: the job may have more.
 slurm_first_host() {
-    if [[ -n ${SLURM_STEP_ID:-} && -n ${knows_hosts:-} ]]; then
+    if [[ -n ${knows_hosts:-} ]]; then
+        [[ ${SLURM_DISTRIBUTION:-} != arbitrary || $local_size == "$size" ]] || {
+            problem="with srun -m arbitrary, rank 0 may be on any of the nodes: export"
+            problem+=" MASTER_ADDR=\$(head -n 1 \$SLURM_HOSTFILE) before srun"
+            return 1
+        }
         first_host "${SLURM_STEP_NODELIST:-}"
     elif [[ -z ${launcher:-} && -n ${SLURM_STEP_NODELIST:-${SLURM_JOB_NODELIST:-}} ]]; then
         first_host "${SLURM_STEP_NODELIST:-$SLURM_JOB_NODELIST}"
