@@ -1,7 +1,6 @@
 """Create a virtual environment that sees all packages of this Python, even if that belongs to an environment itself.
 
 Usage: python3 -I - DIRECTORY IMAGE_PIP PIP, the last two being the texts of image-pip.py and of the command pip.
-Exit status 75: another process creates it at the same time, as in a job array, and must not be disturbed.
 """
 import ast
 import glob
@@ -13,11 +12,7 @@ import venv
 
 directory, image_pip, pip = sys.argv[1:]
 try:
-    # only one process can create this
-    os.makedirs(os.path.join(directory, 'bin'))
     venv.EnvBuilder(system_site_packages=True, symlinks=True).create(directory)
-except FileExistsError:
-    sys.exit(75)
 except OSError as error:
     sys.exit(str(error))
 program = os.path.join(directory, 'bin', 'python')
