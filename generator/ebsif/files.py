@@ -3,20 +3,28 @@
 import contextlib
 import errno
 import fcntl
+import hashlib
 import itertools
 import os
 import pwd
 import shlex
+import shutil
 import stat
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ebsif import output
+from ebsif.errors import EbsifError
 
 # of `locked`, and who has the lock where file systems have none
 LOCK, OWNER = ".ebsif.lock", ".ebsif.lock.owner"
 WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 PATIENCE = 5  # seconds before a line says who is waited for
+
+
+class OverwriteError(EbsifError):
+    """A file would be lost that we have not written, or that was changed since; the message says what to do."""
 
 
 def is_there(path: Path) -> bool:
@@ -140,6 +148,8 @@ def replace(path: Path, text: str, shared: bool = False) -> None:
         return
     if shared:
         make_directory(path.parent)
+    # a link stays, and leads to the new content
+    path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     # a unique name, even among the machines that share a file system
     new = path.with_name(f".{path.name}.{os.urandom(16).hex()}.new")
@@ -160,6 +170,112 @@ def replace(path: Path, text: str, shared: bool = False) -> None:
     finally:
         with contextlib.suppress(OSError):
             new.unlink()
+
+
+def write_new(texts: Mapping[Path, str], overwrite: bool) -> None:
+    """
+    Write files, or none of them if one exists with other content and isn't to be overwritten.
+
+    Raises
+    ------
+    OverwriteError
+        If so.
+    """
+    there = [str(path) for path, text in texts.items()
+             if path.is_file() and path.read_bytes() not in (b"", text.encode())]
+    if there and not overwrite:
+        raise OverwriteError(f"{' and '.join(there)} exists with other content: choose another name, or replace it "
+                             "with --overwrite")
+    for path, text in texts.items():
+        replace(path, text)
+
+
+@contextlib.contextmanager
+def filled(directory: Path, command: str, overwrite: bool) -> Iterator[Path]:
+    """
+    Let a command fill a directory: yield an empty one, whose files then replace those of the last time.
+
+    Other files stay. A list of the files with their digests, which `sha256sum -c` reads, tells which are as they were
+    written.
+
+    Parameters
+    ----------
+    directory
+        The directory, which is created if necessary.
+    command
+        The command, such as ``docs``.
+    overwrite
+        Whether files that it has not written, or that were changed, may be replaced or removed.
+
+    Raises
+    ------
+    OverwriteError
+        If there are such files, and they aren't to be overwritten.
+    """
+    directory = Path(os.path.realpath(directory))
+    listed = directory / f".ebsif-{command}"
+    if directory.exists() and not directory.is_dir():
+        raise OverwriteError(f"{directory} is not a directory")
+    if not overwrite and directory.is_dir() and any(directory.iterdir()) and not listed.is_file():
+        raise OverwriteError(f"{directory} contains files that `ebsif {command}` has not written: choose another "
+                             "directory, or write into this one with --overwrite")
+    make_directory(directory.parent)
+    with tempfile.TemporaryDirectory(prefix=f".{directory.name}-", dir=directory.parent) as work:
+        made = Path(work) / directory.name
+        made.mkdir()
+        yield made
+        old, new = read_digests(listed), digests(made)
+        changed = [name for name in {**old, **new} if (directory / name).is_file() and
+                   digest(directory / name) not in (old.get(name), new.get(name))]
+        if changed and not overwrite:
+            raise OverwriteError(f"{directory} has files that `ebsif {command}` has not written, or that were changed "
+                                 f"since ({', '.join(changed)}): choose another directory, or replace them with "
+                                 "--overwrite")
+        (made / listed.name).write_text("".join(f"{new[name]}  {name}\n" for name in new), encoding="utf-8")
+        move_files(made, directory)
+        for name in old.keys() - new:
+            remove_file(directory / name)
+
+
+def digest(path: Path) -> str:
+    """Return the SHA256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def digests(directory: Path) -> dict[str, str]:
+    """Return the digests of all files in a directory, by relative path."""
+    return {str(path.relative_to(directory)): digest(path) for path in sorted(directory.rglob("*")) if path.is_file()}
+
+
+def read_digests(listed: Path) -> dict[str, str]:
+    """Return the digests in a list of files, by path relative to its directory; none if it doesn't exist."""
+    lines = listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else []
+    found = {name: number for number, _, name in (line.partition("  ") for line in lines)}
+    return {name: found[name] for name in found if not {"..", "/"} & set(Path(name).parts)}
+
+
+def move_files(source: Path, target: Path) -> None:
+    """Move files into a directory, for everybody who can use it; links there stay, and lead to the new content."""
+    make_directory(target)
+    for path in sorted(source.rglob("*")):
+        place = Path(os.path.realpath(target / path.relative_to(source)))
+        if path.is_dir():
+            make_directory(place)
+            continue
+        executable = path.stat().st_mode & stat.S_IXUSR
+        share(path, place.parent)
+        if executable:
+            make_executable(path)
+        # to another file system, too
+        shutil.move(path, place)
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file, and directories that are empty then."""
+    path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        for folder in path.parents:
+            folder.rmdir()
 
 
 def make_executable(path: Path) -> None:

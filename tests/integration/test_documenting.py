@@ -275,20 +275,29 @@ def test_texts_are_no_markup(browser, pages):
         assert ("a machine <b>of ours</b> `x`_ |y|" if "index" in page else " ".join(HOSTILE.split())) in text
 
 
-def test_other_files_are_not_overwritten(tmp_path, pages):
-    """A directory with other files is refused; our own is replaced, without pages of removed containers."""
+def test_files_of_persons_stay(tmp_path, pages):
+    """N2, C-04: what a person has put there or changed is neither overwritten nor removed without --overwrite."""
     other = tmp_path / "web"
     other.mkdir()
     (other / "index.html").write_text("ours")
-    assert "contains files that `ebsif docs` did not make" in docs(other, status=3).stderr
+    assert "contains files that `ebsif docs` has not written" in docs(other, status=3).stderr
     assert (other / "index.html").read_text() == "ours"
     assert "is not a directory" in docs(other / "index.html", status=3).stderr
     public = tmp_path / "public"
     docs(public, "--site", "local")
-    (public / "local/gone.html").write_text("")
-    output = docs("public", "--site", "local", cwd=tmp_path).stdout
-    assert output == "building pages for 2 containers of local ...\nopen public/index.html\n"
-    assert (public / "index.html").exists()
-    assert not (public / "local/gone.html").exists()
+    (public / ".git").mkdir()
+    for name in (".git/HEAD", ".htaccess"):
+        (public / name).write_text("mine")
+    (public / "index.html").write_text("edited")
+    refused = docs(public, "--site", "local", status=3).stderr
+    assert "that were changed since (index.html): choose another directory, or replace them with --overwrite" in refused
+    assert (public / "index.html").read_text() == "edited"
+    output = docs("public", "--site", "lumi", "--overwrite", cwd=tmp_path).stdout
+    assert output.endswith("open public/index.html\n")
+    assert "edited" not in (public / "index.html").read_text()
+    # pages that are no longer made are gone
+    assert not (public / "local").exists()
+    assert (public / ".git/HEAD").read_text() == (public / ".htaccess").read_text() == "mine"
+    docs(public, "--site", "lumi")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["public", "web"]
     assert "known: archer2" in docs(tmp_path / "x", "--site", "nowhere", status=3).stderr

@@ -92,6 +92,22 @@ def test_resources(module, tmp_path):
     assert native("derecho", bc_queue="main", cpus="16", gpus="1") == ["-l", "select=1:ncpus=16:ngpus=1"]
 
 
+def test_files_that_were_changed(module, tmp_path, capsys):
+    """N11, C-04: an app and a course whose files were changed stay without --overwrite; another app's are replaced."""
+    for more, name in (((), "form.yml.erb"), (("--course", "a"), "a.lua")):
+        words = ["ood", module, "--site", "lumi", "-o", "app" if not more else "courses", *more]
+        assert cli.main(words) == cli.main(words) == 0
+        path = tmp_path / words[5] / name
+        text = path.read_text()
+        path.write_text("edited")
+        assert cli.main(words) == 3
+        assert "--overwrite" in capsys.readouterr().err
+        assert path.read_text() == "edited"
+        assert cli.main([*words, "--overwrite"]) == 0
+        assert path.read_text() == text
+    assert cli.main(["ood", module, "--site", "derecho", "-o", "app"]) == 0
+
+
 def test_accounts(module, tmp_path):
     """J-07: the form lists the Unix groups of the person where these are accounts, else asks for a required one."""
     folder = tmp_path / "sites/mine"
@@ -117,7 +133,7 @@ def test_paths_with_any_characters(module, tmp_path):
     """J-07: what a person types is data in the script."""
     assert cli.main(["ood", module, "--site", "local", "-o", "app"]) == 0
     script = tmp_path / "app/template/script.sh.erb"
-    assert script.stat().st_mode & 0o111 == 0o111
+    assert script.stat().st_mode & 0o100
     folder = tmp_path / "a 'b' $(touch c) \"d\"; <%= 1 %>"
     folder.mkdir()
     text = render(script, directory=str(folder), user_software=f"{folder}/own")

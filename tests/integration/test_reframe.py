@@ -100,6 +100,13 @@ def test_what_is_written(catalogue, tmp_path, capsys):
         "image": "example\\.sif", "python": True, "wrapper": "python", "venv": True}}
     assert data["site"]["partitions"] == [{
         "name": "gpus", "access": ["--partition=gpus", "--qos=q", "--mem=480G"], "tasks": 8, "cpus": 7, "gpus": 8}]
+    assert main([*words, "--partition", "gpus"]) == 0
+    # N11, C-04
+    (tmp_path / "checks/settings.py").write_text("edited")
+    assert main(words) == 3
+    assert "(settings.py): choose another directory, or replace them with --overwrite" in capsys.readouterr().err
+    assert (tmp_path / "checks/settings.py").read_text() == "edited"
+    assert main([*words, "--overwrite"]) == 0
     assert main([*words, "--partition", "none"]) == 3
     assert "unknown partition 'none'" in capsys.readouterr().err
     assert main([*words, "nothing-like-this"]) == 3

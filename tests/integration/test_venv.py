@@ -414,7 +414,7 @@ def test_an_environment_that_could_not_be_completed(installed_once, tmp_path):
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_two_that_create_an_environment(installed_once, tmp_path, fails):
-    """H1, S004-09: of two that begin at the same time, as in a job array, each removes only what it has created itself."""
+    """H1, S004-09: of two that begin at the same time, as in a job array, each removes only what it has created."""
     env, programs = tmp_path / "env", tmp_path / "programs"
     programs.mkdir()
     path = shutil.which("apptainer")

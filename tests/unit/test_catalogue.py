@@ -12,7 +12,7 @@ from ebsif.catalogue import reading, records, schema, selection, site, yamlerror
 from ebsif.catalogue.container import CatalogueError
 from ebsif.check.easyconfigs import differences, literals
 from ebsif.check.sites import LONG, check
-from ebsif.pages import build, entry
+from ebsif.pages import entry
 from ebsif.render import easyconfig, rendering
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -562,26 +562,6 @@ def test_the_previous_container_is_the_older_one(read):
     undated = "".join(f"  - {{family: base, version: {version}, hash: h{version}, suffix: -x}}\n"
                       for version in ("2.10", "2.9"))
     assert [page.before and page.before.version for page in entry.pages(read(HEAD + undated))] == ["2.9", None]
-
-
-def test_earlier_pages_stay_if_new_ones_can_not_replace_them(tmp_path, monkeypatch):
-    """Defects E11: the second of two renames fails."""
-    directory = tmp_path / "public"
-    directory.mkdir()
-    for name in (build.MARKER, "earlier"):
-        (directory / name).touch()
-    rename = Path.rename
-
-    def failing(self, target):
-        if self.name == "html":
-            raise OSError("disk")
-        return rename(self, target)
-
-    monkeypatch.setattr(Path, "rename", failing)
-    with pytest.raises(OSError, match="disk"):
-        build.build([], directory)
-    assert (directory / "earlier").exists()
-    assert [one.name for one in tmp_path.iterdir()] == ["public"]
 
 
 def test_many_records_take_linear_work(read):

@@ -59,6 +59,38 @@ def test_a_lock_that_its_owner_removes(tmp_path, monkeypatch):
         assert (folder / files.LOCK).exists() and not removals
 
 
+def test_a_link_stays(tmp_path):
+    """N8, C-04: the file to which a link leads gets the new content, also if it doesn't exist yet."""
+    (tmp_path / "shared").mkdir()
+    for name in ("there", "missing"):
+        (tmp_path / name).symlink_to(tmp_path / "shared" / name)
+    (tmp_path / "shared/there").write_text("old")
+    for name in ("there", "missing"):
+        files.replace(tmp_path / name, "new")
+        assert (tmp_path / name).is_symlink()
+        assert (tmp_path / "shared" / name).read_text() == "new"
+    with files.filled(tmp_path / "made", "docs", overwrite=False) as made:
+        (made / "there").write_text("one")
+    (tmp_path / "made/there").rename(tmp_path / "shared/there")
+    (tmp_path / "made/there").symlink_to(tmp_path / "shared/there")
+    with files.filled(tmp_path / "made", "docs", overwrite=False) as made:
+        (made / "there").write_text("two")
+    assert (tmp_path / "made/there").is_symlink()
+    assert (tmp_path / "shared/there").read_text() == "two"
+
+
+def test_a_list_of_files_that_names_others(tmp_path):
+    """C-04: a list of files that somebody else has written lets nothing outside of the directory be removed."""
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "made").mkdir()
+    digest = files.digest(tmp_path / "mine")
+    (tmp_path / "made/.ebsif-docs").write_text(f"{digest}  ../mine\n{digest}  {tmp_path}/mine\n")
+    with files.filled(tmp_path / "made", "docs", overwrite=False) as made:
+        (made / "new").touch()
+    assert (tmp_path / "mine").exists()
+    assert (tmp_path / "made/new").exists()
+
+
 def test_the_lock_of_a_closed_directory(tmp_path):
     """R-10: its owner can still lock it once the directory is open again."""
     with files.locked(tmp_path):

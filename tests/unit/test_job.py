@@ -524,18 +524,20 @@ def test_segments_follow_each_other(tmp_path):
     assert (first, others) == ("", [f"--dependency=afterok:{number} --kill-on-invalid-dep=yes" for number in (41, 42)])
     result = run("M", "--segments", "3", "-o", tmp_path / "job.sh", "--", __file__)
     assert "; then 2 times, with the ID of the job before: sbatch --dependency=afterok:JOB " in result.stderr
-    result = run("M", "--segments", "2", "-o", tmp_path / "job.sh", "--", __file__)
+    result = run("M", "--segments", "2", "-o", tmp_path / "job.sh", "--overwrite", "--", __file__)
     assert "; then once more, with the ID of the job before: sbatch --dependency=afterok:JOB " in result.stderr
 
 
 def test_a_script_that_can_not_be_written(tmp_path):
-    """E-09: the message names the file, of which nothing is left; an earlier script stays as it is."""
+    """E-09, A0, C-04: the message names the file; an earlier one stays as it is, and is replaced only if that is said."""
     earlier = tmp_path / "earlier.sh"
     earlier.write_text("mine")
     for path in (tmp_path / "new.sh", earlier):
-        result = run_ebsif(["job", "--site", "local", "M", "-o", path, "--", __file__],
+        result = run_ebsif(["job", "--site", "local", "M", "-o", path, "--overwrite", "--", __file__],
                            limits={resource.RLIMIT_FSIZE: 1000})
         assert (result.returncode, result.stderr.splitlines()[-1]) == (3, f"ebsif: {path}: File too large")
+    result = run("M", "-o", earlier, "--", __file__)
+    assert f"{earlier} exists with other content: choose another name, or replace it with --overwrite" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["earlier.sh"] and earlier.read_text() == "mine"
 
 

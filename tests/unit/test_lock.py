@@ -112,6 +112,22 @@ def test_a_bill_of_materials(places, tmp_path):
         "ref": "module", "dependsOn": ["image", "user-software:einops@1", "user-software:gone@3"]}
 
 
+def test_a_file_with_other_content_stays(places, tmp_path, capsys):
+    """A0, C-04: it is refused, with what to do; an empty one has nothing to lose."""
+    path = tmp_path / "lock.json"
+    path.touch()
+    words = ["lock", places[0], "-o", str(path)]
+    assert main(words) == main(words) == 0
+    text = path.read_text()
+    path.write_text(text + "mine")
+    assert main(words) == 3
+    assert "lock.json exists with other content: choose another name, or replace it with --overwrite" in \
+        capsys.readouterr().err
+    assert path.read_text() == text + "mine"
+    assert main([*words, "--overwrite"]) == 0
+    assert path.read_text() == text
+
+
 def test_a_bill_of_materials_depends_on_the_record_only():
     """House 2.8: the easyblock writes it itself; the same record and time give the same text."""
     assert bill_of_materials(RECORD, 0) == bill_of_materials(RECORD, 0) != bill_of_materials(RECORD, 1)

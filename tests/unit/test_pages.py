@@ -71,8 +71,9 @@ def test_pages_with_umask_077(catalogue, tmp_path):
     try:
         for mode in (0o755, 0o750):
             build.build([(site.read("mine", [catalogue]), read(catalogue))], place / "pages")
-            found = {path: path.stat().st_mode & 0o777 for path in [place / "pages", *place.rglob("pages/*")]}
+            found = {path: path.stat().st_mode & 0o777 for path in [place / "pages", *place.glob("pages/*.html")]}
             assert found == {path: mode if path.is_dir() else mode & 0o666 for path in found}
+            assert (place / "pages/static").stat().st_mode & 0o777 == 0o755
             (place / "pages").chmod(0o750)
     finally:
         os.umask(before)

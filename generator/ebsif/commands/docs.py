@@ -8,6 +8,7 @@ import argparse
 from pathlib import Path
 
 from ebsif import output
+from ebsif.arguments import add_overwrite
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.errors import UsageError
 from ebsif.pages import build
@@ -22,7 +23,8 @@ EXAMPLES = """\
 def configure(parser):
     """Add the arguments."""
     parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path,
-                        help="directory for the pages (created, or replaced if it was made by ebsif docs)")
+                        help="directory for the pages; other files in it stay")
+    add_overwrite(parser)
     # the earlier way to name it
     parser.add_argument("earlier", metavar="DIRECTORY", type=Path, nargs="?", help=argparse.SUPPRESS)
     add_settings_arguments(parser)
@@ -43,7 +45,7 @@ def run(options):
     number = output.format_count(sum(len(some) for _, some in sites), "container")
     output.hint(f"building pages for {number} of {', '.join(names)} ...")
     records = build.records_of(one for _, some in sites for one in some)
-    build.build(sites, directory, records)
+    build.build(sites, directory, records, options.overwrite)
     if records:
         output.hint(f"with all packages of {output.format_count(len(records), 'installed module')}")
     output.hint(f"open {directory / 'index.html'}")

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from ebsif import files, output
+from ebsif.arguments import add_overwrite
 from ebsif.catalogue import selection
 from ebsif.catalogue.fieldtypes import is_duration
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
@@ -49,6 +50,7 @@ def configure(parser):
     what = parser.add_argument_group("what to do with the script")
     what.add_argument("-o", "--output", metavar="FILE", type=Path,
                       help="write the script to this file (default: print it)")
+    add_overwrite(what)
     what.add_argument("--submit", action="store_true", help="also submit the job")
     what.add_argument("--interactive", action="store_true",
                       help="don't queue a batch job: run the program at this terminal as soon as nodes are free; "
@@ -127,7 +129,7 @@ def run(options):
     text = write(options, settings, profile)
     runs = options.submit or options.interactive
     if options.output:
-        files.replace(options.output, text)
+        files.write_new({options.output: text}, options.overwrite)
         output.note(f"wrote {options.output}" + ("" if runs else next_step(options, scheduler)))
     elif not runs:
         print(text, end="")

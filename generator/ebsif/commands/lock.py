@@ -13,6 +13,7 @@ from easybuild.easyblocks.generic.container.inventory import is_complete
 from easybuild.easyblocks.generic.container.sbom import bill_of_materials
 
 from ebsif import files, output
+from ebsif.arguments import add_overwrite
 from ebsif.errors import UsageError
 from ebsif.installed import current, lock
 from ebsif.installed.changes import print_changes
@@ -32,6 +33,7 @@ def configure(parser):
                              "module)").completer = complete_installed
     parser.add_argument("--sbom", action="store_true", help="print the software bill of materials")
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write to this file (default: print it)")
+    add_overwrite(parser)
     # options of `ebsif diff`, for the earlier spelling
     parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
 
@@ -55,7 +57,7 @@ def run(options):
                     "of Conda are not in its record; reinstall it (eb --rebuild) to record them")
     text = bill_of_materials(record, time.time()) if options.sbom else lock.as_text(record)
     if options.output:
-        files.replace(options.output, text)
+        files.write_new({options.output: text}, options.overwrite)
     else:
         print(text, end="")
     return 0

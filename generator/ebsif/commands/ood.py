@@ -10,6 +10,7 @@ default resources. They belong in the directory www_lumi_modules (www_SITE_modul
 from pathlib import Path
 
 from ebsif import output
+from ebsif.arguments import add_overwrite
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.errors import UsageError
 from ebsif.installed import places
@@ -29,6 +30,7 @@ def configure(parser):
     add_name_argument(parser, "module", "the module", metavar="MODULE", only_installed=True)
     parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path, required=True,
                         help="directory for the app, or for the files of the course")
+    add_overwrite(parser)
     parser.add_argument("--cluster", metavar="ID",
                         help="Open OnDemand's name of the cluster, that of a file in /etc/ood/config/clusters.d "
                              "(default: name of the site)")
@@ -49,12 +51,12 @@ def run(options):
     found = places.with_module_file(Names(options).installation(options.module))
     if options.course:
         course = writing.Course(options.course, options.repository, options.ref, options.notebook)
-        for path in writing.write_course(found, site, course, options.output):
+        for path in writing.write_course(found, site, course, options.output, options.overwrite):
             output.hint(f"wrote {path}")
         output.hint("members of the project see the course if they can read these files and the module; choose Help, "
                     "Restart Web Server in the web interface if it isn't listed")
     else:
-        writing.write_app(found, site, options.cluster, options.output)
+        writing.write_app(found, site, options.cluster, options.output, options.overwrite)
         output.hint(f"wrote the app to {options.output}")
         output.hint("Open OnDemand lists an app in ~/ondemand/dev for its owner (My Sandbox Apps), and one in "
                     "/var/www/ood/apps/sys for everybody")

@@ -11,6 +11,7 @@ Run the command again when the catalogue has changed. It doesn't need ReFrame.
 from pathlib import Path
 
 from ebsif import output
+from ebsif.arguments import add_overwrite
 from ebsif.catalogue import selection
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.reframe import writing
@@ -28,6 +29,7 @@ def configure(parser):
                         help="parts of the names of modules (default: all that aren't archived)")
     parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path, required=True,
                         help="directory for the checks and ReFrame's configuration")
+    add_overwrite(parser)
     parser.add_argument("--partition", metavar="NAME", action="append", default=[],
                         help="a partition on which to run them (repeatable; default: the site's default partition)")
     add_settings_arguments(parser)
@@ -39,7 +41,7 @@ def run(options):
     site = settings.site()
     chosen = [one for one in settings.containers(site)
               if not options.names or any(selection.matches(one.module_or_version, name) for name in options.names)]
-    number = writing.write(site, chosen, options.partition, options.output)
+    number = writing.write(site, chosen, options.partition, options.output, options.overwrite)
     output.hint(f"checks of {output.format_count(number, 'module')} in {options.output}. To run them where jobs are "
                 f"submitted:\nreframe -C {options.output}/settings.py -c {options.output}/checks.py -r")
     if not writing.is_available():

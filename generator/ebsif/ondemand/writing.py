@@ -61,7 +61,8 @@ class Course:
         return values
 
 
-def write_app(installation: Installation, site: Site, cluster: Optional[str], place: Path) -> None:
+def write_app(installation: Installation, site: Site, cluster: Optional[str], place: Path,
+              overwrite: bool = False) -> None:
     """
     Write an interactive app.
 
@@ -75,6 +76,8 @@ def write_app(installation: Installation, site: Site, cluster: Optional[str], pl
         Open OnDemand's name of the cluster; None for the name of the site.
     place
         The directory of the app.
+    overwrite
+        See `files.filled`.
 
     Raises
     ------
@@ -92,12 +95,13 @@ def write_app(installation: Installation, site: Site, cluster: Optional[str], pl
               "title": f"JupyterLab ({shown_module(installation.module)})"}
     names = templates.list_templates(filter_func=lambda name: name.startswith("app/"))
     texts = {name: templates.get_template(name).render(values) for name in names}
-    for name, text in texts.items():
-        path = place / name.removeprefix("app/").removesuffix(".j2")
-        files.replace(path, text)
-        if path.name.startswith("script.sh"):
-            # Open OnDemand keeps the mode of the script that it starts
-            files.make_executable(path)
+    with files.filled(place, "ood", overwrite) as made:
+        for name, text in texts.items():
+            path = made / name.removeprefix("app/").removesuffix(".j2")
+            files.replace(path, text)
+            if path.name.startswith("script.sh"):
+                # Open OnDemand keeps the mode of the script that it starts
+                files.make_executable(path)
 
 
 def form_values(site: Site) -> dict[str, Any]:
@@ -150,7 +154,8 @@ def hours(time: str) -> int:
     return whole + math.ceil((minutes * 60 + seconds) / 3600)
 
 
-def write_course(installation: Installation, site: Site, course: Course, place: Path) -> list[Path]:
+def write_course(installation: Installation, site: Site, course: Course, place: Path,
+                 overwrite: bool = False) -> list[Path]:
     """
     Write the two files that LUMI's and CSC's app 'Jupyter for courses' reads; return their paths.
 
@@ -164,6 +169,8 @@ def write_course(installation: Installation, site: Site, course: Course, place: 
         The course.
     place
         The directory: ``www_<site>_modules`` of the project.
+    overwrite
+        See `files.write_new`.
 
     Raises
     ------
@@ -181,12 +188,14 @@ def write_course(installation: Installation, site: Site, course: Course, place: 
                  "mem": f"{memory}GB" if memory else None, "gpus": min(1, partition.gpus) or None}
     templates = our_templates()
     module = place / f"{course.name}.lua"
-    files.replace(module, templates.get_template("course/course.lua.j2").render(
-        module=installation.module, course=course.name, use=str(installation.use),
-        interpreter=str(interpreter.of(installation).parent), variables=course.variables))
     table = place / f"{course.name}-resources.yml"
-    files.replace(table, "".join(f"{key}: {json.dumps(value)}\n" for key, value in resources.items() if value))
-    return [module, table]
+    texts = {
+        module: templates.get_template("course/course.lua.j2").render(
+            module=installation.module, course=course.name, use=str(installation.use),
+            interpreter=str(interpreter.of(installation).parent), variables=course.variables),
+        table: "".join(f"{key}: {json.dumps(value)}\n" for key, value in resources.items() if value)}
+    files.write_new(texts, overwrite)
+    return list(texts)
 
 
 def check_jupyterlab(installation: Installation) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import tempfile
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 from pathlib import Path
@@ -17,7 +16,6 @@ from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.families import as_parameter
 from ebsif.catalogue.site import Account, Site
-from ebsif.errors import EbsifError
 from ebsif.installed import places
 from ebsif.jobs import job
 from ebsif.output import format_count
@@ -26,29 +24,24 @@ from ebsif.pages.entry import pages, public
 from ebsif.pages.timeline import timeline
 from ebsif.render import easyconfig
 
-# Marks a directory that contains only our pages, so that the next run may replace it.
-MARKER = ".ebsif-docs"
-
 BRAND = "Containers"
 
 
-class DocumentingError(EbsifError):
-    """The pages can't be built; the message says why and what to do."""
-
-
 def build(sites: list[tuple[Site, list[Container]]], directory: Path,
-          records: Optional[Mapping[str, dict[str, Any]]] = None) -> int:
+          records: Optional[Mapping[str, dict[str, Any]]] = None, overwrite: bool = False) -> int:
     """
-    Build the pages of sites in a directory, which is replaced as a whole when they are complete.
+    Build the pages of sites in a directory, whose earlier pages are replaced when all are complete.
 
     Parameters
     ----------
     sites
         The sites and their containers.
     directory
-        Directory for the HTML: missing, empty, or written by this function earlier.
+        Directory for the HTML.
     records
         The records of installations, by module, for the lists of packages.
+    overwrite
+        See `files.filled`.
 
     Returns
     -------
@@ -57,36 +50,11 @@ def build(sites: list[tuple[Site, list[Container]]], directory: Path,
 
     Raises
     ------
-    DocumentingError
-        If the directory contains other files.
+    OverwriteError
+        If files would be lost that this function has not written.
     """
-    directory = directory.resolve()
-    check_place(directory)
-    files.make_directory(directory.parent)
-    with tempfile.TemporaryDirectory(prefix=f".{directory.name}-", dir=directory.parent) as work:
-        made, earlier = Path(work) / "html", Path(work) / "earlier"
-        made.mkdir()
-        number = write_pages([(site, pages(containers, records)) for site, containers in sites], made)
-        (made / MARKER).write_text("Made by ebsif docs, which replaces this directory as a whole.\n", encoding="utf-8")
-        files.share(made, directory if directory.exists() else directory.parent)
-        if directory.exists():
-            directory.rename(earlier)
-        try:
-            made.rename(directory)
-        except OSError:
-            if earlier.exists():
-                earlier.rename(directory)
-            raise
-    return number
-
-
-def check_place(directory):
-    """Raise DocumentingError if the directory contains other files, which would be lost."""
-    if directory.exists() and not directory.is_dir():
-        raise DocumentingError(f"{directory} is not a directory")
-    if directory.is_dir() and any(directory.iterdir()) and not (directory / MARKER).is_file():
-        raise DocumentingError(f"{directory} contains files that `ebsif docs` did not make and would delete: name a "
-                               "new directory")
+    with files.filled(directory, "docs", overwrite) as made:
+        return write_pages([(site, pages(containers, records)) for site, containers in sites], made)
 
 
 def records_of(containers: Iterable[Container]) -> dict[str, dict[str, Any]]:

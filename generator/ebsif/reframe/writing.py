@@ -23,7 +23,8 @@ class ReframeError(EbsifError):
     """Checks can't be written; the message says why and what to do."""
 
 
-def write(site: Site, containers: Sequence[Container], partitions: Sequence[str], place: Path) -> int:
+def write(site: Site, containers: Sequence[Container], partitions: Sequence[str], place: Path,
+          overwrite: bool = False) -> int:
     """
     Write the directory; return the number of modules.
 
@@ -37,6 +38,8 @@ def write(site: Site, containers: Sequence[Container], partitions: Sequence[str]
         Names of partitions; the site's default one if empty.
     place
         The directory.
+    overwrite
+        See `files.filled`.
 
     Raises
     ------
@@ -51,13 +54,11 @@ def write(site: Site, containers: Sequence[Container], partitions: Sequence[str]
     modules = {one.module: module_data(one) for one in containers if not one.archived}
     if not modules:
         raise ReframeError(f"no container to check in the catalogue of {site.name}: archived ones are left out")
-    place.mkdir(parents=True, exist_ok=True)
-    (place / "programs").mkdir(exist_ok=True)
-    for path in sorted(FILES.rglob("*.py")):
-        files.replace(place / path.relative_to(FILES), path.read_text(encoding="utf-8"))
-    files.replace(place / "programs" / ALL_REDUCE.name, ALL_REDUCE.read_text(encoding="utf-8"))
     data = {"site": site_data(site, partitions or [None]), "modules": modules}
-    files.replace(place / "data.json", json.dumps(data, indent=2) + "\n")
+    with files.filled(place, "reframe", overwrite) as made:
+        shutil.copytree(FILES, made, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+        shutil.copy(ALL_REDUCE, made / "programs")
+        (made / "data.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
     return len(modules)
 
 
