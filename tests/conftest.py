@@ -6,4 +6,4 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 pytest_plugins = ["easybuild_configuration", "parts", "cache_node", "noted_images", "fault_report", "prefixes",
-                  "registry", "ssh_server", "training", "workbench"]
+                  "registry", "site_easybuild", "ssh_server", "training", "workbench"]

@@ -154,11 +154,17 @@ def easybuild_wheels():
     return get
 
 
-def unpack_easybuild(wheels, folder):
-    """Unpack EasyBuild's wheels into a directory for Python's path, with our easyblocks; return the directory."""
+def unpack_wheels(wheels, folder):
+    """Unpack EasyBuild's wheels into a directory for Python's path; return it."""
     for wheel in wheels:
         with zipfile.ZipFile(wheel) as files:
             files.extractall(folder)
+    return folder
+
+
+def unpack_easybuild(wheels, folder):
+    """Unpack EasyBuild's wheels into a directory for Python's path, with our easyblocks; return the directory."""
+    unpack_wheels(wheels, folder)
     (scripts,) = folder.glob("*.data/data/easybuild/scripts")
     scripts.rename(folder / "easybuild/scripts")
     for path in [*(EASYBLOCKS / "generic").glob("*.py"), EASYBLOCKS / "generic/container"]:

@@ -17,8 +17,8 @@ if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]
     generic.__path__ = [os.path.dirname(__file__), os.path.dirname(os.path.realpath(__file__))] + list(generic.__path__)
 
 from easybuild.easyblocks.generic.container import checks, lockfile, texts
-from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit_status, set_search_paths
-from easybuild.easyblocks.generic.container.framework import with_parameter
+from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit_status, refuse_old_easybuild
+from easybuild.easyblocks.generic.container.framework import set_search_paths, with_parameter
 from easybuild.easyblocks.generic.container.hostlibraries import wanted_libraries
 from easybuild.easyblocks.generic.container.imageaccess import kept_access, restore_link_mode
 from easybuild.easyblocks.generic.container.imageinstall import check_installed_image, check_not_removed
@@ -73,6 +73,7 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     def __init__(self, *args, **kwargs):
         """Check the parameters, before looking at the machine and the image."""
+        refuse_old_easybuild()
         super().__init__(*args, **kwargs)
         with exit_status(EasyBuildExit.EASYCONFIG_ERROR):
             self.check_parameters()

@@ -12,7 +12,6 @@ from importlib.metadata import version
 
 import pytest
 from parts import unpack_easybuild
-from support import EASYBLOCKS
 
 OLDEST = "5.1.0"  # as in setup.cfg
 NEWEST = version("easybuild-framework")
@@ -173,24 +172,3 @@ def test_used_parts_of_the_framework(framework, tmp_path):
     (report,) = root.glob("easybuild/*_test_report.md")
     assert "PROBE_OTHER" in report.read_text()
     assert "PROBE_SECRET" not in report.read_text()
-
-
-def test_easybuild_4_is_told_that_5_is_needed(tmp_path, easybuild_wheels):
-    """easybuild, Versions: with 4.9.4 the error says what to do instead of naming a missing Python class."""
-    (tmp_path / "easybuild").mkdir()
-    (tmp_path / "easybuild/easyblocks").symlink_to(EASYBLOCKS)
-    (wheel,) = (path for path in easybuild_wheels("4.9.4") if "framework" in path.name)
-    # whichever is imported first
-    code = "import importlib, sys\nfor name in sys.argv[1:]:\n    try:\n" \
-        "        importlib.import_module('easybuild.easyblocks.generic.' + name)\n" \
-        "    except ImportError as error:\n        print(error)\n"
-    folder = EASYBLOCKS / "generic"
-    names = [".".join(path.relative_to(folder).with_suffix("").parts) for path in folder.rglob("*.py")
-             if "files" not in path.parts and path.stem != "__init__"]
-    result = subprocess.run([sys._base_executable, "-c", code, "containervenv", *names], capture_output=True, text=True,
-                            check=True, env={"PYTHONPATH": f"{wheel}:{tmp_path}"})
-    said = result.stdout.splitlines()
-    # the other modules import nothing of EasyBuild
-    assert len(said) > len(names) / 3
-    expected = "need EasyBuild 5, and this is EasyBuild 4.9.4: load or install a newer EasyBuild"
-    assert all(expected in line for line in said), said

@@ -5,7 +5,10 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-What we need of EasyBuild 5, and changing what it reads. With an older EasyBuild, the error says what to do.
+What we need of EasyBuild 5, and changing what it reads.
+
+EasyBuild imports every easyblock in its include paths, whatever it installs, and sites share these between an old and a
+new EasyBuild. So with EasyBuild 4 the easyblocks can be imported, but not used.
 """
 from contextlib import contextmanager
 
@@ -13,15 +16,32 @@ from easybuild.easyblocks.generic.container.texts import ERRORS, plain_error
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.config import update_build_option
 from easybuild.tools.version import VERSION
+
+
+class AnyExit:
+    """Exit statuses for EasyBuild 4, which has none."""
+
+    def __getattr__(self, name):
+        return 1
+
+
 try:
     from easybuild.tools.build_log import EasyBuildExit
     from easybuild.tools.run import RunShellCmdError, run_shell_cmd
+    IS_OLD = False
 except ImportError:
-    raise ImportError("the easyblocks for container images need EasyBuild 5, and this is EasyBuild %s: load or install "
-                      "a newer EasyBuild" % VERSION)
+    IS_OLD = True
+    EasyBuildExit, RunShellCmdError, run_shell_cmd = AnyExit(), None, None
 
-__all__ = ['EasyBuildExit', 'RunShellCmdError', 'exit_status', 'plain_errors', 'run_shell_cmd', 'set_search_paths',
-           'with_build_option', 'with_parameter']
+__all__ = ['EasyBuildExit', 'RunShellCmdError', 'exit_status', 'plain_errors', 'refuse_old_easybuild', 'run_shell_cmd',
+           'set_search_paths', 'with_build_option', 'with_parameter']
+
+
+def refuse_old_easybuild():
+    """Stop with EasyBuild 4."""
+    if IS_OLD:
+        raise EasyBuildError("the easyblocks for container images need EasyBuild 5, and this is EasyBuild %s: load or "
+                             "install a newer EasyBuild", VERSION)
 
 
 @contextmanager
