@@ -48,6 +48,7 @@ def run(place, *arguments, status=0, **environment):
     return result
 
 
+WRONG = "name: Wrong\ncontainers:\n  - {family: none, version: 1}\n"
 MINE = ("--catalogue", "sites", "--site", "mine")
 
 
@@ -368,3 +369,37 @@ def test_changes_by_hand_are_kept_each_time(tmp_path):
         outcome.write_file(path, text, again=True)
     assert {one.name: one.read_text() for one in tmp_path.iterdir()} == {
         "a.eb": "three\n", "a.eb.old": "one\n", "a.eb.old2": "two\n"}
+
+
+@pytest.mark.parametrize("command", [
+    ["list", "JAX"], ["show", "JAX/0.10.0"], ["list", "--mine"], ["installed"], ["job", "JAX/0.10.0", "--", "t.py"],
+    ["extend", "JAX/0.10.0", "--add", "rich", "--name", "mine", "-n"]], ids=lambda words: " ".join(words[:2]))
+def test_a_wrong_file_of_the_catalogue_stops_no_user(place, command):
+    """F-13 (N7): users' commands go on with the rest, and one line says what is left out; the catalogue's own don't."""
+    folder = place / "sites/mine/containers"
+    (folder / "Wrong.yaml").write_text(WRONG)
+    (folder / "JAX.yaml").write_text(CONTAINERS.replace("image, python", "image, venv: true, python"))
+    rest = command.index("--") if "--" in command else len(command)
+    said = run(place, *command[:rest], *MINE, *command[rest:]).stderr
+    (line,) = [line for line in said.splitlines() if "Wrong" in line]
+    assert line.startswith("ebsif: sites/mine/containers/Wrong.yaml:3: ")
+    assert line.endswith(": records with mistakes are left out (see `ebsif check`)")
+
+
+def test_a_wrong_file_is_an_error_for_those_who_edit_it(place):
+    """F-13: render and check report it, and neither add nor update takes its records for missing ones."""
+    (place / "sites/mine/containers/Wrong.yaml").write_text(WRONG)
+    for command, status in ((["render", "-n"], 1), (["check"], 1), (["update"], 3), (["add", "x.sif"], 3)):
+        said = run(place, *command, *MINE, status=status)
+        assert "Wrong.yaml:3: " in said.stdout + said.stderr
+        assert "left out" not in said.stderr
+
+
+@pytest.mark.parametrize("text", ["", "# site: lumi\n", None])
+def test_a_configuration_without_settings_is_none(place, text):
+    """F-09 (N21): an empty configuration file, one of comments only, and a home that doesn't exist stop nothing."""
+    file = place / ".config/ebsif/config.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(text or "")
+    home = place if text is not None else place / "missing"
+    assert "PyTorch/2.13.0" in run(place, "list", HOME=home).stdout

@@ -5,18 +5,18 @@ import shlex
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Optional
 
 from pydantic import Field
 
-from ebsif import files
+from ebsif import files, output
 from ebsif.catalogue import inheritance, reading, site
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.fieldtypes import SingleLine
 from ebsif.catalogue.records import CatalogueFile
 from ebsif.catalogue.site import Site
-from ebsif.catalogue.yamlerrors import DocumentError
 from ebsif.catalogue.yamlfile import Model, load, validate
 
 CONFIGURATION_VARIABLE = "EBSIF_CONFIG"
@@ -60,9 +60,29 @@ class Settings:
         """Return the profile of a site; by default of the chosen one."""
         return site.read(name or self.site_name, self.directories)
 
-    def containers(self, profile: Site) -> list[Container]:
-        """Return all containers of a site."""
-        return reading.read(profile, *self.directories_of(profile))
+    def containers(self, profile: Site, strict: bool = False) -> list[Container]:
+        """
+        Return all containers of a site.
+
+        Parameters
+        ----------
+        profile
+            The site.
+        strict
+            Whether an invalid file is an error, for commands that change or publish the catalogue; else a message says
+            what is left out.
+
+        Raises
+        ------
+        DocumentError
+            If a file is invalid, and `strict`.
+        """
+        problems = None if strict else []
+        containers = reading.read(profile, *self.directories_of(profile), problems=problems)
+        if problems:
+            more = f", and {output.format_count(len(problems) - 1, 'more problem')}" if problems[1:] else ""
+            say_once(f"{problems[0]}{more}: records with mistakes are left out (see `ebsif check`)")
+        return containers
 
     def documents(self, profile: Site) -> list[CatalogueFile]:
         """Return the files of a site's catalogue, each with the files that it extends."""
@@ -73,23 +93,8 @@ class Settings:
         return inheritance.directories_of(profile.name, self.directories)
 
     def containers_of(self, names: Iterable[Optional[str]]) -> list[Container]:
-        """
-        Return all containers of sites; None stands for the chosen site.
-
-        Raises
-        ------
-        DocumentError
-            With all problems in all files.
-        """
-        containers, problems = [], []
-        for name in names:
-            try:
-                containers += self.containers(self.site(name))
-            except DocumentError as error:
-                problems += error.problems
-        if problems:
-            raise DocumentError(*problems)
-        return containers
+        """Return all containers of sites; None stands for the chosen site."""
+        return [one for name in names for one in self.containers(self.site(name))]
 
     def site_names(self) -> list[str]:
         """Return the names of all sites."""
@@ -187,7 +192,7 @@ def read_settings(options: Namespace, complete: bool = True) -> Settings:
         reason = f"can't be read: {files.how_to_get_access(path)}" if files.is_there(path) and not path.is_dir() else \
             "is not a file: correct or unset the variable"
         raise site.SiteError(f"{path}, which {CONFIGURATION_VARIABLE} names, {reason}")
-    configured = validate(Configuration, load(path), path) if path.is_file() else Configuration.model_construct()
+    configured = read_configuration(path)
     # relative paths start from the directory of the file
     more = [beside(path, name) for name in configured.catalogues]
     directories = [*options.catalogue, *more]
@@ -202,6 +207,21 @@ def read_settings(options: Namespace, complete: bool = True) -> Settings:
     usual = os.environ.get(site.SITE_VARIABLE) or configured.site
     return Settings(options.site or usual, (*directories, inheritance.SITES), place or Path("easyconfigs"), bool(place),
                     (usual, tuple(more), usual_place))
+
+
+@lru_cache
+def say_once(text):
+    """Say something about a file that a command reads several times."""
+    output.note(text)
+
+
+def read_configuration(path):
+    """Return the content of the configuration file (Configuration), which may be missing, closed or empty."""
+    if files.is_there(path) and not os.access(path, os.R_OK):
+        say_once(f"{path} can't be read, so its settings are not used: {files.how_to_get_access(path)}")
+    elif files.is_there(path) and path.is_file() and (content := load(path)) is not None:
+        return validate(Configuration, content, path)
+    return Configuration.model_construct()
 
 
 def beside(path, name):

@@ -54,7 +54,7 @@ def run(options):
     """Add an image; return the exit status."""
     settings = read_settings(options)
     profile = settings.site()
-    documents, containers = settings.documents(profile), settings.containers(profile)
+    documents, containers = settings.documents(profile), settings.containers(profile, strict=True)
     asked = {key: getattr(options, key) for key in ("name", "family", "version") if getattr(options, key)}
     is_file = not remote.is_source(options.image)
     if is_file:

@@ -41,7 +41,7 @@ def run(options):
         raise UsageError("name a directory for the pages: -o DIRECTORY")
     settings = read_settings(options)
     names = [settings.site_name] if settings.site_name and not options.all_sites else settings.site_names()
-    sites = [(profile, settings.containers(profile)) for profile in map(settings.site, names)]
+    sites = [(profile, settings.containers(profile, strict=True)) for profile in map(settings.site, names)]
     number = output.format_count(sum(len(some) for _, some in sites), "container")
     output.hint(f"building pages for {number} of {', '.join(names)} ...")
     records = build.records_of(one for _, some in sites for one in some)
