@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from parts import TOOLS, unpack_wheels
-from support import Site
+from support import EASYBLOCKS, Site
 
 OLD = "4.9.4"
 
@@ -99,6 +99,11 @@ class SiteEasyBuild(Site):
     def modules(self):
         """The directory with the module files."""
         return self.prefix / "eb/modules"
+
+    def share_easyblocks(self):
+        """Put our easyblocks in the directory that both EasyBuilds include."""
+        for path in (EASYBLOCKS / "generic").glob("*"):
+            (self.easyblocks / "generic" / path.name).symlink_to(path)
 
     def bash(self, script, check=True, cwd=None, easybuild="5", **environment):
         """Run a bash script in a new shell, with a version of EasyBuild loaded unless that is None."""

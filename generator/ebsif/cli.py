@@ -5,8 +5,9 @@ What the help doesn't need is imported where it is used, because importing takes
 """
 
 import argparse
+import contextlib
 import gc
-import importlib
+import importlib.util
 import os
 import signal
 import sys
@@ -15,6 +16,9 @@ from ebsif import version
 from ebsif.errors import FAILED, EbsifError, UsageError
 
 EXIT_INTERRUPTED = 130
+
+# What EasyBuild has besides easyblocks.
+EASYBUILD = ("easybuild.framework", "easybuild.tools")
 
 STATUSES = """\
 exit status:
@@ -163,6 +167,34 @@ def check_python(version):
                  "on a cluster, load a module that has one (module load cray-python, for example)")
 
 
+def find_easybuild():
+    """Let Python find the EasyBuild of eb if it finds none: modules of EasyBuild may set PATH, but not PYTHONPATH."""
+    if importlib.util.find_spec(EASYBUILD[0]):
+        return
+    import shutil
+    from pathlib import Path
+
+    prefix = Path(shutil.which("eb") or "/dev/null/bin/eb").resolve().parent.parent
+    found = [str(path.parents[1]) for start in ("lib*", "local/lib")
+             for path in prefix.glob(f"{start}/python3*/*-packages/easybuild/framework")]
+    if found:
+        sys.path.append(found[0])
+        # it has found our part of the package only
+        del sys.modules["easybuild"]
+
+
+def without_easybuild(options):
+    """Return what to do if there is no EasyBuild (str); the profile of the site may know the modules."""
+    from ebsif.catalogue.settings import read_settings
+
+    modules = []
+    with contextlib.suppress(EbsifError, AttributeError):
+        modules = read_settings(options).site().scheduler.install.modules
+    remedy = f"run `module load {' '.join(modules)}`" if modules else \
+        "load the site's EasyBuild module, or run `pip install easybuild`"
+    return f"this command needs EasyBuild, which {sys.executable} can't import: {remedy}"
+
+
 def main(arguments=None):
     """
     Run the command line.
@@ -186,6 +218,7 @@ def main(arguments=None):
     # arguments after -- are for the program that a command runs
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options = argparse.Namespace()
+    find_easybuild()
     # in one file with standard error, lines are in the order in which they were printed
     sys.stdout.reconfigure(line_buffering=True)
     try:
@@ -194,6 +227,11 @@ def main(arguments=None):
         # the reader (head, for example) has closed the pipe
         discard_output()
         return 128 + signal.SIGPIPE
+    except ModuleNotFoundError as error:
+        if not str(error.name).startswith(EASYBUILD):
+            raise
+        print(f"ebsif: {without_easybuild(options)}", file=sys.stderr)
+        return FAILED
     except (EbsifError, OSError) as error:
         from ebsif.output import printable
 

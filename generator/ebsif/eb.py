@@ -1,6 +1,7 @@
 """Run EasyBuild as a program in a clean environment, and use it as a library to read easyconfigs and settings."""
 
 import contextlib
+import importlib.util
 import io
 import os
 import shlex
@@ -20,6 +21,11 @@ from ebsif.errors import EbsifError
 
 # One thread at a time reads easyconfigs.
 READING = threading.Lock()
+OLDEST = (5, 1)  # as in setup.cfg
+
+# Our easyblocks, and the easyblocks that EasyBuild's configuration includes (known after `session`).
+EASYBLOCKS = ("containerinstall", "containervenv")
+INCLUDED: list[str] = []
 
 
 class EasyBuildFailure(EbsifError):
@@ -52,12 +58,42 @@ def load_command(directory: Optional[Path], module: str) -> str:
 def command(arguments: Iterable[Union[str, Path]]) -> str:
     """Return how a person runs eb, which refuses to while another module of the same software is loaded."""
     loaded = os.environ.get("EBSIF_LOADED_MODULE")
-    return (f"module unload {loaded}; " if loaded else "") + shlex.join(["eb", *map(str, arguments)])
+    words = ["eb", *finding_easyblocks(has_own=True), *map(str, arguments)]
+    return (f"module unload {loaded}; " if loaded else "") + shlex.join(words)
+
+
+def finding_easyblocks(has_own: bool = False) -> list[str]:
+    """
+    Return the options with which eb finds our easyblocks, after which it still finds those of the site.
+
+    None are needed if eb is installed with this command. A site's eb has another Python, and may ignore PYTHONPATH.
+
+    Parameters
+    ----------
+    has_own
+        Whether none are needed either if the site seems to have our easyblocks, perhaps of another version.
+    """
+    found = shutil.which("eb")
+    if not found or Path(found).parent == Path(sys.executable).parent:
+        return []
+    from easybuild.tools.filetools import expand_glob_paths
+
+    session()
+    ours = [importlib.util.find_spec(f"easybuild.easyblocks.generic.{name}").origin for name in EASYBLOCKS]
+    if has_own and (any(map(is_ours, expand_glob_paths(INCLUDED))) or
+                    str(Path(ours[0]).parents[3]) in os.environ.get("PYTHONPATH", "").split(":")):
+        return []
+    return [f"--include-easyblocks={','.join([*ours, *INCLUDED])}"]
+
+
+def is_ours(path: str) -> bool:
+    """Return whether a file is named as one of our easyblocks."""
+    return Path(path).stem in EASYBLOCKS
 
 
 def run(arguments: Sequence[Union[str, Path]]) -> subprocess.CompletedProcess[str]:
     """
-    Run eb and return its exit status and output, for questions that it answers quickly.
+    Run eb as a person would, and return its exit status and output, for questions that it answers quickly.
 
     Raises
     ------
@@ -185,30 +221,78 @@ def session(arguments: tuple[str, ...] = ()) -> None:
     EasyBuildFailure
         If EasyBuild refuses its options, environment variables or configuration files.
     """
-    from easybuild.tools import config, options
+    from easybuild.tools import config, options, version
 
     if is_configured():
         return
+    if tuple(version.VERSION.version[:2]) < OLDEST:
+        raise EasyBuildFailure(f"ebsif needs EasyBuild {'.'.join(map(str, OLDEST))} or newer, and this is "
+                               f"{this_easybuild()}: load or install a newer EasyBuild")
     environment, folder = dict(os.environ), tempfile.gettempdir()
     said = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(said), including_others(options) as problems:
             # --ignore-osdeps: otherwise EasyBuild complains if eb is not on PATH
-            parsed = options.parse_options(args=["--ignore-osdeps", *arguments], with_include=False)
+            parsed = options.parse_options(args=["--ignore-osdeps", *arguments])
     except (Exception, SystemExit) as error:  # TypeError for a file that is not a configuration file, for example
         text = said.getvalue().strip() if isinstance(error, SystemExit) else str(error).strip("'\"")
-        raise EasyBuildFailure(f"EasyBuild refuses its configuration: {text}") from None
+        raise EasyBuildFailure(f"EasyBuild refuses its configuration: {text} ({this_easybuild()})") from None
     finally:
         if tempfile.gettempdir() != folder:
             shutil.rmtree(tempfile.gettempdir(), ignore_errors=True)
         tempfile.tempdir = folder
         os.environ.clear()
         os.environ.update(environment)
+    for problem in problems:
+        output.note(problem)
     values = parsed.get_options_by_section("config")
     # eb would refuse to run without a modules tool, but no module is loaded here
     values["modules_tool"] = None
     config.init(parsed.options, values)
     config.init_build_options(cmdline_options=parsed.options)
+
+
+@contextlib.contextmanager
+def including_others(options):
+    """
+    Let EasyBuild include the easyblocks of its configuration, but of our easyblocks no copies of other versions.
+
+    Easyblocks for another EasyBuild, or another Python, may fail here. No command needs those of other software, so
+    messages (list of str) are enough, which this yields.
+
+    Parameters
+    ----------
+    options
+        The module easybuild.tools.options.
+    """
+    from easybuild.tools.build_log import EasyBuildError
+    from easybuild.tools.filetools import expand_glob_paths
+
+    include, problems = options.include_easyblocks, []
+
+    def include_others(folder, patterns):
+        INCLUDED[:] = patterns
+        others = [path for path in expand_glob_paths(patterns) if not is_ours(path)]
+        try:
+            if others:
+                include(folder, others)
+        except EasyBuildError as error:
+            problems.append(f"an easyblock that EasyBuild's configuration includes fails in {this_easybuild()}, but "
+                            f"may work in that of eb: {str(error).strip(chr(39))}")
+
+    options.include_easyblocks = include_others
+    try:
+        yield problems
+    finally:
+        options.include_easyblocks = include
+
+
+def this_easybuild() -> str:
+    """Return the version and the directory of the EasyBuild that this process uses, and its Python."""
+    from easybuild.tools import version
+
+    place = Path(version.__file__).parents[2]
+    return f"EasyBuild {version.VERSION} in {place}, with Python {'.'.join(map(str, sys.version_info[:2]))}"
 
 
 def read(path):

@@ -105,7 +105,8 @@ def install(arguments: Sequence[Union[str, Path]], **variables: str) -> Result:
     """
     # in its own lines, as they come, with details; options of the user come later and win
     options = ["--output-style=basic", "--trace"]
-    with eb.started([*options, *arguments], {"PYTHONUNBUFFERED": "1", **variables}) as process, \
+    arguments = [*options, *arguments, *eb.finding_easyblocks()]
+    with eb.started(arguments, {"PYTHONUNBUFFERED": "1", **variables}) as process, \
             Steps(not output.is_verbose()) as steps:
         steps.begin("starting eb", important=False)
         said = Said(steps)

@@ -1,6 +1,7 @@
 """Different ways to install EasyBuild: each finds our easyblocks and easyconfigs."""
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from support import CHECKOUT, CONTAINER_FILES, Site, blocks, tracked
 
 EXAMPLE = "PyTorch-2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121.eb"
 OTHER = "zlib-1.3.eb"
+NUMBER = (CONTAINER_FILES / "VERSION").read_text().strip()
 
 
 @pytest.fixture(scope="module")
@@ -92,15 +94,16 @@ def test_beside_a_full_easybuild(tmp_path, wheel, easybuild_wheels):
     # ebsif doctor asks the eb on PATH, which is in another directory
     doctor = [Path(sys.prefix) / "bin/ebsif", "doctor"]
     settings = {"EASYBUILD_ALLOW_USE_AS_ROOT_AND_ACCEPT_CONSEQUENCES": "1"}
-    (line,) = lines_about("easyconfigs", site.run(doctor, check=False, **settings).stdout)
-    assert line.startswith("MISSING")
-    assert "files not found" in line
+    (line,) = lines_about(" easyblocks ", site.run(doctor, **settings).stdout)
+    assert line.startswith("note ")
+    assert "eb finds them with --include-easyblocks=" in line
 
     pip("install", "--no-compile", wheel, python=python)
     installed = next(venv.glob("lib/*/site-packages/easybuild/easyconfigs"))
     assert names(installed) == names(CHECKOUT / "easyconfigs")
-    (line,) = lines_about("easyconfigs", site.run(doctor, check=False, **settings).stdout)
-    assert line.startswith("ok")
+    blocks_line, configs_line = lines_about(" eb finds ", site.run(doctor, **settings).stdout)
+    assert re.match("ok +easyblocks +eb finds them$", blocks_line)
+    assert re.match(f"ok +easyconfigs .*{installed}", configs_line)
     found = site.eb("--search", f"({EXAMPLE}|{OTHER})").stdout
     assert f"found valid index for {easyconfigs}" in found
     assert found.count(f"/{OTHER}") == found.count(f"/{EXAMPLE}") == 1
@@ -197,42 +200,85 @@ def own_easyconfig(release, folder):
     return Path(made.stdout.strip())
 
 
-def test_installed_with_eb(tmp_path, release, easybuild_wheels):
-    """W-07: eb installs ebsif without network; the module works with any EasyBuild; removing it leaves nothing."""
+@pytest.fixture
+def module_of_ebsif(lumi, release, tmp_path):
+    """The module ebsif, installed without network by the site's eb; another Python of its version is first on PATH."""
     easyconfig = own_easyconfig(release, tmp_path / "sources")
-    site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
-    assert "All contribution checks PASSed" in site.eb("--check-contrib", easyconfig).stdout
-    before = everything(site.prefix)
+    assert "All contribution checks PASSed" in lumi.eb("--check-contrib", easyconfig).stdout
+    lines = blocks("docs/lumi/for-lust.md")[-1]
+    lines = lines.replace("LUMI partition/container EasyBuild-production", "EasyBuild-user")
     # in an empty network namespace
-    site.run(["unshare", "--map-root-user", "--net", "eb", *site.eb_options, easyconfig])
-    number = (CONTAINER_FILES / "VERSION").read_text().strip()
-    assert (site.modules / f"ebsif/{number}.lua").is_file()
+    script = shlex.quote(f"{lumi.tool.init}\n{lines}")
+    said = lumi.bash(f"unshare --map-root-user --net bash -ec {script}", cwd=easyconfig.parent).stdout
+    assert f"ok       easyconfigs        eb finds those in {lumi.easyconfigs}, {lumi.prefix}" in said
+    assert "MISSING" not in said
+    return NUMBER
 
-    pip("install", "--no-compile", "--ignore-installed", "--prefix", tmp_path / "EasyBuild",
-        *easybuild_wheels(version("easybuild-framework")))
-    (framework,) = {path.parent for path in (tmp_path / "EasyBuild").rglob("*-packages/easybuild")}
-    (eb,) = (tmp_path / "EasyBuild").rglob("bin/eb")
-    # a Python that has neither installed
-    python = sys._base_executable
-    said = site.bash(
-        f"set -e; module load ebsif; ebsif --version; {python} $(command -v ebsif) list --site lumi pytorch\n"
-        f"{eb} {shlex.join(site.eb_options)} --list-easyblocks; {eb} {shlex.join(site.eb_options)} -D {EXAMPLE}",
-        PYTHONPATH=framework, EB_PYTHON=python)
-    assert said.stdout.startswith(f"ebsif {number}\n")
-    assert "\nPyTorch/2.7.0-rocm" in said.stdout
+
+LISTS = "EASYBUILD_ROBOT_PATHS EASYBUILD_INCLUDE_EASYBLOCKS PYTHONPATH"
+
+
+def test_installed_with_eb(lumi, module_of_ebsif, easybuild_of_site, easybuild_wheels, tmp_path):
+    """
+    W-07, F-03, F-05 (lumi A3, A4, A7, A8): the module works with an eb that overwrites PYTHONPATH, and with others.
+
+    It extends the lists of the site. Removing it leaves nothing.
+    """
+    site = lumi
+    said = site.bash(f"""
+        before=$(printenv {LISTS})
+        module load ebsif
+        ebsif --version
+        eb --list-easyblocks
+        eb -D {EXAMPLE} hello-1.0.eb
+        eb --show-config | grep allow-loaded
+        printenv {LISTS}
+        ebsif list --mine
+        head -n 1 $(command -v ebsif)
+        module unload ebsif
+        [ "$before" = "$(printenv {LISTS})" ] && echo restored""")
+    assert f"ebsif {module_of_ebsif}\n" in said.stdout
     assert "|-- ContainerInstall\n|   |-- ContainerVenv" in said.stdout
     assert f"/{EXAMPLE} (module: PyTorch/" in said.stdout
-    # other programs, in containers too, don't see what ebsif requires
-    (folder,) = site.bash("module load ebsif; echo $PYTHONPATH").stdout.strip().split(":")
-    assert {path.name for path in Path(folder).iterdir()} == {"easybuild"}
-    assert site.bash('module load ebsif; ls "$EBROOTEBSIF/bin"').stdout == "ebsif\n"
+    assert "(module: hello/1.0)" in said.stdout
+    assert "(F) = EasyBuild, site-tools\n" in said.stdout
+    root = site.prefix / "eb/SW/ebsif" / module_of_ebsif / "python/easybuild"
+    assert f"\n{site.easyconfigs}:{root}/easyconfigs\n" in said.stdout
+    assert f"\n{site.easyblocks}/*/*.py,{root}/easyblocks/generic/*.py\n" in said.stdout
+    assert "\nyou have installed no container module\n" in said.stdout
+    assert f"\n#!{sys._base_executable}\n" in said.stdout
+    assert said.stdout.endswith("\nrestored\n")
     # EasyBuild has no complaint about the loaded module
-    assert "loaded" not in said.stdout + said.stderr
+    assert "loaded (EasyBuild" not in said.stdout + said.stderr
+
+    # without EasyBuild
+    said = site.bash("module load ebsif; ebsif list --site lumi pytorch; ebsif list --mine --site lumi", check=False,
+                     easybuild=None, PATH=without_easybuild(site))
+    assert "\nPyTorch/2.7.0-rocm" in said.stdout
+    assert said.returncode == 3
+    assert said.stderr == (f"ebsif: this command needs EasyBuild, which {sys._base_executable} can't import: "
+                           "run `module load LUMI partition/container EasyBuild-user`\n")
+
+    # an eb that heeds PYTHONPATH, where the site sets no list
+    (framework,) = easybuild_of_site["5"].glob("lib/*/site-packages")
+    (eb,) = framework.glob("*.data/scripts/eb")
+    said = site.bash(f"module load ebsif; bash {eb} {shlex.join(site.eb_options)} -D {EXAMPLE}; printenv {LISTS}",
+                     check=False, easybuild=None, PYTHONPATH=framework, EB_PYTHON=sys._base_executable)
+    assert f"/{EXAMPLE} (module: PyTorch/" in said.stdout
+    assert said.stdout.endswith(f"\n{root.parent}:{framework}\n")
+    # other programs, in containers too, don't see what ebsif requires
+    assert {path.name for path in root.parent.iterdir()} == {"easybuild"}
+    assert [path.name for path in (root.parents[1] / "bin").iterdir()] == ["ebsif"]
     (removal,) = blocks("docs/upgrading.md")
-    site.bash(f"set -e; module load ebsif\n{removal}", EASYBUILD_PREFIX=site.prefix / "eb")
-    # temporary files are EasyBuild's
-    left = {path for path in everything(site.prefix) if site.temporary not in path.parents and not path.is_dir()}
-    assert not {path for path in left - before if (site.prefix / "eb") in path.parents or "ebsif" in str(path.name)}
+    # this site has other directories than EasyBuild's usual ones
+    site.bash("set -e; module load ebsif\n" + removal.replace("/software", "/SW").replace("/modules/*", "/modules"))
+    left = [path for path in everything(site.prefix / "eb") if "ebsif" in path.name]
+    assert not left
+
+
+def without_easybuild(site):
+    """Return PATH without the venv of the tests, which has an eb of its own."""
+    return ":".join(folder for folder in site.environment["PATH"].split(":") if folder != f"{sys.prefix}/bin")
 
 
 def test_saved_files_repeat_an_installation(installed_once, easybuild_wheels, tmp_path):

@@ -1,17 +1,24 @@
 """EasyBuild configured as LUMI's: everything works, and what is the site's is neither replaced nor disturbed."""
 
-from support import EASYBLOCKS
+import re
 
-
-def share_easyblocks(site):
-    """Put our easyblocks in the directory that all EasyBuilds of a site include."""
-    for path in (EASYBLOCKS / "generic").glob("*"):
-        (site.easyblocks / "generic" / path.name).symlink_to(path)
+from parts import wheel_settings
+from support import CHECKOUT, blocks
 
 
 def test_an_older_easybuild_is_not_disturbed(lumi):
-    """F-04 (lumi A1): with our easyblocks in its include path, EasyBuild 4 refuses containers and nothing else."""
-    share_easyblocks(lumi)
+    """
+    F-04 (lumi A1, G): with our easyblocks in its include path, EasyBuild 4 refuses containers and nothing else.
+
+    They are put there by the lines for LUST, who have EasyBuild 5, too.
+    """
+    for line in blocks("docs/lumi/for-lust.md")[:2]:
+        for at_lumi, here in (("/appl/lumi/LUMI-SoftwareStack/easybuild/easyblocks", lumi.easyblocks),
+                              ("/appl/lumi/LUMI-EasyBuild-containers/easybuild/easyconfigs", lumi.easyconfigs),
+                              ("LUMI partition/container EasyBuild-user", "EasyBuild-user/5")):
+            line = line.replace(at_lumi, str(here))
+        said = lumi.bash(f"set -e\n{line}", cwd=CHECKOUT).stdout
+    assert f"{lumi.easyconfigs}/p/PyTorch" in said
     container = lumi.easyconfig("sources = ['example.sif']")
     said = lumi.bash(f"eb -D hello-1.0.eb; eb -S ^hello; eb {container}", check=False, easybuild="4")
     assert said.stdout.count("(module: hello/1.0)") == 1
@@ -21,3 +28,36 @@ def test_an_older_easybuild_is_not_disturbed(lumi):
                             "or install a newer EasyBuild")
     # the same directory, with EasyBuild 5
     assert "(module: Example/1.0)" in lumi.bash(f"eb -D {container}").stdout
+
+
+def test_commands_heed_the_configuration_of_the_site(lumi, wheels, base_image):
+    """
+    F-02, F-03 (lumi A2, A3): with a naming scheme, easyblocks and robot paths of the site, and an eb of another Python.
+
+    Easyblocks for another EasyBuild stop nothing, and neither do the site's copies of ours, of another version.
+    """
+    (lumi.sources / "example.sif").symlink_to(base_image)
+    for name, text in (("other", "import nothing_like_this\n"), ("containerinstall", "raise ImportError('other')\n")):
+        (lumi.easyblocks / f"generic/{name}.py").write_text(text)
+    said = lumi.bash("ebsif installed")
+    assert "0 installations" in said.stdout
+    (note,) = [line for line in said.stderr.splitlines() if "easyblock" in line]
+    assert re.match(r"ebsif: an easyblock that EasyBuild's configuration includes fails in EasyBuild \S+ in /.+, with "
+                    r"Python 3\.\d+, but may work in that of eb: .*nothing_like_this", note)
+    # eb itself would stop there
+    for name in ("other", "containerinstall"):
+        (lumi.easyblocks / f"generic/{name}.py").unlink()
+
+    container = lumi.easyconfig("sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\n")
+    extend = f"ebsif extend {container} --add greeting --name mine"
+    said = lumi.bash(f"ebsif doctor\n{extend} --install --quiet\n{extend} --name other >hint\n"
+                     "eval \"$(sed -n 's/^install it with: //p' hint) -D\"\n"
+                     "ebsif list --mine\nebsif doctor --installed", check=False,
+                     APPTAINER_BIND=wheels, **wheel_settings(wheels)).stdout
+    assert re.search(r"^note +easyblocks +eb finds them with '--include-easyblocks=\S+/containervenv\.py,"
+                     rf"{lumi.easyblocks}/\*/\*\.py', which ebsif adds when it runs eb$", said, re.MULTILINE)
+    assert f"eb finds those in {lumi.easyconfigs} by name" in said
+    assert "MISSING" not in said
+    assert re.search(r"\[ \] \S+ \(module: Example/1\.0-other-\d+\)$", said, re.MULTILINE)
+    assert re.search(r"^Example/1\.0-mine-\d+ +Example/1\.0 ", said, re.MULTILINE)
+    assert "1 module checked: nothing is wrong" in said

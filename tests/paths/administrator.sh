@@ -1,12 +1,14 @@
 # shellcheck shell=bash disable=SC1090,SC1091,SC2046,SC2086
 # An administrator: a new image in the catalogue, installed, and on the web pages; images that are somewhere else.
+# The site's EasyBuild is a module, which sets its naming scheme, easyblocks and robot paths.
+module load EasyBuild-user/5
 # status 1: something is new
 ebsif update --site local || [ $? = 1 ]
 ebsif update --site local --write || [ $? = 1 ]
 ebsif render --site local
 ebsif check --deep
 eb easyconfigs/p/PyTorch/PyTorch-2.14.0-*.eb
-module use $EASYBUILD_PREFIX/modules/all
+module use $EASYBUILD_INSTALLPATH_MODULES
 module load PyTorch/2.14.0
 singularity exec $SIF python -c 'import numpy; print("with", numpy.__file__)'
 ebsif installed --has 'numpy<99'

@@ -170,10 +170,12 @@ def follow_a_researcher(person):
     check_the_third_month(person, person.types("third-month"), mine)
 
 
-def test_an_administrator(site, wheels, base_image, small_image, registry):
-    """S001-09, R-05, R-02: new images, in a directory and in a registry, are added to the catalogue and installed."""
+def test_an_administrator(lumi, wheels, base_image, small_image, registry):
+    """S001-09, R-05, R-02, F-02, F-07: new images are added to the catalogue and installed, with LUMI's EasyBuild."""
+    site = lumi
+    site.share_easyblocks()
     person = Person(site, wheels)
-    person.environment["REGISTRY"] = registry.host
+    person.environment = {"EDITOR": "true", "MODULEPATH": site.catalogue_of_modules, "REGISTRY": registry.host}
     site.run(["apptainer", "push", "--no-https", small_image("busybox"), f"oras://{registry.host}/ai/new:3"])
     (site.work / "images").mkdir()
     (site.prefix / "sites/local").mkdir()

@@ -268,12 +268,13 @@ def test_readable_sizes_and_numbers():
     ("ERROR: Lmod modules tool can not be used, 'lmod' command is not available; use --modules-tool to specify a "
      "different modules tool to use (EnvironmentModulesC, EnvironmentModulesTcl, EnvironmentModules, Lmod)",
      "Set EASYBUILD_MODULES_TOOL (and EASYBUILD_MODULE_SYNTAX=Tcl with Environment Modules)"),
-    ("ERROR: Can't find path", "Install ebsif and EasyBuild with pip"),
+    ("ERROR: Can't find path", "Install ebsif in the Python environment of that eb"),
 ])
 def test_doctor_names_the_remedy_if_eb_fails(monkeypatch, said, remedy):
     """EasyBuild refuses to run as root before anything else, so advice to install ebsif elsewhere would be wrong."""
     monkeypatch.setattr(doctor.eb, "run", lambda *_, **__: subprocess.CompletedProcess([], 1, stdout=f"{said}\n"))
-    assert f"{said.rstrip('.')}. {remedy}" in doctor.find_easyconfigs().text
+    (found,) = doctor.find_easyblocks()
+    assert f"{said.rstrip('.')}. {remedy}" in found.text
 
 
 def test_commands_do_not_import_each_other():

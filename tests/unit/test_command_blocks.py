@@ -37,6 +37,10 @@ TRIED = {
     "docs/lumi/02-squashfs.md": "test_laif.py::guide",
     "docs/lumi/03-file-formats.md": "test_laif.py::guide",
     "docs/lumi/05-many-nodes.md": "test_laif.py::guide",
+    "docs/lumi/for-lust.md": [
+        "test_site_easybuild.py::test_an_older_easybuild_is_not_disturbed",
+        "test_site_easybuild.py::test_an_older_easybuild_is_not_disturbed",
+        "test_layouts.py::test_installed_with_eb"],
     "docs/new-site.md": "test_tutorial.py::test_the_tutorial_for_a_new_site",
     "docs/registries.md": "test_documentation.py::test_the_commands_of_the_readme",
     "docs/running.md": "test_documentation.py::test_the_commands_for_running",

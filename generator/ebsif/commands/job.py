@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-from ebsif import files, output
+from ebsif import eb, files, output
 from ebsif.arguments import add_overwrite
 from ebsif.catalogue import selection
 from ebsif.catalogue.fieldtypes import is_duration
@@ -163,7 +163,8 @@ def write(options, settings, profile):
                   data=tuple(map(data.parse, options.data)))
     if options.install:
         request = job.Request("", (f"install-{Path(options.install).name}",), **values)
-        return job.install_script(options.install, options.more, request, profile)
+        more = [*eb.finding_easyblocks(has_own=True), *options.more]
+        return job.install_script(options.install, more, request, profile)
     command = job.python_program(program) if program else ()
     needed = options.submit or options.interactive
     file = job.program_file(command)

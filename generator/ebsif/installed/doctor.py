@@ -1,8 +1,13 @@
 """Check that this machine has everything that is needed to install container modules."""
 
 import dataclasses
+import importlib.util
 import os
+import re
+import shlex
 import shutil
+import sys
+import tempfile
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -17,8 +22,15 @@ from ebsif.findings import ERROR, NOTE, OK, Finding
 from ebsif.installed import lock
 
 LONGEST = 60  # seconds for a program to print its version
-# An easyconfig that is installed with this project.
-EXAMPLE = "PyTorch-2.13.0-cpu-python-3.11-singularity-20261121.eb"
+# An easyconfig for nothing but asking eb whether it finds the easyblocks.
+EASYCONFIG = """\
+easyblock = 'ContainerVenv'
+name = 'ebsif-doctor'
+version = '1'
+homepage = ''
+description = ''
+toolchain = SYSTEM
+"""
 
 
 def examine() -> list[Finding]:
@@ -27,7 +39,7 @@ def examine() -> list[Finding]:
     return [
         easybuild,
         # without these two, eb stops before it searches
-        *([find_easyconfigs()] if ERROR not in (easybuild.level, modules_tool.level) else []),
+        *(find_easyblocks() if ERROR not in (easybuild.level, modules_tool.level) else []),
         find_program("container runtime", RUNTIMES, "load the site's module, or use another node"),
         find_program("mksquashfs", ["mksquashfs"], "install squashfs-tools", version_option="-version"),
         find_program("unsquashfs", ["unsquashfs"], "install squashfs-tools", version_option="-version",
@@ -53,7 +65,17 @@ def examine_site(profile: Site, containers: list[Container]) -> list[Finding]:
 
 def find_easybuild():
     """Return a Finding on eb: is it installed, and does it run? Wrappers of a loaded module may hide its Python."""
-    found = find_program("EasyBuild", ["eb"], "install it with pip, or load the site's EasyBuild module")
+    # as ebsif finds it, which runs it with its own Python
+    own = Path(sys.executable).with_name("eb")
+    found = find_program("EasyBuild", ["eb", str(own)], "load the site's EasyBuild module, or install it with pip",
+                         environment=None if shutil.which("eb") else {**os.environ, "EB_PYTHON": sys.executable})
+    version = re.match(r"EasyBuild (\d+)\.(\d+)", found.text)
+    if version and tuple(map(int, version.groups())) < eb.OLDEST:
+        return Finding(ERROR, found.subject, f"{found.text}, is too old: load or install EasyBuild "
+                       f"{'.'.join(map(str, eb.OLDEST))} or newer")
+    if found.level == OK and not importlib.util.find_spec("easybuild.tools"):
+        return Finding(ERROR, found.subject, f"{found.text}, but {sys.executable}, which runs ebsif, can't import it: "
+                       "add its Python packages to PYTHONPATH")
     loaded = eb.container_modules(os.environ)
     if found.level == OK or not loaded:
         return found
@@ -61,13 +83,13 @@ def find_easybuild():
                                "machine: unload the module before you run eb yourself")
 
 
-def find_program(part, names, remedy, version_option="--version", statuses=(0,)):
+def find_program(part, names, remedy, version_option="--version", statuses=(0,), environment=None):
     """Return a Finding on the first of some programs on PATH: does it print its version, with one of the statuses?"""
     for name in names:
         path = shutil.which(name)
         if path:
             try:
-                answer = processes.run([path, version_option], LONGEST)
+                answer = processes.run([path, version_option], LONGEST, environment=environment)
             except processes.NoAnswer as error:
                 return Finding(ERROR, part, f"{error}: is its file system slow, or gone?")
             said = (answer.stdout + answer.stderr).strip().splitlines()[:1]
@@ -86,21 +108,41 @@ REFUSALS = {
 }
 
 
-def find_easyconfigs():
+def find_easyblocks():
     """
-    Return a Finding on whether eb finds one of our easyconfigs and its easyblock.
+    Return the findings on whether eb finds our easyblocks, and where it finds easyconfigs.
 
     Only eb itself can answer that: it may run with another Python and other settings.
     """
-    part = "easyblocks, easyconfigs"
-    answer = eb.run([EXAMPLE, "--dry-run"])
+    part = "easyblocks"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "ebsif-doctor-1.eb")
+        path.write_text(EASYCONFIG, encoding="utf-8")
+        answer = eb.run([path, "--dry-run"])
     if answer.returncode == 0:
-        return Finding(OK, part, f"eb finds them without options: eb {EXAMPLE} --dry-run")
+        return [Finding(OK, part, "eb finds them"), find_easyconfigs()]
+    options = eb.finding_easyblocks() if "Failed to obtain class" in answer.stdout else []
+    if options:
+        return [Finding(NOTE, part, f"eb finds them with {shlex.join(options)}, which ebsif adds when it runs eb"),
+                find_easyconfigs()]
     said = [line for line in answer.stdout.splitlines() if line.startswith("ERROR")] or [answer.stdout.strip()]
     remedy = next((remedy for words, remedy in REFUSALS.items() if words in answer.stdout),
-                  "Install ebsif and EasyBuild with pip in the same Python environment")
+                  "Install ebsif in the Python environment of that eb")
     # some messages of EasyBuild end without a full stop
-    return Finding(ERROR, part, f"eb {EXAMPLE} --dry-run says: {' '.join(said).rstrip('.')}. {remedy}")
+    return [Finding(ERROR, part, f"eb --dry-run says: {' '.join(said).rstrip('.')}. {remedy}")]
+
+
+def find_easyconfigs():
+    """Return a Finding on where eb finds easyconfigs by their names, and on those that are installed with ebsif."""
+    said = re.search(r"^robot-paths +\(\w\) = (.*)", eb.run(["--show-config"]).stdout, re.MULTILINE)
+    places = said.group(1).split(", ") if said else []
+    found = f"eb finds those in {', '.join(places) or 'no directory'} by name"
+    spec = importlib.util.find_spec("easybuild.easyconfigs")
+    own = (spec and spec.submodule_search_locations) or []
+    others = [place for place in own if os.path.realpath(place) not in map(os.path.realpath, places)]
+    if others:
+        found += f"; name those in {', '.join(others)} with their path"
+    return Finding(OK, "easyconfigs", found)
 
 
 def find_modules_tool():
