@@ -4,6 +4,8 @@ import json
 import os
 
 import pytest
+from easybuild.easyblocks.generic.container.requirements import lock_of
+from easybuild.easyblocks.generic.container.stages import Stage
 
 BASE = "PyTorch/2.13.0-cpu-python-3.11-singularity-20261121"
 MINE = f"{BASE}-mine-20261121"
@@ -33,6 +35,14 @@ moduleclass = 'ai'
 """
 
 
+def stages_in(text):
+    """Return the stages in an easyconfig, as the record of its installation has them."""
+    values = {"SYSTEM": "SYSTEM", "container_env": {}}
+    exec(text, values)
+    value = values.get("requirements")
+    return [] if lock_of(value) else [stage.record for stage in Stage.from_parameter(value)]
+
+
 class Prefix:
     """An EasyBuild prefix whose installations contain only the files that the commands read."""
 
@@ -53,7 +63,7 @@ class Prefix:
         (root / "share/ebsif/lock.json").write_text(json.dumps({
             "module": {"name": name, "version": version.split("-")[0], "versionsuffix": version[version.index("-"):]},
             "image": {"file": "a.sif", "sha256": "0" * 64}, "image_packages": ["numpy==2.0"], "artifacts": {},
-            "venv_packages": list(packages), "stages": [{"name": "requirements", "requirements": "einops\ngone\n"}],
+            "venv_packages": list(packages), "stages": stages_in(text),
             **record}))
         self.write_module(module, root, lua)
         return root

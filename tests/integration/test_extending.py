@@ -1,11 +1,13 @@
 """From a requirements.txt to a module: ebsif extend."""
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from ebsif.installed import removal
 from ebsif.user import environments
 from parts import wheel_settings
 from support import CONTAINER_FILES, make_wheel
@@ -61,6 +63,20 @@ def test_the_easyconfig_belongs_to_the_user(place, site):
     path.write_text(text + "# mine\n")
     assert "exists already, with different content" in place("-r", "requirements.txt", status=3).stderr
     assert path.read_text().endswith("# mine\n")
+
+
+def test_an_easyconfig_that_eb_is_installing(place, site):
+    """N1: it isn't replaced: eb reads it again at the end, and the module would have other packages than it says."""
+    place("-r", "requirements.txt")
+    path = site.work / "Base-1.0-20250101-mine-20260101.eb"
+    text = path.read_text()
+    # stands for eb
+    lock = site.prefix / "eb/software/.locks" / (str(site.prefix / "eb/software" / MODULE).replace("/", "_") + ".lock")
+    lock.mkdir(parents=True)
+    for option, said in (("--install", "exists already, with different content"), ("--rebuild", "until it is done")):
+        result = place("--add", "hello", option, "--", *site.eb_options, status=3)
+        assert f"eb is installing {MODULE}" in result.stderr and said in result.stderr
+        assert path.read_text() == text
 
 
 def test_checking_before_installing(place, site, wheels, base_image):

@@ -529,7 +529,7 @@ def test_segments_follow_each_other(tmp_path):
 
 
 def test_a_script_that_can_not_be_written(tmp_path):
-    """E-09, A0, C-04: the message names the file; an earlier one stays as it is, and is replaced only on request."""
+    """E-09, A0, C-04: the message names the file; an earlier one stays, and is replaced only on request."""
     earlier = tmp_path / "earlier.sh"
     earlier.write_text("mine")
     for path in (tmp_path / "new.sh", earlier):

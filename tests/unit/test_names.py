@@ -362,7 +362,8 @@ def test_packages_added_by_hand(prefix, capsys, tmp_path):
     assert main(["lock", "mine", "-o", "after.json"]) == 0
     after = json.loads((tmp_path / "after.json").read_text())
     assert after["venv_packages"] == ["einops==0.8.1", "rich==14.0"]
-    assert after["stages"] == [{"name": "requirements", "requirements": "einops==0.8.1\nrich==14.0\n"}]
+    assert after["stages"] == [{"name": "requirements", "requirements": (
+        'einops[all]==0.8.1; python_version > "3"\nrich==14.0\n')}]
     assert main(["lock", "mine", "--sbom"]) == 0
     assert "pkg:pypi/rich@14.0" in capsys.readouterr().out
     (root / "easybuild" / f"{MINE.replace('/', '-')}.eb").unlink()
@@ -594,7 +595,7 @@ def test_requirements_are_replaced(extension, tmp_path):
 
 def test_other_requirements_on_the_same_day(extension, tmp_path):
     """
-    E-03, E-08, use D5: on top of a container, too, they are a new module with a number; the same ones change nothing.
+    N1, E-03, E-08, use D5: on a container, too, they are a new module with a number; the same ones change nothing.
 
     Packages that were added to the container by hand are not part of it, so they are named, unless they are asked for.
     """
@@ -607,6 +608,10 @@ def test_other_requirements_on_the_same_day(extension, tmp_path):
         path = tmp_path / f"{BASE.replace('/', '-')}-new-{date}.eb"
         extension.prefix.install(f"{BASE}-new-{date}", text=path.read_text())
         path.unlink()
+
+    def add_to(module, package):
+        assert main(["extend", module, "--add", package, "-n"]) == 0
+        return extension.capsys.readouterr().out
 
     name = f"{BASE.replace('/', '-')}-new-20261122"
     extension.prefix.add(extension.prefix.install(BASE), "hand", "1.0")
@@ -625,6 +630,13 @@ def test_other_requirements_on_the_same_day(extension, tmp_path):
     assert extend("lightly\n").out.startswith(f"{name}.2.eb\n")
     install("20261122")
     install("20261122.2")
+    # N1: eb has copied an easyconfig that was changed meanwhile; what is installed counts
+    (copy,) = (extension.prefix.software / f"{BASE}-new-20261122.2/easybuild").glob("*.eb")
+    text = copy.read_text()
+    copy.write_text(text.replace("'lightly'", "'einops'"))
+    assert extend("einops\n", "-n").out.count("new-20261122.3'") == 1
+    assert "requirements = ['lightly', 'x']\n" in add_to(f"{BASE}-new-20261122.2", "x")
+    copy.write_text(text)
     # of installations, the newest is compared
     same = extend("lightly\n")
     assert f"{BASE}-new-20261122.2 has these packages already: nothing to do (--rebuild" in same.err
@@ -683,7 +695,7 @@ def test_an_environment_for_another_image(extension, tmp_path):
     record["venv_packages"].append("numpy==1.0")
     (tmp_path / "b.json").write_text(json.dumps(record))
     values, said = extension.extend(MINE, "--from-lock", "b.json", "--name", "theirs")
-    assert values["requirements"].split() == ["einops", "gone"]
+    assert values["requirements"].split() == ["greeting>=1", "numpy", "rich"]
     # not the version of a package that this image has
     assert values["constraints"] == ["greeting==1.0", "hello==1.0", "rich==1.0", "http==1.0"]
     assert values["versionsuffix"].endswith("-20261121-theirs-20261122")

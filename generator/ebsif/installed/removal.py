@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Optional
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.requirements import lock_of
@@ -75,7 +76,8 @@ def plan(installation: Installation, directories: Sequence[str] = ()) -> Removal
                            f"{installation.repair}, and then remove it")
     removal = Removal(installation, list(paths_of_module(installation)))
     root = Path(os.path.realpath(installation.root))
-    check_lock(root)
+    if lock := easybuild_lock(root):
+        raise RemovalError(locked(shown(installation), lock))
     link = [installation.root] if installation.root.is_symlink() else []
     removal.paths += [*link, root, *sorted(path for path in root.parent.iterdir() if path.name.startswith(root.name)
                                            and BESIDE.fullmatch(path.name[len(root.name) :]))]
@@ -149,13 +151,15 @@ def paths_of_module(installation: Installation) -> Iterator[Path]:
                 yield link
 
 
-def check_lock(root):
-    """Raise RemovalError if EasyBuild has locked an installation directory (Path)."""
-    for folder in root.parents:
-        lock = folder / ".locks" / (str(root).replace("/", "_") + ".lock")
-        if lock.exists():
-            raise RemovalError(f"eb is installing {root}: wait until it is done; if no eb is running "
-                               f"anywhere, remove its lock {lock}")
+def easybuild_lock(root: Path) -> Optional[Path]:
+    """Return EasyBuild's lock on an installation directory, perhaps of another prefix; None if there is none."""
+    locks = (folder / ".locks" / (str(root).replace("/", "_") + ".lock") for folder in root.parents)
+    return next(filter(Path.exists, locks), None)
+
+
+def locked(module: str, lock: Path) -> str:
+    """Return what to do about a lock."""
+    return f"eb is installing {module}: wait until it is done; if no eb is running anywhere, remove its lock {lock}"
 
 
 def add_symbolic_versions(removal):

@@ -107,7 +107,24 @@ def of_installation(installation: Installation, site: Site) -> Container:
     """
     if not installation.easyconfig:
         raise BaseError(installation.lack)
-    return read(installation.easyconfig, site)
+    container = read(installation.easyconfig, site)
+    return container if is_as_installed(installation) else container.replace(
+        requirements=stages_of(installation.record[lockfile.STAGES]))
+
+
+def is_as_installed(installation: Installation) -> bool:
+    """
+    Return whether the requirements in the copy of the easyconfig are those in the record of the installation.
+
+    eb copies the easyconfig after the last step: it may have been changed meanwhile.
+    """
+    from easybuild.easyblocks.generic.container.stages import Stage
+
+    if not installation.easyconfig or lockfile.STAGES not in installation.record:
+        return True
+    value = eb.read(installation.easyconfig).get("requirements")
+    return bool(lock_of(value)) or [one.record for one in Stage.from_parameter(value)] == installation.record[
+        lockfile.STAGES]
 
 
 def without_extension(container: Container, installation: Installation) -> Container:

@@ -16,7 +16,7 @@ from ebsif.catalogue import selection
 from ebsif.catalogue.container import CatalogueError, Container
 from ebsif.catalogue.settings import read_settings
 from ebsif.errors import FOUND
-from ebsif.installed import inventory
+from ebsif.installed import inventory, removal
 from ebsif.installed.names import Names, shown
 from ebsif.installed.places import WRITTEN, Installation
 from ebsif.render import easyconfig
@@ -141,14 +141,14 @@ def choose_date(options: Namespace, container: Container, name: str,
     if options.date:
         there = installed_as(f"{container.module}-{name}-{options.date}") if options.check or options.install else None
         return there if there and there.easyconfig and not asks_again(options) and is_same(
-            there.easyconfig, options.date) else None
+            there.easyconfig, options.date) and bases.is_as_installed(there) else None
     earlier = extending.of_today(container.module, name)
     last = earlier[max(earlier)] if earlier else None
     if last and last.extension:
         options.date = last.extension[1]
         if asks_again(options):
             return None
-        if last.easyconfig and is_same(last.easyconfig, options.date):
+        if last.easyconfig and is_same(last.easyconfig, options.date) and bases.is_as_installed(last):
             return last
     for options.date in extending.free_dates(container.module, name):
         module = f"{container.module}-{name}-{options.date}"
@@ -176,8 +176,20 @@ def installed_as(module: str) -> Optional[Installation]:
 
 
 def may_replace(options: Namespace, path: Path, module: str) -> bool:
-    """Return whether the easyconfig of a module may be replaced: --rebuild says so, or it is left over."""
-    return options.rebuild or ((options.install or options.check) and is_left_over(path, module))
+    """
+    Return whether the easyconfig of a module may be replaced: --rebuild says so, or it is left over.
+
+    While eb installs the module, it may not: eb reads the easyconfig again at the end.
+    """
+    if not (options.rebuild or ((options.install or options.check) and is_left_over(path, module))):
+        return False
+    lock = removal.easybuild_lock(eb.place_of(path.resolve()).installation) if path.exists() else None
+    if not lock:
+        return True
+    if options.rebuild:
+        raise extending.ExtendingError(f"{path} is in use: {removal.locked(module, lock)}")
+    output.note(f"eb is installing {module}")
+    return False
 
 
 def is_left_over(path: Path, module: str) -> bool:
