@@ -548,6 +548,8 @@ def test_launchers():
     assert "export EBSIF_CPU_BIND=0xfe000000000000,0xfe00000000000000," in text
     own = script("lumi", "--launcher", "accelerate", program=("--config_file=fsdp.yaml", "train.py"))
     assert "\n    --num_machines=1 --num_processes=8 --config_file=fsdp.yaml train.py ||" in own
+    single = script("lumi", "--launcher", "accelerate", "--tasks-per-node", 1)
+    assert "\n    --num_machines=1 --num_processes=1 train.py ||" in single
     assert "EBSIF_CPU_BIND=numa\n" in script("derecho", "--launcher", "torchrun")
     deepspeed = script("lumi", "--launcher", "deepspeed")
     assert "export EBSIF_GPU_VISIBILITY=all\n" in deepspeed

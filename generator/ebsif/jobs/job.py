@@ -171,9 +171,11 @@ def program(request, site, tasks):
         raise JobError(f"{request.launcher} takes a program, not options of python: {' '.join(words)}")
     options = [f"--nproc-per-node={tasks}"]
     if request.launcher == "accelerate":
-        # without GPUs, or with one on each node, it would not start several ranks by itself
-        kind = [] if any(word.split("=")[0] in ACCELERATE_KINDS for word in words) else ["--multi_gpu"]
-        options = [*kind, f"--num_machines={request.nodes}", f"--num_processes={request.nodes * tasks}"]
+        ranks = request.nodes * tasks
+        # without GPUs, or with one on each node, it would not start several ranks by itself; a single one it refuses
+        named = any(word.split("=")[0] in ACCELERATE_KINDS for word in words)
+        kind = ["--multi_gpu"] if ranks > 1 and not named else []
+        options = [*kind, f"--num_machines={request.nodes}", f"--num_processes={ranks}"]
     return f"{start} -m {ON_EACH_NODE[request.launcher]} \\\n    {quote(options)} {quote(words)}"
 
 
