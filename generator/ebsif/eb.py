@@ -49,10 +49,19 @@ class Place:
 
 def load_command(directory: Optional[Path], module: str) -> str:
     """Return the command that loads a module, with `module use` for its directory unless that is on MODULEPATH."""
-    known = {os.path.realpath(part) for part in os.environ.get("MODULEPATH", "").split(":") if part}
-    use = f"module use {shlex.quote(str(directory))} && " if directory and os.path.realpath(directory) not in known \
-        else ""
+    use = "" if not directory or is_searched(directory) else f"module use {shlex.quote(str(directory))} && "
     return f"{use}module load {module}"
+
+
+def is_searched(directory: Path) -> bool:
+    """Return whether a directory of modules is on MODULEPATH."""
+    searched = {os.path.realpath(part) for part in os.environ.get("MODULEPATH", "").split(":") if part}
+    return os.path.realpath(directory) in searched
+
+
+def is_own(directory: Path) -> bool:
+    """Return whether a new shell may not search a directory of modules: it's this account's, or not on MODULEPATH."""
+    return not is_searched(directory) or directory.stat().st_uid == os.getuid()
 
 
 def command(arguments: Iterable[Union[str, Path]]) -> str:

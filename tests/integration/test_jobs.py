@@ -260,6 +260,35 @@ def test_nothing_is_submitted_without_module_or_program(jobs):
     assert jobs.cluster.slurm("squeue", "-h", "-a", "-n", "never") == ""
 
 
+def test_in_a_new_shell(jobs):
+    """F-06: without `module use`, environments and jobs find a module below EasyBuild's default prefix."""
+    site, home = jobs.installed.site, jobs.folder / "home"
+    (home / ".local").mkdir(parents=True)
+    (home / ".local/easybuild").symlink_to(site.modules.parent.parent)
+    (jobs.folder / "which.py").write_text("import sys\nsys.stdout.write(sys.prefix)\n")
+    jobs.bash(f"module load {jobs.module} && make-venv mine")
+    environment = {**jobs.cluster.environment, "HOME": home}
+    script = f"""
+        {site.tool.init}
+        unset MODULEPATH
+        before=$(declare -p PATH ${{!APPTAINER*}})
+        source mine/bin/activate && python which.py || exit
+        deactivate
+        [[ -z ${{MODULEPATH:-}} && $before == "$(declare -p PATH ${{!APPTAINER*}})" ]] || exit
+        ebsif job writable --partition wide --submit -- which.py || exit
+        ebsif job writable --partition wide -o which.sh -- which.py || exit
+        unset LMOD_PKG
+        sbatch which.sh"""
+    said = site.run(["bash", "--noprofile", "--norc", "-c", script], cwd=jobs.folder, **environment)
+    assert said.stdout.startswith(f"{jobs.folder}/mine"), said.stderr
+    assert "no module" not in said.stderr
+    jobs.names += (found := re.findall(r"Submitted batch job (\d+)", said.stdout))
+    assert len(found) == 2
+    for job in found:
+        assert jobs.ended(job)["JobState"] == "COMPLETED", jobs.said()
+        assert "/user-software/venv/" in jobs.log(job, "which")
+
+
 def test_arrays_mail_and_lines_of_ones_own(jobs):
     """Issue 23, point 4: Slurm accepts arrays, mail and other lines; each member has its log, record and status."""
     (jobs.folder / "member.py").write_text(

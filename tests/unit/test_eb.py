@@ -100,3 +100,14 @@ def test_the_command_that_loads_a_module(tmp_path, monkeypatch):
     assert said.splitlines() == ["use", str(place), "load", "Tool/1.0"]
     monkeypatch.setenv("MODULEPATH", f"/somewhere/else:{tmp_path}/link")
     assert eb.load_command(place, "Tool/1.0") == eb.load_command(None, "Tool/1.0") == "module load Tool/1.0"
+
+
+def test_directories_that_a_new_shell_may_not_search(tmp_path, monkeypatch):
+    """F-06: job scripts name a person's own directory of modules, and none of the site's that is on MODULEPATH."""
+    monkeypatch.setenv("MODULEPATH", f"/site:{tmp_path}")
+    assert eb.is_own(tmp_path)
+    owner = tmp_path.stat().st_uid
+    monkeypatch.setattr(os, "getuid", lambda: owner + 1)
+    assert not eb.is_own(tmp_path)
+    monkeypatch.setenv("MODULEPATH", "/site")
+    assert eb.is_own(tmp_path)

@@ -126,6 +126,22 @@ def test_an_interrupted_installation(tmp_path, monkeypatch, capsys, earlier, exp
     assert capsys.readouterr().err == f"ebsif: interrupted: a/1 {expected}; the easyconfig is {tmp_path}/a-1.eb\n"
 
 
+def test_how_to_load_what_is_installed(tmp_path, monkeypatch, capsys):
+    """F-06: where a shell doesn't search the directory of the module, the last line says how each new one does."""
+    place = eb.Place(tmp_path, "a/1", tmp_path / "a/1.lua", tmp_path / "software")
+    place.file.parent.mkdir()
+    place.file.touch()
+    monkeypatch.setattr(eb, "place_of", lambda _: place)
+    monkeypatch.setattr(ebsteps, "install", lambda _: ebsteps.Result(0, "", ""))
+    lines = []
+    for searched in (tmp_path, tmp_path / "other"):
+        monkeypatch.setenv("MODULEPATH", str(searched))
+        assert outcome.install(tmp_path / "a-1.eb", again=True, more=[]) == 0
+        lines += capsys.readouterr().out.splitlines()
+    assert lines == ["load it with: module load a/1", f"load it with: module use {tmp_path} && module load a/1",
+                     f"to find it in each new shell, add this line to ~/.bashrc: module use {tmp_path}"]
+
+
 class Eb:
     """
     What eb does for a check: it writes pip's report.

@@ -173,13 +173,14 @@ def write(options, settings, profile):
                           "here", needed)
     for one in values["data"]:
         check_there(one.source, f"{one.source}, which --data names, does not exist", needed)
-    request = job.Request(module_name(options, module, profile, needed), command, **values)
+    name, use = module_name(options, module, profile, needed)
+    request = job.Request(name, command, **values)
     if options.record:
         for text in record.changes(options.record, job.program_file(command), lock_of(options, request.module)):
             output.note(text)
     # the run may be repeated from another directory
     options.catalogue = [one.absolute() for one in options.catalogue]
-    return job.script(request, profile, options.interactive, read_settings(options).catalogue_options)
+    return job.script(request, profile, options.interactive, read_settings(options).catalogue_options, use)
 
 
 def lock_of(options, module):
@@ -209,7 +210,9 @@ def check_there(path, problem, needed):
 
 def module_name(options, name, profile, needed):
     """
-    Return the name of a module (str), which may be shortened as for other commands; warn if it isn't available.
+    Return the name of a module (str), which may be shortened as for other commands, and its directory (Path).
+
+    The directory is None where a new shell searches anyway. Warn if the module isn't available.
 
     Raises
     ------
@@ -218,11 +221,14 @@ def module_name(options, name, profile, needed):
     JobError
         If the job is about to be submitted, and there is no such module.
     """
-    known = True
+    names, known = Names(options), True
     try:
-        module = Names(options).module(name)
+        module = names.module(name)
     except selection.UnknownName:
         module, known = name, False
+    there = names.installed_as(module)
+    if there:
+        return module, there.use if eb.is_own(there.use) else None
     # modules of the site may make it available
     available = runtimecommand.is_available(module, *profile.scheduler.modules)
     if not available and not (available is None and known):
@@ -231,7 +237,7 @@ def module_name(options, name, profile, needed):
             raise job.JobError(f"{problem}; nothing was submitted (`module avail` lists those that there are; for one "
                                "that only the compute nodes have, write the script with -o FILE, and submit that)")
         output.note(f"{problem}: the job can only load it if its nodes have it")
-    return module
+    return module, None
 
 
 def usage_error(text):

@@ -80,7 +80,8 @@ class Request:
         return self.launcher in ON_EACH_NODE
 
 
-def script(request: Request, site: Site, interactive: bool = False, catalogues: Sequence[str] = ()) -> str:
+def script(request: Request, site: Site, interactive: bool = False, catalogues: Sequence[str] = (),
+           use: Optional[Path] = None) -> str:
     """
     Return a batch script that runs a Python program in the container of a module.
 
@@ -94,6 +95,8 @@ def script(request: Request, site: Site, interactive: bool = False, catalogues: 
         Whether the script is for a run at a terminal; without a program, it then starts a shell.
     catalogues
         The options that name the user's own catalogues, for the record.
+    use
+        The directory of the module, if a new shell may not search there.
 
     Returns
     -------
@@ -115,6 +118,7 @@ def script(request: Request, site: Site, interactive: bool = False, catalogues: 
     check(request, site, tasks, gpus, time)
     return render(
         "job", site, header=header(request, site, partition_name), request=request, interactive=interactive,
+        use=use and str(use),
         **{name: getattr(request, name) for name in (
             "module", "nodes", "command", "launcher", "starts_ranks", "signal", "requeue", "array", "mail", "rank_logs",
             "nccl_debug", "report")},

@@ -84,6 +84,7 @@ if [ ! -e /.singularity.d ]; then
         done
         if [ -n "$_EBSIF_LOADED" ] && [ -z "$_EBSIF_GONE" ]; then
             module unload "$_EBSIF_MODULE"
+            if [ -n "$_EBSIF_USE" ]; then module unuse "$_EBSIF_USE"; fi
             if [ -n "$_EBSIF_EARLIER" ]; then _ebsif_load_again "$_EBSIF_EARLIER"; fi
         fi
         case $_EBSIF_PYTHONPATH in
@@ -91,7 +92,7 @@ if [ ! -e /.singularity.d ]; then
             *) unset PYTHONPATH ;;
         esac
         unset _EBSIF_MODULE _EBSIF_VENV _EBSIF_ESCAPED _EBSIF_SITE _EBSIF_PYTHONPATH _EBSIF_EARLIER _EBSIF_LOADED
-        unset _EBSIF_GONE _ebsif_kind _ebsif_rest
+        unset _EBSIF_USE _EBSIF_GONE _ebsif_kind _ebsif_rest
         unset -f deactivate _ebsif_venv_deactivate
         unset -f _ebsif_load_again _ebsif_is_loaded _ebsif_without _ebsif_set _ebsif_enter _ebsif_put_back
     }

@@ -35,13 +35,21 @@ if [ ! -e /.singularity.d ]; then
         if [ -d "$_EBSIF_VENV/host-bin" ] && [ -n "${EBSIF_LOADED_MODULE:-}" ]; then
             module unload "$EBSIF_LOADED_MODULE"
         fi
+        case ":${MODULEPATH:-}:" in
+            *":$_EBSIF_USE:"*) _EBSIF_USE= ;;
+        esac
+        if [ -n "$_EBSIF_USE" ]; then module use "$_EBSIF_USE"; fi
         if ! module load "$_EBSIF_MODULE"; then
+            if [ -n "$_EBSIF_USE" ]; then module unuse "$_EBSIF_USE"; fi
             if [ -n "$_EBSIF_EARLIER" ]; then _ebsif_load_again "$_EBSIF_EARLIER"; fi
             unset _EBSIF_MODULE _EBSIF_VENV _EBSIF_ESCAPED _EBSIF_SITE _EBSIF_PYTHONPATH _EBSIF_EARLIER _EBSIF_LOADED
+            unset _EBSIF_USE
             unset -f _ebsif_load_again _ebsif_is_loaded
             return 1
         fi
         _EBSIF_LOADED=1
         _ebsif_is_loaded || true
+    else
+        _EBSIF_USE=
     fi
 fi
