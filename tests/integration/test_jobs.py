@@ -1,9 +1,11 @@
 """Whole trainings with `ebsif job` on a Slurm cluster: signals, requeueing, segments, data, records, at a terminal."""
 
+import contextlib
 import json
 import re
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 from slurm import ALL_NODES, NODES
@@ -39,6 +41,25 @@ while not asked and not Path("finish").exists():
         save()
 save()
 print("saved" if asked else "finished", step, flush=True)
+"""
+
+# A program that reads files of the container for the first time when it saves its state; with a state, it has finished.
+SAVES = """
+import signal, sys, time
+from pathlib import Path
+
+saved, up = Path(sys.argv[1]), Path(sys.argv[1] + "-up")
+
+def save(*_):
+    import sqlite3, unittest, xmlrpc.server
+    saved.write_text(unittest.__file__)
+    sys.exit(0)
+
+for number in (signal.SIGUSR1, signal.SIGTERM):
+    signal.signal(number, save)
+up.touch()
+while not saved.exists():
+    time.sleep(0.2)
 """
 
 # States of a job that can go on; SIGNALING is that of one which is just sent a signal.
@@ -202,6 +223,47 @@ def test_a_program_without_a_handler(jobs):
     jobs.cluster.slurm("scancel", "--batch", "--signal=USR1", job)
     found = jobs.ended(job)
     assert (found["JobState"], found["ExitCode"], found["Restarts"]) == ("FAILED", "138:0", "0"), jobs.said()
+
+
+@pytest.mark.parametrize("number", ["USR1", "TERM"])
+def test_a_signal_to_all_processes(jobs, number):
+    """F-01 (T-07): what mounts images survives it, so each program saves its state; afterwards nothing of it stays."""
+    (jobs.folder / "save.py").write_text(SAVES)
+    found = jobs.submit("--signal 60 --requeue --name steps", "save.py job")
+    for name, start in (("wrapper", "start-shell -c 'exec python save.py wrapper'"),
+                        ("plain", "singularity exec $SIF python save.py plain")):
+        lines = f"#!/bin/bash\nmodule load {jobs.module}\nsrun -n 1 {start} || exit\n"
+        (jobs.folder / f"{name}.sh").write_text(lines)
+        found += [jobs.bash(f"sbatch --parsable -o '%x-%j.out' {name}.sh").stdout.strip()]
+        jobs.names.append(found[-1])
+    names = ("job", "wrapper", "plain")
+    for name in names:
+        jobs.wait((jobs.folder / f"{name}-up").exists, 60)
+    if number == "TERM":
+        jobs.cluster.slurm("scancel", *found)
+    else:
+        # the job script passes it on to the step
+        jobs.cluster.slurm("scancel", "--batch", "--signal=USR1", found[0])
+        jobs.cluster.slurm("scancel", "--signal=USR1", *found[1:])
+    ends = [jobs.ended(job) for job in found]
+    expected = ("CANCELLED", "0") if number == "TERM" else ("COMPLETED", "0")
+    assert [(one["JobState"], one["ExitCode"].split(":")[0]) for one in ends] == [expected] * 3, jobs.said()
+    assert ends[0]["Restarts"] == ("0" if number == "TERM" else "1"), jobs.said()
+    for name in names:
+        assert (jobs.folder / name).read_text().endswith("unittest/__init__.py"), jobs.said()
+    jobs.wait(lambda: not mounters(found), 30)
+
+
+def mounters(jobs):
+    """Return the processes of jobs that mount images."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            variables = (folder / "environ").read_bytes().split(b"\0")
+            if any(f"SLURM_JOB_ID={job}".encode() in variables for job in jobs) and "fuse" in (
+                    folder / "comm").read_text():
+                found.append(folder.name)
+    return found
 
 
 def test_segments_stop_at_the_first_failure(jobs):

@@ -62,12 +62,27 @@ def test_every_tool_sets_the_same_variables(installations):
         found = []
         for installed in map(installations, TOOLS):
             env = variables(installed.output(module, "env -0"))
-            assert env["PATH"].startswith(f"{installed.root(module)}/bin:")
+            assert f"{installed.root(module)}/bin:" in env["PATH"]
             found.append({
                 name: value.replace(str(installed.site.prefix), "PREFIX") for name, value in env.items()
                 if name.startswith(("SIF", "CONTAINER", "APPTAINER", "SINGULARITY", "RUNSCRIPTS", "EBSIF"))})
         assert found[0].keys() >= {"SIF", "SINGULARITYENV_PREPEND_PATH", "APPTAINERENV_VIRTUAL_ENV"}
         assert found[0] == found[1] == found[2]
+
+
+def test_programs_that_mount_images(installed, tmp_path):
+    """F-01: a module's own file stands in for the system's squashfuse_ll, and for no other; unloading takes it back."""
+    module, root = installed.SQUASHED, installed.root(installed.SQUASHED)
+    (tmp_path / "squashfuse_ll").touch(0o755)
+    found = installed.site.bash(f"""
+        show() {{ "$@" bash -c 'type -P squashfuse_ll'; }}
+        for other in '' '{tmp_path}:'; do
+            PATH=$other$PATH before=$PATH
+            module load {module}; show; module unload {module}
+            [[ $PATH == "$before" ]] && show && show {root}/bin/with-module
+        done""").stdout.split()
+    ours, own = f"{root}/share/ebsif/mounters/squashfuse_ll/squashfuse_ll", str(tmp_path / "squashfuse_ll")
+    assert found == [ours, "/usr/bin/squashfuse_ll", ours, own, own, own]
 
 
 def test_a_users_bind_is_merged(installed_once, tmp_path):

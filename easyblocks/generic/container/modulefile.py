@@ -24,6 +24,7 @@ from easybuild.easyblocks.generic.container.shellmodule import ShellModule
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, IMAGE_SHARED
 from easybuild.easyblocks.generic.container.sharedimage import image_places, origin_places
 from easybuild.easyblocks.generic.container.signature import Signature
+from easybuild.easyblocks.generic.container.spec import MOUNTERS
 from easybuild.easyblocks.generic.container.startenvironment import ENVIRONMENT_FILE, SET_ENVIRONMENT
 from easybuild.easyblocks.generic.container.startenvironment import SET_ENVIRONMENT_INSIDE
 from easybuild.easyblocks.generic.container.tclmodule import TclModule
@@ -157,7 +158,7 @@ class ModuleFile:
     def text(self):
         """All other statements, which are only for loading and unloading."""
         module = self.module
-        return '\n'.join(['', self.alone(), module.restore_on_unload('\n'.join([
+        return '\n'.join(['', self.alone(), self.mounters(), module.restore_on_unload('\n'.join([
             module.call('forget', *LEFT_BEHIND) + module.setenv('EBSIF_LOADED_MODULE', self.full_name),
             self.image(), self.binds(),
             self.masks() + self.environment() + self.gpu() + self.spec.distributed.module_statements(module)]))])
@@ -289,6 +290,13 @@ class ModuleFile:
     def more_binds(self):
         """Statements that add more binds to container_binds. Derived classes override this."""
         return ''
+
+    def mounters(self):
+        """Statements that keep the file systems of containers mounted when a signal reaches all processes of a job."""
+        module = self.module
+        return module.comment("Programs that mount images, so that signals don't end them.") + ''.join(
+            module.call('stand_in', os.path.basename(path), os.path.join(module.root, os.path.dirname(path)))
+            for path in MOUNTERS)
 
     def masks(self):
         """Statements that mount the overlay with the masks; the user's own overlay stays in use."""

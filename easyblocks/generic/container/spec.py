@@ -31,6 +31,11 @@ from easybuild.tools.filetools import convert_name
 # What scripts read; which of them an installation has depends on the parameters.
 SETTINGS_FILES = [ENVIRONMENT_FILE, CACHES_FILE, SETTINGS_FILE, STRIPING_FILE]
 
+# Programs by which the runtime mounts images where it isn't setuid; each has a directory, which may be on PATH or not.
+# Without fuse2fs: what is written into an ext3 image could be lost if TERM didn't end it.
+MOUNTER = 'share/ebsif/mounter'
+MOUNTERS = ['share/ebsif/mounters/%s/%s' % (name, name) for name in ('squashfuse_ll', 'fuse-overlayfs')]
+
 # The directory for `pip install --user`. Nothing can be created there, so pip fails whichever Python and version it is;
 # many install in ~/.local otherwise, where Python doesn't look for packages (PYTHONNOUSERSITE). pip's error names it.
 NO_USER_BASE = '/dev/null/use-make-venv-instead-of-pip-install--user'
@@ -162,7 +167,7 @@ class ContainerSpec:
         names = self.SCRIPTS + (self.PYTHON_SCRIPTS if self.has_python else [])
         names += [UNSET_SCRIPT] if self.unset_variables else []
         names += CACHE_SCRIPTS if self.caches.places else []
-        return dict({name: name for name in names}, **self.script_names)
+        return dict({name: name for name in names}, **dict(dict.fromkeys(MOUNTERS, MOUNTER), **self.script_names))
 
     @property
     def settings_files(self):

@@ -81,6 +81,17 @@ end
 local function put_list(name, separator, items)
     put_both(name, append_item(user_items(name, separator), items, separator))
 end
+-- put the directory of our file before that of the program with this name, if that is one where our file looks for it
+local function stand_in(program, directory)
+    local usual = {["/usr/local/bin"] = true, ["/usr/bin"] = true, ["/bin"] = true}
+    local found
+    for place in (os.getenv("PATH") or ""):gmatch("[^:]+") do
+        if not found and place ~= directory and lfs.attributes(place .. "/" .. program, "mode") == "file" then
+            found = place
+        end
+    end
+    if unloading or usual[found] then prepend_path("PATH", directory) end
+end
 -- the module file that this one replaces may be loaded here: what it set in variables that this one leaves alone
 local function drop_replaced(binds, ...)
     local name, kept = "SINGULARITY_BIND", ""

@@ -173,6 +173,18 @@ ebsif_path() {
     if [[ -n "$ebsif_list" ]]; then export "$2=$ebsif_list"; else unset "$2"; fi
 }
 
+# ebsif_stand_in PROGRAM DIRECTORY: put the directory of our file before that of the program with this name on PATH, if that
+# is one where our file looks for it.
+ebsif_stand_in() {
+    local ebsif_place ebsif_found=''
+    local -a ebsif_places
+    IFS=: read -r -a ebsif_places <<<"${PATH:-}"
+    for ebsif_place in "${ebsif_places[@]}"; do
+        [[ -n "$ebsif_found" || "$ebsif_place" == "$2" || ! -f "$ebsif_place/$1" ]] || ebsif_found=$ebsif_place
+    done
+    [[ -n "$ebsif_loading" && "$ebsif_found" != @(/usr/local/bin|/usr/bin|/bin) ]] || ebsif_path prepend PATH "$2" :
+}
+
 # ebsif_use DIRECTORY: search it for modules.
 ebsif_use() {
     [[ ! -d "$1" ]] || ebsif_path prepend MODULEPATH "$1" :

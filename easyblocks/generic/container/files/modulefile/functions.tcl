@@ -141,6 +141,15 @@ proc user_items {name separator} {
 proc put_list {name separator items} {
     put_both $name [append_item [user_items $name $separator] $items $separator]
 }
+# put the directory of our file before that of the program with this name, if that is one where our file looks for it
+proc stand_in {program directory} {
+    global env unloading
+    set found ""
+    foreach place [split [expr {[info exists env(PATH)] ? $env(PATH) : ""}] :] {
+        if {$found eq "" && $place ne $directory && [file isfile $place/$program]} { set found $place }
+    }
+    if {$unloading || $found in {/usr/local/bin /usr/bin /bin}} { prepend-path PATH $directory }
+}
 # the module file that this one replaces may be loaded here: what it set in variables that this one leaves alone
 proc drop_replaced {binds args} {
     global env loading unloading root
