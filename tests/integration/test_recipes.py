@@ -98,6 +98,7 @@ def test_archer2_with_replacement_packages(site_with_modules, packages, tmp_path
     text = easyconfig.render(container)
     # only the source of PyTorch can't be fetched here
     text = text.replace("'torch @ git+https://github.com/pytorch/pytorch.git@v1.13.1'", "'torch==1.13.0a0+git49444c3'")
+    text = text.replace("'python': '3.9'", "'python': '3.11'")
     text = text.replace(container.file_name, "example.sif").replace("['https://download.pytorch.org/whl/cpu']", "[]")
     # nor is the host's MPI here; the example image is activated by hand
     text = text.replace("wrappers", "init = 'conda-injected'\nconda_env = 'pytorch'\nwrappers", 1)
@@ -167,7 +168,7 @@ TEXT = "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch
 
 def test_an_image_with_other_versions(site):
     """
-    L-12: the image's versions are compared as a whole: 2.4.60 is not 2.4.6; a missing package is named.
+    L-12, F-11: the image's versions are compared as a whole: 2.4.60 is not 2.4.6; a missing package is named.
 
     The same without user software. The record may omit the last number.
     """
@@ -177,7 +178,9 @@ def test_an_image_with_other_versions(site):
     wrong = {f"{TEXT}image_packages = {{'numpy': '{version}0', 'NoSuch': '1'}}\n":
              f"has no NoSuch, not NoSuch 1, numpy {version}, not numpy {version}0. Is it the right image?",
              f"{plain}image_packages = {{'numpy': '{version}+rocm6.2'}}\n":
-             f"has numpy {version}, not numpy {version}+rocm6.2. Is it the right image?"}
+             f"has numpy {version}, not numpy {version}+rocm6.2. Is it the right image?",
+             # F-11
+             f"{plain}image_packages = {{'python': '3.1'}}\n": "has python 3.11.2, not python 3.1. Is it the right"}
     texts = {f"wrong {number}": text for number, text in enumerate(wrong)}
     shorter = version.rpartition(".")[0]
     texts["right"] = f"{plain}image_packages = {{'NumPy': '{shorter}'}}\nwarnings = ['ROCm is too new']\n"
@@ -213,7 +216,8 @@ def test_a_release_of_the_ai_factory(site, base_image, tmp_path):
     path = tmp_path / container.easyconfig_name
     path.write_text(text)
     result = site.eb(path, "--ignore-test-failure")
-    assert "has no torch, not torch 2.10" in " ".join((result.stdout + result.stderr).split())
+    said = " ".join((result.stdout + result.stderr).split())
+    assert "has python 3.11.2, not python 3.12, no torch, not torch 2.10" in said
     root = site.prefix / "eb/software" / container.module
     assert json.loads((root / "share/ebsif/lock.json").read_text())["image"]["source"] == str(image)
     assert container.module in site.bash("module keyword flash-attention 2>&1").stdout

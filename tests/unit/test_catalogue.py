@@ -480,6 +480,9 @@ def test_versions_that_are_checked_in_the_image(read):
     (one,) = read(head + RECORD.replace("    components: {rocm: 6.2.4}\n", "") + more
                   + "    image_packages: {numpy: 1.26}\n    python_packages: [deepspeed]\n")
     assert "image_packages = {'deepspeed': '0.15.1', 'numpy': '1.26'}\n" in easyconfig.render(one)
+    # F-11
+    (one,) = read(head + RECORD + "    python: 3.12\n")
+    assert "image_packages = {'python': '3.12', 'torch': '2.10'}\n" in easyconfig.render(one)
     (one,) = read(head.replace("    venv: true\n", "", 1) + RECORD)
     assert "image_packages = {'torch': '2.10'}\n" in easyconfig.render(one)
 

@@ -126,7 +126,7 @@ CONTAINER_PARAMETERS = {
     'image_dirs': Parameter(
         [], "Directories with copies of the image, searched in this order if the module has no copy; relative ones are "
         "below 'image_root'"),
-    'image_packages': Parameter({}, "Python packages that the image must have, with their versions"),
+    'image_packages': Parameter({}, "Python packages that the image must have, with their versions, and python itself"),
     'image_root': Parameter(None, "Parent directory of relative 'image_dirs'"),
     'image_root_variable': Parameter(None, "Environment variable that overrides 'image_root'"),
     'image_source': Parameter(

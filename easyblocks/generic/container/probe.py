@@ -180,8 +180,11 @@ class ImageProbe:
                              self.image, '; '.join(lacks), *ways)
 
     def wrong_packages(self, wanted):
-        """Return what is wrong if the image has other packages than 'image_packages' says (str, L-12), else None."""
-        wrong = self.packages.other_than(wanted)
+        """Return what is wrong if the image has not what 'image_packages' says (str; L-12, F-11), else None."""
+        there = self.packages
+        if self.python:
+            there['python'] = ('python', self.python['version'], '')
+        wrong = there.other_than(wanted)
         if not wrong:
             return None
         return ("Easyconfig parameter 'image_packages': the image %s has %s. Is it the right image? Use the one that "

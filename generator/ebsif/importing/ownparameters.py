@@ -27,6 +27,9 @@ def read_own(values: dict[str, Any], found: Imported, source: Source, site: Site
     read_archive(values, record)
     record.update(venv=values["easyblock"] == "ContainerVenv", init="image")
     record.update({name: as_strings(values[name]) for name in FIELDS if not is_empty(values.get(name))})
+    packages = dict(record.pop("image_packages", {}))
+    python = packages.pop("python", None)
+    record.update({**({"image_packages": packages} if packages else {}), **({"python": python} if python else {})})
     record["gpu"] = values.get("gpu") or "none"
     if record["gpu"] != "none":
         record["gpu_option"] = values.get("gpu_option", True)

@@ -87,7 +87,7 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
          "conda_env": container.conda_env if container.conda_env != container.name.lower() else None,
          "entry_point": container.entry_point,
          "venv_name": container.venv_name if venv and container.venv_name != container.name.lower() else None,
-         "image_packages": image_packages(container)},
+         "image_packages": {**python_of(container), **image_packages(container)}},
         {"gpu": gpu if gpu != "none" else None,
          "gpu_option": False if gpu != "none" and not container.uses_gpu_option else None,
          "gpu_visibility": container.gpu_visibility or site.gpu_visibility if gpu != "none" else None,
@@ -127,6 +127,11 @@ def description(container):
         if items:
             text += "\n" + textwrap.fill(f"{title}: {items}.", WIDTH, break_long_words=False, break_on_hyphens=False)
     return text
+
+
+def python_of(container: Container) -> dict[str, str]:
+    """Return the version of Python that is checked at installation, as an entry of 'image_packages' (F-11)."""
+    return {"python": container.python} if container.python and container.init != INIT_NONE else {}
 
 
 def image_packages(container: Container) -> dict[str, str]:
