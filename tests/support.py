@@ -219,8 +219,8 @@ def heed_signals():
         signal.signal(number, signal.SIG_DFL)
 
 
-def make_wheel(folder, name, version="1.0", requires=(), module_text="", scripts=None):
-    """Write a wheel with a module and programs (function by name) to a folder; return its path."""
+def make_wheel(folder, name, version="1.0", requires=(), module_text="", scripts=None, more=None):
+    """Write a wheel with a module, programs (function by name) and more files (text by name); return its path."""
     path = Path(folder) / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
     metadata = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"]
@@ -230,6 +230,7 @@ def make_wheel(folder, name, version="1.0", requires=(), module_text="", scripts
         f"{info}/METADATA": "".join(metadata),
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
+    files.update(more or {})
     if scripts:
         lines = [f"{script} = {function}\n" for script, function in scripts.items()]
         files[f"{info}/entry_points.txt"] = "".join(["[console_scripts]\n", *lines])

@@ -39,6 +39,7 @@ from easybuild.easyblocks.generic.container.shellmodule import ShellGenerator, w
 from easybuild.easyblocks.generic.container.signature import IGNORED, REQUIRED
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
 from easybuild.easyblocks.generic.container.startenvironment import ENVIRONMENT_FILE
+from easybuild.easyblocks.generic.container.trial import NEVERTHELESS, Trial
 from easybuild.easyblocks.generic.container.verification import Verification, judge
 from easybuild.easyblocks.generic.container.wantedimage import WantedImage
 from easybuild.easyblocks.generic.container.wrappers import Wrappers
@@ -80,7 +81,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.masks = None
         self.record = InstallRecord()
         self.container = self.venv = None
-        self.source_image = self.probe = self.signature = None
+        self.source_image = self.probe = self.signature = self.all_programs = None
         self.link_mode = InstalledImage(self.installdir).link_mode
         # nothing outside the container should compile against or link with an installation; kernels are for Jupyter
         set_search_paths(self.module_load_environment, PATH=['bin'], JUPYTER_PATH=[JUPYTER])
@@ -284,6 +285,26 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.record.update(self.probe.inventory)
         self.record[lockfile.VERSIONS] = versions_used(self.probe.runtime)
 
+    def test_step(self):
+        """Also start the programs of wrappers, and import what was asked for (F-10, F-12)."""
+        super().test_step()
+        if self.dry_run:
+            return
+        trial = self.try_out(self.wrappers.programs(self.spec.scripts))
+        for text in trial.warnings:
+            self.warn(text)
+        wrong = trial.broken_wrappers + self.failed_imports(trial)
+        if wrong:
+            raise EasyBuildError('%s', '\n'.join(wrong + [NEVERTHELESS]))
+
+    def try_out(self, programs):
+        """Start programs in the container (Trial). Derived easyblocks extend this."""
+        return Trial(self.container.run, programs)
+
+    def failed_imports(self, trial):
+        """Return which packages can't be imported (list of str). Derived easyblocks extend this."""
+        return []
+
     def install_step(self):
         """Copy the image and install the scripts."""
         install_scripts(self.spec, self.installdir)
@@ -313,10 +334,14 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     def install_wrappers(self):
         """Install the wrappers: commands that run a program in the container."""
-        programs = self.programs() if self.spec.wraps_all else []
-        wrappers = Wrappers(self.spec.wrapped + programs, self.spec.wrappers_load)
-        wrappers.check(self.spec.scripts, self.venv.run_active if self.venv else self.container.run)
-        self.record[lockfile.WRAPPERS] = wrappers.install(self.installdir)
+        self.record[lockfile.WRAPPERS] = self.wrappers.install(self.installdir)
+
+    @property
+    def wrappers(self):
+        """The wrappers of this installation (Wrappers)."""
+        if self.all_programs is None:
+            self.all_programs = self.programs() if self.spec.wraps_all else []
+        return Wrappers(self.spec.wrapped + self.all_programs, self.spec.wrappers_load)
 
     def programs(self):
         """Programs that 'all' stands for (list of str). Derived easyblocks override this."""

@@ -8,6 +8,7 @@
 EasyBuild support for installing a container image with Python packages on top, implemented as an easyblock.
 """
 import contextlib
+import functools
 import os
 import stat
 from easybuild.easyblocks import generic
@@ -33,6 +34,7 @@ from easybuild.easyblocks.generic.container.spec import VenvSpec
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.startenvironment import CONSTRAINTS
+from easybuild.easyblocks.generic.container.trial import Trial, asked_for, gpu_of
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, UserSoftware, share_files
 from easybuild.easyblocks.generic.container.venv import Venv
 from easybuild.easyblocks.generic.container.venvmodulefile import VenvModuleFile
@@ -70,8 +72,7 @@ class ContainerVenv(ContainerInstall):
         self.record_to_repeat = None
         self.squashfs_to_take = None
         self.installed_packages = None
-        self.constraints = []
-        self.current_pins = None
+        self.pip = self.current_pins = None
 
     def check_parameters(self):
         """Also validate the parameters of user software."""
@@ -218,14 +219,13 @@ class ContainerVenv(ContainerInstall):
         protected = image_packages.select(
             lambda name: name != 'pip' and packages[name] == image_packages[name] and spec.protects(name))
         pins = repeated.pins if repeated else dict(line.split('==', 1) for line in spec.constraints)
-        pip = Pip(self.venv, self.builddir, protected, pins, spec.wheelhouse)
+        self.pip = pip = Pip(self.venv, self.builddir, protected, pins, spec.wheelhouse)
         for text in Lint(self.stages_for_pip, image_packages, pip_version(packages)).findings:
             self.warn(text)
         packages, missing = self.start_user_software(pip, pins, packages)
         for stage in missing:
             packages = self.install_stage(pip, stage, packages, is_last=stage is missing[-1])
         self.installed_packages = packages
-        self.constraints = pip.kept
         self.record_user_software(pip, packages)
 
     def show_build(self):
@@ -299,8 +299,6 @@ class ContainerVenv(ContainerInstall):
             trace_msg("%d package%s added" % (len(added), '' if len(added) == 1 else 's'))
         for text in added.for_other_gpu(packages):
             self.warn("stage '%s' installed %s" % (stage.name, text))
-        for text in pip.for_other_torch(stage, packages):
-            self.warn("stage '%s': %s" % (stage.name, text))
         return packages
 
     @contextlib.contextmanager
@@ -318,6 +316,20 @@ class ContainerVenv(ContainerInstall):
     def patch_files(self, stage):
         """Find the patches of a stage, next to the easyconfig or on EasyBuild's source path (list of str)."""
         return [self.obtain_file(name) for name in stage.patches]
+
+    def try_out(self, programs):
+        """Also import what was asked for, in the same container."""
+        packages = self.installed_packages
+        request = asked_for(self.stages, packages, self.pip)
+        if request['names']:
+            trace_msg("importing %s" % ', '.join(request['names']))
+        run = functools.partial(self.pip.run_active, self.stages_for_pip)
+        return Trial(run, programs, self.venv.python, request if request['names'] else None,
+                     gpu_of(packages, self.spec.gpu))
+
+    def failed_imports(self, trial):
+        """Return which packages can't be imported, why, and what to do (list of str)."""
+        return trial.failed_imports(self.stages)
 
     def install_additions(self):
         """Install user software: as a SquashFS file if there are requirements, else as a directory."""
@@ -341,7 +353,7 @@ class ContainerVenv(ContainerInstall):
             copy_dir(self.venv.folder, target, symlinks=True)
             # copying the mode drops the set-gid bit inherited from the parent directory
             share_files(target, group_writes, set_gid=bool(os.stat(self.installdir).st_mode & stat.S_ISGID))
-        write_readable(os.path.join(self.installdir, CONSTRAINTS), ''.join(line + '\n' for line in self.constraints))
+        write_readable(os.path.join(self.installdir, CONSTRAINTS), ''.join(line + '\n' for line in self.pip.kept))
         if self.repeated:
             self.repeated.check_repeated(self.record)
         super().install_additions()

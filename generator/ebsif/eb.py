@@ -386,11 +386,11 @@ def repository() -> Optional[Path]:
     return Path(*get_repositorypath()) if get_repository() == "FileRepository" else None
 
 
-def only_build(folder: Union[str, Path]) -> list[str]:
-    """Return the options with which eb builds in a folder, installs nothing, and writes nowhere else."""
+def only_build(folder: Union[str, Path], last: str = "build") -> list[str]:
+    """Return the options with which eb builds in a folder up to a step, installs nothing, and writes nowhere else."""
     # --rebuild: eb would skip the easyconfig if its module exists already
     return [f"--buildpath={folder}/build", f"--installpath={folder}/install", f"--repositorypath={folder}/repository",
-            "--stop=build", "--rebuild"]
+            f"--stop={last}", "--rebuild"]
 
 
 def source_names(sources: Iterable[Union[str, dict]]) -> list[str]:

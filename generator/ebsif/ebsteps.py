@@ -22,6 +22,7 @@ NAMES = {
     "creating build dir, resetting environment": "preparing",
     "fetching files and verifying checksums": "finding the image",
     "preparing": "inspecting the image",
+    "testing": "importing packages",
     "sanity checking": "trying the module",
     "creating module": "writing the module",
 }
@@ -33,8 +34,8 @@ NOISE = re.compile(r"$|== (?:Temporary |processing EasyBuild|building and instal
 LOG = re.compile(r"== Results of the build can be found in the log file\(s\) (.*)")
 STEP = re.compile(r"== (.*)\.\.\.$")
 TRACE = "  >> "
-# how the easyblocks begin what they say of a stage
-WARNING_OF_STAGE = "WARNING: stage '"
+# how warnings of what is installed begin
+WARNINGS = ("WARNING: stage '", "WARNING: Test failure ignored")
 
 UNITS = {"bytes": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3}
 # what pip prints
@@ -83,8 +84,9 @@ class Result:
 
     @property
     def reason(self) -> str:
-        """The message without the name of the easyconfig."""
-        return re.sub(r"^Installation of \S+ failed: ", "", self.error).strip("'\"")
+        """The message without the name of the easyconfig and of EasyBuild's step."""
+        text = re.sub(r"^Installation of \S+ failed: ", "", self.error).strip("'\"")
+        return re.sub(r"^An error was raised during test step: ", "", text).strip("'\"")
 
 
 def install(arguments: Sequence[Union[str, Path]], **variables: str) -> Result:
@@ -187,7 +189,8 @@ class Said:
             if log:
                 self.result.log = log.group(1)
             elif NOISE.match(line):
-                return
+                # the error follows on standard error
+                self.is_trace = line.startswith("== FAILED")
             elif step:
                 name = step.group(1)
                 self.steps.begin(NAMES.get(name, name), name in IMPORTANT)
@@ -201,7 +204,7 @@ class Said:
             self.error.append(line.removeprefix("ERROR: "))
         elif line.startswith("WARNING: ") or (self.is_warning and line):
             self.is_warning = True
-            self.result.warned |= line.startswith(WARNING_OF_STAGE)
+            self.result.warned |= line.startswith(WARNINGS)
             self.steps.say(line)
         elif self.is_warning:
             self.is_warning = False

@@ -40,14 +40,50 @@ def place(site, wheels, tmp_path):
     (folder / "Base.yaml").write_text(CATALOGUE)
     (site.work / "requirements.txt").write_text("greeting\nnumpy  # the image has it\n")
 
-    def extend(*arguments, status=0):
+    def extend(*arguments, status=0, packages=wheels):
         command = ["ebsif", "extend", "Base/1.0", "--catalogue", tmp_path / "sites", "--name", "mine",
                    "--date", "20260101", *arguments]
-        result = site.run(command, check=False, **wheel_settings(wheels))
+        result = site.run(command, check=False, **wheel_settings(packages))
         assert result.returncode == status, result.stdout + result.stderr
         return result
 
     return extend
+
+
+def test_what_can_not_be_imported(place, site, tmp_path):
+    """
+    F-10 (user 2): "yes" and "installed" are not said of what can't be imported; the cause and a line that helps are.
+
+    One program for installations and the doctor. EasyBuild's own option goes on.
+    """
+    make_wheel(tmp_path, "torch", "2.13.0+cpu")
+    missing = "raise RuntimeError('operator vision::nms does not exist')\n"
+    make_wheel(tmp_path, "vision", "0.28", ["torch==2.13.0"], missing, more={"vision_c.so": ""})
+    make_wheel(tmp_path, "tower", requires=["vision"], module_text="import vision\n")
+    make_wheel(tmp_path, "fresh", "1.0", module_text="import os; os.nothing\n")
+    make_wheel(tmp_path, "fresh", "2.0", ["numpy<1"])
+    make_wheel(tmp_path, "alone", module_text="import nothing_like_it\n")
+    (site.work / "bad.txt").write_text("torch\ntower\nvision==0.28\nfresh\nalone\n")
+    result = place("-r", "bad.txt", "--check", "--", *site.eb_options, status=1, packages=tmp_path)
+    vision = ("`import tower` and `import vision` fail (RuntimeError: operator vision::nms does not exist): "
+              "vision 0.28 was built for another torch than the one here, 2.13.0+cpu. Add these lines to the "
+              "requirements:\n    --extra-index-url https://download.pytorch.org/whl/cpu\n    vision==0.28+cpu\n")
+    fresh = re.compile(r"`import fresh` fails \(AttributeError: module 'os' has no attribute 'nothing'\): fresh 1.0 "
+                       r"and not 2.0 was installed, because the image has numpy 2\.\S+ \(fresh 2.0 needs numpy<1\)\. ")
+    assert f"no: {MODULE} can't be installed: Stage 'requirements': " in result.stdout
+    assert vision in result.stdout
+    assert fresh.search(result.stdout)
+    assert "\n        'allow_replace': ['numpy'],\n" in result.stdout
+    assert "alone can only be imported together with nothing_like_it" in result.stderr
+    # on purpose
+    result = place("-r", "bad.txt", "--install", "--", *site.eb_options, "--ignore-test-failure", packages=tmp_path)
+    assert "(but see the warning above)" in result.stderr and vision in result.stderr
+    said = " ".join(site.run(["ebsif", "doctor", "--installed", site.prefix / "eb"], check=False).stdout.split())
+    assert "vision in user software can't be imported (RuntimeError: operator vision::nms does not exist; " in said
+    # the line that helps, with the index of these wheels
+    make_wheel(tmp_path, "vision", "0.28+cpu", ["torch==2.13.0"], more={"vision_c.so": ""})
+    (site.work / "good.txt").write_text("torch\ntower\nvision==0.28+cpu\n")
+    place("-r", "good.txt", "--check", "--", *site.eb_options, packages=tmp_path)
 
 
 def test_the_easyconfig_belongs_to_the_user(place, site):
@@ -120,7 +156,7 @@ def test_a_check_reads_stages_like_an_installation(site, tmp_path):
         {"name": "checks", "verify": [["python", "-c", "import first"]]},
         {"name": "last", "requirements": f"last @ file://{str(own).replace(' ', '%20')}/last-2.0-py3-none-any.whl\n"
          "numpy==1.0\nbuilt\nscipy-is-none; python_version < '3'\n", "options": ["--find-links", str(own)],
-         "find_links": [str(own)], "env": {"PIP_NO_DEPS": "1"}, "allow_replace": ["numpy"], "post": ["exit 1"]}]
+         "find_links": [str(own)], "env": {"PIP_NO_DEPS": "1"}, "allow_replace": ["numpy"], "post": ["true"]}]
     site.easyconfig(f"sources = ['example.sif']\nrequirements = {stages}\n", name="Base", suffix="-mine-20260101")
     # if a module is installed, its image is used
     (site.prefix / "eb/software/Base/1.0").mkdir(parents=True)

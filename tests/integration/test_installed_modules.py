@@ -216,7 +216,8 @@ def test_packages_that_can_not_be_imported(modules):
     (packages / "plugins/lib").mkdir(parents=True)
     (packages / "plugins/lib/librccl-net.so").write_text("")
     (packages / "byhand.py").write_text("import os; print('said'); os.abort()\n")
-    assert "Python crashes when it imports byhand" in problems(modules, root)["broken"][1]
+    _, found, _ = modules.doctor(root)
+    assert "byhand in user software can't be imported (Python crashes (signal 6))" in found[0][2]
 
 
 def test_interrupted(modules, tmp_path):

@@ -272,13 +272,32 @@ def test_the_gpu_is_used_where_there_is_one(site, wheels, tmp_path):
     assert options("/dev/nvidiactl") == {"-cuda": ["--nv", "--nv", "APPTAINER_NV=1", "SINGULARITY_NV=1"]}
 
 
+# Programs in user software: the interpreter is found by the kernel, by env, by sh; it is there.
+BROKEN = [f"printf '{text}' >$VIRTUAL_ENV/bin/{name}; chmod +x $VIRTUAL_ENV/bin/{name}" for name, text in (
+    ("moved", "#!/nowhere/python\\n"), ("lost", "#!/usr/bin/env no-python\\n"),
+    ("long", "#!/bin/sh\\n\\047\\047\\047exec\\047 \\042/no where/python\\042 \\042$0\\042\\n"),
+    ("fine", "#!/usr/bin/env -S bash -p\\n"))]
+
+
 def test_wrong_wrappers_are_reported(site):
-    """The error names the wrapper and the reason. Tests that need no image are in tests/unit/test_parameters.py."""
+    """
+    F-12: each is started once; the error names the wrapper and the reason.
+
+    Tests that need no image are in tests/unit/test_parameters.py.
+    """
     results = site.eb_each({
         "unknown": "easyblock = 'ContainerInstall'\n" + Installed.TEXT.replace("venv_name = 'pytorch'\n", "")
         + "wrappers = ['no-such-program']\n",
         "ours": Installed.TEXT + "wrappers = ['start-shell']\n"
-        "requirements = [{'post': ['ln -s /bin/bash $VIRTUAL_ENV/bin/start-shell']}]\n"})
+        "requirements = [{'post': ['ln -s /bin/bash $VIRTUAL_ENV/bin/start-shell']}]\n",
+        "broken": Installed.TEXT + f"wrappers = 'all'\nrequirements = [{{'post': {list(BROKEN)}}}]\n"})
+    said = " ".join(results["broken"].stdout.split())
+    assert results["broken"].returncode and "copying" not in said
+    for name, interpreter in (("moved", "/nowhere/python"), ("lost", "no-python"), ("long", "/no where/python")):
+        wrong = f"'{name}' can't be started in the container: its interpreter {interpreter} is not there"
+        assert (wrong in said) == (name != "moved"), name
+    assert "'moved' can't be started in the container: env: " in said
+    assert "'fine'" not in said
     for name, expected in (("unknown", "the container has no program named 'no-such-program'"),
                            ("ours", "'start-shell' is a command of the module itself")):
         assert results[name].returncode != 0

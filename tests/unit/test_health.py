@@ -1,5 +1,6 @@
 """The checks of installed modules that need other hardware than this machine has, from what would be found there."""
 
+import importlib
 import json
 import os
 import socket
@@ -19,8 +20,11 @@ from ebsif.installed.health.machine import Machine
 from ebsif.installed.health.subject import Subject
 from ebsif.installed.softwarestate import SoftwareState
 from ebsif.processes import NoAnswer
+from support import CONTAINER_FILES
 
 LUMI = sites.read("lumi")
+sys.path.append(str(CONTAINER_FILES / "site-packages"))
+imports = importlib.import_module("ebsif_imports")
 
 
 @pytest.fixture
@@ -356,7 +360,10 @@ def test_ranks_that_share_a_gpu(tmp_path, devices, other, backend):
     ("2+cpu", "ImportError: libcuda.so.1: cannot open shared object file", ERROR)])
 def test_imports_that_need_a_gpu(subject, torch, problem, level):
     """I-12: what can't be imported on a login node, because it has no GPU, is a note; on a node with a GPU an error."""
-    one = subject([f"torch=={torch}"], python={"problems": {"fast": problem}})
+    kinds = [kind for kind, pattern in imports.NO_GPU.items() if pattern.search(problem)]
+    found = {"names": ["fast"], "error": problem, "text": "`import fast` fails", "gpu": kinds, "lines": [],
+             "replace": [], "culprit": "fast", "why": ""}
+    one = subject([f"torch=={torch}"], python={"problems": [found]})
     assert [found[0] for found in problems(running.imports, one)] == [level]
     one.machine.gpu = "cuda" if "cu" in torch else "rocm"
     assert [found[0] for found in problems(running.imports, one)] == [ERROR]

@@ -500,33 +500,6 @@ def test_what_a_package_is_built_for(name, kind):
     assert built_for(name, "1.0", {"xgboost"}) == (None if name == "nvidia-nccl-cu12" else kind)
 
 
-@pytest.mark.parametrize(("torch", "version", "wheel", "requires", "told"), [
-    ("2.8.0+rocm6.4", "0.23.0", "cp311-cp311-manylinux_2_28_x86_64.whl", "torch==2.8.0", True),
-    ("2.8.0+cpu", "0.23.0", "cp311-cp311-manylinux_2_28_x86_64.whl#sha256=0", "torch (==2.8.0)", True),
-    ("2.8.0+rocm6.4", "0.23.0", "cp311-cp311-linux_x86_64.whl", 'torch==2.8.0; python_version > "3"', True),
-    # the torch of the index, the right build, one for any torch or for none, built here, another version of torch
-    ("2.8.0", "0.23.0", "cp311-cp311-linux_x86_64.whl", "torch==2.8.0", False),
-    ("2.8.0+cu128", "0.23.0", "cp311-cp311-linux_x86_64.whl", "torch==2.8.0", False),
-    ("2.8.0+rocm6.4", "0.23.0+rocm6.4", "cp311-cp311-linux_x86_64.whl", "torch==2.8.0", False),
-    ("2.8.0+rocm6.4", "0.23.0", "py3-none-any.whl", "torch==2.8.0", False),
-    ("2.8.0+rocm6.4", "0.23.0", "cp311-cp311-linux_x86_64.whl", "torch>=2", False),
-    ("2.8.0+rocm6.4", "0.23.0", "cp311-cp311-linux_x86_64.whl", 'torch==2.8.0; extra == "all"', False),
-    ("2.8.0+rocm6.4", "0.23.0", "cp311-cp311-linux_x86_64.whl", "torch-tools==2.8.0", False),
-    ("2.8.0+rocm6.4", "0.23.0", "source.tar.gz", "torch==2.8.0", False)])
-def test_packages_for_the_torch_of_the_index(tmp_path, torch, version, wheel, requires, told):
-    """S002-19: pip accepts torchvision for CUDA with a torch for ROCm or CPUs, which then can't be imported."""
-    item = {"metadata": {"name": "torchvision", "version": version, "requires_dist": ["numpy", requires]},
-            "download_info": {"url": f"https://example.org/torchvision-{version}-{wheel}"}}
-    (tmp_path / "report.json").write_text(json.dumps({"install": [item]}))
-    run = Pip.__new__(Pip)
-    run.wheelhouse, run.folder = None, lambda stage: str(tmp_path)
-    packages = Packages({"torch": ("torch", torch, "/opt")})
-    label = torch.partition("+")[2]
-    assert [f"with is {torch}" in text and f"write torchvision=={version}+{label} into" in text
-            for text in run.for_other_torch("stage", packages)] == [True] * told
-    assert not run.for_other_torch("stage", Packages())
-
-
 def findings(*properties, image=("torch", "setuptools", "wheel", "ninja", "packaging"), pip="23.0.1"):
     """Return what the lint finds in stages."""
     return Lint(Stage.from_parameter(list(properties)), image, pip).findings

@@ -38,8 +38,6 @@ ROCM_PACKAGE = re.compile(r'(.+-rocm[\d-]*|jax-rocm\d+-(plugin|pjrt)|rocm-sdk-.+
 # XGBoost's wheels need NCCL on every machine, and do without it: https://xgboost.readthedocs.io/en/stable/install.html
 NCCL_PACKAGE = re.compile(r'nvidia-nccl-cu\d+\Z')
 XGBOOST = 'xgboost'
-# A requirement of exactly one torch, which wheels have that are compiled against it (torchvision: torch==2.8.0).
-ONE_TORCH = re.compile(r'torch\s*\(?\s*==\s*([0-9][0-9.]*)\s*\)?\s*(;(?!.*\bextra\b).*)?\Z')
 
 
 class Packages(dict):
@@ -219,40 +217,6 @@ def built_for(name, version, names=()):
     if not kind and CUDA_PACKAGE.match(name) and not (XGBOOST in names and NCCL_PACKAGE.match(name)):
         kind = 'cu'
     return kind or ('rocm' if ROCM_PACKAGE.match(name) else None)
-
-
-def for_other_torch(items, torch):
-    """
-    Return which packages were compiled against the torch of the Python package index, and not against this one.
-
-    Their versions have no label, and their requirement torch==2.8.0 is also met by 2.8.0+rocm6.4, so that pip has no
-    objection. That torch is for CUDA: for ROCm or CPUs, its extensions lack the libraries that they need.
-
-    Parameters
-    ----------
-    items : list of dict
-        What pip installs, from its report.
-    torch : str
-        The version of torch.
-
-    Returns
-    -------
-    list of str
-        One clause for each package.
-    """
-    if gpu_label(torch)[0] not in ('rocm', 'cpu'):
-        return []
-    texts = []
-    for item in items:
-        name, version = item['metadata']['name'], item['metadata']['version']
-        wheel = item['download_info']['url'].split('#')[0].split('?')[0]
-        pins = [found.group(1) for found in map(ONE_TORCH.match, item['metadata'].get('requires_dist') or []) if found]
-        if pins and '+' not in version and wheel.endswith('.whl') and not wheel.endswith('-any.whl'):
-            texts.append("%s %s was compiled against torch %s of the package index, for CUDA, but the torch it is used "
-                         "with is %s, so Python may not be able to import it. For a build that fits, write %s==%s+%s "
-                         "into a requirements.txt, with a line --extra-index-url for the index of that torch"
-                         % (name, version, pins[0], torch, name, version, torch.partition('+')[2]))
-    return texts
 
 
 def artifacts_in(items):

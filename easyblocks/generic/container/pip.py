@@ -14,7 +14,7 @@ import shlex
 
 from easybuild.easyblocks.generic.container.diagnosis import NOTHING_FOUND, Diagnosis
 from easybuild.easyblocks.generic.container.framework import RunShellCmdError
-from easybuild.easyblocks.generic.container.packages import Packages, artifacts_in, constraint_lines, for_other_torch
+from easybuild.easyblocks.generic.container.packages import Packages, artifacts_in, constraint_lines
 from easybuild.easyblocks.generic.container.packages import pip_version
 from easybuild.easyblocks.generic.container.runtime import escape_bind, inject_variables
 from easybuild.easyblocks.generic.container.scripts import read_program, sh_command
@@ -23,7 +23,7 @@ from easybuild.easyblocks.generic.container.wheels import FILL_VARIABLE, INSTALL
 from easybuild.easyblocks.generic.container.wheels import lines_for_wheels, without_options
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import apply_patch, copy_dir, extract_file, mkdir, read_file, remove_file, write_file
-from easybuild.tools.utilities import trace_msg
+from easybuild.tools.utilities import nub, trace_msg
 
 # What pip installs, in the folder of a stage.
 REPORT = 'report.json'
@@ -228,6 +228,13 @@ class Pip:
             raise EasyBuildError("pip failed in stage '%s'%s%s. See its output above or in the log.",
                                  stage.name, package, ': ' + diagnosis.text if diagnosis.text else '')
 
+    def run_active(self, stages, command, **kwargs):
+        """Run a command with the venv active, which can ask the indexes of stages for packages."""
+        names = [name for stage in stages for name in stage.variables if name in os.environ]
+        environment = dict(QUIET, **{name: os.environ[name] for name in names})
+        return self.venv.run(command, environment=self.venv.activated(environment),
+                             binds=nub(sum(map(self.binds, stages), [])), **kwargs)
+
     def reasons(self, log, arguments, **where):
         """Run pip again, with its own log, and return that: only there pip says why an index has no packages."""
         self.venv.run(self.command + arguments + ['--log', log], fail_on_error=False, hidden=True, **where)
@@ -293,13 +300,6 @@ class Pip:
             return []
         with open(path) as text:
             return json.load(text)['install']
-
-    def for_other_torch(self, stage, packages):
-        """Return which packages of a stage are compiled against another torch (list of str); see there."""
-        # wheels in a wheelhouse may have been built here, and are reported when it is filled
-        if self.wheelhouse or 'torch' not in packages:
-            return []
-        return for_other_torch(self.report(stage), packages['torch'][1])
 
     def record_artifacts(self, stage):
         """Record the files that pip reports as installed, with their SHA256."""

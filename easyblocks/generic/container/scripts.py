@@ -13,6 +13,8 @@ import os
 FILES = os.path.join(os.path.dirname(os.path.realpath(__file__)), 'files')
 # exit status of image-pip.py if a venv can't use the image's pip
 NO_USABLE_PIP = 3
+# the program that imports packages; it is also in user software, for pip by hand
+IMPORTS = 'ebsif_imports.py'
 # start of the line in which make-squashfs reports what it has created
 PACKED = 'make-squashfs: made '
 
@@ -24,6 +26,7 @@ def read_program(name):
     It is passed as text because the directory of the easyblocks isn't visible in the image.
     """
     folder = 'sh' if name.endswith('.sh') else os.path.join('share', 'ebsif')
+    folder = 'site-packages' if name == IMPORTS else folder
     with open(os.path.join(FILES, folder, name)) as text:
         return text.read()
 

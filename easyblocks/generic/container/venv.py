@@ -73,10 +73,6 @@ class Venv:
         variables = dict(inject_variables(self.environment), **(environment or {}))
         return self.container.run(command, binds=[bind] + list(binds), environment=variables, **kwargs)
 
-    def run_active(self, command, **kwargs):
-        """Run a command in the container as the module will, with the venv active."""
-        return self.run(command, environment=self.activated({}), **kwargs)
-
     def activated(self, environment):
         """Return variables for a command (dict) with those that activate the venv, as the module would."""
         variables = dict(environment)

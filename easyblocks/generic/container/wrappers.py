@@ -11,7 +11,7 @@ import os
 
 from easybuild.easyblocks.generic.container.readable import copy_readable
 from easybuild.easyblocks.generic.container.runtimes import RUNTIMES
-from easybuild.easyblocks.generic.container.scripts import FILES, sh_command
+from easybuild.easyblocks.generic.container.scripts import FILES
 from easybuild.tools.build_log import EasyBuildError
 
 # Names that wrappers can't have: host scripts with `#!/usr/bin/env bash`, and programs that eb runs, would run in the
@@ -31,37 +31,28 @@ class Wrappers:
     """
 
     def __init__(self, names, load):
-        """Take what ``check`` and ``install`` need."""
+        """Take what ``install`` needs."""
         self.names = sorted(set(names))
         self.script = 'loading-wrapper' if load else 'wrapper'
 
-    def check(self, scripts, run):
+    def programs(self, scripts):
         """
-        Check that the container has the programs.
+        Return the programs of the container that they start (list of str).
 
         Parameters
         ----------
         scripts : collection of str
-            Paths of the scripts in the installation.
-        run : callable
-            Runs a command in the container as the module will: ``run`` of a Container, or ``run_active`` of a Venv.
+            Paths of the scripts in the installation. Its run scripts are not on PATH in the container yet.
 
         Raises
         ------
         EasyBuildError
-            If the container lacks a program, or if the module has a command of its own by that name.
+            If the module has a command of its own by the name of a wrapper.
         """
         for name in self.names:
             if os.path.join('bin', name) in scripts:
                 raise EasyBuildError("Easyconfig parameter 'wrappers': '%s' is a command of the module itself", name)
-        # run scripts are on PATH in the container once the module is loaded, not yet
-        programs = [name for name in self.names if os.path.join('runscripts', name) not in scripts]
-        missing = []
-        if programs:
-            missing = run(sh_command('missing-programs.sh', *programs), hidden=True, split_stderr=True).output.split()
-        if missing:
-            raise EasyBuildError("Easyconfig parameter 'wrappers': the container has no program named %s",
-                                 ' or '.join("'%s'" % name for name in missing))
+        return [name for name in self.names if os.path.join('runscripts', name) not in scripts]
 
     def install(self, installdir):
         """Install the wrappers, executable for everybody regardless of the umask; return their names."""

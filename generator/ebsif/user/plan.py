@@ -1,4 +1,4 @@
-"""Find out what pip would install on top of a container, and whether that would succeed, for --check."""
+"""Find out what pip installs on top of a container, and whether that works, for --check."""
 
 import json
 import re
@@ -94,10 +94,9 @@ class Plan:
 def check(container: Container, options: Sequence[str] = (), image: Optional[Path] = None,
           kept: Iterable[str] = ()) -> Plan:
     """
-    Return what pip would do: eb installs in a temporary directory, but pip only plans the last stage.
+    Return what pip does: eb builds in a temporary directory, and imports what was asked for (F-10).
 
-    This works as in an installation. Earlier stages are really installed, because later ones may need their packages
-    to build; those that are too heavy for a login node are only planned as well.
+    This works as in an installation, except for stages that are too heavy for a login node, which pip only plans.
 
     Parameters
     ----------
@@ -126,7 +125,7 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
         path = Path(folder) / container.easyconfig_name
         path.write_text(easyconfig.render(planned), encoding="utf-8")
         # the user's --buildpath is not where the reports are found
-        done = ebsteps.install([path, *options, *eb.only_build(folder), "--disable-enforce-checksums",
+        done = ebsteps.install([path, *options, *eb.only_build(folder, "test"), "--disable-enforce-checksums",
                                 sources(container)])
         if done.status:
             return Plan(problem=problem(done, container, folder), replacing=replacing(done.error, stages))
@@ -142,10 +141,10 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
 
 
 def only_planned(stages):
-    """Return stages of which pip only plans the last one, and those that are heavy."""
+    """Return stages of which pip only plans those that are heavy."""
     changed = [dict(stage) for stage in stages]
     for stage in changed:
-        if stage is changed[-1] or stage.get("heavy"):
+        if stage.get("heavy"):
             stage["options"] = [*stage.get("options", []), "--dry-run"]
             for key in ("post", "verify", "patches"):
                 stage.pop(key, None)
@@ -241,7 +240,7 @@ def problem(done: ebsteps.Result, container: Container, folder: str) -> str:
 
 def replacing(error, stages):
     """Return the stages with 'allow_replace' as an error of a stage suggests it; none if it doesn't."""
-    found = re.search(r"stage '(.*?)'.*'allow_replace': \[(.*?)\]", error, re.IGNORECASE | re.DOTALL)
+    found = re.search(r"stage '([^']*)'(?:(?!stage ').)*'allow_replace': \[(.*?)\]", error, re.IGNORECASE | re.DOTALL)
     if not found:
         return []
     names = re.findall("'(.*?)'", found.group(2))

@@ -5,12 +5,12 @@ import os
 import re
 from collections.abc import Iterator
 
+from easybuild.easyblocks.generic.container.trial import remedy
 from easybuild.easyblocks.generic.container.usersoftware import USER_SOFTWARE_VARIABLE
 
 from ebsif.findings import Finding
 from ebsif.installed import runtimecommand
 from ebsif.installed.health.subject import Subject
-from ebsif.installed.health.tables import NO_GPU
 from ebsif.processes import NoAnswer
 
 
@@ -51,9 +51,6 @@ def start(one: Subject) -> Iterator[Finding]:
     if "end" not in one.image_facts:
         yield one.error(f"the container doesn't start: {last_line(result.stderr)}. To try it yourself: `{one.load} "
                         "&& start-shell`")
-    elif not one.python and last_import(result.stderr):
-        yield one.error(f"Python crashes when it imports {last_import(result.stderr)}: {last_line(result.stderr)}. "
-                        "Install a version of that package that was built for this image")
     elif not one.python and (one.image_packages or one.user_packages):
         yield one.error(f"Python doesn't start in the container: {last_line(result.stderr)}. To try it yourself: "
                         f"`{one.load} && start-shell -c 'python -V'`. If user software is the cause, install the "
@@ -69,13 +66,16 @@ def imports(one: Subject) -> Iterator[Finding]:
     for name, module in sorted(one.python.get("without", {}).items()):
         yield one.note(f"{where(name)} can only be imported together with {module}, which it doesn't require and which "
                        f"isn't installed: add {module} if you need it")
-    for name, problem in sorted(one.python.get("problems", {}).items()):
-        if needs_gpu(one, problem):
-            yield one.note(f"{where(name)} can only be imported on a node with a GPU ({problem}), so it was not "
+    for problem in one.python.get("problems", []):
+        names = ", ".join(map(where, problem["names"]))
+        if one.gpu in problem["gpu"] and not one.machine.gpu:
+            yield one.note(f"{names} can only be imported on a node with a GPU ({problem['error']}), so it was not "
                            "checked here")
         else:
-            yield one.error(f"{where(name)} can't be imported ({problem}): install a version that was built for this "
-                            "image")
+            why = f"; {problem['why']}" if problem["why"] else ""
+            yield one.error(f"{names} can't be imported ({problem['error']}{why}). {' '.join(remedy(problem).split())}")
+    if slow := one.python.get("slow"):
+        yield one.warning(f"importing takes too long, so these were not checked: {', '.join(slow)}")
     missing = one.python.get("missing", [])
     if missing:
         yield one.warning(f"{', '.join(missing)}: in the record of the installation, but no longer there. Install the "
@@ -83,19 +83,8 @@ def imports(one: Subject) -> Iterator[Finding]:
                           f"the module as it is now with `ebsif freeze {one.module}`")
 
 
-def needs_gpu(one, problem):
-    """Return whether an import failed only because this node has no GPU of the kind that the container is for."""
-    return not one.machine.gpu and one.gpu in NO_GPU and bool(NO_GPU[one.gpu].search(problem))
-
-
 def last_line(text):
     """Return the last line of what a program has said that isn't informational."""
-    lines = [line.strip() for line in text.splitlines() if not line.startswith(("INFO:", "importing "))]
+    lines = [line.strip() for line in text.splitlines() if not line.startswith("INFO:")]
     lines = list(filter(None, lines))
     return lines[-1] if lines else "it says nothing"
-
-
-def last_import(text):
-    """Return the last module that was to be imported, '' if none."""
-    names = [line.split()[-1] for line in text.splitlines() if line.startswith("importing ")]
-    return names[-1] if names else ""

@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.packages import gpu_label
+from easybuild.easyblocks.generic.container.scripts import IMPORTS, read_program
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif import processes
@@ -17,7 +18,7 @@ from ebsif.errors import EbsifError
 from ebsif.findings import ERROR, NOTE, OK, WARNING, Finding
 from ebsif.installed import imagestate, lock, softwarestate
 from ebsif.installed.health.machine import Machine
-from ebsif.installed.health.tables import KEY_PACKAGES, NO_IMPORT
+from ebsif.installed.health.tables import KEY_PACKAGES
 from ebsif.installed.imagestate import ImageState
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
@@ -135,11 +136,11 @@ class Subject:
         return self.machine.fabric or any("libcxi" in bind for bind in bound)
 
     @property
-    def wanted(self) -> list[Optional[str]]:
-        """Names of the packages to import; those after None may be missing."""
+    def wanted(self) -> dict[str, Any]:
+        """The packages to import, and for how long, as the program of the easyblocks gets it."""
         recorded = {normal_name(line.split("==")[0]) for line in self.record.get(lockfile.VENV_PACKAGES, [])}
-        names = [name for name in recorded if not NO_IMPORT.match(name)]
-        return [*sorted(names), None, *sorted(set(KEY_PACKAGES) & set(self.image_packages))]
+        return {"names": sorted(recorded), "optional": sorted(set(KEY_PACKAGES) & set(self.image_packages) - recorded),
+                "limit": LONGEST - 60}
 
     def finding(self, level: str, text: str) -> Finding:
         """Return a Finding on this module."""
@@ -175,7 +176,7 @@ class Subject:
     def read_image(self) -> subprocess.CompletedProcess[str]:
         """Start the container once and read the image; return the CompletedProcess."""
         script = "look() {\n" + PROBE.read_text(encoding="utf-8") + PYTHON_AFTER
-        result = self.run("sh", "-c", script, "sh", json.dumps(self.wanted),
+        result = self.run("sh", "-c", script, "sh", json.dumps(self.wanted), read_program(IMPORTS),
                           text=(PROGRAMS / "inside.py").read_text(encoding="utf-8"))
         for line in result.stdout.splitlines():
             name, tab, value = line.partition("\t")
@@ -196,13 +197,13 @@ found=$(look </dev/null)
 printf '%s\\n' "$found"
 python=$(command -v python || command -v python3)
 [ -z "$python" ] || {
-    names=$1
+    request=$1 imports=$2
     set --
     while IFS='	' read -r kind path; do
         [ "$kind" != network-plugin ] || set -- "$@" "$path"
     done <<END
 $found
 END
-    exec "$python" - "$names" "$@" <&3
+    exec "$python" - "$request" "$imports" "$@" <&3
 }
 """

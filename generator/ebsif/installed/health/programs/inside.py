@@ -1,94 +1,24 @@
 """Run in the container by `ebsif doctor --installed`: import packages, and describe MPI, NCCL and libfabric.
 
-Usage: python - NAMES, where NAMES is a list of distributions in JSON; those after null may be missing. The last line of
-standard output is JSON.
+Usage: python - REQUEST IMPORTS [PLUGIN]..., where IMPORTS is the text of the easyblocks' program that imports packages,
+and REQUEST what that gets. The last line of standard output is JSON.
 """
 import ctypes
-import importlib.util
 import json
-import os
 import re
 import sys
 
 if not sys.path[0]:
     del sys.path[0]
 
-# what packages print when they are imported doesn't belong in the result
-OUTPUT = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)
-try:
-    from importlib import metadata  # novermin: runs in the image, not with EasyBuild
-except ImportError:
-    metadata = None
-
-
-def module_of(distribution):
-    """Return the module to import for a distribution, None if it has none."""
-    files = [str(path) for path in distribution.files or []]
-    pattern = r"([A-Za-z]\w*)(?:/__init__\.py|\.py|(?:\.cpython-[^/]*|\.abi3)?\.so)\Z"
-    matches = [re.match(pattern, path) for path in files]
-    names = [found.group(1) for found in matches if found]
-    like = re.sub(r"[-.]+", "_", distribution.metadata["Name"])
-    for name in names:
-        if name.lower() == like.lower():
-            return name
-    return names[0] if len(names) == 1 else None
-
-
-def module_of_name(name):
-    """Return the module to import for a distribution, by its name (before Python 3.8); None if there is none."""
-    module = name.replace("-", "_").replace(".", "_")
-    return module if importlib.util.find_spec(module) else None
-
-
-def is_optional(module, distribution):
-    """Return whether a module isn't installed, and nothing that the distribution requires is missing."""
-    if not metadata or importlib.util.find_spec(module):
-        return False
-    for line in distribution.requires or []:
-        if not re.search(r";.*\bextra\b", line):
-            try:
-                metadata.distribution(re.match(r"[\w.-]+", line).group())
-            except ImportError:
-                return False
-    return True
-
-
-def look_at(names):
-    """Import the packages; return problems by name, missing modules that are optional by name, and missing packages."""
-    problems, without, missing, optional = {}, {}, [], False
-    for name in names:
-        if name is None:
-            optional = True
-            continue
-        try:
-            distribution = metadata.distribution(name) if metadata else None
-            module = module_of(distribution) if metadata else module_of_name(name)
-        except ImportError:  # PackageNotFoundError
-            if not optional:
-                missing.append(name)
-            continue
-        except Exception:
-            continue
-        try:
-            if module:
-                sys.stderr.write("importing %s\n" % module)
-                sys.stderr.flush()
-                __import__(module)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            lacks = (getattr(error, "name", None) or "").partition(".")[0]
-            if isinstance(error, ModuleNotFoundError) and lacks and is_optional(lacks, distribution):
-                without[name] = lacks
-            else:
-                problems[name] = "%s: %s" % (type(error).__name__, str(error).strip().split("\n")[0])
-    return problems, without, missing
-
 
 def look_at_torch():
     """Return what torch says of itself."""
-    torch = sys.modules.get("torch")
+    try:
+        import torch
+    except BaseException:
+        # an error that is reported already, or there is none
+        return None
     if not hasattr(torch, "version"):
         return None
     found = {"version": torch.__version__, "cuda": getattr(torch.version, "cuda", None),
@@ -156,11 +86,14 @@ def interfaces(paths):
     return named
 
 
-problems, without, missing = look_at(json.loads(sys.argv[1]))
-result = {"version": ".".join(map(str, sys.version_info[:3])), "problems": problems, "without": without,
-          "missing": missing, "torch": look_at_torch(), "mpi": look_at_mpi(), "fabric": look_at_fabric(),
-          "communication": loaded_libraries(), "needed": interfaces(sys.argv[2:])}
-OUTPUT.write("python\t%s\n" % json.dumps(result))
-OUTPUT.flush()
-# a library may hang at exit
-os._exit(0)
+def look_around():
+    """Return what there is for communication, in the process that has imported the packages."""
+    return {"torch": look_at_torch(), "mpi": look_at_mpi(), "fabric": look_at_fabric(),
+            "communication": loaded_libraries(), "needed": interfaces(sys.argv[3:])}
+
+
+imports = {}
+exec(sys.argv[2], imports)  # noqa: S102
+found = imports["try_packages"](afterwards=look_around, **json.loads(sys.argv[1]))
+found.update(found.pop("afterwards") or {}, version=".".join(map(str, sys.version_info[:3])))
+print("python\t%s" % json.dumps(found))

@@ -1,0 +1,139 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+Try what was installed, in one container: start programs, import the packages that were asked for.
+"""
+import json
+import re
+import shlex
+
+from easybuild.easyblocks.generic.container.lint import package_name
+from easybuild.easyblocks.generic.container.packages import gpu_label
+from easybuild.easyblocks.generic.container.scripts import IMPORTS, read_program, sh_command
+from easybuild.easyblocks.generic.container.texts import normal_name
+
+NEVERTHELESS = "To install it nevertheless: eb --ignore-test-failure (ebsif extend ... -- --ignore-test-failure)"
+
+
+class Trial:
+    """
+    What was found.
+
+    Attributes
+    ----------
+    programs : list of tuple of str
+        Programs that don't start: name, what is missing ('program', 'interpreter', 'library', 'start'), and which.
+    imports : dict
+        What the program IMPORTS has found; empty if no packages were imported.
+    gpu : str
+        The kind of GPU that the container is for; there need not be one here.
+    """
+
+    def __init__(self, run, programs, python='', request=None, gpu=''):
+        """
+        Run the programs.
+
+        Parameters
+        ----------
+        run : callable
+            Runs a command in the container as the module will: ``run`` of a Container, or ``run_active`` of Pip.
+        programs : list of str
+            Names of programs on PATH.
+        python : str
+            The Python that imports packages.
+        request : dict
+            What to import, see `asked_for`.
+        gpu : str
+            See the attributes.
+        """
+        self.gpu = gpu
+        command = sh_command('try-out.sh', python, json.dumps(request) if request else '', *programs)
+        lines = run(command, stdin=read_program(IMPORTS), hidden=True, split_stderr=True).output.splitlines()
+        self.programs = [tuple(line.split('\t', 2)) for line in lines if line.count('\t') == 2]
+        said = [line.split('\t', 1)[1] for line in lines if line.startswith('imports\t')]
+        self.imports = json.loads(said[-1] or '{}') if said else {}
+
+    @property
+    def broken_wrappers(self):
+        """What is wrong with programs (list of str): it can't be otherwise on another node."""
+        missing = ["'%s'" % name for name, what, _ in self.programs if what == 'program']
+        texts = {'interpreter': "its interpreter %s is not there", 'start': "%s"}
+        found = ["the container has no program named %s" % ' or '.join(missing)] if missing else []
+        found += ["'%s' can't be started in the container: %s" % (name, texts[what] % which)
+                  for name, what, which in self.programs if what in texts]
+        return ["Easyconfig parameter 'wrappers': %s" % text for text in found]
+
+    @property
+    def warnings(self):
+        """What may be otherwise on another node, or was not tried (list of str)."""
+        found = ["the program '%s' needs %s, which isn't in the container here: it only starts on nodes that have it"
+                 % (name, library) for name, what, library in self.programs if what == 'library']
+        found += ["%s can only be imported together with %s, which it doesn't require and which isn't installed: add "
+                  "%s if you need it" % (name, lacks, lacks)
+                  for name, lacks in sorted(self.imports.get('without', {}).items())]
+        found += ["%s can only be imported on a node with a GPU (%s), so it was not tried"
+                  % (', '.join(one['names']), one['error']) for one in self.problems if self.gpu in one['gpu']]
+        slow = self.imports.get('slow')
+        return found + (["not tried, because importing takes too long: %s" % ', '.join(slow)] if slow else [])
+
+    @property
+    def problems(self):
+        """Packages that can't be imported here (list of dict)."""
+        return self.imports.get('problems', [])
+
+    def failed_imports(self, stages):
+        """Return what is wrong with packages of stages, and what to do (list of str)."""
+        found = []
+        for one in [one for one in self.problems if self.gpu not in one['gpu']]:
+            names = {normal_name(name) for name in one['names'] + [one['culprit']]}
+            stage = next((stage.name for stage in stages if names & {
+                package_name(line) for line in stage.requirement_list}), '')
+            found.append("%s%s. %s" % (stage and "Stage '%s': " % stage, one['text'], remedy(one)))
+        return found
+
+
+def remedy(problem):
+    """Return what to do about a problem that the program IMPORTS has found (str)."""
+    if problem['lines']:
+        return "Add these lines to the requirements:\n    %s" % '\n    '.join(problem['lines'])
+    text = "Ask for another version of %s, or leave it out" % (problem['culprit'] or problem['names'][0])
+    if problem['replace']:
+        text += "; or, to replace packages of the image on purpose, allow it for this stage with 'allow_replace': %s" \
+            % problem['replace']
+    return text + "."
+
+
+def gpu_of(packages, gpu):
+    """Return the kind of GPU that packages are for (str): that of torch, else one that is known otherwise, or None."""
+    label, _ = gpu_label(packages['torch'][1]) if 'torch' in packages else (None, None)
+    return {'rocm': 'rocm', 'cu': 'cuda', 'cpu': ''}.get(label, gpu or '')
+
+
+def asked_for(stages, packages, pip):
+    """
+    Return what the program IMPORTS gets (dict), to import what was asked for.
+
+    Parameters
+    ----------
+    stages : list of Stage
+    packages : Packages
+        What Python sees.
+    pip : Pip
+    """
+    lines, options = {}, {}
+    for stage in stages:
+        more = [line for line in stage.requirements.splitlines() if line.startswith('--')]
+        names = [(package_name(line), line) for line in stage.requirement_list]
+        # what a path or URL names
+        names += [(normal_name(item['metadata']['name']), '') for item in pip.report(stage) if item.get('requested')]
+        for name, line in names:
+            if name in packages and not lines.get(name):
+                lines[name] = '' if '/' in line or name in map(normal_name, pip.pins) else re.split(r'\s--', line)[0]
+                options[name] = pip.index_options(stage) + shlex.split(' '.join(more))
+    kept = [line.split('==', 1) for line in pip.kept]
+    return {'names': sorted(lines), 'lines': {name: line for name, line in lines.items() if line}, 'options': options,
+            'kept': {normal_name(name): version for name, version in kept}}

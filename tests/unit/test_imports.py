@@ -1,0 +1,103 @@
+"""The program that imports packages in a container, run by the Python of the tests."""
+
+import ast
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from support import CONTAINER_FILES
+
+PROGRAM = CONTAINER_FILES / "site-packages/ebsif_imports.py"
+
+
+@pytest.fixture
+def tried(tmp_path):
+    """A function that returns what the program finds of packages, given by name with the text of their module."""
+    def run(packages, files=None, requires=(), **request):
+        for name, text in packages.items():
+            info = tmp_path / f"{name.replace('-', '_')}-1.0.dist-info"
+            info.mkdir()
+            lines = "".join(f"Requires-Dist: {line}\n" for line in requires)
+            (info / "METADATA").write_text(f"Name: {name}\nVersion: 1.0\n{lines}")
+            paths = (files or {}).get(name, [f"{name}.py"])
+            (info / "RECORD").write_text("".join(f"{path},,\n" for path in paths))
+            for path in paths:
+                (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+                (tmp_path / path).write_text(text)
+        command = [sys.executable, "-", json.dumps({"names": list(packages), **request})]
+        result = subprocess.run(command, text=True, input=PROGRAM.read_text(), capture_output=True, check=True,
+                                env={"PYTHONPATH": str(tmp_path)})
+        return json.loads(result.stdout)
+
+    return run
+
+
+@pytest.mark.parametrize(("name", "files", "module"), [
+    ("PyYAML", ["_yaml/__init__.py", "yaml/__init__.py", "yaml/nodes.py"], "yaml"),
+    ("opencv-python", ["cv2/__init__.py", "cv2/gapi/__init__.py"], "cv2"),
+    ("protobuf", ["google/protobuf/__init__.py", "google/protobuf/pyext/__init__.py"], "google.protobuf"),
+    ("ruamel.yaml", ["ruamel/yaml/__init__.py"], "ruamel.yaml"),
+    ("lightning", ["lightning/__init__.py", "tests/__init__.py", "setup.py"], "lightning"),
+    ("ipykernel", ["ipykernel/__init__.py", "ipykernel_launcher.py"], "ipykernel"),
+    ("flash-attn", ["flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so", "flash_attn/__init__.py"], "flash_attn"),
+    # nothing to import
+    ("nvidia-nccl-cu12", ["nvidia/nccl/__init__.py"], None), ("types-requests", ["types_requests/__init__.py"], None),
+    ("pandas-stubs", ["pandas/__init__.py"], None), ("data", ["share/data.txt"], None)])
+def test_which_module_is_imported(tried, name, files, module):
+    """F-10: the module comes from the list of files, whatever the package is called."""
+    found = tried({name: "raise ValueError('here')"}, {name: files})
+    assert [one["modules"] for one in found["problems"]] == ([[module]] if module else [])
+
+
+def test_how_imports_end(tried):
+    """F-10: what crashes or ends Python is found, and the others are imported; one may only fail after another."""
+    found = tried({
+        "first": "import sys; sys.taken = 1", "second": "import sys; assert not hasattr(sys, 'taken')",
+        "crashes": "import os; os.abort()", "leaves": "import os; os._exit(0)", "exits": "raise SystemExit(3)",
+        "prints": "print('{}')", "byhand": "import nothing_like_it", "last": "1 / 0"})
+    assert {one["names"][0]: one["error"] for one in found["problems"]} == {
+        "crashes": "Python crashes (signal 6)", "leaves": "Python ends with exit status 0", "exits": "SystemExit: 3",
+        "last": "ZeroDivisionError: division by zero"}
+    assert found["without"] == {"byhand": "nothing_like_it"}
+
+
+def test_an_import_that_takes_too_long(tried):
+    """F-10: what doesn't end within the limit is no problem, but named."""
+    found = tried({"first": "", "slow": "import time; time.sleep(60)", "third": ""}, limit=1)
+    assert (found["problems"], found["slow"]) == ([], ["slow", "third"])
+
+
+@pytest.mark.parametrize(("error", "kinds"), [
+    ("ImportError('libcuda.so.1: cannot open shared object file')", ["cuda"]), ("RuntimeError('No HIP GPUs')", []),
+    ("ImportError('libX.so.6: cannot open shared object file')", []),
+    ("RuntimeError('No HIP GPUs are available')", ["rocm"])])
+def test_the_hardware_of_this_machine(tried, error, kinds):
+    """F-10: the absence of a GPU is recognized by the message; a library that the image lacks is named."""
+    (problem,) = tried({"fast": f"raise {error}"})["problems"]
+    assert problem["gpu"] == kinds
+    assert problem["why"] == (f"the image has no {error.split(chr(39))[1].split(':')[0]}" if "lib" in error else "")
+
+
+@pytest.mark.parametrize(("torch", "version", "lines"), [
+    ("2.8+cpu", "1.0", ["--extra-index-url https://download.pytorch.org/whl/cpu", "vision==1.0+cpu"]),
+    ("2.8+rocm6.2.4", "1.0+cu128", ["--extra-index-url https://download.pytorch.org/whl/rocm6.2.4",
+                                    "vision==1.0+rocm6.2.4"]),
+    ("2.8+cu128", "1.0", ["--extra-index-url https://download.pytorch.org/whl/cu128", "vision==1.0+cu128"]),
+    ("2.8+git1234", "1.0", []), ("2.8+cpu", "1.0+cpu", None), ("2.8", "1.0", None)])
+def test_builds_for_another_torch(tmp_path, torch, version, lines):
+    """F-10, S002-19: the index follows from the label of torch; not every label has one."""
+    code = textwrap.dedent(f"""
+        import sys; sys.path.insert(0, {str(PROGRAM.parent)!r})
+        import ebsif_imports
+        ebsif_imports.version_of = lambda name: {torch!r}
+        class Vision:
+            metadata, version, files = {{'Name': 'vision'}}, {version!r}, ['vision/_C.so']
+            requires = ['torchdata', 'torch==2.8']
+        print(ebsif_imports.for_other_torch(Vision))
+    """)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    why, found = ast.literal_eval(result.stdout)
+    assert found == (lines or [])
+    assert bool(why) == (lines is not None)
