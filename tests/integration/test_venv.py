@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -252,6 +253,36 @@ def test_packages_of_the_image_are_protected_from_pip_by_hand(installed_once, tm
         installed_once.WRITABLE, f"singularity exec $SIF {pip} wants", check=False, EBSIF_USER_SOFTWARE=tmp_path)
     assert result.returncode == 1
     assert "hint: numpy " in result.stderr
+
+
+def test_pip_by_hand_says_what_can_not_be_imported(installed_once, tmp_path):
+    """F-10 (user 2): in an environment of make-venv; with the command that helps, and `python -m pip` says it too."""
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    make_wheel(wheels, "torch", "2.13.0+rocm6.2.4")
+    missing = "raise RuntimeError('operator vision::nms does not exist')\n"
+    make_wheel(wheels, "vision", "0.28", ["torch==2.13.0"], missing, more={"vision_c.so": ""})
+    make_wheel(wheels, "fresh", "1.0", module_text="import os; os.nothing\n")
+    make_wheel(wheels, "fresh", "2.0", ["numpy<1"])
+    options = pip_options(wheels)
+    script = f"""
+        make-venv {tmp_path}/env 2>/dev/null; source {tmp_path}/env/bin/activate
+        echo "== vision";  pip install {options} torch vision
+        echo "== again";   pip install {options} vision
+        echo "== fresh";   python -m pip install {options} 'fresh>0'
+    """
+    result = installed_once.load(installed_once.WRITABLE, f"exec 2>&1\n{script}")
+    answers = dict(part.split("\n", 1) for part in result.stdout.split("== ")[1:])
+    answers = {name: re.findall("^hint: (.*)", answer, re.MULTILINE) for name, answer in answers.items()}
+    assert answers["vision"] == [
+        "`import vision` fails (RuntimeError: operator vision::nms does not exist): vision 0.28 was built for another "
+        "torch than the one here, 2.13.0+rocm6.2.4",
+        "    pip install --extra-index-url https://download.pytorch.org/whl/rocm6.2.4 vision==0.28+rocm6.2.4"]
+    assert answers["again"] == []
+    assert re.fullmatch(r"`import fresh` .*: fresh 1.0 and not 2.0 was installed, because the image has numpy \S+ "
+                        r"\(fresh 2.0 needs numpy<1\)", answers["fresh"][0])
+    assert answers["fresh"][1:] == ["To replace packages of the image on purpose (numpy):",
+                                    "    PIP_CONSTRAINT= pip install -U 'fresh>0'"]
 
 
 def test_constraints_for_user_software(installed):
