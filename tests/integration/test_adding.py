@@ -287,11 +287,11 @@ def test_name_and_image_disagree(lumi):
 
 def test_names_of_the_ai_factory_are_decoded():
     """Versions without dots, as in u24r70f21m50t210."""
-    name = "lumi-multitorch-full-u24r71f22m50t211-20260601_120000.sif"
-    proposal = adding.propose(found(name, "venv-in-image", {"torch": "2.11.0"}), LUMI_DOCUMENTS)
+    name = "lumi-multitorch-full-u24r71f22m50t212-20260601_120000.sif"
+    proposal = adding.propose(found(name, "venv-in-image", {"torch": "2.12.0"}), LUMI_DOCUMENTS)
     assert proposal.name == "lumi-multitorch"
     # the other fields are those of the family
-    assert proposal.values["components"] == {"rocm": "7.1", "libfabric": "2.2", "torch": "2.11"}
+    assert proposal.values["components"] == {"rocm": "7.1", "libfabric": "2.2", "torch": "2.12"}
     assert proposal.values["date"] == "20260601_120000"
 
 

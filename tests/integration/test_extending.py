@@ -1,13 +1,11 @@
 """From a requirements.txt to a module: ebsif extend."""
 
-import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from ebsif.installed import removal
 from ebsif.user import environments
 from parts import wheel_settings
 from support import CONTAINER_FILES, make_wheel

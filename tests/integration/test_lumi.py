@@ -1,6 +1,7 @@
 """LUMI's catalogue compared with the known properties of its modules, see tests/data/lumi-containers.json."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -257,6 +258,11 @@ def test_one_of_each_generation(containers, tmp_path, base_image, small_image):
     script = "".join(f"echo '{name}:'; (module load {name} && {way.format('where.py')})\n"
                      for name, way in GENERATIONS.items())
     found = dict(part.split(":\n") for part in re.split(r"(?m)^(?=\w+/)", place.bash(script, **settings).stdout)[1:])
+    # issue 45 (lumi A6)
+    newest = next(name for name in GENERATIONS if "2.7.1" in name)
+    aiter = place.bash(f"module load {newest}\nsingularity exec $SIF sh -c 'cd \"$AITER_JIT_DIR/build\" && pwd'",
+                       **settings, SLURM_JOB_ID="7", SLURM_STEP_ID="2", EBSIF_NODE_LOCAL=place.work).stdout
+    assert aiter == f"{place.work}/ebsif-{os.getuid()}/job-7/step-2/aiter/build\n"
     conda, venv = "True /opt/miniconda3/envs/pytorch False\n", "False /user-software/venv/pytorch {}\n"
     wanted = dict.fromkeys(GENERATIONS, conda * 2)
     for name in wanted:
@@ -351,7 +357,7 @@ def test_nothing_of_the_recipes_is_lost(containers):
 
 def lost(facts, container):
     """Yield the field and the name of each fact that the catalogue lacks, or has in another way."""
-    inside = selection.components_of(container)
+    inside = {**selection.components_of(container), **container.image_packages}
     for name, versions in facts.get("stated", {}).items():
         if versions != [inside.get(name)]:
             yield "stated", name

@@ -221,7 +221,8 @@ def test_copying(browser, look, pages):
         window.said = [];
         document.querySelectorAll("#use .copy").forEach((button) => new MutationObserver(
           () => window.said.push(button.textContent)).observe(button, {childList: true}));""")
-    load, install = browser.find_elements(By.CSS_SELECTOR, "#use .copy")[:2]
+    # between them: the notes on usage
+    load, _, install = browser.find_elements(By.CSS_SELECTOR, "#use .copy")[:3]
     load.click()
     WebDriverWait(browser, 30).until(lambda it: clipboard(it) == commands_of(CONTAINER))
     browser.execute_script("navigator.clipboard.writeText = () => Promise.reject(); ")
@@ -236,7 +237,7 @@ def test_searching_packages(browser, look):
     look(CONTAINER)
     browser.find_element(By.CSS_SELECTOR, ".search input").send_keys("VLLM 0.10")
     assert browser.find_element(By.ID, "packages").text == "vllm\n0.10.1+rocm624"
-    assert browser.find_element(By.CSS_SELECTOR, ".search output").text == "1 of 8"
+    assert browser.find_element(By.CSS_SELECTOR, ".search output").text == "1 of 13"
 
 
 def test_without_javascript(browser, look):
