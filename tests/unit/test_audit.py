@@ -1,6 +1,7 @@
 """Known vulnerabilities of installed modules."""
 
 import http.server
+import importlib.util
 import json
 import shutil
 import sys
@@ -206,6 +207,7 @@ def test_a_service_that_knows_no_package(prefix, monkeypatch, capsys):
 def test_without_pip_audit(prefix, monkeypatch, capsys):
     """I-08: pip-audit is optional: the message says how to get it, and what works without it."""
     monkeypatch.setitem(sys.modules, "pip_audit", None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "pip_audit" else find_spec(name))
     assert main(["audit"]) == 3
     assert "pip install pip-audit" in (said := capsys.readouterr().err) and "--database" in said

@@ -17,6 +17,7 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.fieldtypes import SingleLine
 from ebsif.catalogue.records import CatalogueFile
 from ebsif.catalogue.site import Site
+from ebsif.catalogue.yamlerrors import DocumentError
 from ebsif.catalogue.yamlfile import Model, load, validate
 
 CONFIGURATION_VARIABLE = "EBSIF_CONFIG"
@@ -93,8 +94,16 @@ class Settings:
         return inheritance.directories_of(profile.name, self.directories)
 
     def containers_of(self, names: Iterable[Optional[str]]) -> list[Container]:
-        """Return all containers of sites; None stands for the chosen site."""
-        return [one for name in names for one in self.containers(self.site(name))]
+        """Return all containers of sites; None stands for the chosen site, whose profile must be valid."""
+        containers = []
+        for name in names:
+            try:
+                containers += self.containers(self.site(name))
+            except DocumentError as error:
+                if name is None:
+                    raise
+                say_once(f"{error.problems[0]}: the site {name} is left out (see `ebsif check`)")
+        return containers
 
     def site_names(self) -> list[str]:
         """Return the names of all sites."""
