@@ -48,18 +48,15 @@ SAVES = """
 import signal, sys, time
 from pathlib import Path
 
-saved, up = Path(sys.argv[1]), Path(sys.argv[1] + "-up")
-
-def save(*_):
+saved, up, asked = Path(sys.argv[1]), Path(sys.argv[1] + "-up"), []
+for number in (signal.SIGUSR1, signal.SIGTERM):
+    signal.signal(number, lambda *_: asked.append(1))
+up.touch()
+while not asked and not saved.exists():
+    time.sleep(0.2)
+if asked:
     import sqlite3, unittest, xmlrpc.server
     saved.write_text(unittest.__file__)
-    sys.exit(0)
-
-for number in (signal.SIGUSR1, signal.SIGTERM):
-    signal.signal(number, save)
-up.touch()
-while not saved.exists():
-    time.sleep(0.2)
 """
 
 # States of a job that can go on; SIGNALING is that of one which is just sent a signal.
@@ -299,7 +296,7 @@ def test_data_in_every_rank(jobs):
         (jobs.folder / "read.sh").write_text(script)
         # the runtime takes two for itself
         names = set(re.findall(r"(?<![\w$-])[a-z]\w*", re.sub("(?m)^#.*", "", script))) - {"e", "key"}
-        names = " ".join(sorted(name for name in names if not name.startswith(("ebsif_", "job_", "rank_"))))
+        names = " ".join(sorted(name for name in names if not name.startswith(("ebsif_", "job_"))))
         submit = 'for NAME in $NAMES; do export "$NAME=of $NAME"; done; sbatch --parsable read.sh'
         job = jobs.bash(submit, NAMES=names, **{variable: f"{jobs.folder}/images:/own"}).stdout.strip()
         said = jobs.ended(job)["JobState"]

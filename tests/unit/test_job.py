@@ -199,7 +199,7 @@ def test_torchrun():
 def test_data_is_fetched_before_the_job(tmp_path):
     """S002-70: if data is missing, the job stops before any rank starts and says where to fetch it."""
     text = script("local", "--data", tmp_path / "da ta", "--data", "/")
-    start, end = text.index("# Data must be present"), text.index("# Slurm may signal only")
+    start, end = text.index("# Data must be present"), text.index("# srun does not inherit")
     check = ["bash", "-c", text[start:end]]
     result = subprocess.run(check, capture_output=True, text=True, check=False)
     assert result.returncode == 1
@@ -435,6 +435,8 @@ def test_a_signal_after_the_program_has_ended(name, tmp_path):
         assert (result.returncode, result.stdout) == (status, f"record --status {status}\n"), result.stderr
 
 
+SLURM_RANK = CONTAINER_FILES / "runscripts/slurm-rank"
+
 # Says what it has read and its signals; each is written down, also while something else is being written.
 NOTES = """
 import os, signal, sys, time
@@ -451,11 +453,10 @@ time.sleep(60)
 
 def test_the_shell_of_a_rank_passes_signals_on():
     """T-07: with proctrack/cgroup, Slurm signals only the shell: the program gets each signal; its status counts."""
-    function = re.search(r"^rank\(\) \{\n.*?^\}\n", script("local"), re.MULTILINE | re.DOTALL)[0]
     ways = [([*map(signal.Signals, (1, 2, 10, 12, 14, 24, 3))], 7), ([signal.SIGTERM], 1), ([signal.SIGUSR1], 138)]
     for signals, status in ways:
         handled = map(str, map(int, signals)) if len(signals) > 1 else ()
-        command = ["bash", "-c", f'{function}rank "$@"', "rank", sys.executable, "-c", NOTES, *handled]
+        command = [SLURM_RANK, sys.executable, "-c", NOTES, *handled]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                               text=True, preexec_fn=heed_signals) as shell:
             shell.stdin.write("read\n")
@@ -622,13 +623,12 @@ def test_damaged_records(text, expected, tmp_path):
 
 def test_a_rank_keeps_its_status_when_signals_arrive_as_it_ends(tmp_path):
     """T-07: ranks of Slurm get a signal from it and from their shell: bash's `wait` lost most of the statuses."""
-    function = re.search(r"^rank\(\) \{\n.*?^\}\n", script("lumi"), re.MULTILINE | re.DOTALL)[0]
     program = tmp_path / "program"
     # ends while its shell, which waits for it, handles the same signal
     program.write_text(
         "trap 'caught=1' USR1\nsleep 60 &\necho\nuntil [[ -n $caught ]]; do wait; done\nkill $!\nexit 7\n")
     for _ in range(20):
-        with subprocess.Popen(["bash", "-c", f"{function}rank bash {program}"], stdout=subprocess.PIPE, text=True,
+        with subprocess.Popen([SLURM_RANK, "bash", program], stdout=subprocess.PIPE, text=True,
                               start_new_session=True, preexec_fn=heed_signals) as started:
             assert started.stdout.readline() == "\n"
             while not catches(started.pid, signal.SIGUSR1):
@@ -640,19 +640,16 @@ def test_a_rank_keeps_its_status_when_signals_arrive_as_it_ends(tmp_path):
 
 def test_a_rank_has_the_environment_of_its_job():
     """T-07: the shell of a rank changes no variable of the job, whatever its name."""
-    function = re.search(r"^rank\(\) \{\n.*?^\}\n", script("lumi"), re.MULTILINE | re.DOTALL)[0]
     names = ("signal", "signals", "output", "process", "status")
     environment = {"PATH": "/usr/bin:/bin", **dict.fromkeys(names, "mine")}
-    shown = subprocess.run(["bash", "-c", f"{function}rank env"], env=environment, text=True, capture_output=True,
-                           check=True)
+    shown = subprocess.run([SLURM_RANK, "env"], env=environment, text=True, capture_output=True, check=True)
     assert set(shown.stdout.splitlines()) >= {f"{name}={value}" for name, value in environment.items()}
     assert shown.stderr == ""
 
 
 def test_a_rank_takes_as_long_as_it_needs():
     """T-07: `read` of bash ends after TMOUT, which some sites export; a rank has the status of its program."""
-    function = re.search(r"^rank\(\) \{\n.*?^\}\n", script("lumi"), re.MULTILINE | re.DOTALL)[0]
-    shown = subprocess.run(["bash", "-c", f"{function}rank bash -c 'sleep 2; echo $TMOUT; exit 5'"], text=True,
+    shown = subprocess.run([SLURM_RANK, "bash", "-c", "sleep 2; echo $TMOUT; exit 5"], text=True,
                            env={"PATH": "/usr/bin:/bin", "TMOUT": "1"}, capture_output=True, check=False)
     assert (shown.returncode, shown.stdout, shown.stderr) == (5, "1\n", "")
 

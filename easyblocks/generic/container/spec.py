@@ -70,7 +70,7 @@ class ContainerSpec:
                       'runscripts/conda-python-distributed', 'runscripts/rank.bash', GPUS_FILE,
                       'runscripts/list-packages',
                       'runscripts/list-packages.py', 'runscripts/record-run', 'runscripts/record-run.py',
-                      'runscripts/start-ranks.py']
+                      'runscripts/start-ranks.py', 'runscripts/slurm-rank', 'runscripts/flux-rank']
     # installed only under the names in 'script_names'
     NAMED_SCRIPTS = ['bin/container-exec', 'bin/container-run', 'bin/container-runtime']
     # variables that 'container_env' can't set, and why
