@@ -92,7 +92,7 @@ as_root() {
         say "    with sudo: $*"
         # by name: a value may hold a password
         local kept
-        kept=$(compgen -e | grep -E '^(PIP_|SSL_CERT_|REQUESTS_CA_BUNDLE$|XDG_CACHE_HOME$|EBSIF_|(http|https|no)_proxy$)' |
+        kept=$(compgen -e | grep -E '^(PIP_|SSL_CERT_|REQUESTS_CA_BUNDLE$|EBSIF_|(http|https|no)_proxy$)' |
             paste -sd,) || true
         sudo ${kept:+"--preserve-env=$kept"} -- "$@"
     else
