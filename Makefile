@@ -1,5 +1,5 @@
 # The main commands are `make demo` and `make test`. They create everything in .venv/ and .demo/, except for system
-# packages and the cached example image. (`make check` also creates build/.)
+# packages, the cached images and, for root's `make test`, an account. (`make check` also creates build/.)
 .DEFAULT_GOAL := help
 .PHONY: help demo docs check test test-pythons test-versions test-faults faults-report bench image lint release clean
 
@@ -12,7 +12,7 @@ demo: ## set everything up, install the example container module and use it
 check: ## run style checks and unit tests; needs only .venv and about a minute
 	@scripts/check
 
-test: ## set everything up and run all tests
+test: ## set everything up and run all tests; started by root, they run as an ordinary account
 	@scripts/test
 
 test-pythons: ## run unit tests and ebsif with Python 3.9 and 3.13, the easyblocks with 3.7
@@ -43,5 +43,5 @@ lint: ## check the style of Python, shell and easyconfigs
 release: ## build source distribution, wheel and easyconfig of the last commit in dist/
 	@scripts/build-release
 
-clean: ## remove everything that demo and test created here (not system packages, not the cached image)
+clean: ## remove everything that demo and test created here (not system packages, not the cached images)
 	rm -rf .venv .demo build generator/*.egg-info

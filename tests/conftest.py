@@ -1,9 +1,39 @@
 """Fixtures for all tests."""
 
+import os
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+import account  # noqa: E402
+
+account.leave_root()
 
 pytest_plugins = ["easybuild_configuration", "parts", "cache_node", "noted_images", "fault_report", "prefixes",
                   "registry", "site_easybuild", "ssh_server", "training", "workbench"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionstart(session):
+    """Start the processes of pytest-xdist as root, so that each can return to it."""
+    # made before: it belongs to the account
+    session.config._tmp_path_factory.getbasetemp()
+    with account.as_starter():
+        return (yield)
+
+
+def pytest_runtest_setup(item):
+    """Let only unit tests run as root, where the account is missing."""
+    if os.geteuid() == 0 and "unit" not in item.path.parts:
+        pytest.fail(f"tests of what people do don't run as root, but as the account {account.NAME}: create it "
+                    "(scripts/test does)")
+
+
+@pytest.fixture
+def root():
+    """Root is the subject of the test."""
+    with account.as_root():
+        yield

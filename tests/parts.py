@@ -1,6 +1,5 @@
 """Fixtures for images, modules tools and installed modules."""
 
-import contextlib
 import fcntl
 import functools
 import inspect
@@ -16,6 +15,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from account import as_root, as_starter
 from easybuild.base import fancylogger
 from slurm import Cluster
 from support import CHECKOUT, EASYBLOCKS, ModulesTool, Site, make_wheel
@@ -84,36 +84,16 @@ def closed_logs():
         handler.close()
 
 
-@contextlib.contextmanager
-def kept_open(image):
-    """
-    Keep a container of an image open.
-
-    With shared loop devices the kernel then keeps what other containers have read from the image, so that Python starts
-    in half the time in each of them. Root's containers use loop devices, others don't.
-    """
-    if os.geteuid():
-        yield
-        return
-    # it ends with its standard input, so also if this process is killed
-    with subprocess.Popen(["apptainer", "exec", image, "cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL):
-        yield
-
-
 @pytest.fixture(scope="session")
 def base_image():
     """The example image without PyTorch, which is small and quick to install."""
-    image = Path(part("EBSIF_TEST_BASE_IMAGE"))
-    with kept_open(image):
-        yield image
+    return Path(part("EBSIF_TEST_BASE_IMAGE"))
 
 
 @pytest.fixture(scope="session")
 def pytorch_image():
     """The example image."""
-    image = Path(part("EBSIF_TEST_PYTORCH_IMAGE"))
-    with kept_open(image):
-        yield image
+    return Path(part("EBSIF_TEST_PYTORCH_IMAGE"))
 
 
 @pytest.fixture(scope="session")
@@ -121,15 +101,13 @@ def small_image():
     """A function that returns the path of an image in scripts/images, after building it if it is not cached."""
     @functools.cache
     def get(variant):
-        made = subprocess.run([CHECKOUT / "scripts" / "build-example-image", "--variant", variant], text=True,
-                              capture_output=True, check=False, stdin=subprocess.DEVNULL)
+        with as_root():
+            made = subprocess.run([CHECKOUT / "scripts" / "build-example-image", "--variant", variant], text=True,
+                                  capture_output=True, check=False, stdin=subprocess.DEVNULL)
         assert made.returncode == 0, made.stderr[-3000:]
-        image = Path(made.stdout.strip())
-        containers.enter_context(kept_open(image))
-        return image
+        return Path(made.stdout.strip())
 
-    with contextlib.ExitStack() as containers:
-        yield get
+    return get
 
 
 @pytest.fixture(scope="session")
@@ -288,14 +266,14 @@ def demo(tmp_path_factory):
     with (CHECKOUT / ".demo" / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not said.exists():
+            # as the owner of the checkout, who has changed the project since, or has it installed as links
+            with as_starter():
+                subprocess.run(["scripts/setup-venv"], cwd=CHECKOUT, check=True)
             made = subprocess.run(["make", "demo"], cwd=CHECKOUT, capture_output=True, text=True, check=False,
                                   stdin=subprocess.DEVNULL)
             assert made.returncode == 0, made.stdout[-3000:] + made.stderr[-3000:]
             said.write_text(json.dumps([made.stdout, made.stderr]))
-    with contextlib.ExitStack() as containers:
-        for image in (CHECKOUT / ".demo/eb/software").glob("*/*/*.sif"):
-            containers.enter_context(kept_open(image))
-        yield subprocess.CompletedProcess("make demo", 0, *json.loads(said.read_text()))
+    return subprocess.CompletedProcess("make demo", 0, *json.loads(said.read_text()))
 
 
 @pytest.fixture(scope="session")
@@ -327,13 +305,9 @@ def installations(prefix, base_image, wheels, install_once):
     @functools.cache
     def get(name):
         site = Site(prefix / name / "site", TOOLS[name](), Path(sys.prefix))
-        made = Installed(site, base_image, wheels, install_once, get("Lmod-Lua") if name == "Lmod-Tcl" else None)
-        for module in (made.SQUASHED, made.WRITABLE):
-            containers.enter_context(kept_open(made.root(module) / "example.sif"))
-        return made
+        return Installed(site, base_image, wheels, install_once, get("Lmod-Lua") if name == "Lmod-Tcl" else None)
 
-    with contextlib.ExitStack() as containers:
-        yield get
+    return get
 
 
 @pytest.fixture(params=TOOLS)
@@ -357,9 +331,7 @@ def site(tmp_path, base_image):
 @pytest.fixture(scope="session")
 def cluster():
     """A Slurm cluster of four nodes."""
-    place = Path(tempfile.mkdtemp(prefix="ebsif-slurm-"))
-    place.chmod(0o755)
-    started = Cluster(place)
+    started = Cluster()
     try:
         started.start()
         yield started

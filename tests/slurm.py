@@ -1,16 +1,21 @@
-"""A Slurm cluster of four nodes on this machine: real daemons, private to one test process.
+"""A Slurm cluster of four nodes on this machine: real daemons of root, private to one test process.
 
-The nodes share all files but those in `Cluster.local`, where each has a file system of its own.
+The nodes share all files but those in `Cluster.local`, where each has a file system of its own. Jobs are those of the
+account that runs the tests.
 """
 
 import contextlib
 import os
+import pwd
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from pathlib import Path
+
+from account import as_root
 
 # those of the usual partitions, and all, those of the partition wide
 NODES = ("nid001001", "nid001002")
@@ -63,17 +68,14 @@ PartitionName=wide Nodes=ALL State=UP
 
 
 class Cluster:
-    """
-    Four nodes with Slurm.
+    """Four nodes with Slurm, whose directory for state, logs and sockets all accounts can read."""
 
-    Parameters
-    ----------
-    place : Path
-        Directory for state, logs and sockets, readable by all because munged runs as another account.
-    """
-
-    def __init__(self, place):
-        self.place = Path(place)
+    def __init__(self):
+        # whose jobs end with it
+        self.person = pwd.getpwuid(os.geteuid()).pw_name
+        with as_root():
+            self.place = Path(tempfile.mkdtemp(prefix="ebsif-slurm-"))
+            self.place.chmod(0o755)
         self.configuration = self.place / "slurm.conf"
         self.local = self.place / "local"
         self.processes = []
@@ -84,6 +86,7 @@ class Cluster:
         """Variables for Slurm's commands; one thread per rank, because all ranks share the CPUs of this machine."""
         return {"SLURM_CONF": str(self.configuration), "OMP_NUM_THREADS": "1"}
 
+    @as_root()
     def start(self):
         """Start the daemons and wait until all nodes accept jobs."""
         for name in ("state", "local", *(f"spool-{node}" for node in ALL_NODES)):
@@ -106,18 +109,21 @@ class Cluster:
             self.start_node(node)
         self.wait_for(self.is_idle)
 
+    @as_root()
     def start_node(self, name):
         """Start the daemon of a node."""
         self.nodes[name] = self.daemon(
             "unshare", "--mount", "--propagation", "slave", "sh", "-c", WITH_LOCAL, "sh", self.local,
             "slurmd", "-D", "-f", self.configuration, "-N", name)
 
+    @as_root()
     def on(self, name, *command):
         """Return the output of a command that sees the files of a node."""
         return subprocess.run(
             ["nsenter", f"--target={self.nodes[name].pid}", "--mount", *map(str, command)], check=True,
             capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60).stdout
 
+    @as_root()
     def kill_node(self, name, ranks):
         """Let a node die with the processes of ranks on it (list of int), and tell Slurm, as a health check would."""
         self.nodes[name].kill()
@@ -134,6 +140,7 @@ class Cluster:
                 os.kill(process, signal.SIGKILL)
         self.slurm("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=killed")
 
+    @as_root()
     def tasks(self, job):
         """Return the first processes of the tasks in the steps of a job (list of int)."""
         found = []
@@ -146,6 +153,7 @@ class Cluster:
                     found.append(int(folder.name))
         return found
 
+    @as_root()
     def revive(self, name):
         """Start a node again that has died."""
         self.start_node(name)
@@ -192,10 +200,10 @@ class Cluster:
             [str(word) for word in command], env={**os.environ, **self.environment}, capture_output=True, text=True,
             check=False, stdin=subprocess.DEVNULL, timeout=60).stdout
 
+    @as_root()
     def stop(self):
         """Stop everything that was started, in reverse order."""
-        subprocess.run(["scancel", "--user=root", "--signal=KILL"], env={**os.environ, **self.environment}, check=False,
-                       timeout=60)
+        self.slurm("scancel", f"--user={self.person}", "--signal=KILL")
         for process in reversed(self.processes):
             process.send_signal(signal.SIGTERM)
             try:

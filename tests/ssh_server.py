@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from account import as_root
 from parts import part
 from slurm import free_ports
 
@@ -15,7 +16,6 @@ Port {port}
 ListenAddress 127.0.0.1
 HostKey {place}/host
 AuthorizedKeysFile {place}/person.pub
-PermitRootLogin yes
 StrictModes no
 UsePAM no
 PidFile none
@@ -65,7 +65,7 @@ class Ssh:
         (self.path / "ssh").chmod(0o755)
         # libraries beside it, if the program is unpacked and not installed
         libraries = ":".join(map(str, program.parents[2].glob("usr/lib/*-linux-*")))
-        with (place / "log").open("w") as log:
+        with (place / "log").open("w") as log, as_root():
             self.process = subprocess.Popen(
                 ["unshare", "--mount", "sh", "-ec", START, "sh", place, program], stdin=subprocess.DEVNULL, stdout=log,
                 stderr=log, start_new_session=True, env={"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": libraries})
@@ -76,7 +76,8 @@ class Ssh:
 
     def stop(self):
         """End it."""
-        self.process.terminate()
+        with as_root():
+            self.process.terminate()
         self.process.wait(timeout=60)
 
 

@@ -66,15 +66,12 @@ class Site:
         The modules tool.
     venv : Path
         Virtual environment with EasyBuild and, unless `easyblocks` says otherwise, this project.
-    user : str, optional
-        Account to run as; the caller's by default.
     """
 
-    def __init__(self, prefix, tool, venv, user=None):
+    def __init__(self, prefix, tool, venv):
         self.prefix = Path(prefix)
         self.tool = tool
         self.venv = Path(venv)
-        self.user = user
         self.home = self.prefix / "home"
         self.sources = self.prefix / "sources"
         self.work = self.prefix / "work"
@@ -107,8 +104,6 @@ class Site:
     def run(self, command, check=True, cwd=None, timeout=300, **environment):
         """Run a command (a list); return the CompletedProcess with its output as text."""
         variables = {**self.environment, **{key: str(value) for key, value in environment.items()}}
-        if self.user:
-            command = ["runuser", "-u", self.user, "--", *command]
         if command[0] == "ebsif" and self.can_fork(environment):
             result = run_ebsif(command[1:], cwd or self.work, variables)
         else:
@@ -120,7 +115,7 @@ class Site:
 
     def can_fork(self, environment):
         """Return whether a Python that has started can run a command with these variables as a new one would."""
-        return not self.user and str(self.venv) == sys.prefix and not any(
+        return str(self.venv) == sys.prefix and not any(
             name.startswith(("PYTHON", "EB_")) for name in environment)
 
     @property
@@ -130,7 +125,7 @@ class Site:
             f"--prefix={self.prefix}/eb", f"--sourcepath={self.sources}", f"--modules-tool={self.tool.name}",
             f"--module-syntax={self.tool.syntax}", "--disable-rpath", "--output-style=basic",
         ]
-        if os.getuid() == 0 and not self.user:
+        if os.getuid() == 0:
             options.append("--allow-use-as-root-and-accept-consequences")
         return options
 

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 from measuring import in_turn, rows
@@ -35,9 +34,7 @@ def measure(folder):
                             "init = 'conda-injected'\nconda_env = 'pytorch'\n"))
     (site.work / "first.py").write_text(FIRST)
     (site.work / "by_hand.py").write_text(BY_HAND)
-    place = Path(tempfile.mkdtemp(prefix="ebsif-bench-"))
-    place.chmod(0o755)
-    cluster = Cluster(place)
+    cluster = Cluster()
     try:
         cluster.start()
 

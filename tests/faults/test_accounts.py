@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from account import as_root, in_group
 from parts import Installed, example_site
 from support import CONTAINER_FILES
 
@@ -15,6 +16,8 @@ TEXT = Installed.TEXT
 # without pip
 PACKED = "requirements = [{'verify': ['true']}]\n"
 OTHER = "nobody"
+# a project's, not the account's own
+GROUP = 1
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +53,6 @@ def test_another_account_uses_it(central, wheels, tmp_path, fault, suffix):
     case = fault("another account", suffix[1:])
     software = central.prefix / "eb"
     before = state(software)
-    home = Path(tempfile.mkdtemp(prefix="ebsif-home-"))
     script = "\n".join([
         central.tool.init, f"module use {central.modules}", f"module load Example/1.0{suffix} || exit 99", "cd /",
         "singularity exec $SIF python -c 'import numpy, json.tool; print(numpy.__name__)'",
@@ -63,13 +65,11 @@ def test_another_account_uses_it(central, wheels, tmp_path, fault, suffix):
         "python -c 'import byhand; print(byhand.__file__)'; deactivate",
         "mkdir $HOME/place; export EBSIF_USER_SOFTWARE=$HOME/place",
         "test -e $CONTAINERROOT/user-software || { unmake-squashfs && echo own; }"])
-    try:
+    with as_root(), tempfile.TemporaryDirectory(prefix="ebsif-home-") as home:
         os.chown(home, 65534, 65534)
-        command = ["runuser", "-u", OTHER, "--", "env", f"HOME={home}", f"TMPDIR={home}", "bash", "--norc", "-c",
-                   script]
+        command = ["runuser", "-u", OTHER, "--", "env", f"HOME={home}", f"TMPDIR={home}",
+                   f"EBSIF_NODE_LOCAL={home}", "bash", "--norc", "-c", script]
         result = central.run(command, check=False, cwd="/")
-    finally:
-        shutil.rmtree(home)
     case.kept("numpy\n2\n" in result.stdout, result.stdout + result.stderr)
     if suffix == "-file":
         case.shown("made 2" in result.stdout and "unmade 4" in result.stdout, result.stdout)
@@ -159,23 +159,27 @@ def test_user_software_shared_by_a_group(tmp_path, base_image):
     site = example_site(tmp_path, base_image, "EnvironmentModules-Tcl")
     software = site.prefix / "eb/software"
     software.mkdir(parents=True)
-    os.chown(software, -1, 1)
-    software.chmod(0o2775)
+    with as_root():
+        os.chown(software, -1, GROUP)
+        software.chmod(0o2775)
     command = ["eb", *site.eb_options, "--group-writable-installdir", site.easyconfig(TEXT, suffix="-dir"),
                site.easyconfig(TEXT + PACKED, suffix="-file")]
-    site.run(["bash", "-c", 'umask 077; exec "$@"', "bash", *command])
+    with in_group(GROUP):
+        site.run(["bash", "-c", 'umask 077; exec "$@"', "bash", *command])
     for path in (software / "Example").rglob("*"):
         # EasyBuild adds its log and copies last
         if not path.is_symlink() and "easybuild" not in path.parts:
             status = path.lstat()
             wanted = 0o2070 if path.is_dir() else 0o060
             assert status.st_mode & wanted == wanted, (path, oct(status.st_mode))
-            assert status.st_gid == 1, path
+            assert status.st_gid == GROUP, path
     for suffix in ("-dir", "-file"):
         script = f"umask 0027; module load Example/1.0{suffix}; test -e $CONTAINERROOT/user-software || unmake-squashfs"
-        site.bash(script)
+        with in_group(GROUP):
+            site.bash(script)
         check_group(software / f"Example/1.0{suffix}/user-software")
-    site.bash("umask 0077; module load Example/1.0-dir; touch $CONTAINERROOT/user-software/late; make-squashfs")
+    with in_group(GROUP):
+        site.bash("umask 0077; module load Example/1.0-dir; touch $CONTAINERROOT/user-software/late; make-squashfs")
     squashfs = software / "Example/1.0-dir/user-software.squashfs"
     listing = subprocess.run(["unsquashfs", "-ll", squashfs], capture_output=True, text=True, check=True).stdout
     lines = [line for line in listing.splitlines() if "squashfs-root" in line and not line.startswith("l")]

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from account import OWN_MOUNTS
 from parts import Installed, wheel_settings
 from support import heed_signals
 
@@ -223,7 +224,7 @@ def test_a_read_only_installation(installed_once, wheels, fault):
         "make-squashfs; echo make-squashfs $?", f"singularity exec -B {wheels} $SIF pip install --no-index "
         f"--find-links {wheels} byhand 2>&1; echo pip $?",
         "singularity exec $SIF python -c 'import numpy'; echo works $?"])
-    result = site.run(["unshare", "--mount", "--map-root-user", "bash", "--noprofile", "--norc", "-c", script])
+    result = site.run([*OWN_MOUNTS, "bash", "--noprofile", "--norc", "-c", script])
     case = fault("read-only installation", "make-squashfs")
     case.said(result.stdout, "make-squashfs 4")
     case.said(result.stderr, f"can't write to {root}: it is read-only, or you don't have permission")

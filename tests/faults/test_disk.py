@@ -8,6 +8,7 @@ import shutil
 import subprocess
 
 import pytest
+from account import OWN_MOUNTS
 from parts import Installed, example_site, wheel_settings
 from support import CONTAINER_FILES, make_wheel
 
@@ -44,7 +45,7 @@ def in_small(site, places, script, wheels=None):
                "eb() { command eb " + " ".join(map(shlex.quote, site.eb_options)) + ' "$@"; }',
                f"resize() {{ mount -o remount,size=$2 {prefix}/$1; }}",
                f"used() {{ du -sk {prefix}/$1 | cut -f 1; }}"]
-    command = ["unshare", "--mount", "--map-root-user", "bash", "--noprofile", "--norc", "-c",
+    command = [*OWN_MOUNTS, "bash", "--noprofile", "--norc", "-c",
                "\n".join([*prelude, script])]
     return site.run(command, check=False, **(wheel_settings(wheels) if wheels else {}))
 
@@ -137,7 +138,7 @@ def test_squashfs_commands(tmp_path, fault, name):
         rm -rf user-software
         bin/unmake-squashfs && cmp user-software/file {tmp_path}/file && echo "nothing is lost"
     """
-    result = subprocess.run(["unshare", "--mount", "--map-root-user", "bash", "-c", script], capture_output=True,
+    result = subprocess.run([*OWN_MOUNTS, "bash", "-c", script], capture_output=True,
                             text=True, check=False, env={**os.environ, "SIF": "/nonexistent"})
     said = (tmp_path / "said").read_text()
     left = (tmp_path / "left").read_text().split()

@@ -4,6 +4,7 @@ import hashlib
 import json
 import multiprocessing
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -36,9 +37,7 @@ def named_images(tmp_path, source):
     def named(name, folder="images"):
         path = tmp_path / folder / name
         path.parent.mkdir(exist_ok=True)
-        path.hardlink_to(source) if path.parent.stat().st_dev == source.stat().st_dev else path.write_bytes(
-            source.read_bytes())
-        return path
+        return shutil.copyfile(source, path)
 
     return named
 

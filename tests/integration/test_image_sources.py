@@ -13,6 +13,7 @@ from pathlib import Path
 
 import ocilayouts
 import pytest
+from account import OWN_MOUNTS
 from httpfiles import digest_of, serve_files
 from registry import ACCOUNT, PASSWORD, CuttingProxy
 from support import blocks
@@ -213,7 +214,7 @@ def test_full_disks(site, root_of_busybox, tmp_path, fault):
             path = easyconfig(site, source)
             eb = " ".join(f"'{word}'" for word in ["eb", *site.eb_options, "--fetch", path])
             script = f"mount -t tmpfs -o size=4m none '{site.sources}'\n{eb}\nfind '{site.sources}' -type f -size +7k"
-            result = site.run(["unshare", "--mount", "--map-root-user", "bash", "-c", script], check=False)
+            result = site.run([*OWN_MOUNTS, "bash", "-c", script], check=False)
             said = " ".join((result.stdout + result.stderr).split())
             case.shown("Not enough space" in said or "No space left on device" in said or "no space left" in said, said)
             left = [path.name for path in map(Path, result.stdout.splitlines()) if path.is_relative_to(site.sources)]

@@ -6,13 +6,10 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 import zipfile
-from pathlib import Path
 
 import pytest
-from parts import kept_open
 from slurm import NODES, Cluster
 from support import heed_signals, make_wheel
 
@@ -92,9 +89,7 @@ def problems(modules, *arguments, **environment):
 @pytest.fixture
 def modules(installed_once, tmp_path):
     """The site with copies."""
-    made = Modules(installed_once, tmp_path)
-    with kept_open(made.software / "1.0-squashed/example.sif"), kept_open(made.software / "1.0-writable/example.sif"):
-        yield made
+    return Modules(installed_once, tmp_path)
 
 
 def test_ten_modules(modules, tmp_path):
@@ -245,8 +240,8 @@ def test_interrupted(modules, tmp_path):
 class Divided(Cluster):
     """A cluster whose second node has a file system of its own in a directory, which is empty."""
 
-    def __init__(self, place, hidden):
-        super().__init__(place)
+    def __init__(self, hidden):
+        super().__init__()
         self.hidden = hidden
 
     def daemon(self, *command, account="root"):
@@ -259,10 +254,8 @@ class Divided(Cluster):
 def test_two_nodes(modules):
     """I-04, S002-20: a library that is gone on one of two nodes is found there; then the nodes communicate."""
     modules.write_profile()
-    place = Path(tempfile.mkdtemp(prefix="ebsif-slurm-"))
-    place.chmod(0o755)
     root = modules.add("nodes", optional_binds=[str(modules.fabric / LIBRARY)])
-    cluster = Divided(place, modules.fabric)
+    cluster = Divided(modules.fabric)
     try:
         cluster.start()
         words = ["salloc", "--quiet", "--nodes=2", "ebsif", "doctor", "--json", "--site", "here", "--catalogue",

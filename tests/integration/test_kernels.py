@@ -12,6 +12,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from account import as_root
 from support import CHECKOUT, make_wheel
 from user_software import kept
 
@@ -121,30 +122,49 @@ except ChildProcessError:
     assert not (tmp_path / "jupyter/kernels/mine").exists()
 
 
+# Waits until another process has moved it into a control group, then becomes a command.
+BECOME = 'echo $$ >pid.new; mv pid.new pid; until grep -q "$0" "/proc/$$/cgroup"; do sleep 0.1; done; exec "$@"'
+MOVE = 'until [ -e pid ]; do sleep 0.1; done; cat pid >"$0/cgroup.procs"'
+
+
 @pytest.fixture
-def job():
-    """A control group with 400 MB of memory, as Slurm makes one for a job; at the end nothing may be left in it."""
+def job(tmp_path):
+    """
+    A control group with 400 MB of memory, as Slurm makes one for a job; at the end nothing may be left in it.
+
+    Root, as in a job, moves a process there that writes its number into the file `pid`.
+    """
     name = f"ebsif-{uuid.uuid4().hex[:8]}"
     older = Path("/sys/fs/cgroup/memory")
     folder = (older if older.is_dir() else older.parent) / name
+    with as_root():
+        make_group(folder, older.is_dir())
+        mover = subprocess.Popen(["sh", "-c", MOVE, folder], cwd=tmp_path)
+    yield folder
+    with as_root():
+        mover.kill()
+        mover.wait()
+        left = (folder / "cgroup.procs").read_text().split()
+        for pid in left:
+            os.kill(int(pid), signal.SIGKILL)
+        until = time.time() + 20
+        while (folder / "cgroup.procs").read_text() and time.time() < until:
+            time.sleep(0.1)
+        folder.rmdir()
+
+
+def make_group(folder, older):
+    """Make a control group (Path) of the newer version or the older one."""
     try:
-        if not older.is_dir():
+        if not older:
             Path("/sys/fs/cgroup/cgroup.subtree_control").write_text("+memory")
         folder.mkdir()
     except OSError as error:
         pytest.fail(f"this test needs a control group for memory: {error}")
-    (folder / ("memory.limit_in_bytes" if older.is_dir() else "memory.max")).write_text(str(400 * 1024 ** 2))
+    (folder / ("memory.limit_in_bytes" if older else "memory.max")).write_text(str(400 * 1024 ** 2))
     for limit in ("memory.memsw.limit_in_bytes", "memory.swap.max"):
         if (folder / limit).exists():
             (folder / limit).write_text("0" if limit.endswith("max") else str(400 * 1024 ** 2))
-    yield folder
-    left = (folder / "cgroup.procs").read_text().split()
-    for pid in left:
-        os.kill(int(pid), signal.SIGKILL)
-    until = time.time() + 20
-    while (folder / "cgroup.procs").read_text() and time.time() < until:
-        time.sleep(0.1)
-    folder.rmdir()
 
 
 def test_a_kernel_that_needs_too_much_memory(own_software, jupyter, job):
@@ -152,8 +172,7 @@ def test_a_kernel_that_needs_too_much_memory(own_software, jupyter, job):
     own = {"EBSIF_USER_SOFTWARE": own_software}
     jupyter("ebsif", "kernel", "install", MODULE, "--name", "mine", **own)
     about, much = "import os; print(os.getpid(), os.getppid())", "text = b'x' * 10 ** 9; print(len(text))"
-    enter = 'echo $$ >"$0/cgroup.procs"; exec "$@"'
-    result = jupyter("sh", "-c", enter, job, sys.executable, SESSION, "mine", about, "ends", much, about)
+    result = jupyter("sh", "-c", BECOME, job.name, sys.executable, SESSION, "mine", about, "ends", much, about)
     (first, _), (second, _) = outputs(result)
     assert not {*first.split()} & {*second.split()}
     until = time.time() + 20

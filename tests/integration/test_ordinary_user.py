@@ -1,73 +1,42 @@
-"""Installation and use by an ordinary user, if the tests run as root."""
+"""What ordinary users may and may not do, and another account with the installations of this one."""
 
 import os
-import pwd
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
-from parts import TOOLS, Installed
-from support import Site
-
-ORDINARY = "nobody"
+from account import OWN_MOUNTS, as_root
+from parts import Installed
 
 
-@pytest.fixture(scope="module")
-def user_site(base_image, wheels):
-    """A site of an ordinary user: the caller, or an unprivileged account if that is root."""
-    user = ORDINARY if os.getuid() == 0 else None
-    prefix = Path(tempfile.mkdtemp(prefix="ebsif-user-"))
-    prefix.chmod(0o755)
-    image = prefix / "image.sif"
-    shutil.copy(base_image, image)
-    venv = prefix / "venv"
-    # the account must be able to read the virtual environment; that of the checkout may be in a private directory
-    subprocess.run(["cp", "-a", sys.prefix, venv], check=True)
-    for program in (venv / "bin").iterdir():
-        if program.is_file() and not program.is_symlink():
-            program.write_bytes(program.read_bytes().replace(os.fsencode(sys.prefix), os.fsencode(venv)))
-    site = Site(prefix / "site", TOOLS["Lmod-Lua"](), venv, user)
-    if user:
-        account = pwd.getpwnam(user)
-        for path in [prefix, *prefix.glob("site/**")]:
-            os.chown(path, account.pw_uid, account.pw_gid)
-    yield site
-    shutil.rmtree(prefix)
-
-
-def test_an_ordinary_user_installs_and_uses_both_modules(user_site, wheels, install_once):
+def test_an_ordinary_user_installs_and_uses_both_modules(installed_once, wheels, tmp_path):
     """S002-42, S002-33, S002-32, S001-08, I-04: installation and use need no privileges: runtime, SquashFS, pip."""
-    installed = Installed(user_site, user_site.prefix.parent / "image.sif", wheels, install_once)
+    assert os.geteuid() != 0
+    installed = installed_once
+    site = installed.copy(tmp_path)
     code = "import greeting, numpy; print(greeting.__file__, numpy.__file__)"
     assert installed.output(installed.SQUASHED, f"singularity exec $SIF python -c '{code}'").split() == [
         "/user-software/venv/pytorch/lib/python3.11/site-packages/greeting.py",
         "/opt/miniconda3/envs/pytorch/lib/python3.11/site-packages/numpy/__init__.py",
     ]
-    output = installed.output(
-        installed.WRITABLE,
+    output = site.bash(
         f"""
         set -e
-        id -u
+        module load {installed.WRITABLE}
         singularity exec -B {wheels} $SIF pip install --quiet --no-index --find-links {wheels} byhand
         make-squashfs
         rm -r $CONTAINERROOT/user-software
         module unload {installed.WRITABLE}; module load {installed.WRITABLE}
         list-packages
         """,
-    )
-    assert output.split()[0] != "0"
+    ).stdout
     assert "byhand" in output
     # I-04: squashfuse gone, then back
-    doctor = ["ebsif", "doctor", "--installed", user_site.prefix / "eb"]
-    assert user_site.run(doctor).stdout.endswith("2 modules checked: nothing is wrong\n")
-    as_root = Site(user_site.prefix, user_site.tool, user_site.venv)
-    namespace = ["unshare", "--mount"] + (["--user", "--map-current-user", "--keep-caps"] if os.getuid() else [])
+    doctor = ["ebsif", "doctor", "--installed", site.prefix / "eb"]
+    assert site.run(doctor).stdout.endswith("2 modules checked: nothing is wrong\n")
     hide = 'for path in $(type -ap squashfuse squashfuse_ll); do mount --bind /dev/null "$path" || exit 9; done; "$@"'
-    user = ["runuser", "-u", user_site.user, "--"] if user_site.user else []
-    result = as_root.run([*namespace, "bash", "-c", hide, "bash", *user, *doctor], check=False)
+    result = site.run([*OWN_MOUNTS, "bash", "-c", hide, "bash", *doctor], check=False)
     said = " ".join(result.stdout.split())
     assert result.returncode == 1 and "error: squashfuse: not found" in said and "2 modules checked: 1 error" in said
 
@@ -75,10 +44,12 @@ def test_an_ordinary_user_installs_and_uses_both_modules(user_site, wheels, inst
 @pytest.fixture
 def users_directory():
     """The home directory of another user than the installations' owner, with a directory for user software."""
-    home = Path(tempfile.mkdtemp(prefix="ebsif-home-"))
-    os.chown(home, 1, 1)
+    with as_root():
+        home = Path(tempfile.mkdtemp(prefix="ebsif-home-"))
+        os.chown(home, 1, 1)
     yield home
-    shutil.rmtree(home)
+    with as_root():
+        shutil.rmtree(home)
 
 
 @pytest.mark.parametrize("module", [Installed.WRITABLE, Installed.SQUASHED])
@@ -110,8 +81,9 @@ def test_a_users_own_user_software(installed_once, users_directory, wheels, modu
         unmake-squashfs; echo "unmade $?"
     """
     command = ["runuser", "-u", "daemon", "--", "env", f"HOME={users_directory}", f"TMPDIR={users_directory}",
-               "bash", "--norc", "-c", script]
-    result = site.run(command, check=False, cwd="/")
+               f"EBSIF_NODE_LOCAL={users_directory}", "bash", "--norc", "-c", script]
+    with as_root():
+        result = site.run(command, check=False, cwd="/")
     said = result.stdout + result.stderr
     first, second = result.stdout.split("# its own\n")
     assert "EBSIF_USER_SOFTWARE=$(realpath DIRECTORY)" in first, said

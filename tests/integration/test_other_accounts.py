@@ -8,11 +8,14 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from easybuild.easyblocks.generic.container.imagenote import note_path
 from ebsif import files
 from ebsif.installed import places
 from noted_images import verify
 from prefixes import MINE, Prefix
+
+pytestmark = pytest.mark.usefixtures("root")
 
 # Another account, which this machine need not know.
 OTHER = 12345

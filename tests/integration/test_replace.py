@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from account import OWN_MOUNTS
 from parts import Installed, example_site, wheel_settings
 from person import Person
 
@@ -220,7 +221,7 @@ def test_where_directories_can_not_be_renamed(writable):
     (elsewhere / root.name).rename(root)
     (root / "user-software/mine").write_text("mine")
     command = ["eb", *site.eb_options, easyconfig, "--rebuild"]
-    result = site.run(["unshare", "--mount", "--map-root-user", "bash", "-c", 'mount --bind "$0" "$0"; exec "$@"', root,
+    result = site.run([*OWN_MOUNTS, "bash", "-c", 'mount --bind "$0" "$0"; exec "$@"', root,
                        *command])
     assert "it is emptied, and not available until" in result.stdout + result.stderr
     (kept,) = siblings(site)

@@ -13,6 +13,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from account import OWN_MOUNTS
 from packaging.version import Version
 from parts import Installed, example_site, wheel_settings
 from support import CHECKOUT, CONTAINER_FILES, make_wheel
@@ -659,7 +660,7 @@ def test_a_full_disk(site, packages, tmp_path, size):
     eb = ["eb", *site.eb_options, f"--buildpath={build}", site.easyconfig(TEXT + "requirements = ['big']\n")]
     # a small file system in a separate mount namespace, which is gone when the command ends
     script = f'mount -t tmpfs -o size={size} none "$0" && exec "$@"'
-    command = ["unshare", "--mount", "--map-root-user", "sh", "-c", script, build, *eb]
+    command = [*OWN_MOUNTS, "sh", "-c", script, build, *eb]
     text = failed(site.run(command, check=False, **wheel_settings(packages)), site)
     assert "the disk is full" in text
 

@@ -11,6 +11,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from account import as_root
 from ebsif_command import run_ebsif
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.support.ui import WebDriverWait
@@ -103,8 +104,9 @@ def check_that_nobody_else_can_connect(paths, job, configuration):
     """Another account can't open the sockets, and no process of a job, in the cluster of a configuration, a port."""
     code = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
     for path in paths:
-        refused = subprocess.run(["runuser", "-u", "nobody", "--", "python3", "-c", code, path], capture_output=True,
-                                 text=True, check=False)
+        with as_root():
+            refused = subprocess.run(["runuser", "-u", "nobody", "--", "python3", "-c", code, path],
+                                     capture_output=True, text=True, check=False)
         assert "PermissionError" in refused.stderr
     wanted = {f"SLURM_JOB_ID={job.number}".encode(), f"SLURM_CONF={configuration}".encode()}
     processes = [one for one in Path("/proc").glob("[0-9]*") if wanted <= set(content(one / "environ").split(b"\0"))]

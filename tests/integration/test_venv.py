@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from account import OWN_MOUNTS
 from parts import TOOLS
 from support import CONTAINER_FILES, Site, make_wheel
 
@@ -432,7 +433,7 @@ def test_an_environment_that_could_not_be_completed(installed_once, tmp_path):
         done
         source {env}/bin/activate && type -P python
     """
-    command = shlex.join(["unshare", "--mount", "--map-root-user", "bash", "-c", script])
+    command = shlex.join([*OWN_MOUNTS, "bash", "-c", script])
     result = installed_once.load(installed_once.WRITABLE, command)
     *failed, python = result.stdout.splitlines()
     for line in failed:

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from account import OWN_MOUNTS
 from parts import TOOLS, Installed, wheel_settings
 from support import Site, heed_signals, make_wheel, words_of_scripts
 
@@ -258,8 +259,8 @@ def test_the_gpu_is_used_where_there_is_one(site, wheels, tmp_path):
         """Return each module's GPU options and variables on a node with these devices."""
         # that file only, in a separate mount namespace; the tests may write below /dev/shm
         make = "mount --rbind /dev/shm /mnt && mount -t tmpfs none /dev && mkdir /dev/shm && " \
-            f"mount --move /mnt /dev/shm && touch {devices} && exec bash --noprofile --norc -c \"$1\""
-        output = site.run(["unshare", "--mount", "--map-root-user", "sh", "-c", make, "sh", script], check=False).stdout
+            f"mount --rbind /mnt /dev/shm && touch {devices} && exec bash --noprofile --norc -c \"$1\""
+        output = site.run([*OWN_MOUNTS, "sh", "-c", make, "sh", script], check=False).stdout
         parts = re.split(r"^(-\w+)$", output, flags=re.MULTILINE)[1:]
         assert output.count("-V") == len(kinds)
         found = {suffix: re.findall(r"--rocm|--nv|\w+_(?:ROCM|NV)=1", part)

@@ -11,7 +11,7 @@ import shutil
 import zipfile
 from importlib.metadata import distribution
 
-from parts import Installed, kept_open
+from parts import Installed
 from person import Person
 from support import CHECKOUT, make_wheel
 
@@ -151,8 +151,7 @@ def test_a_researcher(installed_once, tmp_path, registry):
     (site.prefix / "hooks.py").write_text(
         f"import os\ndef start_hook(*_):\n    open({str(site.prefix / 'seen')!r}, 'a').write(repr(os.listdir('.')))\n")
     person.environment["EASYBUILD_HOOKS"] = site.prefix / "hooks.py"
-    with kept_open(site.prefix / "eb/software" / Installed.WRITABLE / "example.sif"):
-        follow_a_researcher(person)
+    follow_a_researcher(person)
 
 
 def follow_a_researcher(person):

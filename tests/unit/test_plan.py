@@ -64,6 +64,7 @@ def test_other_directories_of_somebody_else(tmp_path, monkeypatch, capsys, optio
     (tmp_path / "file").touch()
     archive = tmp_path / "archive"
     monkeypatch.setattr("ebsif.eb.repository", lambda: archive)
+    monkeypatch.chdir(tmp_path)
     assert option in eb.other_directories()
     # E-13: EasyBuild only needs to create it
     archive.mkdir()
