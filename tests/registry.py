@@ -52,7 +52,7 @@ class Registry:
             self.process = subprocess.Popen(
                 [part("EBSIF_TEST_REGISTRY"), "serve", place / "configuration.yaml"], stdin=subprocess.DEVNULL,
                 stdout=output, stderr=output, env={"OTEL_TRACES_EXPORTER": "none"}, start_new_session=True)
-        until = time.monotonic() + 120
+        until = time.monotonic() + 300
         while not (found := re.search(r"listening on (127\.0\.0\.1:\d+)", log.read_text())):
             if self.process.poll() is not None or time.monotonic() > until:
                 self.stop()
@@ -69,7 +69,7 @@ class Registry:
         """End it."""
         self.process.terminate()
         try:
-            self.process.wait(timeout=60)
+            self.process.wait(timeout=300)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -125,7 +125,7 @@ class Forwarding(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):  # noqa: N802 the name is that of http.server
         """Forward it, and cut the answer if it is a blob."""
-        connection = http.client.HTTPConnection(self.server.registry.host, timeout=60)
+        connection = http.client.HTTPConnection(self.server.registry.host, timeout=300)
         connection.request("GET", self.path, headers={**self.headers, "Host": self.server.registry.host})
         answer = connection.getresponse()
         content = answer.read()

@@ -121,7 +121,7 @@ class Cluster:
         """Return the output of a command that sees the files of a node."""
         return subprocess.run(
             ["nsenter", f"--target={self.nodes[name].pid}", "--mount", *map(str, command)], check=True,
-            capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60).stdout
+            capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300).stdout
 
     @as_root()
     def kill_node(self, name, ranks):
@@ -186,7 +186,7 @@ class Cluster:
                 start_new_session=True, user=account, group=account, extra_groups=[]))
         return self.processes[-1]
 
-    def wait_for(self, condition, seconds=60):
+    def wait_for(self, condition, seconds=300):
         """Wait until a condition is true."""
         end = time.monotonic() + seconds
         while not condition():
@@ -198,7 +198,7 @@ class Cluster:
         """Return the output of a Slurm command."""
         return subprocess.run(
             [str(word) for word in command], env={**os.environ, **self.environment}, capture_output=True, text=True,
-            check=False, stdin=subprocess.DEVNULL, timeout=60).stdout
+            check=False, stdin=subprocess.DEVNULL, timeout=300).stdout
 
     @as_root()
     def stop(self):

@@ -69,7 +69,7 @@ class Ssh:
             self.process = subprocess.Popen(
                 ["unshare", "--mount", "sh", "-ec", START, "sh", place, program], stdin=subprocess.DEVNULL, stdout=log,
                 stderr=log, start_new_session=True, env={"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": libraries})
-        until = time.monotonic() + 30
+        until = time.monotonic() + 300
         while "Server listening" not in (place / "log").read_text():
             assert self.process.poll() is None and time.monotonic() < until, (place / "log").read_text()
             time.sleep(0.05)
@@ -78,7 +78,7 @@ class Ssh:
         """End it."""
         with as_root():
             self.process.terminate()
-        self.process.wait(timeout=60)
+        self.process.wait(timeout=300)
 
 
 @pytest.fixture(scope="session")

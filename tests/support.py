@@ -101,7 +101,7 @@ class Site:
         environment["EBSIF_NODE_LOCAL"] = str(self.temporary)
         return environment
 
-    def run(self, command, check=True, cwd=None, timeout=300, **environment):
+    def run(self, command, check=True, cwd=None, timeout=900, **environment):
         """Run a command (a list); return the CompletedProcess with its output as text."""
         variables = {**self.environment, **{key: str(value) for key, value in environment.items()}}
         if command[0] == "ebsif" and self.can_fork(environment):
@@ -141,7 +141,7 @@ class Site:
         command = [*self.eb_options, *arguments]
         if not self.can_fork(environment):
             stream = ["sh", "-c", 'exec "$@" 2>&1', "sh"] if one_stream else []
-            return self.run([*stream, "eb", *command], check, timeout=580, PYTHONUNBUFFERED=1, **environment)
+            return self.run([*stream, "eb", *command], check, timeout=1700, PYTHONUNBUFFERED=1, **environment)
         result = run_eb(command, self.work, {**self.environment, **environment}, one_stream)
         if check and result.returncode:
             raise AssertionError(f"eb {command} ended with {result.returncode}:\n{result.stdout}\n{result.stderr}")
@@ -250,7 +250,7 @@ def at_terminal(command, environment, folder, lines):
             if lines and re.sub(rb"\x1b\[[?\d]*\w", b"", output).endswith((b"> ", b"$ ", b"# ", b"(Pdb) ")):
                 os.write(terminal, lines.pop(0).encode() + b"\n")
     except OSError:  # the program has closed its end
-        return process.wait(timeout=60), re.sub(r"\x1b\[[?\d]*\w", "", output.decode())
+        return process.wait(timeout=300), re.sub(r"\x1b\[[?\d]*\w", "", output.decode())
 
 
 def wheel_digest(text):

@@ -29,7 +29,7 @@ sys.stdout.write(json.dumps(found) + "\\n")
 MEET = """
 import os, signal, socket, sys, time
 
-signal.alarm(120)
+signal.alarm(600)
 rank, name, *others = int(os.environ["RANK"]), *sys.argv[1:]
 port = int(os.environ["MASTER_PORT"])
 if rank == 0:

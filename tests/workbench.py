@@ -64,7 +64,7 @@ class Workbench:
     def load(self, script, check=True, load=True, **more):
         """Run a script, with the module loaded unless `load` is False; return the CompletedProcess."""
         result = subprocess.run(self.command(script, load), env=self.environment(**more), cwd=self.folder, check=False,
-                                capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=500)
+                                capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=1700)
         assert not check or result.returncode == 0, result.stdout + result.stderr
         return result
 
@@ -81,7 +81,7 @@ class Workbench:
             # srun ends its job
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
-            process.wait(timeout=60)
+            process.wait(timeout=300)
 
     @contextlib.contextmanager
     def submitted(self, script, output):
@@ -92,7 +92,7 @@ class Workbench:
             yield Job(self.folder / output, number=number)
         finally:
             self.cluster.slurm("scancel", number)
-            until = time.monotonic() + 60
+            until = time.monotonic() + 300
             while self.cluster.slurm("squeue", "-h", "-j", number) and time.monotonic() < until:
                 time.sleep(0.2)
 
@@ -111,7 +111,7 @@ class Workbench:
             yield ports
         finally:
             process.terminate()
-            process.wait(timeout=60)
+            process.wait(timeout=300)
 
 
 class Job:
@@ -131,7 +131,7 @@ class Job:
         return until_it_works(search, self.process)
 
 
-def until_it_works(function, process=None, seconds=120):
+def until_it_works(function, process=None, seconds=600):
     """Return the result of a function once it raises no OSError; fail if that takes too long or a process ends."""
     until = time.monotonic() + seconds
     while True:
@@ -153,7 +153,7 @@ def check_that_somebody_listens(port):
 def fetch(url):
     """Return the text at a URL, once its server is ready."""
     def read():
-        with urllib.request.urlopen(url, timeout=60) as answer:
+        with urllib.request.urlopen(url, timeout=300) as answer:
             return answer.read().decode()
 
     return until_it_works(read)

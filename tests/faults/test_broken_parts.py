@@ -140,7 +140,7 @@ def test_an_image_that_disappears_while_a_job_runs(before, base_image, fault):
             elif name != "removed":
                 shutil.copy(base_image, image.with_name("new"))
                 image.with_name("new").rename(image)
-            output, errors = job.communicate("\n", timeout=60)
+            output, errors = job.communicate("\n", timeout=300)
         case.kept((output, job.returncode) == ("2\n", 0), errors)
         if name == "removed":
             result = site.bash(WORKS, check=False)
@@ -167,7 +167,7 @@ def test_user_software_that_changes_while_a_program_runs(before, fault):
         site.bash(f"module load {MODULE}\nset -e\nunmake-squashfs\nrm $CONTAINERROOT/user-software.squashfs\n"
                   "echo 'VALUE = 3' >$CONTAINERROOT/user-software/venv/pytorch/lib/python3.11/site-packages/more.py\n"
                   "make-squashfs")
-        output, errors = job.communicate("\n", timeout=60)
+        output, errors = job.communicate("\n", timeout=300)
     case.kept((output, job.returncode) == ("2\n", 0), errors)
     code = "import more, greeting; print(more.VALUE)"
     result = site.bash(f"module load {MODULE}; singularity exec $SIF python -c '{code}'; "
@@ -266,7 +266,7 @@ def interrupted(site, easyconfig, times):
             assert job.poll() is None, job.communicate()
         for _ in range(times):
             os.killpg(job.pid, signal.SIGINT)
-        job.communicate(timeout=60)
+        job.communicate(timeout=300)
     return job.returncode
 
 

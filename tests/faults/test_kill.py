@@ -53,7 +53,7 @@ def run_killed(command, at, counter):
     environment = dict(os.environ, BASH_ENV=str(HERE / "points.bash"), KILL_AT=str(at), COUNT=str(counter))
     # through bash, because the script's first line makes it ignore BASH_ENV
     return subprocess.run(["bash", command], env=environment, capture_output=True, text=True, check=False,
-                          start_new_session=True, timeout=60)
+                          start_new_session=True, timeout=300)
 
 
 def left(root):
@@ -92,7 +92,7 @@ def test_squashfs_commands(installation, tmp_path, name, fault, request):
         else:
             case.kept(unpacked(squashfs, tmp_path) == before, "the SquashFS file")
             case.kept(not whole or content(software) == before, "a part of a directory")
-        again = subprocess.run([command], capture_output=True, text=True, check=False, timeout=60)
+        again = subprocess.run([command], capture_output=True, text=True, check=False, timeout=300)
         if whole:
             case.said(again.stderr, " exists: remove ")
         else:
@@ -129,13 +129,13 @@ def test_squashfs_commands_while_writing(installation, tmp_path, name, program, 
         f"{program} \"$@\" &\nuntil [[ $(du -s {installation}/.{name}.*/{unfinished} | cut -f 1) -gt 1000 ]]; do\n"
         "    kill -0 $! || exit 0\ndone\nkill -KILL 0\n")
     (shim / program).chmod(0o755)
-    result = subprocess.run([installation / "bin" / name], capture_output=True, text=True, check=False, timeout=60,
+    result = subprocess.run([installation / "bin" / name], capture_output=True, text=True, check=False, timeout=300,
                             start_new_session=True, env=dict(os.environ, PATH=f"{shim}:{os.environ['PATH']}"))
     assert result.returncode == -9, result.stderr
     assert len(left(installation)) == 1
     made = installation / ("user-software" if name.startswith("un") else "user-software.squashfs")
     case.kept(not made.exists(), "a part is where the whole should be")
-    again = subprocess.run([installation / "bin" / name], capture_output=True, text=True, check=False, timeout=60)
+    again = subprocess.run([installation / "bin" / name], capture_output=True, text=True, check=False, timeout=300)
     case.kept(again.returncode == 0 and made.exists(), again.stderr)
     case.kept(left(installation) == [], left(installation))
 

@@ -20,7 +20,7 @@ def test_two_make_squashfs(tmp_path, fault):
         (root / f"user-software/{number}").write_bytes(os.urandom(20_000))
     command = [root / "bin/make-squashfs"]
     both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [one.communicate(timeout=60)[1] for one in both]
+    said = [one.communicate(timeout=300)[1] for one in both]
     case.shown(all(one.returncode in (0, 3) for one in both), said)
     case.kept(0 in [one.returncode for one in both], said)
     subprocess.run(["unsquashfs", "-no-progress", "-d", tmp_path / "out", root / "user-software.squashfs"], check=True,
@@ -42,7 +42,7 @@ def test_two_installations(site, wheels, fault):
     case = fault("at once", "two eb")
     command = ["eb", *site.eb_options, site.easyconfig(TEXT + "requirements = ['hello']\n")]
     both = [start(site, command, wheels) for _ in range(2)]
-    said = [one.communicate(timeout=120)[0] for one in both]
+    said = [one.communicate(timeout=300)[0] for one in both]
     codes = sorted(one.returncode for one in both)
     case.kept(codes[0] == 0, said)
     if codes[1]:
@@ -82,7 +82,7 @@ def test_a_reinstallation_while_the_module_is_used(installations, wheels, tmp_pa
             result = site.bash(script, check=False)
             case.kept(result.returncode == 0, result.stderr)
     finally:
-        ended = {module: (job.communicate("\n", timeout=60), job.returncode) for module, job in jobs.items()}
+        ended = {module: (job.communicate("\n", timeout=300), job.returncode) for module, job in jobs.items()}
     assert installing.returncode == 0, installing.communicate()
     assert number > 5
     for module, ((output, errors), status) in ended.items():

@@ -25,7 +25,7 @@ def test_a_heavy_stage_is_refused_on_a_login_node(site, cluster, heavy):
 
 def wait_for_jobs(site, cluster):
     """Wait until no job is left."""
-    site.bash("while [[ -n $(squeue -h -u root -n Example-1.0,install-Example-1.0) ]]; do sleep 0.2; done",
+    site.bash("while [[ -n $(squeue -h --me -n Example-1.0,install-Example-1.0) ]]; do sleep 0.2; done",
               **cluster.environment)
 
 

@@ -92,7 +92,7 @@ def test_a_breakpoint_of_an_editor_in_one_rank(workbench):
             debugger.ask("continue", threadId=debugger.thread)
             job.printed("^got 20$")
             debugger.socket.close()
-        assert job.process.wait(timeout=60) == 0
+        assert job.process.wait(timeout=300) == 0
 
 
 def test_ranks_that_hang_or_crash_say_where(workbench):

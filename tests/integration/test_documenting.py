@@ -145,7 +145,7 @@ def test_one_typed_word_answers(browser, pages):
     type_words(browser, "nothing has this")
     assert browser.find_element(By.ID, "number").text == "No container fits"
     browser.back()
-    WebDriverWait(browser, 60).until(lambda it: shown(it) == found)
+    WebDriverWait(browser, 300).until(lambda it: shown(it) == found)
     browser.get("about:blank")
     browser.get(address)
     assert shown(browser) == found
@@ -192,7 +192,7 @@ def test_the_table_agrees_with_list(browser, pages):
     open_index(browser, pages)
     for name, version in sorted(conditions):
         browser.execute_script("location.hash = arguments[0]", f"archived=yes&has={name}+{version}")
-        WebDriverWait(browser, 60).until(lambda it, name=name, version=version: it.execute_script(
+        WebDriverWait(browser, 300).until(lambda it, name=name, version=version: it.execute_script(
             "return [document.querySelector('.component').value, document.querySelector('.least').value]")
             == [name, version])
         try:

@@ -231,7 +231,7 @@ def test_interrupted(modules, tmp_path):
             assert doctor.poll() is None, doctor.communicate()
             time.sleep(0.05)
         os.killpg(doctor.pid, signal.SIGINT)
-        said, _ = doctor.communicate(timeout=60)
+        said, _ = doctor.communicate(timeout=300)
     assert (doctor.returncode, b"Traceback" in said) == (130, False), said
     with pytest.raises(ProcessLookupError):
         os.killpg(int(started.read_text()), 0)

@@ -90,7 +90,7 @@ class Jobs:
         return dict(word.split("=", 1) for word in self.cluster.slurm("scontrol", "show", "job", job).split()
                     if "=" in word)
 
-    def wait(self, what, seconds=300):
+    def wait(self, what, seconds=900):
         """Wait until a condition is true."""
         end = time.monotonic() + seconds
         while not (found := what()):
@@ -106,8 +106,9 @@ class Jobs:
         return self.wait(state)
 
     def started(self, ranks, restart=0):
-        """Wait until all ranks of a start count; return node and process of each."""
+        """Wait until all ranks of a start of the last job count; return node and process of each."""
         def all_up():
+            assert self.show(self.names[-1])["JobState"] in UNFINISHED, self.said()
             found = [self.folder / f"up-{restart}-{rank}" for rank in range(ranks)]
             texts = [path.read_text() for path in found if path.exists()]
             return [text.split() for text in texts] if len([text for text in texts if text]) == ranks else None

@@ -112,7 +112,7 @@ except ChildProcessError:
     assert {"comm_open", "comm_msg"} <= set(kinds)
     assert gone == "NameError"
     # neither the kernel nor the runtime, which unmounts the image at its end, survives Jupyter
-    until = time.time() + 20
+    until = time.time() + 300
     while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.time() < until:
         time.sleep(0.1)
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()], result.stderr
@@ -147,7 +147,7 @@ def job(tmp_path):
         left = (folder / "cgroup.procs").read_text().split()
         for pid in left:
             os.kill(int(pid), signal.SIGKILL)
-        until = time.time() + 20
+        until = time.time() + 300
         while (folder / "cgroup.procs").read_text() and time.time() < until:
             time.sleep(0.1)
         folder.rmdir()
@@ -175,7 +175,7 @@ def test_a_kernel_that_needs_too_much_memory(own_software, jupyter, job):
     result = jupyter("sh", "-c", BECOME, job.name, sys.executable, SESSION, "mine", about, "ends", much, about)
     (first, _), (second, _) = outputs(result)
     assert not {*first.split()} & {*second.split()}
-    until = time.time() + 20
+    until = time.time() + 300
     while (job / "cgroup.procs").read_text() and time.time() < until:
         time.sleep(0.1)
     # mounts are in namespaces of these processes, and end with them

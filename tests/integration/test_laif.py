@@ -369,7 +369,7 @@ def guide(place, cluster, small_image):
         place.site.bash(f"set -e\n{commands.group(1)}", cwd=folder, **settings, **wheel_settings(place.wheels))
     jobs = [f"{{ sbatch --wait --output={name}.out {SUBMIT} {options} {name}.sh; echo $? >{name}.status; }} &"
             for name, options in SUBMITTED.items()]
-    place.site.bash("\n".join([*jobs, "wait"]), cwd=folder, timeout=580, **cluster.environment)
+    place.site.bash("\n".join([*jobs, "wait"]), cwd=folder, timeout=1700, **cluster.environment)
     return folder
 
 
@@ -415,7 +415,7 @@ def test_the_job_ends_if_the_server_of_the_guide_fails(tmp_path):
     (tmp_path / "srun").chmod(0o755)
     # slow enough for the server to have failed before the script waits
     command = ["bash", "-c", "module() { :; }; set -T; trap 'sleep 0.05' DEBUG; source ./10-inference.sh"]
-    ended = subprocess.run(command, cwd=GUIDE, timeout=60, check=False, stdin=subprocess.DEVNULL,
+    ended = subprocess.run(command, cwd=GUIDE, timeout=300, check=False, stdin=subprocess.DEVNULL,
                            env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
     assert ended.returncode == 3
 

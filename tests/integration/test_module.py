@@ -364,7 +364,7 @@ def test_signals_pass_through(installed_once, name):
     )
     assert process.stdout.readline() == "ready\n"
     os.kill(process.pid, getattr(signal, name))
-    assert process.wait(timeout=30) == 33
+    assert process.wait(timeout=300) == 33
 
 
 def test_conda_python_simple_outside_a_container(installed_once):

@@ -101,7 +101,7 @@ def test_looking_for_packages_executes_nothing_of_the_container():
                 "function setenv(_, value) io.write(value) end\nfunction isDir() io.write('looks ') end\n"
                 f"lfs = {{attributes = function(path) return path == '{ROOT}/file' and {time} or nil end}}\n")
             said[mode, time] = subprocess.run(["lua", "-"], input=(prelude + loading + listing).encode(), check=True,
-                                              capture_output=True, timeout=60).stdout.decode()
+                                              capture_output=True, timeout=300).stdout.decode()
     assert said == {("spider", 5): "", ("spider", 6): "looks ", ("load", 5): "loaded", ("load", 6): "loaded"}
 
 
@@ -119,6 +119,6 @@ def test_unloading_only_restores_variables(bind, looks):
     if bind:
         text = text.replace(" $unknown", " {}")
         prelude += f"set env(SINGULARITY_BIND) {bind}\n"
-    said = subprocess.run(["tclsh"], input=(prelude + text).encode(), capture_output=True, check=True, timeout=60)
+    said = subprocess.run(["tclsh"], input=(prelude + text).encode(), capture_output=True, check=True, timeout=300)
     both = "".join(f" SINGULARITY{name} APPTAINER{name}" for name in ("_B", "ENV_C", "_D"))
     assert said.stdout.decode() == f"{looks} X Y{both}" and not said.stderr

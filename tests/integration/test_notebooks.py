@@ -69,7 +69,7 @@ def test_the_same_notebook_in_jupyterlab_of_the_container(workbench, executed, b
         with workbench.forward(command.replace("PORT", port).replace("NODE", NODES[0])) as (local,):
             url = f"http://localhost:{local}"
             with pytest.raises(urllib.error.HTTPError, match="403"):
-                urllib.request.urlopen(f"{url}/api/kernels", timeout=60)
+                urllib.request.urlopen(f"{url}/api/kernels", timeout=300)
             run_all_cells(browser, f"{url}/lab/tree/{path.name}?{token}")
             picture = Path(os.environ.get("EBSIF_TEST_PICTURES", workbench.folder), "notebook.png")
             browser.save_screenshot(str(picture))
@@ -86,7 +86,7 @@ def run_all_cells(browser, url):
     """Open a notebook in JupyterLab, choose "Run All Cells", wait for the plot, and save the notebook."""
     browser.get(url)
     # pages replace elements while they are looked at
-    wait = WebDriverWait(browser, 180, ignored_exceptions=[StaleElementReferenceException])
+    wait = WebDriverWait(browser, 300, ignored_exceptions=[StaleElementReferenceException])
     idle = "//*[@id='jp-main-statusbar']//*[contains(., '| Idle')]"
     # before that, JupyterLab would ask for a kernel
     wait.until(lambda _: browser.find_elements("xpath", idle))

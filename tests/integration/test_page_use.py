@@ -181,16 +181,16 @@ def test_the_keyboard(browser, look):
         passed.append(focused(browser).text)
     assert {"Add a component", "Clear", "Copy link"} <= set(passed)
     browser.switch_to.active_element.send_keys(Keys.ENTER)
-    WebDriverWait(browser, 30).until(lambda it: it.title.startswith("PyTorch 2.7.1"))
+    WebDriverWait(browser, 300).until(lambda it: it.title.startswith("PyTorch 2.7.1"))
     empty_clipboard(browser)
     for _ in range(100):
         if "load and run" in (focused(browser).get_attribute("aria-label") or ""):
             break
     browser.switch_to.active_element.send_keys(Keys.ENTER)
-    WebDriverWait(browser, 30).until(lambda it: clipboard(it) == commands_of(CONTAINER))
+    WebDriverWait(browser, 300).until(lambda it: clipboard(it) == commands_of(CONTAINER))
     # the filter is still there
     browser.back()
-    WebDriverWait(browser, 30).until(lambda it: it.find_elements(By.ID, "number"))
+    WebDriverWait(browser, 300).until(lambda it: it.find_elements(By.ID, "number"))
     current = [one for one in reading.read(site.read("lumi"), site.SITES / "lumi") if not one.archived]
     assert browser.find_element(By.ID, "number").text == f"1 of {len(current)} containers"
 
@@ -224,12 +224,12 @@ def test_copying(browser, look, pages):
     # between them: the notes on usage
     load, _, install = browser.find_elements(By.CSS_SELECTOR, "#use .copy")[:3]
     load.click()
-    WebDriverWait(browser, 30).until(lambda it: clipboard(it) == commands_of(CONTAINER))
+    WebDriverWait(browser, 300).until(lambda it: clipboard(it) == commands_of(CONTAINER))
     browser.execute_script("navigator.clipboard.writeText = () => Promise.reject(); ")
     install.click()
     module = CONTAINER.removeprefix("lumi/").removesuffix(".html")
-    WebDriverWait(browser, 30).until(lambda it: clipboard(it) == f"eb {module.replace('/', '-')}.eb")
-    WebDriverWait(browser, 30).until(lambda it: it.execute_script("return window.said").count("Copied") == 2)
+    WebDriverWait(browser, 300).until(lambda it: clipboard(it) == f"eb {module.replace('/', '-')}.eb")
+    WebDriverWait(browser, 300).until(lambda it: it.execute_script("return window.said").count("Copied") == 2)
 
 
 def test_searching_packages(browser, look):

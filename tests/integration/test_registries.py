@@ -16,7 +16,7 @@ CONTENT = bytes(range(256)) * 12_000
 
 def run(*command, **options):
     """Run a program and return its output."""
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=120, **options)
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=300, **options)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -45,7 +45,7 @@ class Ranks:
             [f"{self.scripts}:/runscripts", str(self.folder), *binds]), "EBSIF_NODE_LOCAL": str(self.folder),
             "APPTAINERENV_VIRTUAL_ENV": "", **variables}
         return subprocess.run([*before, "apptainer", "exec", self.image, *command], env=environment, text=True,
-                              capture_output=True, check=False, stdin=subprocess.DEVNULL, timeout=60)
+                              capture_output=True, check=False, stdin=subprocess.DEVNULL, timeout=300)
 
     def __call__(self, data="", **options):
         """Run the script with a data file and variables; return a rank's output and messages."""

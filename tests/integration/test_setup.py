@@ -18,7 +18,7 @@ def run(command, **environment):
     """Run a script with additional variables."""
     return subprocess.run(
         [str(word) for word in command], env={**os.environ, **environment}, capture_output=True, text=True, check=False,
-        stdin=subprocess.DEVNULL, timeout=120,
+        stdin=subprocess.DEVNULL, timeout=300,
     )
 
 

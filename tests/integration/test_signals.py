@@ -69,7 +69,7 @@ def test_signals_for_the_first_process_of_each_task(training, cluster, options):
     assert sorted(re.findall("^saved .", log.read_text(), re.MULTILINE)) == ["saved 0", "saved 1"]
 
 
-def wait_until(condition, log, seconds=300):
+def wait_until(condition, log, seconds=900):
     """Wait until a condition is true, and return it; show the log of the job otherwise."""
     end = time.monotonic() + seconds
     while not (found := condition()):
@@ -111,4 +111,4 @@ def test_signals_of_launchers_that_know_only_torchrun(tmp_path):
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as started:
         assert started.stdout.readline() == "up\n"
         started.send_signal(signal.SIGUSR1)
-        assert started.wait(30) == 7
+        assert started.wait(300) == 7

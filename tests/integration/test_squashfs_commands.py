@@ -44,7 +44,7 @@ def run(installation, command, *arguments, path=None, program=None):
     environment = dict(os.environ, PATH=str(path) + ":" + os.environ["PATH"] if path else os.environ["PATH"])
     return subprocess.run(
         [program or installation / "bin" / command, *arguments], env=environment, capture_output=True, text=True,
-        check=False, timeout=120,
+        check=False, timeout=300,
     )
 
 
@@ -283,7 +283,7 @@ def test_an_interrupted_make_squashfs_leaves_nothing(installation, tmp_path, nam
     )
     wait_for(flag)
     os.killpg(process.pid, getattr(signal, name))
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert process.returncode != 0
     assert listing(installation) == before
 

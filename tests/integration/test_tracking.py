@@ -52,7 +52,7 @@ def post(url, **data):
     request = urllib.request.Request(url, json.dumps(data).encode(), {"Content-Type": "application/json"})
 
     def read():
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=300) as answer:
             return json.load(answer)
 
     return until_it_works(read)
@@ -89,7 +89,7 @@ def show(browser, url, selector, panel, picture):
     """Wait until a page shows an element, close a panel beside it with its button if there is one, save a picture."""
     browser.get(url)
     # pages replace elements while they are looked at
-    wait = WebDriverWait(browser, 120, ignored_exceptions=[StaleElementReferenceException])
+    wait = WebDriverWait(browser, 300, ignored_exceptions=[StaleElementReferenceException])
     wait.until(lambda _: browser.find_elements("css selector", selector))
     for button in browser.find_elements("css selector", panel)[:1]:
         button.click()

@@ -124,12 +124,12 @@ def test_signals_leave_no_process(wrapped, number):
         assert eventually(lambda: processes(f"^(/usr/bin/)?sleep {marker}"))
         # a scheduler kills all processes of a step
         (os.killpg if number == signal.SIGKILL else os.kill)(job.pid, number)
-        assert job.wait(timeout=30) != 0
+        assert job.wait(timeout=300) != 0
         assert eventually(lambda: not processes(marker))
     finally:
         if processes(marker):
             os.killpg(job.pid, signal.SIGKILL)
-        job.wait(timeout=30)
+        job.wait(timeout=300)
 
 
 def eventually(condition):
