@@ -1,5 +1,7 @@
 """Somebody who types what is in the scripts of tests/paths."""
 
+import shlex
+
 from parts import wheel_settings
 from support import CHECKOUT
 
@@ -24,9 +26,20 @@ containers:
 """
 
 
+# A line of a script: what follows is typed in a new login shell.
+NEXT_DAY = "# the next day\n"
+
+# What the profile of a site does: there are a modules tool, its modules, and the command ebsif.
+PROFILE = """\
+{init}
+export PATH={venv}/bin:$PATH
+module use {modules}
+"""
+
+
 class Person:
     """
-    Somebody with a site of their own, who types what is in scripts.
+    Somebody at a site, who types what is in scripts.
 
     Attributes
     ----------
@@ -36,15 +49,18 @@ class Person:
         Folder of the packages that pip finds.
     """
 
-    def __init__(self, site, wheels):
-        """Configure EasyBuild and ebsif as the person would, so that commands need no options for it."""
+    def __init__(self, site, wheels, installs_for_the_site=True):
+        """Have EasyBuild configured to install for the site, or not at all."""
         self.site, self.wheels = site, wheels
+        self.environment = {"EDITOR": "true"}
+        if installs_for_the_site:
+            for name, _, value in [option[2:].partition("=") for option in site.eb_options]:
+                self.environment[f"EASYBUILD_{name.upper().replace('-', '_')}"] = value or "1"
+        (site.home / ".bash_profile").write_text(
+            PROFILE.format(init=site.tool.init, venv=site.venv, modules=site.modules))
         (site.home / ".config/ebsif").mkdir(parents=True)
         (site.home / ".config/ebsif/config.yaml").write_text(f"catalogues: [{site.prefix}/sites]\n")
         (site.prefix / "sites").mkdir()
-        words = [option[2:].partition("=") for option in site.eb_options]
-        self.environment = {"EDITOR": "true"}
-        self.environment |= {f"EASYBUILD_{name.upper().replace('-', '_')}": value or "1" for name, _, value in words}
 
     def catalogues_example(self, wrappers="[]"):
         """Have the module that all tests share, with these wrappers, in a catalogue of one's own."""
@@ -53,13 +69,17 @@ class Person:
         (containers / "Example.yaml").write_text(CATALOGUE.replace("WRAPPERS", wrappers))
 
     def types(self, name):
-        """Run a script; return what it prints on standard output and standard error, both in order."""
-        script = f"exec 2>&1\nset -eo pipefail\n{self.site.tool.init}\n. {SCRIPTS / f'{name}.sh'}"
-        said = self.run("bash", "--noprofile", "--norc", "-c", script).stdout
+        """Run a script, each day of it in a new login shell; return what it prints, both streams in order."""
+        days = (SCRIPTS / f"{name}.sh").read_text().split(NEXT_DAY)
+        said = "".join(self.in_shell(f"exec 2>&1\nset -eo pipefail\n{day}").stdout for day in days)
         assert "Traceback" not in said
         return said
 
     def run(self, *command, check=True):
-        """Run a command; return the CompletedProcess."""
-        return self.site.run(command, check, APPTAINER_BIND=self.wheels, **self.environment,
+        """Run a command in a new login shell; return the CompletedProcess."""
+        return self.in_shell(shlex.join(map(str, command)), check)
+
+    def in_shell(self, script, check=True):
+        """Run a script in a new login shell; return the CompletedProcess."""
+        return self.site.run(["bash", "--login", "-c", script], check, APPTAINER_BIND=self.wheels, **self.environment,
                              **wheel_settings(self.wheels))

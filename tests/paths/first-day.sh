@@ -1,6 +1,5 @@
 # shellcheck shell=bash disable=SC1090,SC1091,SC2086
 # A researcher's first day: choose a container, look at it, use it, write a batch script.
-module use $EASYBUILD_PREFIX/modules/all
 ebsif list --has 'numpy>=2'
 ebsif show Example/1.0
 module load Example/1.0-writable

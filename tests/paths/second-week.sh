@@ -12,6 +12,7 @@ ebsif list --mine
 module spider byhand
 eval "$(sed -n 's/^load it with: //p' printed)"
 make-venv ~/dev
+# the next day
 source ~/dev/bin/activate
 pip install -q lightly pytest ipykernel
 python -c 'import subprocess; subprocess.run(["python", "-c", "import lightly; print(\"with\", lightly.__file__)"])'
@@ -22,6 +23,7 @@ pytest
 cd ..
 python -c 'import subprocess; subprocess.run(["python", "-c", "import myproject; print(\"with\", myproject.__file__)"])'
 deactivate
+# the next day
 ebsif kernel install mine || echo "needs ipykernel"
 ebsif kernel install ~/dev
 ebsif kernel list

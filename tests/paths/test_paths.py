@@ -1,7 +1,9 @@
 """
-The daily paths: what people type, as scripts that are run as they stand, each person's in one shell after the other.
+The daily paths: what people type, as scripts that are run as they stand.
 
-To add a line to a path, write it into its script; everything that it needs is in the person's site.
+To add a line to a path, write it into its script; everything that it needs is in the person's site. Each script begins
+in a new login shell, and so does what follows a line `# the next day`. A researcher's own modules are where EasyBuild
+keeps them by default.
 """
 
 import hashlib
@@ -78,7 +80,8 @@ def check_the_first_week(said, mine):
 def check_the_modules(person, mine):
     """E-03: an earlier module stays, and others keep their versions."""
     site = person.site
-    records = [json.loads((site.prefix / f"eb/software/{mine}{number}/share/ebsif/lock.json").read_text())
+    own = site.home / ".local/easybuild/software"
+    records = [json.loads((own / f"{mine}{number}/share/ebsif/lock.json").read_text())
                for number in ("", ".2", ".3")]
     assert [[line for line in one["venv_packages"] if not line.startswith("pip=")] for one in records] == [
         ["greeting==1.0", "hello==1.0"], ["byhand==1.0", "greeting==1.0", "hello==1.0"], ["byhand==1.0", "hello==1.0"]]
@@ -136,7 +139,7 @@ def test_a_researcher(installed_once, tmp_path, registry):
     make_wheel(wheels, "ipykernel")
     for name in ("pytest", "iniconfig", "packaging", "pluggy", "pygments"):
         wheel_of_installed(name, wheels)
-    person = Person(installed_once.copy(tmp_path, Installed.WRITABLE), wheels)
+    person = Person(installed_once.copy(tmp_path, Installed.WRITABLE), wheels, installs_for_the_site=False)
     person.environment["REGISTRY"] = registry.host
     site = person.site
     make_project(site.work / "project")
