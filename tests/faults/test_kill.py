@@ -167,7 +167,9 @@ class Loop:
                                     "postinstallcmds = ['touch %(installdir)s/share/after; sleep 0.5']\n")
 
     def eb(self, at=None, *options, check=False):
-        """Run eb, with kill -9 at a point; return the CompletedProcess."""
+        """Run eb, with kill -9 at a point; as EasyBuild asks for, first remove the lock that a kill has left."""
+        for lock in (self.site.prefix / "eb/software/.locks").glob("*.lock"):
+            lock.rmdir()
         variables = wheel_settings(self.wheels)
         if at is not None:
             watched = (self.site.prefix / "eb/software", self.site.prefix / "eb/modules")
@@ -233,12 +235,6 @@ class Loop:
         """Return the names beside the installation."""
         return sorted(path.name for path in self.root.parent.iterdir() if path != self.root)
 
-    def again(self, *options):
-        """Run eb after a kill, having removed its lock as EasyBuild's message asks for."""
-        for lock in (self.site.prefix / "eb/software/.locks").glob("*.lock"):
-            lock.rmdir()
-        return self.eb(None, *options)
-
 
 @pytest.mark.timeout(7200)
 def test_a_first_installation(site, wheels, tmp_path, fault, part):
@@ -262,7 +258,7 @@ def test_a_first_installation(site, wheels, tmp_path, fault, part):
         if not to_the_end:
             continue
         # if the module is complete, eb has nothing to do
-        again = loop.again(*(["--rebuild"] if complete else []))
+        again = loop.eb(None, *(["--rebuild"] if complete else []))
         case.kept(again.returncode == 0, again.stdout[-1500:] + again.stderr)
         works, said = loop.works()
         case.kept(works, said)
@@ -279,18 +275,20 @@ def test_a_reinstallation(installations, wheels, tmp_path, fault, part):
         # other packages
         loop.requirement = ("greeting", "hello")[number % 2]
         mine = f"mine {number}"
-        (loop.root / "user-software").mkdir(exist_ok=True)
-        (loop.root / "user-software" / f"mine-{number}").write_text(mine)
+        replaced = loop.root.with_name(f"{loop.root.name}.replaced")
+        software = (replaced if replaced.exists() else loop.root) / "user-software"
+        software.mkdir(exist_ok=True)
+        (software / f"mine-{number}").write_text(mine)
         result = loop.eb(at, "--rebuild")
         assert part or result.returncode == -9, result.stdout + result.stderr
         works, said = loop.works()
         # between two renames, the earlier one is beside its place until the next eb
-        between = not loop.root.exists() and loop.root.with_name(f"{loop.root.name}.replaced").exists()
+        between = not loop.root.exists() and replaced.exists()
         case.kept(works or between or loop.is_half_written, f"neither installation works: {said}")
         case.kept(holds(loop.root.parent, f"mine-{number}", mine), "what a person added")
         if not to_the_end:
             continue
-        again = loop.again("--rebuild")
+        again = loop.eb(None, "--rebuild")
         case.kept(again.returncode == 0, again.stdout[-1500:] + again.stderr)
         works, said = loop.works()
         case.kept(works, said)
