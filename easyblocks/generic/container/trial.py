@@ -29,6 +29,8 @@ class Trial:
         Programs that don't start: name, what is missing ('program', 'interpreter', 'library', 'start'), and which.
     imports : dict
         What the program IMPORTS has found; empty if no packages were imported.
+    failure : str
+        What that program says if it fails itself.
     gpu : str
         The kind of GPU that the container is for; there need not be one here.
     """
@@ -50,12 +52,18 @@ class Trial:
         gpu : str
             See the attributes.
         """
-        self.gpu = gpu
+        self.gpu, self.programs, self.imports, self.failure = gpu, [], {}, ''
+        if not (programs or request):
+            return
         command = sh_command('try-out.sh', python, json.dumps(request) if request else '', *programs)
-        lines = run(command, stdin=read_program(IMPORTS), hidden=True, split_stderr=True).output.splitlines()
+        result = run(command, stdin=read_program(IMPORTS), hidden=True, split_stderr=True)
+        lines = result.output.splitlines()
         self.programs = [tuple(line.split('\t', 2)) for line in lines if line.count('\t') == 2]
-        said = [line.split('\t', 1)[1] for line in lines if line.startswith('imports\t')]
-        self.imports = json.loads(said[-1] or '{}') if said else {}
+        if request:
+            try:
+                self.imports = json.loads(lines[-1].partition('imports\t')[2])
+            except ValueError:
+                self.failure = (result.stderr.strip() or 'it says nothing').splitlines()[-1]
 
     @property
     def broken_wrappers(self):
@@ -77,6 +85,8 @@ class Trial:
                   for name, lacks in sorted(self.imports.get('without', {}).items())]
         found += ["%s can only be imported on a node with a GPU (%s), so it was not tried"
                   % (', '.join(one['names']), one['error']) for one in self.problems if self.gpu in one['gpu']]
+        if self.failure:
+            found.append("the packages can't be tried: %s" % self.failure)
         slow = self.imports.get('slow')
         return found + (["not tried, because importing takes too long: %s" % ', '.join(slow)] if slow else [])
 
@@ -133,7 +143,8 @@ def asked_for(stages, packages, pip):
         for name, line in names:
             if name in packages and not lines.get(name):
                 lines[name] = '' if '/' in line or name in map(normal_name, pip.pins) else re.split(r'\s--', line)[0]
-                options[name] = pip.index_options(stage) + shlex.split(' '.join(more))
+                options[name] = pip.index_options(stage) + shlex.split(' '.join(more)) if lines[name] else []
     kept = [line.split('==', 1) for line in pip.kept]
-    return {'names': sorted(lines), 'lines': {name: line for name, line in lines.items() if line}, 'options': options,
+    return {'names': sorted(lines), 'lines': {name: line for name, line in lines.items() if line},
+            'options': {name: words for name, words in options.items() if words},
             'kept': {normal_name(name): version for name, version in kept}}

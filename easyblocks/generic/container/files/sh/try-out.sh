@@ -31,10 +31,14 @@ for name; do
         printf '%s\tinterpreter\t%s\n' "$name" "$interpreter"
         continue
     fi
+    # an image may lack these programs
+    if ! command -v timeout >/dev/null || ! command -v env >/dev/null; then
+        continue
+    fi
     # with this variable the loader of glibc ends after it has printed the libraries; others ignore it
     said=$(timeout 10 env LD_TRACE_LOADED_OBJECTS=1 "$program" --version </dev/null 2>&1)
     case $?,$said in
-        12[67],*) printf '%s\tstart\t%s\n' "$name" "$said" | head -n 1 ;;
+        12[67],env:*) printf '%s\tstart\t%s\n' "$name" "$said" | head -n 1 ;;
         *' => not found'*) printf '%s\n' "$said" | sed -n "s/^\s*\(.*\) => not found.*/$name\tlibrary\t\1/p" ;;
     esac
 done
