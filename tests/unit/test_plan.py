@@ -239,9 +239,11 @@ def test_a_check_knows_what_is_installed(eb_prefix, monkeypatch, capsys):
 
 def test_the_verdict_on_an_extension_that_is_changed(capsys):
     """E-11: of many packages only one may be new, so the verdict counts those that are as before."""
-    packages = [plan.Addition("rich", "15.0", 1000, "asked for"), plan.Addition("einops", "0.8", 2000, "as before")]
-    plan.show(plan.Plan(packages), Namespace(module="A/1"), "COMMAND")
-    assert "\nyes: A/1 can be installed: 2 packages (1 as before), 3.0 kB\n" in capsys.readouterr().out
+    rich = plan.Addition("rich", "15.0", 1000, "asked for")
+    plan.show(plan.Plan([rich], before=82), Namespace(module="A/1"), "COMMAND")
+    assert capsys.readouterr().out.splitlines()[:-1] == [
+        "+ rich 15.0    1.0 kB  asked for", "= 82 packages          as before",
+        "yes: A/1 can be installed: 83 packages (82 as before), 1.0 kB"]
 
 
 def test_options_of_the_user_do_not_hide_the_plan(tmp_path, monkeypatch, capsys):

@@ -23,7 +23,7 @@ from ebsif.render import easyconfig
 from ebsif.steps import Now, Steps
 from ebsif.user.extending import ExtendingError, sources
 
-REASONS = ("asked for", "dependency", "as before")
+REASONS = ("asked for", "dependency")
 SEE_WARNING = " (but see the warning above)"
 TIMEOUT = 10  # seconds, for the size of a file
 
@@ -60,6 +60,8 @@ class Plan:
         The packages to install, sorted by the reason, then by size.
     there
         Packages that were asked for and are in the image already (name, version).
+    before
+        How many packages of the extension that is changed stay as they are.
     problem
         Why the requirements can't be installed; empty if they can.
     replacing
@@ -74,6 +76,7 @@ class Plan:
 
     added: list[Addition] = field(default_factory=list)
     there: list[tuple[str, str]] = field(default_factory=list)
+    before: int = 0
     problem: str = ""
     replacing: list[dict] = field(default_factory=list)
     artifacts: dict[str, dict] = field(default_factory=dict)
@@ -96,7 +99,8 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
     """
     Return what pip does: eb builds in a temporary directory, and imports what was asked for (F-10).
 
-    This works as in an installation, except for stages that are too heavy for a login node, which pip only plans.
+    This works as in an installation. Stages that are too heavy for a login node are only planned by pip; then nothing
+    is imported, because other packages may need those of such a stage.
 
     Parameters
     ----------
@@ -118,6 +122,7 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
     from easybuild.easyblocks.generic.container.packages import artifacts_in
 
     stages = stages_of(as_parameter(container.requirements))
+    heavy = [stage["name"] for stage in stages if stage.get("heavy")]
     planned = container.replace(
         requirements=[Stage.model_validate(stage) for stage in only_planned(stages)], sha256=None, definition_files=[],
         **({"file": str(image.absolute())} if image else {}))
@@ -125,19 +130,24 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
         path = Path(folder) / container.easyconfig_name
         path.write_text(easyconfig.render(planned), encoding="utf-8")
         # the user's --buildpath is not where the reports are found
-        done = ebsteps.install([path, *options, *eb.only_build(folder, "test"), "--disable-enforce-checksums",
-                                sources(container)])
+        done = ebsteps.install([path, *options, *eb.only_build(folder, "build" if heavy else "test"),
+                                "--disable-enforce-checksums", sources(container)])
         if done.status:
             return Plan(problem=problem(done, container, folder), replacing=replacing(done.error, stages))
         items = [item for report in Path(folder).glob("build/**/stages/*/report.json")
                  for item in json.loads(report.read_text())["install"]]
         pins = [text.read_text() for text in Path(folder).glob("build/**/stages/*/constraints.txt")]
-    added = additions(items, kept)
+    if heavy:
+        output.note(f"stage '{heavy[0]}' is heavy, so it is only planned: whether the packages can be imported is "
+                    "tried when they are installed")
+    before = {normal_name(name): version for name, version in lock.pins(kept).items()}
+    added = additions([item for item in items if before.get(
+        normal_name(item["metadata"]["name"])) != item["metadata"]["version"]])
     image_packages = {normal_name(name): version for name, version in lock.pins("".join(pins).split()).items()}
     installed = {normal_name(one.name) for one in added}
-    names = [name for name in names_of(stages) if name in image_packages and name not in installed]
-    return Plan(added, sorted((name, image_packages[name]) for name in set(names)), artifacts=artifacts_in(items),
-                warned=done.warned)
+    names = [name for name in names_of(stages) if name in image_packages and name not in {*installed, *before}]
+    return Plan(added, sorted((name, image_packages[name]) for name in set(names)), len(set(before) - installed),
+                artifacts=artifacts_in(items), warned=done.warned)
 
 
 def only_planned(stages):
@@ -151,7 +161,7 @@ def only_planned(stages):
     return changed
 
 
-def additions(items: Iterable[dict], kept: Iterable[str] = ()) -> list[Addition]:
+def additions(items: Iterable[dict]) -> list[Addition]:
     """
     Return the packages in pip's reports: first those that were asked for, then the largest.
 
@@ -159,12 +169,9 @@ def additions(items: Iterable[dict], kept: Iterable[str] = ()) -> list[Addition]
     ----------
     items
         The items of the reports.
-    kept
-        See `check`.
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    pins = {normal_name(name): version for name, version in lock.pins(kept).items()}
     unique = {normal_name(item["metadata"]["name"]): item for item in items}
     sizes: list[Optional[int]] = []
     with Steps() as steps, ThreadPoolExecutor(8) as pool:
@@ -172,17 +179,9 @@ def additions(items: Iterable[dict], kept: Iterable[str] = ()) -> list[Addition]
                     watch=lambda: Now(f"{len(sizes)} of {len(unique)}", len(sizes), len(unique)))
         for size in pool.map(size_of, [item["download_info"] for item in unique.values()]):
             sizes.append(size)
-    found = [Addition(item["metadata"]["name"], item["metadata"]["version"], size, reason(item, pins.get(name)))
-             for (name, item), size in zip(unique.items(), sizes)]
+    found = [Addition(item["metadata"]["name"], item["metadata"]["version"], size,
+                      REASONS[not item.get("requested")]) for item, size in zip(unique.values(), sizes)]
     return sorted(found, key=lambda one: (REASONS.index(one.why), -(one.size or 0), one.name.lower()))
-
-
-def reason(item, kept):
-    """Return why pip installs an item of its report: `kept` is its version in the extension that is changed."""
-    asked, dependency, as_before = REASONS
-    if item["metadata"]["version"] == kept:
-        return as_before
-    return asked if item.get("requested") else dependency
 
 
 def size_of(download: dict) -> Optional[int]:
@@ -253,6 +252,7 @@ def show_packages(plan):
     rows = [("+", f"{one.name} {one.version}", "" if one.size is None else format_size(one.size), one.why)
             for one in plan.added]
     rows += [("=", f"{name} {version}", "", "in the image") for name, version in plan.there]
+    rows += [("=", output.format_count(plan.before, "package"), "", "as before")] if plan.before else []
     widths = [max((len(row[number]) for row in rows), default=0) for number in (1, 2)]
     for sign, package, size, why in rows:
         print(output.escape(f"{sign} {package:<{widths[0]}}  {size:>{widths[1]}}  {why}"))
@@ -273,9 +273,9 @@ def show(plan: Plan, container: Container, command: str) -> None:
     """
     show_packages(plan)
     if not plan.problem:
-        number, before = len(plan.added), sum(one.why == REASONS[-1] for one in plan.added)
+        number = len(plan.added) + plan.before
         print(f"yes: {container.module} can be installed: {output.format_count(number, 'package')}"
-              f"{f' ({before} as before)' if before else ''}, {plan.size}"
+              f"{f' ({plan.before} as before)' if plan.before else ''}, {plan.size}"
               f"{SEE_WARNING if plan.warned else ''}")
         output.hint(f"install it with: {command}")
         return
