@@ -8,6 +8,7 @@
 EasyBuild support for installing a container image as a module, implemented as an easyblock.
 """
 import os
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from easybuild.easyblocks import generic
@@ -20,7 +21,6 @@ from easybuild.easyblocks.generic.container import checks, lockfile, texts
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit_status, refuse_old_easybuild
 from easybuild.easyblocks.generic.container.framework import set_search_paths, with_parameter
 from easybuild.easyblocks.generic.container.hostlibraries import wanted_libraries
-from easybuild.easyblocks.generic.container.imageaccess import kept_access, restore_link_mode
 from easybuild.easyblocks.generic.container.imageinstall import check_installed_image, check_not_removed
 from easybuild.easyblocks.generic.container.imagenote import check_note
 from easybuild.easyblocks.generic.container.kernel import JUPYTER, install_kernel
@@ -34,7 +34,7 @@ from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.easyblocks.generic.container.reports import keep_easyblocks, keep_secrets_out_of_report
 from easybuild.easyblocks.generic.container.runtime import Container, Runtime, existing_sources, runtime_variables
 from easybuild.easyblocks.generic.container.scriptinstall import install_scripts, update_settings
-from easybuild.easyblocks.generic.container.sharedimage import IMAGE_LINK, InstalledImage, InstalledImages
+from easybuild.easyblocks.generic.container.sharedimage import InstalledImage, InstalledImages
 from easybuild.easyblocks.generic.container.shellmodule import ShellGenerator, write_environment
 from easybuild.easyblocks.generic.container.signature import IGNORED, REQUIRED
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
@@ -82,7 +82,6 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.record = InstallRecord()
         self.container = self.venv = None
         self.source_image = self.probe = self.signature = self.all_programs = None
-        self.link_mode = InstalledImage(self.installdir).link_mode
         # nothing outside the container should compile against or link with an installation; kernels are for Jupyter
         set_search_paths(self.module_load_environment, PATH=['bin'], JUPYTER_PATH=[JUPYTER])
 
@@ -127,11 +126,6 @@ class ContainerInstall(Reinstall, EasyBlock):
             print_warning(text, log=self.log)
 
     # --- before and around the steps
-
-    def run_all_steps(self, *args, **kwargs):
-        """Run the steps; take back what EasyBuild has done to a hard link before them (--read-only-installdir)."""
-        restore_link_mode(self.installdir, self.link_mode)
-        return super().run_all_steps(*args, **kwargs)
 
     def empty_installation(self, problem):
         """Don't remove the only copy of the image together with an earlier installation."""
@@ -428,8 +422,12 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.warn(write_environment(self.installdir, statements))
 
     def permissions_step(self, *args, **kwargs):
-        """Set permissions as EasyBuild does, but don't extend access to a restricted image, nor change a hard link."""
-        is_link = self.record.get(lockfile.IMAGE, {}).get('kind') == IMAGE_LINK
-        group_may_read = bool(self.group or build_option('group_writable_installdir'))
-        with kept_access(os.path.join(self.installdir, self.spec.image_name), is_link, group_may_read):
-            super().permissions_step(*args, **kwargs)
+        """Set permissions as EasyBuild does, but don't extend access to a restricted image."""
+        image = os.path.join(self.installdir, self.spec.image_name)
+        has_copy = os.path.isfile(image)
+        before = os.stat(image).st_mode if has_copy else 0
+        super().permissions_step(*args, **kwargs)
+        if has_copy:
+            group = stat.S_IRWXG if self.group or build_option('group_writable_installdir') else 0
+            closed = (stat.S_IRWXG | stat.S_IRWXO) & ~(before | group)
+            os.chmod(image, stat.S_IMODE(os.stat(image).st_mode) & ~closed)

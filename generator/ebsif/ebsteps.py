@@ -230,10 +230,10 @@ class Said:
         with contextlib.suppress(OSError):
             self.steps.detail(format_size(Path(source).stat().st_size))
 
-    def shared(self, link):
+    def shared(self):
         """Mention an image that is not copied."""
         self.steps.begin("image")
-        self.steps.detail("not copied" + (", hard link" if link else ""))
+        self.steps.detail("not copied")
 
     def pack(self, target):
         """Begin to pack user software."""
@@ -249,7 +249,7 @@ class Said:
         (r"(\d+ packages? added)$", lambda self, text: self.steps.detail(text)),
         (r"copying (/.*) to (/.*) \(", copy),
         (r"copied at (.*)", lambda self, rate: self.steps.detail(rate)),
-        (r"the image is not copied: .*?( by a hard link)?$", shared),
+        (r"the image is not copied: ", shared),
         (r"computing the SHA256 of", lambda self: self.steps.begin("SHA256 of the image")),
         (r"compiling bytecode", lambda self: self.steps.begin("compiling Python files", important=False)),
         (r"packing user software into (/.*)", pack),

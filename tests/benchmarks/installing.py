@@ -110,7 +110,7 @@ def extension(folder):
     """An extension of the installed example against its recipe, and what each of them needs on disk."""
     site, theirs, install = prepared(folder)
     ours = folder / "ours.eb"
-    ours.write_text(EXAMPLE.read_text().replace("exampleVenv-20261121", "20261121-mine") + "image = 'link'\n")
+    ours.write_text(EXAMPLE.read_text().replace("exampleVenv-20261121", "20261121-mine") + "image = 'reference'\n")
     site.eb(EXAMPLE.with_name(EXAMPLE.name.replace("exampleVenv-", "")))
     times = in_turn({"recipe of today": lambda: install(theirs), "ebsif": lambda: install(ours)}, runs=3)
     software = site.prefix / "eb/software/PyTorch"

@@ -158,7 +158,7 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
     ("text", "expected"),
     [
         ("image = 'central'", "'image' is 'central', so 'image_dirs' must say where the image is"),
-        ("image = 'here'", "'image': 'here' (known: own, central, link, reference)"),
+        ("image = 'here'", "'image': 'here' (known: own, central, reference)"),
         ("image_dirs = ['sif-images']", "'sif-images' is not a full path, and 'image_root' is not set"),
         # defects B9
         ("image_dirs = ['$HOME/images']", "'$HOME/images' is not expanded, write the full path"),

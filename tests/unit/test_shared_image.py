@@ -1,21 +1,19 @@
-"""One image for many installations: links, references, what records say of them, and who uses what."""
+"""One image for many installations: references, what records say of them, and who uses what."""
 
 import hashlib
 import json
 import os
 import shutil
-import stat
 from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic import containerinstall
-from easybuild.easyblocks.generic.container import imageaccess, imageinstall, sharedimage
+from easybuild.easyblocks.generic.container import imageinstall
 from easybuild.easyblocks.generic.container.imageinstall import ImageInstall
 from easybuild.easyblocks.generic.container.sharedimage import InstalledImage, InstalledImages
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
 from easybuild.easyblocks.generic.container.wantedimage import WantedImage
 from easybuild.framework.easyblock import EasyBlock
-from easybuild.tools import filetools
 from easybuild.tools.build_log import EasyBuildError
 from ebsif import eb, files
 from ebsif.cli import main
@@ -34,8 +32,6 @@ def install(root, kind="own", source=None):
     own = root / "a.sif"
     if kind == "own":
         own.write_bytes(CONTENT)
-    elif kind == "link":
-        assert sharedimage.link_image(str(source), str(own)) is None
     used = own if own.exists() else source
     image = {"file": "a.sif", "kind": kind, "resolved": str(source or "/sources/a.sif"), "size": len(CONTENT),
              "mtime_ns": used.stat().st_mtime_ns, "sha256": hashlib.sha256(CONTENT).hexdigest()}
@@ -49,10 +45,9 @@ def install(root, kind="own", source=None):
 
 @pytest.fixture
 def family(tmp_path, monkeypatch):
-    """A module, two extensions that share its image, and modules that do not, where EasyBuild installs software."""
+    """A module, an extension that uses its image, and modules that do not, where EasyBuild installs software."""
     software = tmp_path / "software"
     image = install(software / "Example/1.0")
-    install(software / "Example/1.0-link-1", "link", image)
     install(software / "Example/1.0-refer-1", "reference", image)
     install(software / "Example/2.0")
     install(software / "Other/1.0-refer", "reference", software / "Example/2.0/a.sif")
@@ -63,8 +58,8 @@ def family(tmp_path, monkeypatch):
 
 
 def test_which_image_an_installation_uses(family):
-    """E-01: its own, a link to it, or that of another one; size and time tell whether its record still holds."""
-    for name in ("1.0", "1.0-link-1", "1.0-refer-1"):
+    """E-01: its own, or that of another one; size and time tell whether its record still holds."""
+    for name in ("1.0", "1.0-refer-1"):
         installed = InstalledImage(str(family / name))
         assert installed.uses(family / "1.0/a.sif")
         assert not installed.uses(family / "2.0/a.sif")
@@ -79,19 +74,17 @@ def test_which_image_an_installation_uses(family):
     (family / "1.0/a.sif").unlink()
     assert installed.path is None
     assert not installed.has_size
-    assert InstalledImage(str(family / "1.0-link-1")).path == str(family / "1.0-link-1/a.sif")
     assert InstalledImage(str(family)).record == {}
 
 
 def test_who_uses_an_image(family):
-    """I-09, E-02: for the image or its installation; a link does not need the file, a reference does."""
-    linked, referring = sharing.users_of(family / "1.0/a.sif")
-    assert linked == sharing.User("Example/1.0-link-1", family / "1.0-link-1", False)
-    assert referring == sharing.User("Example/1.0-refer-1", family / "1.0-refer-1", True)
-    assert sharing.users_of(family / "1.0") == [linked, referring]
+    """I-09, E-02: for the image or its installation."""
+    (referring,) = sharing.users_of(family / "1.0/a.sif")
+    assert referring == sharing.User("Example/1.0-refer-1", family / "1.0-refer-1")
+    assert sharing.users_of(family / "1.0") == [referring]
     assert [user.module for user in sharing.users_of(family / "2.0")] == ["Other/1.0-refer"]
     assert sharing.users_of(family / "1.0-refer-1") == []
-    # the image is gone, and still needed; the link can't be told from any other image
+    # the image is gone, and still needed
     (family / "1.0/a.sif").unlink()
     assert sharing.users_of(family / "1.0") == [referring]
     # what a reinstallation has left counts for nothing; what modules elsewhere use counts
@@ -110,12 +103,12 @@ def test_who_uses_an_image(family):
 
 
 def test_an_image_in_use_is_not_removed(family):
-    """I-09: refused with the names of those that need it; who has a link keeps the image, and is named."""
+    """I-09: refused with the names of those that need it."""
     base = places.of_directory(family / "1.0")
     with pytest.raises(removal.RemovalError, match=r"that these modules use: Example/1\.0-refer-1; remove those"):
         removal.plan(base)
     shutil.rmtree(family / "1.0-refer-1")
-    assert removal.plan(base).kept == ["the image, for Example/1.0-link-1 (by a hard link)"]
+    assert family / "1.0" in removal.plan(base).paths
 
 
 def test_an_installed_image_that_was_changed(family, monkeypatch):
@@ -143,7 +136,7 @@ def test_an_installed_image_that_was_changed(family, monkeypatch):
     check("1.0")
     for content in (b"AN image", b"short"):
         image.write_bytes(content)
-        for name in ("1.0", "1.0-link-1", "1.0-refer-1"):
+        for name in ("1.0", "1.0-refer-1"):
             with pytest.raises(EasyBuildError, match=rf"a\.sif was changed after Example/{name} had been installed: it "
                                                      rf"has {len(content)} bytes, and had 8\. Put the earlier"):
                 check(name)
@@ -164,13 +157,10 @@ def test_a_module_with_a_damaged_record_is_not_removed(family):
 
 
 def test_users_elsewhere(family, tmp_path, monkeypatch, capsys):
-    """I-09: extensions in directories that are named count, with their owners; links of unknown modules are counted."""
+    """I-09: extensions in directories that are named count, with their owners."""
     shutil.rmtree(family / "1.0-refer-1")
     theirs = tmp_path / "theirs/software"
     install(theirs / "Example/1.0-mine", "reference", family / "1.0/a.sif")
-    base = places.of_directory(family / "1.0")
-    os.link(family / "1.0/a.sif", tmp_path / "link.sif")
-    assert removal.plan(base).kept == ["the image, for Example/1.0-link-1, 1 file elsewhere (by a hard link)"]
     uid = os.getuid()
     monkeypatch.setattr(os, "getuid", lambda: uid + 1)
     owner = files.owner(uid)
@@ -191,36 +181,6 @@ def test_users_elsewhere(family, tmp_path, monkeypatch, capsys):
         (theirs / name).mkdir()
     removal.possible_users([str(theirs.parent)])
     assert f"{family}/closed, {theirs}/a, {theirs}/b and 1 other place can't be read" in capsys.readouterr().err
-
-
-def test_no_link_where_none_is_possible(tmp_path):
-    """E-01: the reason is returned, and nothing is left; an earlier file gives way to a link."""
-    (tmp_path / "a.sif").write_text("image")
-    problem = sharedimage.link_image(str(tmp_path / "a.sif"), "/dev/shm/none/a.sif")
-    assert isinstance(problem, OSError)
-    (tmp_path / "b.sif").write_text("earlier")
-    for _ in range(2):
-        assert sharedimage.link_image(str(tmp_path / "a.sif"), str(tmp_path / "b.sif")) is None
-        assert (tmp_path / "a.sif").samefile(tmp_path / "b.sif")
-    assert len(list(tmp_path.iterdir())) == 2
-
-
-def test_permissions_of_a_link_stay(tmp_path, monkeypatch):
-    """E-01: EasyBuild changes those of an installation, at any depth, but not those of the image that isn't ours."""
-    monkeypatch.setattr(filetools, "build_option", {"max_fail_ratio_adjust_permissions": 0.5}.get)
-    (tmp_path / "bin/deeper").mkdir(parents=True)
-    for name in ("image.sif", "user-software.squashfs", "bin/image.sif", "bin/deeper/file"):
-        (tmp_path / name).write_text("")
-        (tmp_path / name).chmod(0o640)
-    (tmp_path / "bin/deeper").chmod(0o700)
-    tmp_path.chmod(0o700)
-    adjust = imageaccess.recursively_except(str(tmp_path / "image.sif"), filetools.adjust_permissions)
-    adjust(str(tmp_path), stat.S_IROTH, add=True, recursive=True, relative=True, ignore_errors=True)
-    adjust(str(tmp_path), stat.S_IXOTH, add=True, recursive=True, relative=True, onlydirs=True, ignore_errors=True)
-    modes = {str(path.relative_to(tmp_path)): path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
-    assert modes == {"image.sif": 0o640, "user-software.squashfs": 0o644, "bin": 0o755, "bin/image.sif": 0o644,
-                     "bin/deeper": 0o705, "bin/deeper/file": 0o644}
-    assert tmp_path.stat().st_mode & 0o777 == 0o705
 
 
 def test_a_digest_is_recorded_or_taken(family, monkeypatch):
@@ -253,7 +213,7 @@ def test_images_of_other_sources_are_not_shared(family, digest, checksum, is_fou
     record["image"]["source_digest"] = ONE
     lock.write_text(json.dumps(record))
     shutil.rmtree(family / "2.0")
-    values = {"name": "a", "version": "3.0", "sources": ["a.sif"], "image": "link",
+    values = {"name": "a", "version": "3.0", "sources": ["a.sif"], "image": "reference",
               "image_source": f"docker://example.org/a@{digest}" if digest else None}
     others = InstalledImages(str(family / "3.0"), [])
     found = WantedImage(ContainerSpec(values), checksum, others).shared_path
@@ -261,10 +221,10 @@ def test_images_of_other_sources_are_not_shared(family, digest, checksum, is_fou
 
 
 def test_the_image_of_the_extended_module_comes_first(family):
-    """E-01, E-02: among modules with the same image, wherever they are; a copy comes before links to it."""
+    """E-01, E-02: among modules with the same image, wherever they are; a copy comes before references to it."""
     base, unrelated, root = family / "2.0", family / "1.0", family / "2.0-mine-1"
-    link = install(family / "2.0-link-1", "link", base / "a.sif").parent
-    directories = [str(path) for path in (unrelated, link, base)]
+    install(family / "2.0-refer-1", "reference", base / "a.sif")
+    directories = [str(path) for path in (unrelated, family / "2.0-refer-1", base)]
     for found in (InstalledImages(str(root), directories), InstalledImages(str(root), []),
                   InstalledImages("/elsewhere/Example/2.0-mine-1", directories)):
         assert found.find("a.sif", lambda image: True) == str(base / "a.sif")

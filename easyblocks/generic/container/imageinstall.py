@@ -5,15 +5,14 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Give an installation its image: a copy, a hard link, or the path of an image that is there; check it later.
+Give an installation its image: a copy, or the path of an image that is there; check it later.
 """
 import os
 import time
 
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit
 from easybuild.easyblocks.generic.container.imagecopy import copy_image, is_verified
-from easybuild.easyblocks.generic.container.sharedimage import IMAGE_LINK, IMAGE_OWN, IMAGE_REFERENCE, IMAGE_SHARED
-from easybuild.easyblocks.generic.container.sharedimage import link_image
+from easybuild.easyblocks.generic.container.sharedimage import IMAGE_OWN, IMAGE_REFERENCE
 from easybuild.easyblocks.generic.container.texts import format_size
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.config import build_option
@@ -28,11 +27,11 @@ class ImageInstall:
     Parameters
     ----------
     kind : str
-        What the easyconfig asks for: 'own', 'central', 'link' or 'reference'.
+        What the easyconfig asks for: 'own', 'central' or 'reference'.
     source : str
         Path of the image, without links.
     target : str
-        Path of the copy or link in the installation.
+        Path of the copy in the installation.
     others : InstalledImages
         The images of other installations.
     striping : list of str
@@ -78,7 +77,7 @@ class ImageInstall:
         self.check(used, sha256, checksum)
         image = {'file': os.path.basename(self.target), 'kind': self.kind, 'mtime_ns': os.stat(used).st_mtime_ns,
                  'resolved': self.source, 'size': size, 'sha256': sha256}
-        origin = self.others.origin(self.source) if self.kind in IMAGE_SHARED else None
+        origin = self.others.origin(self.source) if self.kind == IMAGE_REFERENCE else None
         return dict(image, origin=origin) if origin else image
 
     def provide(self):
@@ -89,13 +88,8 @@ class ImageInstall:
             sha256 = copy_image(self.source, self.target, self.striping)
             trace_msg("copied at %.1f GB/s" % (size / 1e9 / max(time.time() - start, 1e-3)))
             return self.target, sha256
-        problem = link_image(self.source, self.target) if self.kind == IMAGE_LINK else None
-        if problem:
-            self.kind = IMAGE_REFERENCE
-            trace_msg("no hard link to the image is possible: %s" % problem.strerror)
-        linked = self.kind == IMAGE_LINK
-        trace_msg("the image is not copied: the module uses %s%s" % (self.source, " by a hard link" if linked else ''))
-        return self.target if linked else self.source, self.shared_digest()
+        trace_msg("the image is not copied: the module uses %s" % self.source)
+        return self.source, self.shared_digest()
 
     def shared_digest(self):
         """

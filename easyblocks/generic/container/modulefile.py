@@ -21,8 +21,7 @@ from easybuild.easyblocks.generic.container.parameters import LISTED_PACKAGES, R
 from easybuild.easyblocks.generic.container.runtime import bind_source, escape_bind
 from easybuild.easyblocks.generic.container.runtimes import RUNTIME_PREFIXES
 from easybuild.easyblocks.generic.container.shellmodule import ShellModule
-from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, IMAGE_SHARED
-from easybuild.easyblocks.generic.container.sharedimage import image_places, origin_places
+from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, image_places
 from easybuild.easyblocks.generic.container.signature import Signature
 from easybuild.easyblocks.generic.container.spec import MOUNTERS
 from easybuild.easyblocks.generic.container.startenvironment import ENVIRONMENT_FILE, SET_ENVIRONMENT
@@ -123,19 +122,17 @@ class ModuleFile:
 
     @property
     def is_reference(self):
-        """Whether the module uses the image where the installation found it; that of a hard link is its own file."""
-        return self.spec.image in IMAGE_SHARED and self.image_record.get('kind') == IMAGE_REFERENCE
+        """Whether the module uses the image where the installation found it."""
+        return self.spec.image == self.image_record.get('kind') == IMAGE_REFERENCE
 
     @property
     def sharing(self):
         """What the help says about an image that isn't the module's own (str)."""
-        if self.spec.image not in IMAGE_SHARED:
+        if not self.is_reference:
             return ''
         owner = self.image_record.get('origin')
         whose = "the image of the module %s" % owner if owner else "an image"
-        if self.is_reference:
-            return "\nThe module has no copy: it uses %s, %s." % (whose, self.image_record['resolved'])
-        return "\nThe module has no copy: it shares %s by a hard link." % whose
+        return "\nThe module has no copy: it uses %s, %s." % (whose, self.image_record['resolved'])
 
     @property
     def listed_packages(self):
@@ -211,7 +208,7 @@ class ModuleFile:
                 % module.root)), self.check_settings(),
             module.comment("The image: the module's own copy, else a central one."), root,
             module.declare('container_image', ''), choose, self.notice_of_change(),
-            module.add_to_help(module.negate(module.is_set('container_image')), *looked_at), self.notice_of_removal(),
+            module.add_to_help(module.negate(module.is_set('container_image')), *looked_at),
             module.setenv_from('SIF', 'container_image'), module.setenv_from('SIF' + suffix, 'container_image'),
             module.setenv('CONTAINERROOT', module.root),
             module.setenv('RUNSCRIPTS', runscripts), module.setenv('RUNSCRIPTS' + suffix, runscripts),
@@ -247,16 +244,6 @@ class ModuleFile:
         return module.when(module.has_other_size('container_image', size), module.notice_on_load(
             "The image ", 'container_image', " has changed since %s was installed (it has another size): the packages "
             "of this module may not work with it. Reinstall the module with `eb --rebuild`." % self.shown_name))
-
-    def notice_of_removal(self):
-        """Statements that say in the help that the module was removed whose image this one keeps by a hard link."""
-        places = origin_places(self.image_record)
-        if self.is_reference or not places or self.spec.image not in IMAGE_SHARED:
-            return ''
-        return self.module.add_to_help(
-            self.module.negate(self.module.is_file(places[0])),
-            "The image of %s was removed after this module was installed, which keeps it." % (
-                self.image_record['origin']))
 
     def binds(self):
         """Statements that collect the binds in a variable of the module file and set them."""

@@ -121,8 +121,8 @@ CONTAINER_PARAMETERS = {
         None, "GPUs that each rank of a distributed run sees: %s (default for ROCm: its own)"
         % ', '.join(GPU_VISIBILITY), choices=(None,) + GPU_VISIBILITY),
     'image': Parameter(
-        IMAGE_OWN, "The module's image: its 'own' copy, the 'central' one in 'image_dirs', that of another module as a "
-        "hard 'link' (where possible), or a 'reference' to its path", choices=IMAGE_KINDS),
+        IMAGE_OWN, "The module's image: its 'own' copy, the 'central' one in 'image_dirs', or a 'reference' to that of "
+        "another module", choices=IMAGE_KINDS),
     'image_dirs': Parameter(
         [], "Directories with copies of the image, searched in this order if the module has no copy; relative ones are "
         "below 'image_root'"),

@@ -12,18 +12,14 @@ Doesn't import EasyBuild, so that commands can use it too.
 import glob
 import json
 import os
-import stat
 
 from easybuild.easyblocks.generic.container import lockfile
 
 # Where the image of a module is (easyconfig parameter 'image').
 IMAGE_OWN = 'own'
 IMAGE_CENTRAL = 'central'
-IMAGE_LINK = 'link'
 IMAGE_REFERENCE = 'reference'
-IMAGE_KINDS = (IMAGE_OWN, IMAGE_CENTRAL, IMAGE_LINK, IMAGE_REFERENCE)
-# those without a copy, which use the image of another module if there is one
-IMAGE_SHARED = (IMAGE_LINK, IMAGE_REFERENCE)
+IMAGE_KINDS = (IMAGE_OWN, IMAGE_CENTRAL, IMAGE_REFERENCE)
 
 
 def image_places(kind, own, resolved, central):
@@ -35,7 +31,7 @@ def image_places(kind, own, resolved, central):
     kind : str
         Kind of the image, as recorded.
     own, resolved : str
-        The copy or link in the installation; the image that was installed from, without links.
+        The copy in the installation; the image that was installed from, without links.
     central : iterable
         Places of the image in the site's directories.
     """
@@ -43,27 +39,6 @@ def image_places(kind, own, resolved, central):
         yield resolved if kind == IMAGE_REFERENCE else own
     for path in central:
         yield path
-
-
-def origin_places(image):
-    """
-    Return where the image of another module is that this one shares: one of these is it (list of str).
-
-    A hard link may have been made to that of a third module, which stays when the other one is removed.
-
-    Parameters
-    ----------
-    image : dict
-        What is recorded of the image.
-    """
-    source, origin = image.get('resolved') or '/', image.get('origin')
-    if not origin:
-        return []
-    folder = os.path.dirname(source)
-    if origin == InstalledImage(folder).module:
-        return [source]
-    # as EasyBuild calls directories: SOFTWARE/NAME/VERSION
-    return [os.path.join(os.path.dirname(os.path.dirname(folder)), origin, image['file'])]
 
 
 class InstalledImage:
@@ -102,7 +77,7 @@ class InstalledImage:
 
     @property
     def own_path(self):
-        """Path of the copy or link in the installation, which may have been removed (str)."""
+        """Path of the copy in the installation, which may have been removed (str)."""
         return os.path.join(self.root, self.file)
 
     @property
@@ -149,18 +124,12 @@ class InstalledImage:
         """
         return self.has_size and os.stat(self.path).st_mtime_ns == self.image.get('mtime_ns')
 
-    @property
-    def link_mode(self):
-        """The mode of the image if that is a hard link in the installation (int), else None."""
-        is_link = self.image.get('kind') == IMAGE_LINK and os.path.isfile(self.own_path)
-        return stat.S_IMODE(os.stat(self.own_path).st_mode) if is_link else None
-
     def uses(self, path):
-        """Return whether the installation uses an image: the file itself, or a hard link to it."""
+        """Return whether the installation uses an image."""
         return bool(self.path) and os.path.exists(path) and os.path.samefile(self.path, path)
 
     def needs(self, path):
-        """Return whether the module can't be used without this file: it has no copy or link of its own."""
+        """Return whether the module can't be used without this file: it has no copy of its own."""
         return not os.path.isfile(self.own_path) and bool(self.file) and \
             os.path.realpath(self.image.get('resolved', '')) == os.path.realpath(path)
 
@@ -221,27 +190,3 @@ class InstalledImages:
         """Return the name of the other module whose image this is (str), None if there is none."""
         origin = next((one.origin for one in self.using(path)), None)
         return None if origin == self.own.module else origin
-
-
-def link_image(source, target):
-    """
-    Make a hard link to an image.
-
-    Parameters
-    ----------
-    source, target : str
-        Paths.
-
-    Returns
-    -------
-    OSError
-        Why that isn't possible: another file system, one without hard links, or a file that belongs to somebody else
-        (proc(5), protected_hardlinks); None if it was done.
-    """
-    try:
-        if os.path.lexists(target):
-            os.remove(target)
-        os.link(source, target)
-    except OSError as err:
-        return err
-    return None

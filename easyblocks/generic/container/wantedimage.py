@@ -13,7 +13,7 @@ from easybuild.easyblocks.generic.container.imagecopy import is_verified
 from easybuild.easyblocks.generic.container.imagefetch import ImageFetch
 from easybuild.easyblocks.generic.container.imageinstall import ImageInstall
 from easybuild.easyblocks.generic.container.imagenote import SOURCE_DIGEST, check_content, origin_of
-from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_SHARED
+from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE
 from easybuild.easyblocks.generic.container.sif import signers
 from easybuild.framework.easyconfig.easyconfig import letter_dir_for
 from easybuild.tools.config import build_option
@@ -54,7 +54,8 @@ class WantedImage:
     @property
     def shared_path(self):
         """Path of the image of another module, for a module without a copy (str), None if there is none (E-01)."""
-        return self.others.find(self.spec.image_name, self.is_recorded) if self.spec.image in IMAGE_SHARED else None
+        is_reference = self.spec.image == IMAGE_REFERENCE
+        return self.others.find(self.spec.image_name, self.is_recorded) if is_reference else None
 
     def is_known(self, path):
         """Return whether a shared image is this one by its recorded SHA256, so that it needn't be read (E-01)."""

@@ -102,9 +102,8 @@ class ContainerFields(Model):
     venv: Optional[bool] = Field(None, description="whether the module has user software, in a venv")
     venv_name: Optional[VersionPart] = None
     image: Optional[Literal[IMAGE_KINDS]] = Field(
-        None, description="own: the module gets a copy of the image; central: it uses the image of the site; link: it "
-                          "gets a hard link to the image, where possible, else a reference; reference: it uses the "
-                          "image where it was found at installation")
+        None, description="own: the module gets a copy of the image; central: it uses the image of the site; "
+                          "reference: it uses the image where it was found at installation")
     images: Optional[Images] = Field(None, description="where the image is, overriding the site")
     binds: Optional[Binds] = Field(None, description="binds in addition to those of the site")
     gpu: Optional[GpuKind] = Field(None, description="kind of GPU, overriding the site")

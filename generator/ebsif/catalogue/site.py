@@ -209,9 +209,9 @@ class Site(Model):
                                 "scheduler"]] = Field(
         [], description="what isn't taken from the extended site; null takes away a single entry of a table")
     images: Images = Field(**TABLE)
-    extension_image: Literal["link", "reference", "own"] = Field(
-        "link", description="image of the extensions that users make: a hard link to that of the extended module (or a "
-                            "reference where that is impossible), a reference to its path, or an own copy")
+    extension_image: Literal["reference", "own"] = Field(
+        "reference", description="image of the extensions that users make: a reference to that of the extended module, "
+                                 "or an own copy")
     binds: Binds = Field(**TABLE)
     caches: Caches = Field(**TABLE)
     gpu: GpuKind = Field("none", description="kind of GPU of the nodes")

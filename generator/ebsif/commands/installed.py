@@ -10,7 +10,7 @@ The exit status is 1 if there are errors or warnings; notes don't count.
 
 import json
 
-from easybuild.easyblocks.generic.container.sharedimage import IMAGE_SHARED
+from easybuild.easyblocks.generic.container.sharedimage import IMAGE_REFERENCE
 from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif import output
@@ -114,22 +114,16 @@ def print_report(one, is_ambiguous):
         texts.append(f"user software {one.software.state}{CHANGED[one.software.is_changed]}")
     output.print_wrapped("; ".join(texts), "  ")
     if one.users:
-        users = ", ".join(describe(*user) for user in sorted(one.users.items()))
-        output.print_wrapped(f"its image is used by {users}", "  ")
+        output.print_wrapped(f"its image is used by {', '.join(sorted(one.users))}", "  ")
     for finding in one.findings:
         output.print_wrapped(f"{finding.level}: {finding.text}", "  ")
 
 
 def whose(image):
     """Return how to call an image (str): own, central, or that of another module."""
-    if image.kind in IMAGE_SHARED:
+    if image.kind == IMAGE_REFERENCE:
         return f"image of {image.origin}" if image.origin else "shared image"
     return f"{image.kind} image"
-
-
-def describe(module, needs_file):
-    """Return the name of a user of an image, with what it means to remove the image (str)."""
-    return f"{module} (needs it)" if needs_file else f"{module} (by a hard link)"
 
 
 def catalogue_of(options):

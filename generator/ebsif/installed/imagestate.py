@@ -11,11 +11,9 @@ from typing import Any, Optional
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.sharedimage import (
     IMAGE_CENTRAL,
-    IMAGE_LINK,
     IMAGE_OWN,
     IMAGE_REFERENCE,
     image_places,
-    origin_places,
 )
 from easybuild.easyblocks.generic.container.texts import format_size
 
@@ -41,7 +39,7 @@ class ImageState:
     Attributes
     ----------
     kind
-        own, central, link or reference, as recorded.
+        own, central or reference, as recorded.
     origin
         The module whose image it is, if that is another one.
     path
@@ -52,8 +50,6 @@ class ImageState:
         One of STATES.
     problem
         What is wrong, and what to do; None if nothing is.
-    notice
-        That the module whose image it was is gone, which does no harm; None if nothing is to be said.
     """
 
     kind: str
@@ -62,7 +58,6 @@ class ImageState:
     size: Optional[int]
     state: str
     problem: Optional[str] = None
-    notice: Optional[str] = None
 
     @property
     def is_bad(self) -> bool:
@@ -89,11 +84,6 @@ def examine(installation: Installation, verify: bool = False) -> ImageState:
     known = installation.record[lockfile.IMAGE]
     kind, origin = kind_of(installation), known.get("origin")
     path = path_of(installation)
-    lost = what_happened_to_origin(installation) if path else None
-    notice = f"{origin}, whose image it shared, {lost}: it uses {path}" if lost else None
-    if kind == IMAGE_LINK and path:
-        shares = path.stat().st_nlink > 1
-        kind, origin = kind if shares else IMAGE_OWN, origin if shares and not lost else None
     if not path:
         closed = next(filter(is_closed, candidates(installation)), None)
         state, problem = (UNREADABLE, unreadable(closed)) if closed else (GONE, gone(installation, kind, origin))
@@ -103,16 +93,7 @@ def examine(installation: Installation, verify: bool = False) -> ImageState:
         return ImageState(kind, origin, path, status.st_size, UNREADABLE, unreadable(path))
     state, problem = compare(path, status, known, verify)
     return ImageState(kind, origin, path, status.st_size, state,
-                      f"{problem}: {remedy(installation, kind, origin)}" if problem else None, notice)
-
-
-def what_happened_to_origin(installation: Installation) -> Optional[str]:
-    """Say that the module whose image this one shares was removed, or has another image now; None if neither is so."""
-    places = [Path(place) for place in origin_places(installation.record[lockfile.IMAGE])]
-    path = path_of(installation)
-    if not places or any(map(is_closed, places)) or path and any(is_same(path, str(place)) for place in places):
-        return None
-    return "has another image now" if any(map(is_there, places)) else "was removed"
+                      f"{problem}: {remedy(installation, kind, origin)}" if problem else None)
 
 
 def path_of(installation: Installation) -> Optional[Path]:
@@ -120,13 +101,8 @@ def path_of(installation: Installation) -> Optional[Path]:
     return next(filter(is_there, candidates(installation)), None)
 
 
-def is_same(path: Path, other: Optional[str]) -> bool:
-    """Return whether two paths are the same file."""
-    return bool(other) and is_there(Path(other)) and path.samefile(other)
-
-
 def kind_of(installation: Installation) -> str:
-    """Return the kind of the image: own, central, link or reference. Earlier versions didn't record it."""
+    """Return the kind of the image: own, central or reference. Earlier versions didn't record it."""
     known = installation.record[lockfile.IMAGE]
     return known.get("kind") or (IMAGE_OWN if is_there(installation.root / known["file"]) else IMAGE_CENTRAL)
 

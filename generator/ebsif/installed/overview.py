@@ -71,10 +71,6 @@ def state_of(installation: places.Installation, catalogue: dict[str, Container])
     if not installation.file:
         state.append("no module file")
     try:
-        lost = imagestate.what_happened_to_origin(installation)
-        if lost:
-            origin = installation.record[lockfile.IMAGE]["origin"]
-            state.append(f"{'base' if origin == installation.base else origin} {lost}")
         if not imagestate.path_of(installation):
             state.append("image gone")
     except lock.LockError:

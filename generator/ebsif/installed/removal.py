@@ -13,7 +13,6 @@ from typing import Optional
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.requirements import lock_of
-from easybuild.easyblocks.generic.container.sharedimage import InstalledImage
 from easybuild.easyblocks.generic.container.texts import modulerc_statements, shown_module
 
 from ebsif import eb, files, output
@@ -93,26 +92,17 @@ def plan(installation: Installation, directories: Sequence[str] = ()) -> Removal
         if not os.access(path.parent, os.W_OK):
             raise RemovalError(f"{path} can't be changed: {path.parent} is not writable for you; nothing was removed")
     # at last: nobody should remove other modules for the sake of one that they can't remove
-    add_users(removal, directories)
+    check_users(removal, directories)
     return removal
 
 
-def add_users(removal, directories):
-    """Add that others keep the image by a hard link; raise RemovalError if there are modules that need this file."""
+def check_users(removal, directories):
+    """Raise RemovalError if there are modules that use the image."""
     users = sharing.users_of(removal.installation.root, possible_users(directories))
-    needing = [str(user) for user in users if user.needs_file]
-    if needing:
-        module = shown(removal.installation)
-        raise RemovalError(f"{module} has the image that these modules use: {', '.join(needing)}; remove those first, "
-                           "or install them with `image = 'own'` (eb --rebuild)")
-    image = Path(InstalledImage(str(removal.installation.root)).own_path)
-    linked = [str(user) for user in users]
-    # the names of the file that are not those of known modules
-    unknown = image.stat().st_nlink - 1 - len(linked) if image.is_file() else 0
-    if unknown > 0:
-        linked.append(f"{output.format_count(unknown, 'file')} elsewhere")
-    if linked:
-        removal.kept.append(f"the image, for {', '.join(linked)} (by a hard link)")
+    if users:
+        raise RemovalError(f"{shown(removal.installation)} has the image that these modules use: "
+                           f"{', '.join(map(str, users))}; remove those first, or install them with `image = 'own'` "
+                           "(eb --rebuild)")
 
 
 def possible_users(directories):

@@ -38,8 +38,8 @@ class Report:
         None if the module has no user software, or if the record is damaged.
     size : int
         Bytes on disk in the installation directory.
-    users : dict of bool
-        The modules that use its image, and whether they need that very file.
+    users : list of str
+        The modules that use its image.
     findings : list of Finding
     """
 
@@ -47,7 +47,7 @@ class Report:
     image: Optional[ImageState] = None
     software: Optional[SoftwareState] = None
     size: int = 0
-    users: dict[str, bool] = field(default_factory=dict)
+    users: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -119,8 +119,6 @@ def examine(installation, verify):
     report.image = imagestate.examine(installation, verify)
     if report.image.problem:
         report.findings.append(Finding(ERROR if report.image.is_bad else WARNING, module, report.image.problem))
-    if report.image.notice:
-        report.findings.append(Finding(NOTE, module, report.image.notice))
     report.software = softwarestate.examine(installation, verify)
     state = report.software and report.software.state
     if state == softwarestate.GONE:
@@ -138,23 +136,12 @@ def examine(installation, verify):
 
 def add_users(made):
     """Add to each report which other modules use the image in its directory."""
-    owners = {}
+    owners = {str(one.installation.root.resolve()): one for one in made}
     for report in made:
-        path = report.image and report.image.path
-        if path and path.parent == report.installation.root:
-            status = path.stat()
-            owners.setdefault((status.st_dev, status.st_ino), []).append(report)
-    for report in made:
-        if not (report.image and report.image.path):
-            continue
-        path, needs_file = report.image.path, report.image.kind == IMAGE_REFERENCE
-        status = path.stat()
-        for owner in owners.get((status.st_dev, status.st_ino), []):
-            # of files with hard links, a reference needs one; a link was made for that of its origin
-            is_origin = path.parent.samefile(owner.installation.root) if needs_file else \
-                report.image.origin in (owner.module, owner.installation.recorded_name)
-            if owner is not report and is_origin:
-                owner.users[report.module] = needs_file
+        if report.image and report.image.path and report.image.kind == IMAGE_REFERENCE:
+            owner = owners.get(str(report.image.path.resolve().parent))
+            if owner and owner is not report:
+                owner.users.append(report.module)
 
 
 def having(installations: Sequence[Installation], wanted: Sequence) -> tuple[list[Match], list[Finding]]:

@@ -26,13 +26,10 @@ class User:
         Name of the module.
     root
         The installation directory.
-    needs_file
-        Whether its module can't be loaded without that very file; a hard link keeps the image when the file is removed.
     """
 
     module: str
     root: Path
-    needs_file: bool
 
     @property
     def owner(self) -> str:
@@ -79,8 +76,6 @@ def users_of(image: Path, installations: Optional[Iterable[Installation]] = None
     path = InstalledImage(str(own)).own_path if image.is_dir() else str(image)
     users = []
     for one in inventory.everything() if installations is None else installations:
-        installed = InstalledImage(str(one.root))
-        needs_file = installed.needs(path)
-        if os.path.realpath(one.root) != os.path.realpath(own) and (needs_file or installed.uses(path)):
-            users.append(User(one.module, one.root, needs_file))
+        if os.path.realpath(one.root) != os.path.realpath(own) and InstalledImage(str(one.root)).needs(path):
+            users.append(User(one.module, one.root))
     return sorted(users, key=lambda user: user.module)
