@@ -12,7 +12,7 @@ import account  # noqa: E402
 
 account.leave_root()
 
-pytest_plugins = ["easybuild_configuration", "parts", "cache_node", "noted_images", "fault_report", "prefixes",
+pytest_plugins = ["easybuild_configuration", "parts", "cache_node", "fault_report", "prefixes",
                   "registry", "site_easybuild", "ssh_server", "training", "workbench"]
 
 

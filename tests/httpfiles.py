@@ -4,13 +4,9 @@ import base64
 import hashlib
 import json
 import re
-import tempfile
 import threading
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-
-import ocilayouts
 
 SIF_LAYER = "application/vnd.sylabs.sif.layer.v1.sif"
 
@@ -81,15 +77,6 @@ class Files:
         for reference in (tag, digest_of(manifest)):
             self.content[f"/v2/{repository}/manifests/{reference}"] = manifest
         return digest_of(manifest), blob
-
-    def push_image(self, repository, root):
-        """Add an image of one layer to the registry, made of the files of a directory; return the digest."""
-        with tempfile.TemporaryDirectory() as folder:
-            digest = ocilayouts.add_image(Path(folder), root)
-            for blob in Path(folder, "blobs/sha256").iterdir():
-                self.content[f"/v2/{repository}/blobs/sha256:{blob.name}"] = blob.read_bytes()
-        self.content[f"/v2/{repository}/manifests/{digest}"] = self.content[f"/v2/{repository}/blobs/{digest}"]
-        return digest
 
 
 def digest_of(data):

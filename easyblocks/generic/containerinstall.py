@@ -21,8 +21,8 @@ from easybuild.easyblocks.generic.container import checks, lockfile, texts
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit_status, refuse_old_easybuild
 from easybuild.easyblocks.generic.container.framework import set_search_paths, with_parameter
 from easybuild.easyblocks.generic.container.hostlibraries import wanted_libraries
-from easybuild.easyblocks.generic.container.imageinstall import check_installed_image, check_not_removed
-from easybuild.easyblocks.generic.container.imagenote import check_note
+from easybuild.easyblocks.generic.container.image import Image, OpenImage, check_installed_image, check_not_removed
+from easybuild.easyblocks.generic.container.imagefetch import check_note, fetch
 from easybuild.easyblocks.generic.container.kernel import JUPYTER, install_kernel
 from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, SYNTAXES, ModuleFile
 from easybuild.easyblocks.generic.container.modulerc import add_symbolic_versions, update_earlier_spelling
@@ -34,21 +34,20 @@ from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.easyblocks.generic.container.reports import keep_easyblocks, keep_secrets_out_of_report
 from easybuild.easyblocks.generic.container.runtime import Container, Runtime, existing_sources, runtime_variables
 from easybuild.easyblocks.generic.container.scriptinstall import install_scripts, update_settings
-from easybuild.easyblocks.generic.container.sharedimage import InstalledImage, InstalledImages
+from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, InstalledImage, InstalledImages
 from easybuild.easyblocks.generic.container.shellmodule import ShellGenerator, write_environment
-from easybuild.easyblocks.generic.container.signature import IGNORED, REQUIRED
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
 from easybuild.easyblocks.generic.container.startenvironment import ENVIRONMENT_FILE
 from easybuild.easyblocks.generic.container.trial import NEVERTHELESS, Trial
-from easybuild.easyblocks.generic.container.verification import Verification, judge
-from easybuild.easyblocks.generic.container.wantedimage import WantedImage
 from easybuild.easyblocks.generic.container.wrappers import Wrappers
 from easybuild.framework.easyblock import POSTPROC_STEP, EasyBlock
 from easybuild.framework.easyconfig.default import CUSTOM
+from easybuild.framework.easyconfig.easyconfig import letter_dir_for
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_warning
-from easybuild.tools.config import build_option, source_paths
+from easybuild.tools.config import FORCE_DOWNLOAD_ALL, FORCE_DOWNLOAD_SOURCES, build_option, source_paths
 from easybuild.tools.filetools import copy_file
 from easybuild.tools.modules import Lmod
+from easybuild.tools.utilities import trace_msg
 
 
 class ContainerInstall(Reinstall, EasyBlock):
@@ -81,7 +80,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.masks = None
         self.record = InstallRecord()
         self.container = self.venv = None
-        self.source_image = self.probe = self.signature = self.all_programs = None
+        self.image_file = self.probe = self.all_programs = None
         # nothing outside the container should compile against or link with an installation; kernels are for Jupyter
         set_search_paths(self.module_load_environment, PATH=['bin'], JUPYTER_PATH=[JUPYTER])
 
@@ -129,7 +128,7 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     def empty_installation(self, problem):
         """Don't remove the only copy of the image together with an earlier installation."""
-        check_not_removed(self.source_image, self.installdir, problem)
+        check_not_removed(self.image_file.path, self.installdir, problem)
         super().empty_installation(problem)
 
     def run_step(self, step, *args, **kwargs):
@@ -147,11 +146,20 @@ class ContainerInstall(Reinstall, EasyBlock):
     # --- steps, in EasyBuild's order
 
     def fetch_step(self, *args, **kwargs):
-        """Find the image and all other required files."""
+        """Find the image, or fetch it, and find all other required files."""
         checks.check_one_source(self.cfg['sources'])
         # EasyBuild would read the whole image just to show its SHA256, which we compute while copying
         kwargs['skip_checksums'] = True
-        super().fetch_step(*args, **kwargs)
+        # searched after the directory of the easyconfig, and named if the image is in none of them (L-01)
+        self.robot_path = list(self.robot_path or []) + self.spec.central_directories
+        path = self.image.shared_path or (self.fetch_image() if self.spec.source else None)
+        # else EasyBuild finds it
+        with with_parameter(self.cfg, 'sources', [] if path else self.cfg['sources']):
+            super().fetch_step(*args, **kwargs)
+        if path:
+            trace_msg("image: %s" % path)
+            self.src = [{'name': self.spec.image_name, 'path': path, 'cmd': None, 'checksum': self.image.checksum,
+                         'finalpath': self.builddir}]
         for name in self.needed_files():
             # the easyconfig's download instructions are for the image
             self.obtain_file(name, download_instructions='')
@@ -160,53 +168,39 @@ class ContainerInstall(Reinstall, EasyBlock):
         """Names of required files besides the image (list of str)."""
         return list(self.spec.definition_files)
 
-    def obtain_file(self, filename, *args, **kwargs):
-        """Find a file as EasyBuild does, the image also in 'image_dirs' (L-01), or that of another module (E-01)."""
-        if filename != self.spec.image_name:
-            return super().obtain_file(filename, *args, **kwargs)
-        found = self.wanted_image.shared_path
-        if found:
-            return found
-        if self.spec.source:
-            kwargs.update(no_download=True, warning_only=True)
-        # searched after the directory of the easyconfig, and named if the image is in none of them
-        with self.changed(robot_path=list(self.robot_path or []) + self.spec.central_directories):
-            found = super().obtain_file(filename, *args, **kwargs)
-        return self.fetch_image(found, kwargs.get('force_download')) if self.spec.source else found
-
-    def fetch_image(self, found, again=False):
-        """Return the path of an image that was found, or fetch it (R-01); ``again``: replace one that is there."""
-        source = self.spec.source
+    def fetch_image(self):
+        """Return the path of the image, after fetching it if it isn't found (R-01)."""
+        source, name = self.spec.source, self.spec.image_name
+        again = build_option('force_download') in (FORCE_DOWNLOAD_ALL, FORCE_DOWNLOAD_SOURCES)
+        found = None if again else self.obtain_file(name, no_download=True, warning_only=True)
         if self.dry_run:
-            if found == self.spec.image_name:
-                dry_run_msg("  * %s will be fetched from %s" % (found, source))
-            return found
+            dry_run_msg("  * %s will be fetched from %s, if it is missing" % (name, source))
+            return found or name
         if not found:
-            if self.spec.signature == REQUIRED:
-                # not after a download or a conversion of many gigabytes
-                self.verification.check_source(source)
-            found = self.wanted_image.fetch(source_paths()[0], again)
-        self.warn(check_note(found, source))
+            folder = os.path.join(source_paths()[0], letter_dir_for(self.name), self.name)
+            # a module that looks for its image in a central directory gets it there
+            found = os.path.join(
+                self.spec.central_directories[0] if self.spec.image == IMAGE_CENTRAL else folder, name)
+            fetch(source, found, self.image.checksum, self.spec.lustre_striping, again)
+        check_note(found, source)
         return found
 
     @property
-    def wanted_image(self):
-        """The image that the easyconfig describes (WantedImage)."""
+    def image(self):
+        """The image that the easyconfig describes (Image)."""
         checksum = self.get_checksum_for(self.cfg['checksums'], filename=self.spec.image_name, index=0)
-        return WantedImage(self.spec, checksum, InstalledImages(self.final_installdir, source_paths()))
+        return Image(self.spec, checksum, InstalledImages(self.final_installdir, source_paths()))
 
     def checksum_step(self):
         """Verify checksums as EasyBuild does, but don't read an image whose SHA256 is recorded (E-01)."""
-        is_known = self.src and self.wanted_image.is_known(self.src[0]['path'])
+        is_known = self.src and self.image.is_known(self.src[0]['path'])
         with self.changed(src=[] if is_known else self.src):
             super().checksum_step()
 
     def extract_step(self):
-        """Resolve the path of the image; there is nothing to unpack."""
-        for source in self.src:
-            source['finalpath'] = self.builddir
-            # resolve links once: a central link may change during the installation
-            self.source_image = os.path.realpath(source['path'])
+        """Open the image; there is nothing to unpack."""
+        if not self.dry_run:
+            self.image_file = OpenImage(self.src[0]['path'])
 
     def prepare_step(self, *args, **kwargs):
         """Check that the required programs are available, and set up the container."""
@@ -223,22 +217,13 @@ class ContainerInstall(Reinstall, EasyBlock):
             self.warn(update_settings(self.spec, self.installdir))
             keep_easyblocks(self.logfile, os.path.basename(__file__))
             return
-        self.verify_signature()
-        self.container = Container(Runtime(), self.source_image, self.builddir, **self.spec.container_settings)
+        if self.spec.signature_keys:
+            # before anything in it is run or copied (R-04)
+            keys = [self.obtain_file(name, download_instructions='') for name in self.spec.signature_keys]
+            self.image_file.verify(keys, os.path.join(self.builddir, 'keyring'))
+        self.container = Container(Runtime(), self.image_file.path, self.builddir, **self.spec.container_settings)
         if self.masks:
             self.masks.check_machine(self.installdir, self.builddir)
-
-    @property
-    def verification(self):
-        """What verifies signatures with the keys in the easyconfig (Verification)."""
-        keys = [self.obtain_file(name, download_instructions='') for name in self.spec.signature_keys]
-        return Verification(Runtime(), keys, os.path.join(self.builddir or '', 'keyring'))
-
-    def verify_signature(self):
-        """Verify the signature of the image before anything in it is run or copied (R-04)."""
-        if self.spec.signature != IGNORED:
-            self.signature = self.verification.of_image(self.source_image, self.src[0]['path'], self.spec.source)
-            self.warn(judge(self.signature, self.spec.signature, self.source_image, self.spec.image_name))
 
     def configure_step(self):
         """Start the image, and decide what depends on its contents: masks, host libraries."""
@@ -307,7 +292,7 @@ class ContainerInstall(Reinstall, EasyBlock):
             return
         if self.spec.has_python:
             install_kernel(self.installdir, self.short_mod_name)
-        image = self.wanted_image.install(self.source_image, self.src[0]['path'], self.installdir, self.signature)
+        image = self.image.install(self.image_file, self.src[0]['path'], self.installdir)
         self.record[lockfile.IMAGE] = dict(image, labels=self.probe.labels)
         self.install_additions()
         self.record.write_installed(self.installdir)

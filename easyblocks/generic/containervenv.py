@@ -20,7 +20,7 @@ if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]
 from easybuild.easyblocks.generic.container import advice, lockfile
 from easybuild.easyblocks.generic.container.checks import check_venv
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, RunShellCmdError
-from easybuild.easyblocks.generic.container.imagecopy import copy_image
+from easybuild.easyblocks.generic.container.imagecopy import copy_hashed
 from easybuild.easyblocks.generic.container.lint import Lint
 from easybuild.easyblocks.generic.container.packages import pip_version
 from easybuild.easyblocks.generic.container.pip import Pip
@@ -260,7 +260,7 @@ class ContainerVenv(ContainerInstall):
             pip.artifacts.update(self.repeated.get(lockfile.ARTIFACTS, {}))
             return self.venv.packages(), missing
         reuse = Reuse(os.environ.get(REUSE_VARIABLE, ''), self.stages, pins)
-        if pip.fill or not reuse.is_similar(self.source_image, self.spec.venv_name):
+        if pip.fill or not reuse.is_similar(self.image_file.path, self.spec.venv_name):
             return packages, missing
         if reuse.is_possible:
             self.venv.unpack(reuse.squashfs)
@@ -341,7 +341,8 @@ class ContainerVenv(ContainerInstall):
         group_writes = bool(build_option('group_writable_installdir'))
         if self.squashfs_to_take:
             # it may have changed meanwhile
-            self.check_squashfs(copy_image(self.squashfs_to_take, target + '.squashfs', self.spec.lustre_striping))
+            with open(self.squashfs_to_take, 'rb') as squashfs:
+                self.check_squashfs(copy_hashed(squashfs, target + '.squashfs', self.spec.lustre_striping))
             set_mode(target + '.squashfs', 0o644)
         elif stages:
             self.venv.compile_bytecode(self.cfg.parallel)

@@ -11,13 +11,14 @@ import shlex
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ebsif import output
 from ebsif.errors import EbsifError
 
-# of `locked`, and who has the lock where file systems have none
+# of `locked`, and what is created where file systems have no locks
 LOCK, OWNER = ".ebsif.lock", ".ebsif.lock.owner"
 WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 PATIENCE = 5  # seconds before a line says who is waited for
@@ -47,7 +48,7 @@ def locked(directory: Path) -> Iterator[None]:
 
     This is a POSIX lock: NFS and parallel file systems that support locks support these across machines. It ends with
     the process. Everyone who may write to the directory may lock it. File systems without locks, such as Lustre without
-    the option flock, get a file instead that says who has the lock.
+    the option flock, get a file instead that only one process can create.
 
     Who has the lock may remove it (`remove_lock`): those who wait for it then create another one.
     """
@@ -70,25 +71,27 @@ def has_lock(directory, held):
         except OSError as error:
             if error.errno not in WITHOUT_LOCKS:
                 raise
-            held.enter_context(leased(directory / OWNER))
+            held.enter_context(created(directory / OWNER))
         return os.path.samestat(os.fstat(lock.fileno()), (directory / LOCK).stat())
     except FileNotFoundError:
         return False
 
 
-def leased(path: Path) -> contextlib.AbstractContextManager[None]:
-    """Return what locks a file whose file system has no locks, as between nodes that fetch an image."""
-    # takes long to import
-    from easybuild.easyblocks.generic.container.lease import Lease
-
-    waits = itertools.count(1)
-
-    def waiting(owner):
-        if next(waits) == PATIENCE:
-            who = f"process {owner['pid']} on {owner['host']}" if owner else "another process"
-            output.note(f"waiting for {who}, which changes {path.parent}")
-
-    return Lease(str(path)).held(waiting)
+@contextlib.contextmanager
+def created(path: Path) -> Iterator[None]:
+    """Context manager with a file that only one process can create, for file systems without locks."""
+    for seconds in itertools.count(1):
+        try:
+            path.touch(exist_ok=False)
+            break
+        except FileExistsError:
+            if seconds == PATIENCE:
+                output.note(f"waiting for another process, which changes {path.parent}; if none does, remove {path}")
+            time.sleep(1)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def remove_lock(directory: Path) -> None:

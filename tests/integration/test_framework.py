@@ -22,6 +22,8 @@ from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.framework.easyblock import EasyBlock
 from easybuild.tools.config import build_option, get_repository, get_repositorypath, install_path, update_build_option
+from easybuild.tools.filetools import download_file, verify_checksum
+from easybuild.tools.run import run_shell_cmd
 
 SEEN = {}
 
@@ -47,6 +49,14 @@ class Probe(Reinstall, EasyBlock):
         SEEN['source'] = sorted(self.src[0])
         SEEN['checksum'] = self.src[0]['checksum']
         SEEN['patch'] = os.path.basename(self.obtain_file('lock.json', no_download=True))
+        here = os.path.dirname(self.cfg.path)
+        self.robot_path = list(self.robot_path or []) + [os.path.join(here, 'images')]
+        SEEN['images'] = [self.obtain_file(name, no_download=True, warning_only=True) for name in ('x.sif', 'y.sif')]
+        SEEN['checksums'] = [self.get_checksum_for(self.cfg['checksums'], filename='probe.txt', index=0)[:4]] + [
+            verify_checksum('/none/x.sif', [{'x.sif': 'a' * 64}], {'sha256': digit * 64}) for digit in 'ab']
+        SEEN['download'] = download_file('z', 'file://' + os.path.join(here, 'probe.txt'), os.path.join(here, 'z'))
+        done = run_shell_cmd(['env'], use_bash=False, fail_on_error=False, output_file=False, work_dir=here)
+        SEEN['environment'] = [done.exit_code, 'PROBE_SECRET=secret' in done.output, done.out_file]
 
     def extract_step(self):
         for source in self.src:
@@ -136,6 +146,8 @@ def test_used_parts_of_the_framework(framework, tmp_path):
     root, modules = tmp_path / "eb/software/Example/1.0", tmp_path / "eb/modules/all"
     (root / "share/ebsif").mkdir(parents=True)
     (root / "share/ebsif/lock.json").write_text("{}")
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images/x.sif").touch()
     (modules / "Example").mkdir(parents=True)
     (modules / "Example/1.0.lua").write_text(f'local root = "{root}"\n')
     seen = tmp_path / "seen"
@@ -155,6 +167,9 @@ def test_used_parts_of_the_framework(framework, tmp_path):
         "source": ["checksum", "cmd", "finalpath", "name", "path"], "patch": "lock.json",
         "checksum": "f0b5c2c2211c8d67ed15e75e656c7862d086e9245420892a7de62cd9ec582a06",
         "filter": "^PROBE_SECRET$",
+        # found in a directory that was added, or not; by a SHA256 that is known; without a file of the environment
+        "images": [f"{tmp_path}/images/x.sif", None], "checksums": ["f0b5", True, False],
+        "download": f"{tmp_path}/z", "environment": [0, True, None],
         # make_installdir, templates, remove_module_file
         "installdir": f"{root}.replace", "template": f"In {root}.replace", "earlier module": True,
         "module": [str(modules / "Example/1.0.lua"), str(modules), str(root)],

@@ -9,10 +9,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from easybuild.easyblocks.generic.container.imagenote import note_path
 from ebsif import files
 from ebsif.installed import places
-from noted_images import verify
 from prefixes import MINE, Prefix
 
 pytestmark = pytest.mark.usefixtures("root")
@@ -74,10 +72,6 @@ def test_a_directory_of_somebody_else(node):
         node.check_that_another_is_used(theirs)
 
 
-def test_notes_of_other_accounts(noted_image, configuration):
-    """R-04: the note of another account is its word."""
-    os.chown(note_path(str(noted_image)), OTHER, -1)
-    assert verify(noted_image).state == "unknown"
 
 
 def as_another(account, function, *arguments):

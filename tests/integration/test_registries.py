@@ -4,8 +4,8 @@ import json
 import subprocess
 
 import pytest
-from easybuild.easyblocks.generic.container import download
 from ebsif.errors import EbsifError
+from ebsif.registry import download
 from ebsif.registry.manifest import ContentError, Descriptor, Manifest
 from ebsif.registry.opening import open_repository
 from parts import part

@@ -46,10 +46,10 @@ def test_programs_for_registries_are_unpacked_for_the_tests(tmp_path):
     for _ in range(2):
         result = run([SCRIPTS / "setup-system", "--tests", parts], PATH=f"{tools}:{os.environ['PATH']}")
         assert result.returncode == 0, result.stderr
-    assert sorted(one.name for one in (parts / "usr/bin").iterdir()) == ["cosign", "docker-registry", "oras"]
+    assert sorted(one.name for one in (parts / "usr/bin").iterdir()) == ["docker-registry", "oras"]
     downloads = [line for line in log.read_text().splitlines() if " download " in line]
-    assert [line.split()[-1] for line in downloads] == ["docker-registry", "oras", "cosign"]
-    assert ["Dir::Etc::sourcelist=" in line for line in downloads] == [False, True, True]
+    assert [line.split()[-1] for line in downloads] == ["docker-registry", "oras"]
+    assert ["Dir::Etc::sourcelist=" in line for line in downloads] == [False, True]
 
 
 def test_missing_parts_are_named_first(tmp_path):
@@ -246,10 +246,10 @@ def test_without_a_debian_mirror(tmp_path):
     apt = tmp_path / "apt-get"
     apt.write_text("#!/bin/sh\necho http://archive.example/ubuntu\n")
     apt.chmod(0o755)
-    script = f"set -euo pipefail; source {SCRIPTS}/lib.sh; debian_suites {tmp_path}/state cosign trixie"
+    script = f"set -euo pipefail; source {SCRIPTS}/lib.sh; debian_suites {tmp_path}/state oras trixie"
     result = run(["bash", "-c", script], PATH=f"{tmp_path}:{os.environ['PATH']}")
     assert result.returncode == 1
-    assert result.stderr.endswith("so cosign can't be had from there: install it yourself\n")
+    assert result.stderr.endswith("so oras can't be had from there: install it yourself\n")
 
 
 def test_check_runs_its_tests_with_options(tmp_path):

@@ -6,16 +6,16 @@ import json
 from urllib.request import Request
 
 import pytest
-from easybuild.easyblocks.generic.container.connection import (
+from easybuild.easyblocks.generic.container.imagesource import ImageSource
+from ebsif.registry.connection import (
     SameHost,
     TransferError,
     is_loopback,
     open_url,
     start_of,
 )
-from easybuild.easyblocks.generic.container.imagesource import ImageSource
-from easybuild.easyblocks.generic.container.login import login_for
-from easybuild.easyblocks.generic.container.registry import THIS_MACHINE, Registry, fits_this_machine, sif_layer
+from ebsif.registry.login import login_for
+from ebsif.registry.protocol import THIS_MACHINE, Registry, fits_this_machine, sif_layer
 from httpfiles import SIF_LAYER, digest_of, serve_files
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
@@ -48,14 +48,14 @@ def log_in(home, host, user="user", password="s3cret"):
     (f"https://images.example/x.sif#sha256={DIGEST[7:]}",
      ("https", None, None, None, DIGEST, "https://images.example/x.sif")),
     ("oci:/srv/layout:1.0", ("oci", None, None, "1.0", None, "/srv/layout")),
-    (f"oci-archive:/srv/a b.tar@{DIGEST}", ("oci-archive", None, None, None, DIGEST, "/srv/a b.tar")),
+    (f"oci-archive:/srv/a b.tar#sha256={DIGEST[7:]}", ("oci-archive", None, None, None, DIGEST, "/srv/a b.tar")),
     (f"docker-archive:/srv/x.tar#sha256={DIGEST[7:]}", ("docker-archive", None, None, None, DIGEST, "/srv/x.tar")),
 ])
 def test_sources_are_read(text, parts):
     """R-01: each kind of source is read as the programs for containers write it, and is written again as it is read."""
     source = ImageSource.parse(text)
     assert (source.kind, source.host, source.repository, source.tag, source.digest, source.path) == parts
-    assert vars(ImageSource.parse(str(source))) == vars(source)
+    assert ImageSource.parse(str(source)) == source
     assert ImageSource.parse(str(source.with_digest(DIGEST))).digest == DIGEST
 
 
@@ -64,13 +64,15 @@ def test_sources_are_read(text, parts):
     ("oras://registry.example/X:1", "lower case"), ("oras://registry.example/x@sha256:12", "64 hexadecimal"),
     ("docker://user:secret@registry.example/x", "apptainer registry login"),
     ("https://user:secret@images.example/x.sif", "others could read"),
-    ("https://user@images.example/x.sif", "must not have a user or a password"),
+    ("https://user@images.example/x.sif", "must not have a user or a credential"),
     ("http://images.example/x.sif", "altered"),
     ("https://images.example/x.sif?X-Amz-Signature=0a1b2c", r"credential \(\?X-Amz-Signature=\*{4}\)"),
     ("https://images.example/x.sif?a=b&token=0a1b2c", "credential"),
     ("https://images.example/x.sif?X-Goog-Signature=0a1b2c", "credential"), ("docker://x/y:\u00e4", "lower case"),
-    ("https://images.example/x.sif#sha256=1", "64 hexadecimal"), ("https://images.example/", "URL of a SIF file"),
-    ("oci:layout", "full path"), ("docker-archive:/x#sha1=1", "full path"),
+    ("https://images.example/x.sif#sha256=1", "64 hexadecimal"),
+    ("https://images.example/", "should be https://HOST/PATH#"), ("https:///x", "URL of a SIF file"),
+    ("oci:layout", "full path"),
+    (f"oci-archive:/x:1@{DIGEST}", "#sha256=DIGEST"), ("docker-archive:/x#sha1=1", "full path"),
 ])
 def test_wrong_sources_are_explained(text, problem):
     """R-01: what is no source is refused with what would be one."""

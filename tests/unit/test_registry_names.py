@@ -4,8 +4,8 @@ import base64
 import json
 
 import pytest
-from easybuild.easyblocks.generic.container.login import login_for
 from ebsif.errors import EbsifError
+from ebsif.registry.login import login_for
 from ebsif.registry.reference import parse
 
 DIGEST = f"sha256:{'0123456789abcdef' * 4}"

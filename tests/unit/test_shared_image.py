@@ -8,11 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic import containerinstall
-from easybuild.easyblocks.generic.container import imageinstall
-from easybuild.easyblocks.generic.container.imageinstall import ImageInstall
+from easybuild.easyblocks.generic.container import image as image_module
+from easybuild.easyblocks.generic.container.image import Image, OpenImage
 from easybuild.easyblocks.generic.container.sharedimage import InstalledImage, InstalledImages
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
-from easybuild.easyblocks.generic.container.wantedimage import WantedImage
 from easybuild.framework.easyblock import EasyBlock
 from easybuild.tools.build_log import EasyBuildError
 from ebsif import eb, files
@@ -115,7 +114,7 @@ def test_an_installed_image_that_was_changed(family, monkeypatch):
     """I-03: eb --sanity-check-only and --module-only notice it, but read an image only if its time has changed."""
     options = {}
     monkeypatch.setattr(containerinstall, "build_option", options.get)
-    monkeypatch.setattr(imageinstall, "trace_msg", lambda _: None)
+    monkeypatch.setattr(image_module, "trace_msg", lambda _: None)
     monkeypatch.setattr(EasyBlock, "sanity_check_step", lambda *_, **__: None)
 
     class Checked(containerinstall.ContainerInstall):
@@ -129,7 +128,7 @@ def test_an_installed_image_that_was_changed(family, monkeypatch):
 
     image = family / "1.0/a.sif"
     with monkeypatch.context() as unread:
-        unread.setattr(imageinstall, "compute_checksum", None)
+        unread.setattr(image_module, "compute_checksum", None)
         check("1.0")
         check("none")
     os.utime(image)
@@ -187,20 +186,20 @@ def test_a_digest_is_recorded_or_taken(family, monkeypatch):
     """E-01: unchanged: the recorded one, nothing is read; touched: read, the same; another content: refused."""
     image = family / "1.0/a.sif"
     options = {}
-    monkeypatch.setattr(imageinstall, "build_option", options.get)
-    monkeypatch.setattr(imageinstall, "trace_msg", lambda _: None)
-    install = ImageInstall("reference", str(image), None, InstalledImages(str(family / "2.0"), []))
+    monkeypatch.setattr(image_module, "build_option", options.get)
+    monkeypatch.setattr(image_module, "trace_msg", lambda _: None)
+    install = Image(None, None, InstalledImages(str(family / "2.0"), []))
     wanted = hashlib.sha256(CONTENT).hexdigest()
     with monkeypatch.context() as unread:
-        unread.setattr(imageinstall, "compute_checksum", None)
-        assert install.shared_digest() == wanted
+        unread.setattr(image_module, "compute_checksum", None)
+        assert install.digest_in_place(str(image)) == wanted
     os.utime(image)
-    assert install.shared_digest() == wanted
+    assert install.digest_in_place(str(image)) == wanted
     image.write_bytes(b"Another.")
     with pytest.raises(EasyBuildError, match=r"was changed after Example/1\.0 had been installed with it.*Reinstall"):
-        install.shared_digest()
+        install.digest_in_place(str(image))
     options["ignore_checksums"] = True
-    assert install.shared_digest() == hashlib.sha256(b"Another.").hexdigest()
+    assert install.digest_in_place(str(image)) == hashlib.sha256(b"Another.").hexdigest()
 
 
 @pytest.mark.parametrize(("digest", "checksum", "is_found"), [
@@ -216,7 +215,7 @@ def test_images_of_other_sources_are_not_shared(family, digest, checksum, is_fou
     values = {"name": "a", "version": "3.0", "sources": ["a.sif"], "image": "reference",
               "image_source": f"docker://example.org/a@{digest}" if digest else None}
     others = InstalledImages(str(family / "3.0"), [])
-    found = WantedImage(ContainerSpec(values), checksum, others).shared_path
+    found = Image(ContainerSpec(values), checksum, others).shared_path
     assert found == (str(family / "1.0/a.sif") if is_found else None)
 
 
@@ -231,17 +230,33 @@ def test_the_image_of_the_extended_module_comes_first(family):
         assert not found.origin(str(base / "a.sif")).startswith("Example/1.0")
 
 
-def test_only_what_was_verified_is_installed(family, monkeypatch):
-    """R-04: an image that changes after its signature was verified is refused."""
-    monkeypatch.setattr(imageinstall, "build_option", lambda name: None)
-    monkeypatch.setattr(imageinstall, "trace_msg", lambda _: None)
-    target = family / "3.0/a.sif"
+@pytest.mark.parametrize("change", [
+    lambda image: os.utime(image, (1, 1)), lambda image: image.write_bytes(b"AN image"), lambda image: image.rename(
+        image.with_name("b.sif")), None])
+def test_only_what_was_verified_is_installed(family, monkeypatch, change):
+    """R-04, P-05: what is copied is the file that was verified, and not if somebody has written to it meanwhile."""
+    monkeypatch.setattr(image_module, "build_option", lambda name: None)
+    monkeypatch.setattr(image_module, "trace_msg", lambda _: None)
+    source, target = family / "1.0/a.sif", family / "3.0/a.sif"
     target.parent.mkdir()
-    install = ImageInstall("own", str(family / "1.0/a.sif"), str(target), InstalledImages(str(target.parent), []))
-    sha256 = hashlib.sha256(CONTENT).hexdigest()
-    assert install.install(None, sha256)["sha256"] == sha256
-    with pytest.raises(EasyBuildError, match=r"after its signature had been verified: .*Try again when nobody"):
-        install.install(None, hashlib.sha256(b"what was verified").hexdigest())
+    image = Image(ContainerSpec({"name": "a", "version": "3.0", "sources": ["a.sif"], "lustre_striping": []}),
+                  None, InstalledImages(str(target.parent), []))
+    opened = OpenImage(str(source))
+    opened.verified = ["somebody"]
+    if change:
+        change(source)
+        with pytest.raises(EasyBuildError, match=r"after its signature had been verified\. Try again when nobody"):
+            image.install(opened, str(source), str(target.parent))
+        return
+    # another file of that name
+    source.rename(source.with_name("aside"))
+    source.symlink_to(source.with_name("aside"))
+    opened.before = image_module.identity(os.fstat(opened.file.fileno()))
+    source.unlink()
+    source.write_bytes(b"of somebody else")
+    record = image.install(opened, str(source), str(target.parent))
+    assert (record["sha256"], record["verified"]) == (hashlib.sha256(CONTENT).hexdigest(), ["somebody"])
+    assert target.read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(("before", "wanted", "names"), [

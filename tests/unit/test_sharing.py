@@ -12,17 +12,16 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic.container import download
-from easybuild.easyblocks.generic.container.connection import TransferError
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
-from easybuild.easyblocks.generic.container.login import VARIABLES, login_for
 from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
 from ebsif import files
 from ebsif.cli import main
 from ebsif.errors import EbsifError
 from ebsif.installed import lock
 from ebsif.installed.names import Names
-from ebsif.registry import layout
+from ebsif.registry import download, layout
+from ebsif.registry.connection import TransferError
+from ebsif.registry.login import VARIABLES, login_for
 from ebsif.registry.opening import open_repository
 from ebsif.registry.repository import FetchError
 from ebsif.updating import tags

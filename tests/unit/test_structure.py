@@ -25,12 +25,14 @@ def modules():
     return found
 
 
-def imports(path, known):
-    """Return the project's modules that a module imports (set of str)."""
+def imports(name, path, known):
+    """Return the project's modules that a module imports (set of str), also by relative names."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{one.name}" for one in node.names)}
+        if isinstance(node, ast.ImportFrom):
+            package = ".".join([*name.split(".")[:-node.level], *([node.module] if node.module else [])]) \
+                if node.level else node.module
+            found |= {package, *(f"{package}.{one.name}" for one in node.names)}
         elif isinstance(node, ast.Import):
             found |= {one.name for one in node.names}
     return found & known
@@ -39,7 +41,7 @@ def imports(path, known):
 def graph():
     """The imports of each module."""
     known = modules()
-    found = {name: imports(path, set(known)) for name, path in known.items()}
+    found = {name: imports(name, path, set(known)) for name, path in known.items()}
     assert len(found) > 60
     assert sum(map(len, found.values())) > 100
     return found

@@ -20,7 +20,6 @@ from easybuild.easyblocks.generic.container.imagesource import ImageSource, sour
 from easybuild.easyblocks.generic.container.parameters import LIBRARY_BINDS, PROTECT_ALL, WRAPPERS_ALL
 from easybuild.easyblocks.generic.container.requirements import lock_of
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL
-from easybuild.easyblocks.generic.container.signature import REQUIRED
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.texts import bind_problem, value_problem, variable_problem
 from easybuild.easyblocks.generic.container.valuetypes import TEXTS, is_of_kind
@@ -50,7 +49,6 @@ def check_container(spec, tcl_in_lmod=False):
     check_image_source(spec)
     for name, parameter in sorted(spec.PARAMETERS.items()):
         parameter.check_choice(name, getattr(spec, name))
-    check_signature(spec)
     spec.masks.check()
     check_binds(spec)
     check_variables(spec, tcl_in_lmod)
@@ -81,17 +79,14 @@ def check_image_source(spec):
     if not spec.image_source or re.search(r'%\(', spec.image_source):
         return
     try:
-        ImageSource.parse(spec.image_source)
+        digest = ImageSource.parse(spec.image_source).digest
     except ValueError as err:
         raise EasyBuildError("Easyconfig parameter 'image_source': '%s' %s", Credentials.mask(spec.image_source),
                              err)
-
-
-def check_signature(spec):
-    """Check that there are keys if a signature is required."""
-    if spec.signature == REQUIRED and not spec.signature_keys:
-        raise EasyBuildError("Easyconfig parameter 'signature' is '%s', so 'signature_keys' must name the files of "
-                             "the public keys", REQUIRED)
+    if not digest:
+        raise EasyBuildError("Easyconfig parameter 'image_source': '%s' has no digest, so it may be another image "
+                             "tomorrow. `ebsif inspect %s` shows the one that it has now.", spec.image_source,
+                             spec.image_source)
 
 
 def check_binds(spec):

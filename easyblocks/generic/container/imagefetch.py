@@ -5,297 +5,251 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Fetch an image from where the easyconfig says it is (parameter 'image_source') into EasyBuild's source path.
+Fetch an image from where the easyconfig says it is (parameter 'image_source').
 
-What is being fetched has another name until it is complete and verified. A note beside the image says where it is from,
-for installations later on.
+The container runtime fetches and converts, EasyBuild downloads. What is being fetched has a hidden directory beside the
+image until it is complete and verified. A note beside the image says where it is from, for installations later on.
 """
-import glob
+import json
 import os
-from contextlib import ExitStack, contextmanager
-from urllib.request import Request
+import re
+import shutil
+import tempfile
+from typing import Any, Dict, List, Optional, Sequence
 
-from easybuild.easyblocks.generic.container.connection import TransferError, open_url, range_header
-from easybuild.easyblocks.generic.container.conversion import Conversion
-from easybuild.easyblocks.generic.container.framework import EasyBuildExit
-from easybuild.easyblocks.generic.container.imagecopy import copy_image, make_striped, transfer
-from easybuild.easyblocks.generic.container.imagenote import note_path, write_note
-from easybuild.easyblocks.generic.container.imagesource import DOCKER, DOCKER_ARCHIVE, OCI, ON_DISK, ORAS
-from easybuild.easyblocks.generic.container.lease import Lease, LostLease
-from easybuild.easyblocks.generic.container.ociimage import OciImage, open_store
-from easybuild.easyblocks.generic.container.readable import make_open_directory
-from easybuild.easyblocks.generic.container.progress import Progress, download
-from easybuild.easyblocks.generic.container.registry import Registry, blob_size, sif_layer
-from easybuild.easyblocks.generic.container.runtime import Runtime
-from easybuild.easyblocks.generic.container.sif import is_sif, is_whole
-from easybuild.easyblocks.generic.container.texts import ERRORS, format_size
 from easybuild.tools.build_log import EasyBuildError
-from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, mkdir, remove_dir, remove_file
+from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, download_file, mkdir, verify_checksum
+from easybuild.tools.filetools import write_file
 from easybuild.tools.utilities import trace_msg
 
+from .framework import EasyBuildExit, run_shell_cmd
+from .imagecopy import copy_hashed, identity, make_striped
+from .imagesource import DOCKER, DOCKER_ARCHIVE, HTTPS, OCI, OCI_ARCHIVE, ORAS, ImageSource, is_loopback
+from .runtime import SHOWN_LINES, Runtime
+from .sif import is_sif, is_whole
 
-class ImageFetch:
+SOURCE, SOURCE_DIGEST, SHA256 = 'source', 'source_digest', 'sha256'
+DIGEST = re.compile(r'sha256:[0-9a-f]{64}\Z')
+# https://github.com/opencontainers/image-spec/blob/main/annotations.md: the tag in the index of a layout
+TAG = 'org.opencontainers.image.ref.name'
+
+
+def fetch(source: ImageSource, target: str, checksum: Any = None, striping: Sequence[str] = (),
+          again: bool = False) -> ImageSource:
     """
-    Fetches one image.
+    Fetch an image, verify it, and give it its name (R-01); return its source with the digest.
 
-    Attributes
-    ----------
-    source : ImageSource
-        With digest as soon as that is known.
-    target : str
-        Path of the SIF file.
-    is_expected : callable
-        Returns whether a SHA256 is the checksum in the easyconfig; without one, any is.
-    striping : sequence of str
-        How the image is spread over the servers of Lustre (options of ``lfs setstripe``).
+    Each process fetches under a name of its own. The first image that is complete stays (R-10), unless the one that is
+    there is to be replaced. `checksum` is in any form that EasyBuild supports.
     """
+    folder, name = os.path.split(target)
+    mkdir(folder, parents=True)
+    try:
+        place = tempfile.mkdtemp(prefix='.%s.' % name, dir=folder)
+    except OSError as err:
+        raise failed("%s can't be fetched: nothing can be written to %s (%s). Name a directory of yours with "
+                     "--sourcepath." % (name, folder, err.strerror))
+    try:
+        trace_msg("fetching %s from %s" % (name, source))
+        make_striped(place, striping)
+        made = os.path.join(place, name)
+        digest = FETCHERS[source.kind](source, made)
+        sha256 = compute_checksum(made, CHECKSUM_TYPE_SHA256)
+        source = source.with_digest(check_digest(source, digest or 'sha256:' + sha256))
+        if not (is_sif(made) and is_whole(made)):
+            raise failed("What %s sends is no SIF file, or an incomplete one. Nothing of it is kept." % str(source))
+        if not (checksum is None or verify_checksum(made, checksum, {CHECKSUM_TYPE_SHA256: sha256})):
+            raise altered("The image from %s has the SHA256 %s, and 'checksums' in the easyconfig names another one. "
+                          "Correct the one that is wrong." % (source, sha256))
+        note = os.path.join(place, 'note')
+        write_file(note, json.dumps({SOURCE: str(source), SHA256: sha256}, indent=2) + '\n')
+        if again or not os.path.exists(target):
+            os.rename(note, note_path(target))
+            os.rename(made, target)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    return source
 
-    def __init__(self, source, target, is_expected, striping=()):
-        """Nothing is sent yet."""
-        self.source = source
-        self.target = target
-        self.is_expected = is_expected
-        self.striping = striping
-        self.waits = Progress(self.name)
 
-    @property
-    def name(self):
-        """File name of the image (str)."""
-        return os.path.basename(self.target)
+# --- the note on an image
 
-    @property
-    def partial(self):
-        """Path of the file, or the directory, that is incomplete (str); another digest has another one."""
-        return '%s.partial-%s' % (self.target, self.source.digest.partition(':')[2][:12] if self.source.digest else '0')
+def note_path(image: str) -> str:
+    """Return the path of the note on an image."""
+    return image + '.source.json'
 
-    def fetch(self, again=False):
-        """Fetch the image, also if another process takes over what this one has begun; see ``fetch_once``."""
-        while True:
-            try:
-                return self.fetch_once(again)
-            except LostLease:
-                self.complete = None
-                trace_msg("this process was suspended, and another one may have gone on with %s" % self.name)
 
-    def fetch_once(self, again):
-        """
-        Fetch the image, unless another process has done so meanwhile.
+def read_note(image: str) -> Dict[str, str]:
+    """Return the note on an image: its source, with the digest, and its SHA256; empty without one."""
+    try:
+        with open(note_path(image)) as text:
+            note = json.load(text)
+        ImageSource.parse(note[SOURCE])
+        return {SOURCE: note[SOURCE], SHA256: str(note[SHA256])}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
-        Parameters
-        ----------
-        again : bool
-            Replace an image that is there.
 
-        Returns
-        -------
-        str
-            The path.
+def noted_source(image: str) -> Optional[ImageSource]:
+    """Return where an image was fetched from, as its note says; None without one."""
+    note = read_note(image)
+    return ImageSource.parse(note[SOURCE]) if note else None
 
-        Raises
-        ------
-        EasyBuildError
-            If the image can't be had, or is not what the easyconfig says. Nothing of that is left under its name.
-        LostLease
-            If another process may have taken over.
-        """
-        make_open_directory(os.path.dirname(self.target))
-        with self.locked():
-            if os.path.exists(self.target) and not again:
-                trace_msg("%s has been fetched by another process meanwhile" % self.name)
-                return self.target
-            trace_msg("fetching %s from %s" % (self.name, self.source))
-            try:
-                sha256 = self.transfer()
-            except TransferError as err:
-                raise EasyBuildError("%s can't be fetched from %s: %s", self.name, self.source, err,
-                                     exit_code=EasyBuildExit.FAIL_DOWNLOAD)
-            finally:
-                # what is on this machine can be read again
-                if self.source.kind in ON_DISK and not self.complete and os.path.exists(self.partial) and \
-                        self.lease.is_held:
-                    remove_dir(self.partial)
-            self.lease.check()
-            # others can read it whatever the umask, as they can the note
-            os.chmod(self.complete, 0o644)
-            # in this order: if eb is killed here, no image is left with the note on another one
-            for path in (self.target, note_path(self.target)):
-                if os.path.lexists(path):
-                    remove_file(path)
-            write_note(self.target, self.source, sha256)
-            os.rename(self.complete, self.target)
-            for path in glob.glob(glob.escape(self.target) + '.partial-*'):
-                (remove_dir if os.path.isdir(path) else remove_file)(path)
-        return self.target
 
-    @contextmanager
-    def locked(self):
-        """Context manager that keeps other processes from fetching the image as well."""
-        self.lease = Lease(self.target + '.lock')
-        with ExitStack() as held:
-            try:
-                held.enter_context(self.lease.held(self.wait))
-            except OSError as err:
-                why = ERRORS.get(err.errno) or "%s. Remove what a killed process has left there, or choose another " \
-                    "directory" % err.strerror
-                raise EasyBuildError("%s can't be fetched, because the lock %s.lock can't be taken: %s.", self.name,
-                                     self.target, why, exit_code=EasyBuildExit.FAIL_DOWNLOAD)
-            try:
-                yield
-            except EasyBuildError:
-                # what another process does with the same files may be the reason
-                self.lease.check()
-                raise
+def check_note(image: str, source: ImageSource) -> None:
+    """Raise EasyBuildError if an image that is there was fetched from another digest than the easyconfig names."""
+    noted = noted_source(image)
+    if noted and source.digest not in (None, noted.digest):
+        raise altered("%s was made from %s, and the easyconfig names %s. Give the image in 'sources' another name, or "
+                      "remove this file (and %s)." % (image, noted, source, note_path(image)))
 
-    def wait(self, owner):
-        """Say who is fetching the image."""
-        who = "process %s on %s" % (owner['pid'], owner['host']) if owner else "another process"
-        self.waits.say("waiting for %s, which is fetching it" % who)
 
-    def transfer(self):
-        """Fetch and verify the image; return its SHA256 (str). It is in ``complete`` then."""
-        if self.source.is_converted:
-            return self.convert()
-        return self.from_registry() if self.source.kind == ORAS else self.from_url()
+def check_content(image: str, sha256: str) -> None:
+    """Raise EasyBuildError if an image with this SHA256 was altered or truncated since it was fetched."""
+    note = read_note(image)
+    if note and note[SHA256] != sha256:
+        raise altered("The image %s is not what was fetched from %s: its SHA256 is %s, and was %s. Remove it (and %s): "
+                      "then `eb` fetches it again." % (image, note[SOURCE], sha256, note[SHA256], note_path(image)))
 
-    complete = None
 
-    def from_registry(self):
-        """Fetch a SIF file from a registry; see ``transfer``."""
-        registry, repository = Registry(self.source.host), self.source.repository
-        manifest = registry.manifest(repository, self.source.reference)
-        layer = sif_layer(manifest.content.get('layers'))
-        if not layer:
-            raise TransferError("that is no SIF file, but an image of layers or something else. For an image of layers "
-                                "write docker:// instead of oras://")
-        self.source = self.source.with_digest(manifest.digest)
-        digest = layer['digest']
-        self.check_expected(digest.partition(':')[2])
-        return self.download(lambda start: registry.blob(repository, digest, start), digest, blob_size(layer))
+# --- each kind of source: write the SIF file; return the digest, or None if it is that of the file
 
-    def from_url(self):
-        """Fetch a SIF file by its URL; see ``transfer``."""
-        digest = self.source.digest
-        if digest:
-            self.check_expected(digest.partition(':')[2])
-        elif os.path.exists(self.partial):
-            # nothing says that the file on the server is still the same
-            remove_file(self.partial)
-        sha256 = self.download(lambda start: open_url(Request(self.source.path, headers=range_header(start))), digest)
-        if not digest:
-            self.check_expected(sha256)
-        self.source = self.source.with_digest('sha256:' + sha256)
-        return sha256
+def pull(source: ImageSource, made: str) -> Optional[str]:
+    """Let the runtime fetch an image by its digest, with its own login; it verifies manifest and content."""
+    options = ['--no-https'] if is_loopback(source.host or '') else []
+    # a SIF file in the cache would only be a second copy; of layers, the cache has those that arrived before a cut
+    options += ['--disable-cache'] if source.kind == ORAS else []
+    run_runtime(source, ['pull'] + options + [made, '%s@%s' % (source.name, source.digest)], made)
+    return source.digest
 
-    def check_expected(self, sha256):
-        """Check that the SIF file behind the source is the one in the easyconfig, before it is fetched if possible."""
-        if not self.is_expected(sha256):
-            raise EasyBuildError("The image from %s has the SHA256 %s, and 'checksums' in the easyconfig names another "
-                                 "one. Correct the one that is wrong.", self.source, sha256,
-                                 exit_code=EasyBuildExit.FAIL_CHECKSUM)
 
-    def download(self, open_at, digest, size=None):
-        """
-        Download a SIF file and verify it; return its SHA256 (str).
+def download(source: ImageSource, made: str) -> Optional[str]:
+    """Let EasyBuild download a SIF file."""
+    if not download_file(os.path.basename(made), source.path, made):
+        raise failed("%s can't be downloaded: check the address, and network and proxy of this node. EasyBuild's log "
+                     "has the reason." % source.path)
+    return None
 
-        Parameters
-        ----------
-        open_at : callable
-            See Download.
-        digest : str
-            Its digest, None if it isn't known.
-        size : int
-            Its size, None if it isn't known.
-        """
-        self.complete = self.partial
-        had = os.path.exists(self.complete)
-        sha256 = self.download_once(open_at, digest, size)
-        if sha256 is None and (had or not os.path.exists(self.complete)):
-            trace_msg("what was there from before is damaged: fetching all of it again")
-            remove_file(self.complete)
-            sha256 = self.download_once(open_at, digest, size)
-        if sha256 is None:
-            remove_file(self.complete)
-            raise EasyBuildError("What %s sends for %s doesn't have the digest %s: it was altered on the way or on the "
-                                 "server. Nothing of it is kept.", self.source.host or self.source.path, self.name,
-                                 digest, exit_code=EasyBuildExit.FAIL_CHECKSUM)
-        # without a digest, nothing else shows a cut if the server doesn't name the size
-        problem = "no SIF file" if not is_sif(self.complete) else "" if digest or is_whole(self.complete) else \
-            "an incomplete SIF file"
-        if problem:
-            remove_file(self.complete)
-            raise EasyBuildError("What %s sends is %s. Nothing of it is kept.", self.source, problem,
-                                 exit_code=EasyBuildExit.FAIL_DOWNLOAD)
-        return sha256
 
-    def download_once(self, open_at, digest, size):
-        """Download the rest of a SIF file; return its SHA256 (str), None for another digest, or without a file."""
-        def open_alone(start):
-            # two processes that write to the same file would damage it
-            self.lease.check()
-            return open_at(start)
+def convert_archive(source: ImageSource, made: str) -> Optional[str]:
+    """Verify an archive, and let the runtime convert it."""
+    path = source.path or ''
+    try:
+        before = identity(os.stat(path))
+        digest = check_digest(source, 'sha256:' + compute_checksum(path, CHECKSUM_TYPE_SHA256))
+    except OSError as err:
+        raise failed("%s can't be read: %s" % (path, err.strerror))
+    run_runtime(source, ['build', made, source.name], made)
+    if identity(os.stat(path)) != before:
+        raise altered("%s changed while it was converted. Try again when nobody is writing to it." % path)
+    return digest
 
-        if not os.path.exists(self.complete):
-            make_striped(self.complete, self.striping)
-        download(self.name, open_alone, self.complete, size, can_go_on=bool(digest))
-        self.lease.check()
-        try:
-            trace_msg("verifying %s (%s)" % (self.name, format_size(os.path.getsize(self.complete))))
-            with open(self.complete, 'rb', buffering=0) as image:
-                sha256 = transfer(image, None)[0]
-        except FileNotFoundError:
-            return None
-        return sha256 if digest in (None, 'sha256:' + sha256) else None
 
-    def convert(self):
-        """Let the runtime convert an OCI image; see ``transfer``."""
-        if self.source.kind != DOCKER and not os.path.exists(self.source.path):
-            raise EasyBuildError("%s doesn't exist, from which %s is to be made", self.source.path, self.name,
-                                 exit_code=EasyBuildExit.FAIL_DOWNLOAD)
-        # before anything is fetched
-        runtime = Runtime()
-        reference = self.archive_reference() if self.source.kind == DOCKER_ARCHIVE else self.layout_reference()
-        conversion = Conversion(runtime, self.partial)
-        if not self.complete:
-            conversion.run(self.name, reference, " What was fetched is kept there for the next attempt."
-                           if self.source.kind == DOCKER else '')
-            self.complete = conversion.result
-        return compute_checksum(self.complete, CHECKSUM_TYPE_SHA256)
+def convert_layout(source: ImageSource, made: str) -> Optional[str]:
+    """Let the runtime convert a verified copy of an image in an OCI layout, or take the SIF file that it is."""
+    copy = os.path.join(os.path.dirname(made), 'layout')
+    try:
+        entry = find_in_layout(source)
+        layers = copy_from_layout(source, entry, copy)
+        # the runtime finds a single image without a name, whichever runtime it is
+        for name, content in (('oci-layout', {'imageLayoutVersion': '1.0.0'}),
+                              ('index.json', {'schemaVersion': 2, 'manifests': [entry]})):
+            write_file(os.path.join(copy, name), json.dumps(content))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as err:
+        raise failed("%s can't be read as an image of an OCI layout: %s" % (source, err))
+    file = next((layer for layer in layers if is_sif(layer)), None)
+    if file:
+        os.rename(file, made)
+    else:
+        run_runtime(source, ['build', made, '%s:%s' % (OCI, copy)], made)
+    return entry['digest']
 
-    def archive_reference(self):
-        """Verify an archive of Docker; return what the runtime calls it (str)."""
-        found = 'sha256:' + compute_checksum(self.source.path, CHECKSUM_TYPE_SHA256)
-        if self.source.digest not in (None, found):
-            raise EasyBuildError("%s has the SHA256 %s instead of that in 'image_source': it was altered, or is "
-                                 "another file.", self.source.path, found[7:], exit_code=EasyBuildExit.FAIL_CHECKSUM)
-        self.source = self.source.with_digest(found)
-        self.make_folder()
-        return '%s:%s' % (DOCKER_ARCHIVE, self.source.path)
 
-    def layout_reference(self):
-        """Collect an OCI image in a layout; return what the runtime calls that (str)."""
-        store = open_store(self.source)
-        manifest = store.manifest(self.source)
-        self.source = self.source.with_digest(manifest.digest)
-        self.make_folder()
-        image = OciImage(store, os.path.join(self.partial, 'layout'))
-        layer = sif_layer(image.collect(self.source, manifest))
-        if layer:
-            # a SIF file that was pushed into a layout
-            self.check_expected(layer['digest'].partition(':')[2])
-            self.complete = self.copied(image.path(layer['digest']), layer['digest'])
-        return '%s:%s' % (OCI, image.folder)
+FETCHERS = {ORAS: pull, DOCKER: pull, HTTPS: download, OCI: convert_layout, OCI_ARCHIVE: convert_archive,
+            DOCKER_ARCHIVE: convert_archive}
 
-    def make_folder(self):
-        """Create the directory for a conversion; the SIF file in it gets its stripes."""
-        mkdir(self.partial)
-        make_striped(self.partial, self.striping)
 
-    def copied(self, blob, digest):
-        """Copy a SIF file out of a layout, where it may have changed since it was verified; return its path (str)."""
-        copy = os.path.join(self.partial, 'image.sif')
-        found = 'sha256:' + copy_image(blob, copy, self.striping)
-        if found != digest or not is_sif(copy):
-            raise EasyBuildError("What %s has for %s %s. Nothing of it is kept.", self.source, self.name,
-                                 "is no SIF file" if found == digest else "was altered: its digest is %s" % found,
-                                 exit_code=EasyBuildExit.FAIL_CHECKSUM)
-        return copy
+def find_in_layout(source: ImageSource) -> Dict[str, Any]:
+    """Return the entry of an image in the index of a layout, without its tag."""
+    with open(os.path.join(source.path or '', 'index.json')) as text:
+        entries = json.load(text)['manifests']
+    named = [((one.get('annotations') or {}).get(TAG), one['digest']) for one in entries]
+    # a digest alone says which one it is
+    found = {digest for tag, digest in named
+             if (digest == source.digest if source.digest else source.tag in (None, tag))}
+    if len(found) != 1:
+        raise ValueError("%s of the images there, which are: %s" % (
+            "it is more than one" if found else "it is none",
+            ', '.join('%s@%s' % (tag or '(no tag)', digest) for tag, digest in named) or "none"))
+    one = next(one for one in entries if one['digest'] in found)
+    return {key: one[key] for key in ('mediaType', 'digest', 'size') if key in one}
+
+
+def copy_from_layout(source: ImageSource, entry: Dict[str, Any], copy: str) -> List[str]:
+    """Copy a manifest and what it names to another layout; return the paths of its layers there."""
+    with open(copy_blob(source, entry, copy)) as text:
+        content = json.load(text)
+    layers: List[str] = []
+    for manifest in content.get('manifests', []):
+        # those for other machines may be missing
+        if os.path.exists(blob_path(source.path or '', manifest)):
+            layers += copy_from_layout(source, manifest, copy)
+    for config in [content['config']] if 'config' in content else []:
+        copy_blob(source, config, copy)
+    return layers + [copy_blob(source, layer, copy) for layer in content.get('layers', [])]
+
+
+def copy_blob(source: ImageSource, blob: Dict[str, Any], copy: str) -> str:
+    """Copy a blob to another layout, and verify its digest, which runtimes don't do in layouts; return its path."""
+    path = blob_path(copy, blob)
+    mkdir(os.path.dirname(path), parents=True)
+    with open(blob_path(source.path or '', blob), 'rb') as file:
+        found = 'sha256:' + copy_hashed(file, path)
+    if found != blob['digest']:
+        raise altered("The blob %s was altered in %s: its SHA256 is %s. Nothing of it is kept." % (
+            blob['digest'], source.path, found[7:]))
+    return path
+
+
+def blob_path(folder: str, blob: Dict[str, Any]) -> str:
+    """Return the path of a blob in a layout; raise ValueError for a digest that may lead out of it."""
+    if not DIGEST.match(blob['digest']):
+        raise ValueError("%r is no digest" % blob['digest'])
+    return os.path.join(folder, 'blobs', *blob['digest'].split(':'))
+
+
+# --- common to all kinds
+
+def run_runtime(source: ImageSource, arguments: List[str], made: str) -> None:
+    """Run the runtime with the caller's environment, which may have a login: what EasyBuild keeps doesn't have it."""
+    command = [Runtime().path] + arguments
+    done = run_shell_cmd(command, use_bash=False, fail_on_error=False, output_file=False,
+                         work_dir=os.path.dirname(made))
+    if done.exit_code == 0:
+        return
+    remedy = ""
+    if source.host and re.search(r'UNAUTHORIZED|DENIED|authentication required|\b40[13]\b', done.output):
+        remedy = "Log in with `apptainer registry login --username NAME docker://%s`." % source.host
+    elif 'no space left' in done.output:
+        remedy = "Make room there, or name another directory for temporary files (APPTAINER_TMPDIR) or for the " \
+            "runtime's cache (APPTAINER_CACHEDIR)."
+    lines = done.output.strip().splitlines()[-SHOWN_LINES:]
+    raise failed("%s can't be fetched with `%s`:\n%s\n%s" % (
+        source, ' '.join(command), '\n'.join('  ' + line for line in lines), remedy))
+
+
+def check_digest(source: ImageSource, found: str) -> str:
+    """Return the digest that was found; raise EasyBuildError if the source has another one."""
+    if source.digest not in (None, found):
+        raise altered("What %s has there is not what it should be: its digest is %s. It was altered or cut, on the way "
+                      "or where it comes from. Nothing of it is kept." % (source, found))
+    return found
+
+
+def failed(text: str) -> EasyBuildError:
+    """Return the error for an image that can't be had."""
+    return EasyBuildError("%s", text, exit_code=EasyBuildExit.FAIL_DOWNLOAD)
+
+
+def altered(text: str) -> EasyBuildError:
+    """Return the error for an image with other contents than it should have."""
+    return EasyBuildError("%s", text, exit_code=EasyBuildExit.FAIL_CHECKSUM)

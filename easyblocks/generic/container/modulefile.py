@@ -22,7 +22,6 @@ from easybuild.easyblocks.generic.container.runtime import bind_source, escape_b
 from easybuild.easyblocks.generic.container.runtimes import RUNTIME_PREFIXES
 from easybuild.easyblocks.generic.container.shellmodule import ShellModule
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, image_places
-from easybuild.easyblocks.generic.container.signature import Signature
 from easybuild.easyblocks.generic.container.spec import MOUNTERS
 from easybuild.easyblocks.generic.container.startenvironment import ENVIRONMENT_FILE, SET_ENVIRONMENT
 from easybuild.easyblocks.generic.container.startenvironment import SET_ENVIRONMENT_INSIDE
@@ -100,8 +99,8 @@ class ModuleFile:
             sections.append("The SHA256 of the image is %s.%s" % (self.image_record['sha256'], self.sharing))
         if self.image_record.get('source_digest'):
             sections.append("The image comes from %s." % self.image_record['source'])
-        if self.image_record.get('signature'):
-            sections.append("The image %s." % Signature(**self.image_record['signature']))
+        if self.image_record.get('verified'):
+            sections.append("The image is signed by %s." % ', '.join(self.image_record['verified']))
         if spec.masks:
             sections.append('\n'.join(['Files of the image that are masked in the container:'] +
                                       [' - ' + line for line in spec.masks.lines]))

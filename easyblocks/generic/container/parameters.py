@@ -16,7 +16,6 @@ from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
 from easybuild.easyblocks.generic.container.lustre import STRIPING
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_KINDS, IMAGE_OWN
-from easybuild.easyblocks.generic.container.signature import IGNORED, SIGNATURES
 from easybuild.easyblocks.generic.container.valuetypes import FLAG, LISTED, SETTINGS_OR_NONE, TEXT, TEXTS, VARIABLES
 from easybuild.easyblocks.generic.container.valuetypes import VARIABLES_OR_NONE, is_of_kind
 from easybuild.tools.build_log import EasyBuildError
@@ -169,9 +168,8 @@ CONTAINER_PARAMETERS = {
     'script_names': Parameter(
         {}, "Additional names of commands and run scripts (new name: existing name, both as bin/NAME or "
         "runscripts/NAME)"),
-    'signature': Parameter(
-        IGNORED, "What is done about the signature of the image: %s" % ', '.join(SIGNATURES), choices=SIGNATURES),
-    'signature_keys': Parameter([], "Files of the public keys (OpenPGP or PEM) of those who may sign the image"),
+    'signature_keys': Parameter(
+        [], "Files of the public keys of those who may sign the image; it isn't installed without their signature"),
     'support_level': Parameter(None, "How this container is supported, for the help of the module"),
     'warnings': Parameter([], "Texts to show at installation and in the help of the module"),
     'wrappers': Parameter(

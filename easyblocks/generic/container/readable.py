@@ -8,11 +8,10 @@
 Files and directories that everybody can read, whatever the umask. An extended dry run only shows them.
 """
 import os
-import stat
 from contextlib import contextmanager
 
 from easybuild.tools.config import build_option
-from easybuild.tools.filetools import adjust_permissions, copy_file, mkdir, remove_file, write_file
+from easybuild.tools.filetools import adjust_permissions, copy_file, remove_file, write_file
 
 
 def copy_readable(source, target, mode=0o644):
@@ -31,15 +30,6 @@ def set_mode(path, mode):
     """Set the mode of a file."""
     if not build_option('extended_dry_run'):
         adjust_permissions(path, mode, relative=False)
-
-
-def make_open_directory(path):
-    """Create a directory and its parents, which others can read whatever the umask; existing ones stay as they are."""
-    if os.path.isdir(path):
-        return
-    make_open_directory(os.path.dirname(path))
-    mkdir(path)
-    os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | 0o755)
 
 
 @contextmanager

@@ -113,9 +113,7 @@ def image_properties(image):
     values = [('ebsif:source', image.get('resolved') or image.get('source'))]
     if image.get('source_digest'):
         values += [('ebsif:fetched-from', image.get('source')), ('ebsif:fetched-digest', image['source_digest'])]
-    if image.get('signature'):
-        values += [('ebsif:signature', image['signature'].get('state')),
-                   ('ebsif:signature-details', image['signature'].get('details'))]
+    values += [('ebsif:signature-verified', name) for name in image.get('verified', [])]
     values += [('ebsif:signed-by', fingerprint or 'unknown') for fingerprint in image.get('signers', [])]
     values += [('ebsif:label:%s' % name, text) for name, text in sorted(image.get('labels', {}).items())]
     return [{'name': name, 'value': text} for name, text in values if text]

@@ -174,9 +174,9 @@ class InstalledImages:
         return self.known
 
     def find(self, name, is_wanted):
-        """Return the path of a complete image of this name whose record (dict) `is_wanted` accepts (str), or None."""
+        """Return the path of a complete image of this name whose installation `is_wanted` accepts (str), or None."""
         return next((one.path for one in self.images
-                     if one.file == name and one.has_size and is_wanted(one.image)), None)
+                     if one.file == name and one.has_size and is_wanted(one)), None)
 
     def using(self, path):
         """Return the installations that use an image (list of InstalledImage)."""

@@ -9,7 +9,6 @@ Read the table of contents of a SIF file: for its signatures, and whether it is 
 
 Doesn't import EasyBuild, so that commands can use it too.
 """
-import hashlib
 import os
 import struct
 
@@ -19,7 +18,6 @@ HEADER = struct.Struct('<32s10s6s16s2q4q2q')
 DESCRIPTOR = struct.Struct('<i?3I7q128s384s')
 SIGNATURE = 0x4005
 MOST = 4096  # descriptors; runtimes make 48
-BLOCK = 1 << 20  # bytes
 
 
 def is_sif(path):
@@ -63,38 +61,6 @@ def damage(path, said=''):
     if 'unknown compression algorithm' in said:
         return "is compressed in a way that the container runtime here can't read: build it again, compressed with gzip"
     return ""
-
-
-def sha256_unsigned(path):
-    """
-    Return the SHA256 that a signed image had before (str), unless it had been changed since the runtime made it.
-
-    Signing adds objects at the end, fills rows of the table, and changes time, free rows and size in the header.
-    """
-    with open(path, 'rb') as image:
-        header = list(HEADER.unpack(image.read(HEADER.size)))
-        created, number, start, begin = header[4], header[7], header[8], header[10]
-        image.seek(start)
-        table, end, rows = image.read(min(number, MOST) * DESCRIPTOR.size), begin, []
-        for place in range(0, len(table) - DESCRIPTOR.size + 1, DESCRIPTOR.size):
-            row = table[place:place + DESCRIPTOR.size]
-            kind, used, _, _, _, first, size, *_ = DESCRIPTOR.unpack(row)
-            if used and kind != SIGNATURE:
-                end = max(end, first + size)
-            rows.append(row if kind != SIGNATURE else bytes(DESCRIPTOR.size))
-        header[5:7] = created, sum(not any(row) for row in rows)
-        header[11] = end - begin
-        image.seek(HEADER.size)
-        head = HEADER.pack(*header) + image.read(start - HEADER.size) + b''.join(rows)
-        digest, left = hashlib.sha256(head), end - len(head)
-        image.seek(len(head))
-        while left > 0:
-            block = image.read(min(BLOCK, left))
-            if not block:
-                break
-            digest.update(block)
-            left -= len(block)
-    return digest.hexdigest()
 
 
 def objects(path):

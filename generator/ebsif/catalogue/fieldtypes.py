@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from easybuild.easyblocks.generic.container.caches import place_problem, template_problem
 from easybuild.easyblocks.generic.container.credentials import Credentials
-from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, ImageSource
+from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, ImageSource, is_loopback
 from easybuild.easyblocks.generic.container.texts import bind_problem, value_problem, variable_problem
 from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, WrapValidator
 
@@ -155,7 +155,6 @@ def is_repository(text):
 def is_list_address(text):
     """Return the URL of a list of images, if what it says can't be altered on the way, and has no credential."""
     # takes long to import
-    from easybuild.easyblocks.generic.container.connection import is_loopback
 
     address = urlsplit(is_line(text))
     if not address.hostname or not (address.scheme == "https" or address.scheme == "http" and is_loopback(

@@ -23,7 +23,7 @@ from ebsif.catalogue.fieldtypes import (
     Text,
     VersionPart,
 )
-from ebsif.catalogue.site import Binds, GpuKind, GpuVisibility, Images, Signature
+from ebsif.catalogue.site import Binds, GpuKind, GpuVisibility, Images
 from ebsif.catalogue.yamlerrors import invalid
 from ebsif.catalogue.yamlfile import Model
 
@@ -111,7 +111,6 @@ class ContainerFields(Model):
         None, description="whether to use the runtime's option for GPUs, overriding the site")
     gpu_visibility: Optional[GpuVisibility] = Field(
         None, description="GPUs that a rank sees, overriding the site")
-    signature: Optional[Signature] = Field(None, description="signature of the image, overriding the site")
     signature_keys: Optional[list[FilePath]] = Field(
         None, description="files of the public keys of those who may sign the image, overriding the site")
     components: dict[VersionPart, Optional[VersionPart]] = Field(

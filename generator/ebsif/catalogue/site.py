@@ -9,7 +9,6 @@ from easybuild.easyblocks.generic.container import caches
 from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
 from easybuild.easyblocks.generic.container.lustre import STRIPING
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
-from easybuild.easyblocks.generic.container.signature import SIGNATURES
 from pydantic import Field, model_validator
 
 from ebsif.catalogue.fieldtypes import (
@@ -42,7 +41,6 @@ NAME = "^[a-z0-9][a-z0-9_-]*$"
 
 GpuKind = Literal[("none", *GPU_KINDS)]
 GpuVisibility = Literal["local_rank", "all"]
-Signature = Literal[SIGNATURES]
 
 # What jobs copy to each node.
 STAGED = ("none", "user_software", "all")
@@ -234,11 +232,9 @@ class Site(Model):
     lustre_striping: list[SingleLine] = Field(
         list(STRIPING), description="options of `lfs setstripe` for images and packed user software where they are on "
                                     "Lustre; an empty list leaves it to the file system")
-    signature: Signature = Field(
-        "ignored", description="signatures of images: required (others are not installed), recorded (the module says "
-                               "what they are) or ignored")
     signature_keys: list[FullPath] = Field(
-        [], description="files of the public keys of those who may sign images, full paths")
+        [], description="files of the public keys of those who may sign images, full paths; other images aren't "
+                        "installed")
     listed_packages: Literal["all", "user_software", "none"] = Field(
         "all", description="Python packages that modules list as extensions (module spider, module avail)")
     wrappers_load: bool = Field(
@@ -261,13 +257,6 @@ class Site(Model):
         """Check that something is inherited where something is left out."""
         if self.not_inherited and not self.extends:
             raise invalid((("not_inherited",), "nothing is inherited without 'extends': remove it"))
-        return self
-
-    @model_validator(mode="after")
-    def check_signature(self):
-        """Check that signatures can be verified if they are required (R-04)."""
-        if self.signature == "required" and not self.signature_keys:
-            raise invalid((("signature",), "signatures can't be verified without 'signature_keys'"))
         return self
 
     @model_validator(mode="after")

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Optional
 
 import yaml
-from easybuild.easyblocks.generic.container.imagesource import DOCKER, DOCKER_ARCHIVE, OCI, ImageSource
+from easybuild.easyblocks.generic.container.imagesource import CONVERTED, ImageSource
 from easybuild.easyblocks.generic.container.lint import Lint
 from easybuild.easyblocks.generic.container.sif import signers
-from easybuild.easyblocks.generic.container.signature import ARCHIVES, OF_ARCHIVES, REQUIRED
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.adding import NO_HOMEPAGE
@@ -99,23 +98,22 @@ def check_homepage(container: Container, finding: Creator) -> Iterator[Finding]:
 
 
 def check_signature(container: Container, finding: Creator) -> Iterator[Finding]:
-    """Yield findings where a required signature (R-04) will be missed: keys that don't exist, an unsigned image."""
-    if (container.signature or container.site.signature) != REQUIRED:
+    """Yield findings where a signature (R-04) will be missed: keys that don't exist, an unsigned image."""
+    keys = container.signature_keys or container.site.signature_keys
+    if not keys:
         return
     images = [path for _, path in container.image_places if is_there(path)]
-    for key in map(Path, container.signature_keys or container.site.signature_keys):
+    for key in map(Path, keys):
         # elsewhere than on the machine of the site nothing is there; eb searches names without a directory
         if key.is_absolute() and not is_there(key) and (images or is_there(key.parent)):
             yield finding(ERROR, f"signature_keys: {key} does not exist: correct the path, or export the public key")
-    source = ImageSource.parse(container.source) if container.source else None
-    if source and source.kind in ARCHIVES and not images:
-        # there may be a signed SIF file in the latter
-        yield finding(ERROR if source.kind == DOCKER_ARCHIVE else WARNING, f"source: {OF_ARCHIVES}")
-    # otherwise, what an image was converted from is signed
-    for path in images if not source or source.kind not in (DOCKER, OCI) else []:
+    if container.source and ImageSource.parse(container.source).kind in CONVERTED and not images:
+        yield finding(WARNING, "source: what the runtime converts has no signature, so eb will refuse it: convert it "
+                               "(`apptainer build`), sign the SIF file (`apptainer sign`), and name that")
+    for path in images:
         with contextlib.suppress(OSError):
             if not signers(path):
-                yield finding(ERROR, f"{path} is not signed, so eb will refuse it (signature: required): sign it with "
+                yield finding(ERROR, f"{path} is not signed, so eb will refuse it (signature_keys): sign it with "
                                      f"`apptainer sign`, and correct size and sha256 of the record")
 
 

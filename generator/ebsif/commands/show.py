@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.signature import Signature
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.arguments import add_json
@@ -67,8 +66,8 @@ def lines_of_installation(one):
     yield "image", imagestate.path_of(one) or f"{image['file']}, which is gone: install the module again"
     if image.get("source_digest"):
         yield "  fetched from", image["source"]
-    if image.get("signature"):
-        yield "  signature", f"the image {Signature(**image['signature'])}"
+    if image.get("verified"):
+        yield "  signed by", ", ".join(image["verified"])
     yield "installed", f"{one.date.isoformat()} in {one.root}"
     yield "load", one.load
     yield "run", "singularity exec $SIF COMMAND"

@@ -13,7 +13,6 @@ from easybuild.easyblocks.generic.container.texts import format_size
 from ebsif import eb, output
 from ebsif.errors import EbsifError
 from ebsif.image.checksum import sha256 as sha256_of
-from ebsif.registry.reference import parse_source
 from ebsif.steps import Now, Steps
 
 
@@ -23,8 +22,7 @@ class FetchError(EbsifError):
 
 def fetched(target: Path, size: int) -> Now:
     """Return how much of an image (its path) is fetched, of so many bytes; not what is converted after that."""
-    sizes = [part.stat().st_size for path in target.parent.glob(f"{target.name}.partial-*")
-             for part in (path.rglob("*") if path.is_dir() else [path]) if part.is_file()]
+    sizes = [part.stat().st_size for part in target.parent.glob(f".{target.name}.*/**/*") if part.is_file()]
     done = min(sum(sizes), size or math.inf)
     return Now(format_size(done) + (f" of {format_size(size)}" if size else ""), done, size)
 
@@ -58,8 +56,7 @@ def fetch(source: ImageSource, name: str, folder: Optional[Path] = None, size: i
         If it can't be fetched, or isn't what it should be; nothing of it is left under its name then.
     """
     # they take long to import
-    from easybuild.easyblocks.generic.container.imagefetch import ImageFetch
-    from easybuild.easyblocks.generic.container.imagenote import SOURCE, check_note, read_note
+    from easybuild.easyblocks.generic.container import imagefetch
     from easybuild.tools.build_log import EasyBuildError
 
     eb.session()
@@ -70,14 +67,14 @@ def fetch(source: ImageSource, name: str, folder: Optional[Path] = None, size: i
     try:
         with Steps() as steps, contextlib.redirect_stdout(said):
             if target.exists():
-                check_note(str(target), source)
+                imagefetch.check_note(str(target), source)
             else:
                 steps.begin(f"fetching {name}", watch=lambda: fetched(target, size))
-                ImageFetch(source, str(target), lambda found: sha256 in (None, found)).fetch()
+                imagefetch.fetch(source, str(target), sha256)
     except EasyBuildError as error:
         raise FetchError(str(error).strip("'\"")) from None
-    note = read_note(str(target))
-    if not note and sha256 != sha256_of(target):
+    noted = imagefetch.noted_source(str(target))
+    if not noted and sha256 != sha256_of(target):
         raise FetchError(f"{target} exists already, and nothing says that it is the image from {source}: move it away, "
                          "or name another directory")
-    return target, parse_source(note[SOURCE]) if note else source
+    return target, noted or source

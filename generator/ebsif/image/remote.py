@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, KINDS, OCI, ImageSource
-from easybuild.easyblocks.generic.container.registry import sif_layer
 
 from ebsif.errors import EbsifError
 from ebsif.image.inspection import UNIMPORTANT_LABELS, Inspection
 from ebsif.image.packages import read_packages
 from ebsif.registry.manifest import Descriptor, Manifest
 from ebsif.registry.opening import open_repository
+from ebsif.registry.protocol import sif_layer
 from ebsif.registry.repository import Repository
 
 # Bills of materials, alone or in a statement about an image (https://github.com/in-toto/attestation).

@@ -102,14 +102,13 @@ def read_image_places(values, record, site):
 
 
 def read_source(values, record, site):
-    """Read where the image is fetched from, and what the easyconfig says on its signature if the site doesn't."""
+    """Read where the image is fetched from, and whose signature it needs, unless the site says that."""
     source = values.pop("image_source", None)
     if source:
         record["source"] = source
-    for name in ("signature", "signature_keys"):
-        value = values.pop(name, None)
-        if not is_empty(value) and value != getattr(site, name):
-            record[name] = value
+    keys = values.pop("signature_keys", None)
+    if not is_empty(keys) and keys != site.signature_keys:
+        record["signature_keys"] = keys
 
 
 def read_network(values, record, site):

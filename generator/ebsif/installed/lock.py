@@ -98,8 +98,7 @@ def wrong_keys(content: dict[str, Any]) -> Iterator[str]:
     yield from (f"{lockfile.IMAGE}: {key}" for key in ("kind", "origin", "source", "source_digest", "resolved",
                                                   "sha256")
                 if not isinstance(image.get(key), (str, type(None))))
-    if not is_signature(image.get("signature")):
-        yield f"{lockfile.IMAGE}: signature"
+    yield from (f"{lockfile.IMAGE}: {key}" for key in ("signers", "verified") if not are_texts(image.get(key, [])))
     yield from (f"{lockfile.IMAGE}: {key}" for key in ("size", "mtime_ns")
                 if not isinstance(image.get(key), (int, type(None))))
     yield from (key for key in (lockfile.IMAGE_PACKAGES, lockfile.VENV_PACKAGES) if not are_pins(content.get(key, [])))
@@ -111,10 +110,9 @@ def wrong_keys(content: dict[str, Any]) -> Iterator[str]:
         yield lockfile.STAGES
 
 
-def is_signature(value):
-    """Return whether a value is what is recorded of a signature, or nothing."""
-    return value is None or isinstance(value, dict) and value.keys() == {"state", "details"} and all(
-        isinstance(text, str) for text in value.values())
+def are_texts(value):
+    """Return whether a value is a list of str."""
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
 def are_stages(value):

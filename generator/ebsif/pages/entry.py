@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.signature import Signature
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue import selection
@@ -147,8 +146,8 @@ class Page:
     @property
     def signature(self) -> Optional[str]:
         """What is known of the signature of the image; None if nothing is."""
-        if self.image.get("signature"):
-            return f"The image {Signature(**self.image['signature'])}."
+        if self.image.get("verified"):
+            return f"The image is signed by {', '.join(self.image['verified'])}."
         signers = self.image.get("signers")
         if signers is None:
             return None

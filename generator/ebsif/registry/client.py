@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import IO, Any, Optional, Union
 from urllib.parse import urljoin, urlsplit
 
-from easybuild.easyblocks.generic.container.connection import BROKEN, TransferError
 from easybuild.easyblocks.generic.container.imagesource import TAG as TAG_PATTERN
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
-from easybuild.easyblocks.generic.container.registry import MOST, Registry
 
 from ebsif import output
 from ebsif.errors import EbsifError
+from ebsif.registry.connection import BROKEN, TransferError
 from ebsif.registry.manifest import INDEX, ContentError, Descriptor, Manifest
+from ebsif.registry.protocol import MOST, Registry
 from ebsif.registry.repository import Progress, Repository, nothing
 
 PAGES = 1000  # of lists of tags

@@ -10,14 +10,14 @@ import uuid
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from easybuild.easyblocks.generic.container.connection import TransferError
-from easybuild.easyblocks.generic.container.download import FilePart
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
-from easybuild.easyblocks.generic.container.registry import MOST
 
 from ebsif import files
 from ebsif.errors import EbsifError
+from ebsif.registry.connection import TransferError
+from ebsif.registry.download import FilePart
 from ebsif.registry.manifest import INDEX, ContentError, Descriptor, for_this_machine
+from ebsif.registry.protocol import MOST
 from ebsif.registry.repository import CHUNK, Progress, Repository, is_content, nothing
 
 VERSION = {"imageLayoutVersion": "1.0.0"}

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
-from easybuild.easyblocks.generic.container.registry import MANIFESTS, fits_this_machine
-
 from ebsif import output
 from ebsif.errors import EbsifError
+from ebsif.registry.protocol import MANIFESTS, fits_this_machine
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from easybuild.easyblocks.generic.container.connection import BROKEN, TransferError
-from easybuild.easyblocks.generic.container.download import Download, DownloadError
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
-from easybuild.easyblocks.generic.container.registry import MOST
 
 from ebsif import files, output
 from ebsif.errors import EbsifError
+from ebsif.registry.connection import BROKEN, TransferError
+from ebsif.registry.download import Download, DownloadError
 from ebsif.registry.manifest import ContentError, Descriptor, Manifest, for_this_machine
+from ebsif.registry.protocol import MOST
 
 CHUNK = 1 << 20  # bytes
 ATTEMPTS = 3  # to read something small
@@ -163,7 +163,7 @@ class Repository(ABC):
         if files.is_there(path) and is_content(path, blob):
             return
         try:
-            Download(lambda start: self.open(blob, start), str(partial), blob.size).run(
+            Download(lambda start: self.open(blob, start), partial, blob.size).run(
                 path.name, lambda done, _: progress(done), output.note)
         except DownloadError as error:
             raise FetchError(f"{self.reference}: {error}") from None

@@ -76,8 +76,8 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
         {"homepage": container.homepage, "description": description(container), "usage": container.usage},
         {"sources": [container.file_name], "checksums": [container.sha256] if container.sha256 else None,
          "image_source": container.source,
-         **signature(container), "download_instructions": instructions(container),
-         "definition_files": container.definition_files},
+         "signature_keys": container.signature_keys or container.site.signature_keys,
+         "download_instructions": instructions(container), "definition_files": container.definition_files},
         {"image": container.image if container.image != "own" else None,
          "image_root": images.root if images.directories else None,
          "image_root_variable": images.root_variable if images.directories else None,
@@ -151,14 +151,6 @@ def instructions(container):
     if not paths or {"download_instructions", "source_urls"} & container.parameters.keys():
         return None
     return "\n".join([WHERE.format(container.site.description), *paths])
-
-
-def signature(container):
-    """Return the parameters for the signature of the image (dict); without a check there are none."""
-    kind = container.signature or container.site.signature
-    if kind == "ignored":
-        return {}
-    return {"signature": kind, "signature_keys": container.signature_keys or container.site.signature_keys}
 
 
 def wrappers(container):

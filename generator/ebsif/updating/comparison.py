@@ -25,6 +25,7 @@ from ebsif.files import is_there
 from ebsif.findings import NOTE, WARNING, Finding
 from ebsif.image import inspection
 from ebsif.image.checksum import sha256 as sha256_of
+from ebsif.image.checksum import sha256_unsigned
 from ebsif.image.remote import Remote
 from ebsif.steps import Steps
 from ebsif.updating.places import Survey, images_of
@@ -260,7 +261,7 @@ class Comparison:
     def was_signed(container, path):
         """Return whether an image differs from that of its record by signatures only."""
         return container.size and container.sha256 and path.stat().st_size > container.size and sif.signers(path) \
-            and sif.sha256_unsigned(path) == container.sha256
+            and sha256_unsigned(path) == container.sha256
 
     def has_size(self, container: Container, place: object, size: int) -> bool:
         """Return whether an image (path or URL) has the size in its record, if that is known; if not, say so."""

@@ -15,7 +15,6 @@ from typing import NamedTuple, Optional
 from urllib.parse import quote, unquote, urldefrag, urljoin, urlsplit
 from urllib.request import Request
 
-from easybuild.easyblocks.generic.container.connection import BROKEN, TransferError, check_next, open_url, size_of
 from easybuild.easyblocks.generic.container.imagesource import HTTPS, ImageSource
 
 from ebsif.catalogue.container import Container
@@ -28,6 +27,7 @@ from ebsif.findings import NOTE, WARNING
 from ebsif.image.inspection import Inspection
 from ebsif.image.remote import Remote
 from ebsif.registry.client import next_page
+from ebsif.registry.connection import BROKEN, TransferError, check_next, open_url, size_of
 from ebsif.steps import Steps
 from ebsif.updating.comparison import Comparison, sha256_in
 from ebsif.updating.places import images_of

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, ImageSource
-from easybuild.easyblocks.generic.container.login import drop_variables
 
 from ebsif import output
 from ebsif.catalogue.container import Container
@@ -14,6 +13,7 @@ from ebsif.errors import EbsifError
 from ebsif.findings import NOTE, WARNING, Finding
 from ebsif.image import remote
 from ebsif.registry.client import MissingError
+from ebsif.registry.login import drop_variables
 from ebsif.registry.opening import open_repository
 from ebsif.registry.repository import Repository
 from ebsif.steps import Now, Steps

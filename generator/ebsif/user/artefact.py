@@ -13,7 +13,6 @@ from typing import Any
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.imagesource import DOCKER, ImageSource
-from easybuild.easyblocks.generic.container.registry import sif_layer
 from easybuild.easyblocks.generic.container.sbom import BILL_OF_MATERIALS
 from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
 
@@ -21,6 +20,7 @@ from ebsif import files
 from ebsif.errors import EbsifError
 from ebsif.installed import lock
 from ebsif.registry.manifest import MANIFEST, TITLE, Descriptor, Manifest
+from ebsif.registry.protocol import sif_layer
 from ebsif.registry.reference import parse
 from ebsif.registry.repository import Progress, Repository, is_content
 from ebsif.user import repeating

@@ -1,19 +1,12 @@
-##
-# This file is part of ebsif, container modules for EasyBuild.
-#
-# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
-# as published by the Free Software Foundation v2.
-##
 """
 Credentials for registries: those of the container runtime's login, wherever it keeps them. Nothing here writes them.
-
-Doesn't import EasyBuild, so that commands can use it too.
 """
 import base64
 import json
 import os
 import subprocess
 from collections import namedtuple
+from pathlib import Path
 
 from easybuild.easyblocks.generic.container.imagesource import DOCKER_HUB
 
@@ -75,24 +68,23 @@ def drop_variables():
 
 
 def login_files():
-    """Return the files in which the runtimes keep their logins, in the order of their search (list of str)."""
+    """Return the files in which the runtimes keep their logins, in the order of their search (list of Path)."""
     named = [os.environ[name] for name in ('APPTAINER_AUTH_FILE', 'SINGULARITY_AUTH_FILE') if os.environ.get(name)]
     if named:
-        return named[:1]
-    home = os.environ.get('HOME') or os.path.expanduser('~')
-    folders = [os.environ.get('APPTAINER_CONFIGDIR') or os.path.join(home, '.apptainer'),
-               os.environ.get('SINGULARITY_CONFIGDIR') or os.path.join(home, '.singularity')]
+        return [Path(named[0])]
+    home = Path.home()
+    folders = [os.environ.get('APPTAINER_CONFIGDIR') or home / '.apptainer',
+               os.environ.get('SINGULARITY_CONFIGDIR') or home / '.singularity']
     # Apptainer writes to config.json in its directory if that is named, and has no docker-config.json
-    docker = [os.environ.get('APPTAINER_CONFIGDIR'), os.environ.get('DOCKER_CONFIG') or os.path.join(home, '.docker')]
-    return [os.path.join(folder, 'docker-config.json') for folder in folders] + [
-        os.path.join(folder, 'config.json') for folder in docker if folder]
+    docker = [os.environ.get('APPTAINER_CONFIGDIR'), os.environ.get('DOCKER_CONFIG') or home / '.docker']
+    return [Path(folder, 'docker-config.json') for folder in folders] + [
+        Path(folder, 'config.json') for folder in docker if folder]
 
 
 def login_in(path, host):
     """Return the credentials for a registry in one file (Login), None if it has none or can't be read."""
     try:
-        with open(path) as text:
-            content = json.load(text)
+        content = json.loads(path.read_text(encoding='utf-8'))
     except (OSError, ValueError):
         return None
     names = DOCKER_HUB_KEYS if host == DOCKER_HUB else (host,)

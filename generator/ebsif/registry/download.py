@@ -1,21 +1,15 @@
-##
-# This file is part of ebsif, container modules for EasyBuild.
-#
-# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
-# as published by the Free Software Foundation v2.
-##
 """
 Download a file of tens of gigabytes: going on after cuts, and what to say if the disk is full.
-
-Doesn't import EasyBuild, so that commands can use it too.
 """
 import errno
 import os
 import shutil
+import stat
 import time
 
-from easybuild.easyblocks.generic.container.connection import BROKEN, TransferError, size_of, start_of
 from easybuild.easyblocks.generic.container.texts import format_size
+
+from ebsif.registry.connection import BROKEN, TransferError, size_of, start_of
 
 NOTHING_MORE = 416  # status if no part of the file is left (RFC 9110, 15.5.17)
 BLOCK = 256 * 1024  # bytes: what is lost at most if the process is killed
@@ -35,30 +29,36 @@ class Download:
     open_at : callable
         Takes a position and returns an answer of the server (http.client.HTTPResponse) that begins there, or at the
         start of the file.
-    path : str
+    path : Path
         The file.
     size : int
         Its size in bytes, None until it is known.
-    can_go_on : bool
-        Whether the next attempt of the command may use what is there.
     is_open, problem : bool, Exception or str
         Whether the server has answered; why the last attempt ended.
     """
 
-    def __init__(self, open_at, path, size=None, can_go_on=True):
+    def __init__(self, open_at, path, size=None):
         """Nothing is opened yet."""
         self.open_at = open_at
         self.path = path
         self.size = size
-        self.can_go_on = can_go_on
 
     @property
     def have(self):
         """How many bytes are there (int)."""
         try:
-            return os.path.getsize(self.path)
+            return os.lstat(self.path).st_size
         except FileNotFoundError:
             return 0
+
+    @property
+    def is_foreign(self):
+        """Whether the name is that of a link, or of another account's file."""
+        try:
+            status = os.lstat(self.path)
+        except FileNotFoundError:
+            return False
+        return not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid()
 
     def run(self, name, reach, say):
         """
@@ -78,10 +78,11 @@ class Download:
         DownloadError
             If the server refuses or can't be reached (what is there stays), or if the disk is full.
         """
-        if self.size is not None and self.have > self.size:
-            os.remove(self.path)
+        # what others have put there is never continued (P-02)
+        if self.is_foreign or self.size is not None and self.have > self.size:
+            self.path.unlink()
         if self.have:
-            say("%s: going on after %s" % (name, format_size(self.have)))
+            say(f"{name}: going on after {format_size(self.have)}")
         most, failures = self.have, 0
         while not self.is_complete(reach):
             most, failures = (self.have, 0) if self.have > most else (most, failures + 1)
@@ -96,14 +97,14 @@ class Download:
         except TransferError as err:
             # without an answer so far there is no network, or no such server
             if not err.is_temporary or not (err.status or self.is_open):
-                raise DownloadError(str(err))
+                raise DownloadError(str(err)) from None
             self.problem = err
         except BROKEN as err:
             self.problem = err
         except OSError as err:
             if err.errno in (errno.ENOSPC, errno.EDQUOT):
                 self.stop_for_space()
-            raise DownloadError("Writing %s failed: %s" % (self.path, err))
+            raise DownloadError(f"Writing {self.path} failed: {err}") from None
         return False
 
     is_open = False
@@ -112,7 +113,7 @@ class Download:
     def transfer(self, reach):
         """Get what is missing, in one connection; return whether the file is complete (bool)."""
         have = self.have
-        if self.size is not None and have == self.size and os.path.exists(self.path):
+        if self.size is not None and have == self.size and self.path.exists():
             return True
         try:
             opened = self.open_at(have)
@@ -129,7 +130,8 @@ class Download:
             if self.size is None:
                 self.size = size_of(answer)
             self.check_space(start)
-            with open(self.path, 'r+b' if os.path.exists(self.path) else 'wb') as target:
+            number = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+            with os.fdopen(number, 'r+b') as target:
                 target.truncate(start)
                 target.seek(start)
                 done = self.copy(answer, target, start, reach)
@@ -142,8 +144,8 @@ class Download:
             done += len(block)
             if self.size is not None and done > self.size:
                 # that of another file
-                os.remove(self.path)
-                raise TransferError("the server sends more than the %d bytes of the file" % self.size)
+                self.path.unlink()
+                raise TransferError(f"the server sends more than the {self.size} bytes of the file")
             target.write(block)
             target.flush()
             reach(done, self.size)
@@ -152,32 +154,29 @@ class Download:
 
     def check_space(self, start):
         """Stop before the download if there isn't enough space for the rest of the file."""
-        folder = os.path.dirname(self.path)
+        folder = self.path.parent
         free = shutil.disk_usage(folder).free + (self.have - start)
         if self.size is not None and free < self.size - start:
-            raise DownloadError("Not enough space in %s: %s are needed, %s are free. Make room, or choose another "
-                                "directory." % (folder, format_size(self.size - start), format_size(free)))
+            raise DownloadError(f"Not enough space in {folder}: {format_size(self.size - start)} are needed, "
+                                f"{format_size(free)} are free. Make room, or choose another directory.")
 
     def stop_for_space(self):
         """Remove what is there, and raise the error for a full disk, or a quota."""
         done = self.have
-        os.remove(self.path)
-        raise DownloadError("The disk or the quota is full: no more than %s%s could be written to %s, and are removed "
-                            "again. Make room, or choose another directory." % (
-                                format_size(done), self.of_size, os.path.dirname(self.path)))
+        self.path.unlink()
+        raise DownloadError(f"The disk or the quota is full: no more than {format_size(done)}{self.of_size} could be "
+                            f"written to {self.path.parent}, and are removed again. Make room, or choose another "
+                            "directory.")
 
     @property
     def of_size(self):
         """What follows a number of bytes (str): how many there will be, if that is known."""
-        return ' of %s' % format_size(self.size) if self.size else ''
+        return f' of {format_size(self.size)}' if self.size else ''
 
     def cut(self, name):
         """Return the error for a connection that was cut too often (DownloadError)."""
-        remedy = "What has arrived is kept in %s: the same command goes on from there." % self.path if self.can_go_on \
-            else "The same command starts again, because the file may be another one then: add #sha256=DIGEST to the " \
-            "URL to be able to continue."
-        return DownloadError("Fetching %s ended after %s%s: %s. %s" % (
-            name, format_size(self.have), self.of_size, self.problem, remedy))
+        return DownloadError(f"Fetching {name} ended after {format_size(self.have)}{self.of_size}: {self.problem}. "
+                             f"What has arrived is kept in {self.path}: the same command goes on from there.")
 
 
 class FilePart:
@@ -189,7 +188,7 @@ class FilePart:
         """Go to the position."""
         self.file = file
         self.read = file.read
-        self.headers = {'Content-Range': 'bytes %d-' % start, 'Content-Length': str(size - start)}
+        self.headers = {'Content-Range': f'bytes {start}-', 'Content-Length': str(size - start)}
         file.seek(start)
 
     def __enter__(self):

@@ -1,13 +1,7 @@
-##
-# This file is part of ebsif, container modules for EasyBuild.
-#
-# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
-# as published by the Free Software Foundation v2.
-##
 """
 Manifests and blobs of registries (OCI distribution), with the runtime's login.
 
-Doesn't import EasyBuild, so that commands can use it too. Credentials go to the registry and the server for tokens that
+Credentials go to the registry and the server for tokens that
 it names, and nowhere else.
 """
 import base64
@@ -20,10 +14,20 @@ from urllib.error import HTTPError
 from urllib.parse import urlencode, urljoin, urlsplit
 from urllib.request import Request
 
-from easybuild.easyblocks.generic.container.connection import BROKEN, TEMPORARY, TransferError, check_next, is_loopback
-from easybuild.easyblocks.generic.container.connection import open_url, place_of, range_header, send
 from easybuild.easyblocks.generic.container.imagesource import DOCKER_HUB
-from easybuild.easyblocks.generic.container.login import login_for
+
+from ebsif.registry.connection import (
+    BROKEN,
+    TEMPORARY,
+    TransferError,
+    check_next,
+    is_loopback,
+    open_url,
+    place_of,
+    range_header,
+    send,
+)
+from ebsif.registry.login import login_for
 
 MANIFESTS = ', '.join('application/vnd.' + kind for kind in (
     'oci.image.manifest.v1+json', 'oci.image.index.v1+json', 'docker.distribution.manifest.v2+json',
@@ -53,7 +57,7 @@ class Registry:
     def __init__(self, host):
         """Nothing is sent yet."""
         self.host = host
-        self.url = '%s://%s' % ('http' if is_loopback(host) else 'https',
+        self.url = '{}://{}'.format('http' if is_loopback(host) else 'https',
                                 'registry-1.docker.io' if host == DOCKER_HUB else host)
         self.login = login_for(host)
         self.authorizations = {}
@@ -84,7 +88,7 @@ class Registry:
         url = urljoin(self.url + '/', path)
         check_next(url, self.url)
         is_own = place_of(url) == place_of(self.url)
-        scope = 'repository:%s:%s' % (repository, actions) if repository else None
+        scope = f'repository:{repository}:{actions}' if repository else None
         for attempt in range(2):
             request = Request(url, data=data, headers=dict(headers or {}), method=method)
             if is_own and self.authorizations.get(scope):
@@ -105,18 +109,18 @@ class Registry:
             err.close()
             if code == 401 and attempt == 0 and place_of(err.geturl() or '') == place_of(self.url):
                 self.authorizations[scope] = self.authorization(challenge or '', scope)
-                raise Unauthorized
-            raise TransferError(self.explain(code, reason), code in TEMPORARY, code)
+                raise Unauthorized from None
+            raise TransferError(self.explain(code, reason), code in TEMPORARY, code) from None
 
     def explain(self, code, reason):
         """Return what a status means (str)."""
         if code in (401, 403):
-            return "%s answers %d (%s): %s with `apptainer registry login --username NAME docker://%s`" % (
-                self.host, code, reason, "the login in use has no access there; log in again" if self.login else
-                "log in", self.host)
+            what = "the login in use has no access there; log in again" if self.login else "log in"
+            return (f"{self.host} answers {code} ({reason}): {what} with `apptainer registry login --username NAME "
+                    f"docker://{self.host}`")
         if code == 404:
-            return "%s answers 404: it has no image of this name, tag or digest" % self.host
-        return "%s answers %d (%s)" % (self.host, code, reason)
+            return f"{self.host} answers 404: it has no image of this name, tag or digest"
+        return f"{self.host} answers {code} ({reason})"
 
     def authorization(self, challenge, scope):
         """
@@ -142,7 +146,7 @@ class Registry:
         realm = urljoin(self.url, challenge['realm'])
         check_next(realm, self.url)
         if self.login and not realm.startswith('https:') and not is_loopback(urlsplit(realm).netloc):
-            raise TransferError("%s wants the password to be sent to %s without encryption" % (self.host, realm))
+            raise TransferError(f"{self.host} wants the password to be sent to {realm} without encryption")
         query = [(key, value) for key, value in (('service', challenge.get('service')),
                                                  ('scope', challenge.get('scope') or scope)) if value]
         if self.login and self.login.token:
@@ -159,14 +163,14 @@ class Registry:
             token = content.get('token') or content.get('access_token')
         except TransferError as err:
             if err.status in (400, 401, 403):
-                raise TransferError(self.explain(err.status, "login refused"), status=err.status)
+                raise TransferError(self.explain(err.status, "login refused"), status=err.status) from None
             raise
         except BROKEN as err:
-            raise TransferError("no connection to %s: %s" % (realm, err), True)
+            raise TransferError(f"no connection to {realm}: {err}", True) from None
         except (ValueError, AttributeError):
             token = None
         if not isinstance(token, str):
-            raise TransferError("%s gives no token for %s" % (realm, self.host))
+            raise TransferError(f"{realm} gives no token for {self.host}")
         return token
 
     def manifest(self, repository, reference):
@@ -188,12 +192,12 @@ class Registry:
         TransferError
             Also if the content doesn't have the digest.
         """
-        with self.request('GET', '/v2/%s/manifests/%s' % (repository, reference), {'Accept': MANIFESTS},
+        with self.request('GET', f'/v2/{repository}/manifests/{reference}', {'Accept': MANIFESTS},
                           repository=repository) as answer:
             try:
                 data = answer.read(MOST + 1)
             except BROKEN as err:
-                raise TransferError("the connection to %s was cut: %s" % (self.host, err), True)
+                raise TransferError(f"the connection to {self.host} was cut: {err}", True) from None
         return parse_manifest(data, reference if reference.startswith('sha256:') else None, self.host)
 
     def blob(self, repository, digest, start=0):
@@ -210,7 +214,7 @@ class Registry:
         -------
         http.client.HTTPResponse
         """
-        return self.request('GET', '/v2/%s/blobs/%s' % (repository, digest), range_header(start),
+        return self.request('GET', f'/v2/{repository}/blobs/{digest}', range_header(start),
                             repository=repository)
 
 
@@ -233,14 +237,14 @@ def parse_manifest(data, digest, place):
     """
     found = 'sha256:' + hashlib.sha256(data).hexdigest()
     if digest not in (None, found):
-        raise TransferError("%s has a manifest with the digest %s instead of %s: it was altered, or cut" % (
-            place, found, digest))
+        raise TransferError(f"{place} has a manifest with the digest {found} instead of {digest}: it was altered, or "
+                            "cut")
     try:
         content = json.loads(data.decode())
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
-        raise TransferError("what %s has there is no manifest" % place)
+        raise TransferError(f"what {place} has there is no manifest")
     return Manifest(content, found, data)
 
 
@@ -288,4 +292,4 @@ class Unauthorized(Exception):
 
 def basic(login):
     """Return the header for user and password (RFC 7617)."""
-    return 'Basic ' + base64.b64encode(('%s:%s' % (login.user, login.password)).encode()).decode()
+    return 'Basic ' + base64.b64encode((f'{login.user}:{login.password}').encode()).decode()

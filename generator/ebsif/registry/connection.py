@@ -1,16 +1,9 @@
-##
-# This file is part of ebsif, container modules for EasyBuild.
-#
-# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
-# as published by the Free Software Foundation v2.
-##
 """
 HTTP for images: requests with a limit, redirects that stay safe, proxies, and parts of files.
 
-Doesn't import EasyBuild, so that commands can use it too. Credentials go to the server that they are for, and nowhere
-else: not to the servers that it redirects to, and into no message.
+Credentials go to the server that they are for, and nowhere else: not to the servers that it redirects to, and into no
+message.
 """
-import ipaddress
 import re
 import socket
 import ssl
@@ -19,6 +12,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, build_opener
 
+from easybuild.easyblocks.generic.container.imagesource import is_loopback
 from easybuild.easyblocks.generic.container.texts import ERRORS
 
 TIMEOUT = 60  # seconds without any data
@@ -82,7 +76,7 @@ def check_next(url, earlier):
     allowed = ('https',) if earlier.startswith('https:') else ('http', 'https')
     if urlsplit(url).scheme not in allowed:
         # what comes after the question mark may be a credential
-        raise TransferError("%s refers to %s, and only %s is followed from there" % (
+        raise TransferError("{} refers to {}, and only {} is followed from there".format(
             urlsplit(earlier).netloc, url.partition('?')[0], ' or '.join(name + '://' for name in allowed)))
 
 
@@ -116,25 +110,16 @@ def send(request, host=None):
         raise
     except BROKEN as err:
         reason = getattr(err, 'reason', None) or err
-        proxy = ' through the proxy %s' % request.host if request.host != server else ''
+        proxy = f' through the proxy {request.host}' if request.host != server else ''
         words = ERRORS.get(getattr(reason, 'errno', None)) or "%s. Check its name, and the network and proxy of this " \
             "node" % (getattr(reason, 'strerror', None) or reason)
-        raise TransferError("no connection to %s%s: %s" % (host or server, proxy, words), True)
+        raise TransferError(f"no connection to {host or server}{proxy}: {words}", True) from None
 
 
 def place_of(url):
     """Return scheme, host and port of a URL, which credentials are for."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port
-
-
-def is_loopback(host):
-    """Return whether a registry is on this machine, where connections without encryption are safe."""
-    try:
-        name = urlsplit('//' + host).hostname
-        return name == 'localhost' or ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def open_url(request):
@@ -145,13 +130,14 @@ def open_url(request):
         err.close()
         remedy = ": files at URLs are fetched without a login. Fetch the file yourself, or have it put into a " \
             "registry, where the runtime's login is used" if err.code == 401 else ""
-        raise TransferError('%s answers %d (%s)%s' % (
-            urlsplit(request.full_url).netloc, err.code, err.reason, remedy), err.code in TEMPORARY, err.code)
+        place = urlsplit(request.full_url).netloc
+        raise TransferError(f"{place} answers {err.code} ({err.reason}){remedy}", err.code in TEMPORARY,
+                            err.code) from None
 
 
 def range_header(start):
     """Return the headers for the rest of a file from a position on (dict)."""
-    return {'Range': 'bytes=%d-' % start} if start else {}
+    return {'Range': f'bytes={start}-'} if start else {}
 
 
 def start_of(answer):

@@ -1,0 +1,241 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+The image of a module: its own copy, or an image that is used where it is; its checksum and signature; later checks.
+"""
+import json
+import os
+import re
+import time
+from typing import Any, BinaryIO, Dict, List, Optional, Sequence, Tuple
+
+from easybuild.tools.build_log import EasyBuildError
+from easybuild.tools.config import build_option
+from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, mkdir, read_file, verify_checksum
+from easybuild.tools.utilities import trace_msg
+
+from .framework import EasyBuildExit, run_shell_cmd
+from .imagecopy import copy_hashed, identity
+from .imagefetch import SHA256, SOURCE, SOURCE_DIGEST, altered, check_content, read_note
+from .imagesource import ImageSource
+from .runtime import Runtime, passed_variables
+from .sharedimage import IMAGE_OWN, IMAGE_REFERENCE, InstalledImage, InstalledImages
+from .sif import signers
+from .spec import ContainerSpec
+from .texts import format_size
+
+
+class Image:
+    """
+    The image that an easyconfig describes.
+
+    Its checksum is in any form that EasyBuild supports; `others` are images of other installations.
+    """
+
+    def __init__(self, spec: ContainerSpec, checksum: Any, others: InstalledImages):
+        """Store the arguments."""
+        self.spec = spec
+        self.checksum = checksum
+        self.others = others
+
+    def has_checksum(self, path: str, sha256: str) -> bool:
+        """Return whether a file, whose SHA256 is known, has the checksum in the easyconfig; without one, any has."""
+        return self.checksum is None or verify_checksum(path, self.checksum, {CHECKSUM_TYPE_SHA256: sha256})
+
+    def is_image_of(self, installed: InstalledImage) -> bool:
+        """Return whether the image of another installation is this one, by its record."""
+        digest = self.spec.source.digest if self.spec.source else None
+        # two conversions of the same image differ, so there only the digest of the source tells
+        is_same = digest is None or self.checksum is not None or installed.image.get(SOURCE_DIGEST) == digest
+        return is_same and self.has_checksum(installed.path or '', installed.image.get(SHA256, ''))
+
+    @property
+    def shared_path(self) -> Optional[str]:
+        """Path of the image of another module, for a module without a copy; None if there is none (E-01)."""
+        if self.spec.image != IMAGE_REFERENCE:
+            return None
+        return self.others.find(self.spec.image_name, self.is_image_of)
+
+    def is_known(self, path: str) -> bool:
+        """Return whether a shared image is this one by its recorded SHA256, so that it needn't be read (E-01)."""
+        recorded = self.others.unchanged(path) if self.spec.image != IMAGE_OWN else None
+        return bool(recorded) and self.has_checksum(path, recorded.image.get(SHA256, ''))
+
+    def install(self, opened: 'OpenImage', found: str, installdir: str) -> Dict[str, Any]:
+        """
+        Give an installation the image; return the part of the record on it.
+
+        `found` is the path where the image was found, without links resolved: a note may be beside it.
+        """
+        target = os.path.join(installdir, self.spec.image_name)
+        is_own = self.spec.image == IMAGE_OWN
+        sha256 = self.copy(opened, target) if is_own else self.digest_in_place(opened.path)
+        trace_msg("SHA256 %s" % sha256)
+        opened.check_unchanged()
+        used = target if is_own else opened.path
+        if not build_option('ignore_checksums'):
+            self.check(used, found, sha256)
+        status = os.stat(used)
+        record = {'file': self.spec.image_name, 'kind': self.spec.image, 'mtime_ns': status.st_mtime_ns,
+                  'resolved': opened.path, 'size': status.st_size, SHA256: sha256, 'signers': signers(used)}
+        record.update(origin_of(found, sha256))
+        owner = self.others.origin(opened.path) if self.spec.image == IMAGE_REFERENCE else None
+        if owner:
+            record['origin'] = owner
+        return dict(record, verified=opened.verified) if opened.verified else record
+
+    def copy(self, opened: 'OpenImage', target: str) -> str:
+        """Copy the image; return its SHA256."""
+        size, start = os.fstat(opened.file.fileno()).st_size, time.time()
+        trace_msg("copying %s to %s (%s)" % (opened.path, target, format_size(size)))
+        sha256 = copy_hashed(opened.file, target, self.spec.lustre_striping)
+        trace_msg("copied at %.1f GB/s" % (size / 1e9 / max(time.time() - start, 1e-3)))
+        return sha256
+
+    def digest_in_place(self, path: str) -> str:
+        """
+        Return the SHA256 of an image that isn't copied: the recorded one, if size and time are those in the record.
+
+        Raise EasyBuildError if the image has changed since the module with the record was installed.
+        """
+        trace_msg("the image is not copied: the module uses %s" % path)
+        recorded = self.others.unchanged(path)
+        if recorded:
+            trace_msg("size and time of the image are those that %s recorded" % recorded.module)
+            return recorded.image[SHA256]
+        trace_msg("computing the SHA256 of %s (%s)" % (path, format_size(os.path.getsize(path))))
+        sha256 = compute_checksum(path, CHECKSUM_TYPE_SHA256)
+        wrong = [one for one in self.others.using(path) if one.image.get(SHA256) != sha256]
+        if wrong and not build_option('ignore_checksums'):
+            raise altered("The image %s was changed after %s had been installed with it: its SHA256 is %s now, and was "
+                          "%s. Reinstall that module (eb --rebuild), or use an unchanged image." % (
+                              path, wrong[0].module, sha256, wrong[0].image.get(SHA256)))
+        return sha256
+
+    def check(self, used: str, found: str, sha256: str) -> None:
+        """Raise EasyBuildError if an image that is in use now isn't what the easyconfig, or the note, says (G-06)."""
+        if not self.has_checksum(used, sha256):
+            raise altered("The image %s changed during the installation: its checksum no longer matches the easyconfig "
+                          "(its SHA256 is %s). Try again when nobody is writing to it." % (found, sha256))
+        if self.spec.source:
+            check_content(found, sha256)
+
+
+class OpenImage:
+    """
+    An image that stays open from its verification to the end of the copy, so that both read the same file (P-05).
+
+    Attributes: `path` has no links; `verified` names who signed the image, if that was verified.
+    """
+
+    def __init__(self, path: str):
+        """Open the image; links are resolved once, because a central link may change during the installation."""
+        self.path = os.path.realpath(path)
+        self.file: BinaryIO = open(self.path, 'rb', buffering=0)  # noqa: SIM115 for all steps
+        self.before = identity(os.fstat(self.file.fileno()))
+        self.verified: List[str] = []
+
+    def verify(self, keys: Sequence[str], folder: str) -> None:
+        """Verify that all who signed the image are among the keys (files), in a keyring of our own (R-04)."""
+        same_file = '/proc/%d/fd/%d' % (os.getpid(), self.file.fileno())
+        self.verified, problem = verify(same_file, keys, folder)
+        if problem:
+            raise altered("The image %s %s. The easyconfig names the keys of those who may sign it ('signature_keys')."
+                          % (self.path, problem))
+        trace_msg("the image is signed by %s" % ', '.join(self.verified))
+
+    def check_unchanged(self) -> None:
+        """Raise EasyBuildError if somebody has written to a verified image."""
+        if self.verified and identity(os.fstat(self.file.fileno())) != self.before:
+            raise altered("The image %s changed during the installation, after its signature had been verified. Try "
+                          "again when nobody is writing to it." % self.path)
+
+
+def verify(image: str, keys: Sequence[str], folder: str) -> Tuple[List[str], str]:
+    """Return who signed an image, if the runtime verifies it with these keys and no others, and why not ('' if so)."""
+    if not signers(image):
+        return [], "is not signed: get the signed image, or sign it with a key of yours (`apptainer sign`)"
+    ours = import_keys(keys, folder)
+    done = run_with_keyring(['verify', '--local', '--json', image], folder)
+    try:
+        found = [one['Signer'] for one in json.loads(done.output)['SignerKeys']]
+        names = {one['Fingerprint'].upper(): one.get('Name', '') for one in found}
+    except (ValueError, KeyError, TypeError):
+        names = {}
+    # the runtime also trusts the keyring that its administrator may have filled
+    if done.exit_code == 0 and names and set(names) <= ours:
+        return ['%s (%s)' % (name, fingerprint) for fingerprint, name in sorted(names.items())], ""
+    said = ['no message'] + ((done.output or '') + '\n' + (done.stderr or '')).strip().splitlines()
+    return [], "is signed by %s, which can't be verified: %s" % (
+        ', '.join(filter(None, signers(image))) or "a key without a fingerprint", said[-1].strip())
+
+
+def import_keys(keys: Sequence[str], folder: str) -> set:
+    """Put public keys into a new keyring; return their fingerprints."""
+    mkdir(folder, parents=True)
+    os.chmod(folder, 0o700)
+    for key in keys:
+        if b'PRIVATE KEY' in read_file(key, mode='rb'):
+            raise wrong_key("%s is a private key. Keep it secret, and name the public one." % key)
+        done = run_with_keyring(['key', 'import', key], folder)
+        if done.exit_code != 0:
+            raise wrong_key("%s is no public key that the container runtime can read: write it with `apptainer key "
+                            "export --armor FILE`." % key)
+    listed = run_with_keyring(['key', 'list'], folder).output
+    return {digits.upper() for digits in re.findall(r'Fingerprint:\s*([0-9A-Fa-f]{40,64})', listed)}
+
+
+def run_with_keyring(arguments: List[str], folder: str) -> Any:
+    """Run the container runtime with a keyring; return its result, whatever the exit status."""
+    variables = dict(passed_variables(os.environ), APPTAINER_KEYSDIR=folder, SINGULARITY_KEYSDIR=folder,
+                     SINGULARITY_SYPGPDIR=folder)
+    return run_shell_cmd([Runtime().path] + arguments, use_bash=False, fail_on_error=False, hidden=True,
+                         split_stderr=True, env=variables)
+
+
+def origin_of(found: str, sha256: str) -> Dict[str, str]:
+    """Return where an image is from, for the record: source and digest that a note or record names, else the path."""
+    note = read_note(found)
+    if note and note[SHA256] == sha256:
+        return {SOURCE: note[SOURCE], SOURCE_DIGEST: ImageSource.parse(note[SOURCE]).digest or ''}
+    known = InstalledImage(os.path.dirname(os.path.realpath(found))).image
+    if known.get(SHA256) == sha256 and known.get(SOURCE_DIGEST):
+        return {key: known[key] for key in (SOURCE, SOURCE_DIGEST)}
+    return {SOURCE: found}
+
+
+def check_installed_image(installed: InstalledImage) -> None:
+    """
+    Raise EasyBuildError if the image of a module that was installed before is not the recorded one (I-03).
+
+    It is only read if its size is the recorded one, but its time isn't.
+    """
+    path, size = installed.path, installed.image.get('size')
+    # without its own copy, the module uses one that nobody has recorded
+    is_recorded = path and size is not None and (installed.is_shared or path == installed.own_path)
+    if not is_recorded or installed.is_unchanged:
+        return
+    if installed.has_size:
+        trace_msg("computing the SHA256 of %s, because its time has changed" % path)
+        if compute_checksum(path, CHECKSUM_TYPE_SHA256) == installed.image.get(SHA256):
+            return
+    raise altered("The image %s was changed after %s had been installed: it has %d bytes, and had %d. Put the earlier "
+                  "image back, or install the module again with `eb --rebuild`." % (
+                      path, installed.module, os.path.getsize(path), size))
+
+
+def check_not_removed(image: str, installdir: str, problem: str) -> None:
+    """Raise EasyBuildError if an earlier installation, which must be emptied for a problem, has the only image."""
+    if os.path.dirname(image) == os.path.realpath(installdir):
+        raise EasyBuildError("The earlier installation can't be swapped with a new one (%s), and emptying it would "
+                             "remove the image %s, which the new one needs: copy it to another directory, and name "
+                             "that with --sourcepath.", problem, image)
+
+
+def wrong_key(text: str) -> EasyBuildError:
+    """Return the error for a key in the easyconfig."""
+    return EasyBuildError("Easyconfig parameter 'signature_keys': %s", text, exit_code=EasyBuildExit.EASYCONFIG_ERROR)
