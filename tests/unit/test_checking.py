@@ -207,7 +207,7 @@ def test_review_comments_are_reported(place):
 
 def test_required_signatures(place, tmp_path):
     """R-04: a key that isn't there and an unsigned image are found before eb; elsewhere nothing is there."""
-    profile = (f"{SITE}images: {{directories: [{{path: {tmp_path}/images}}]}}\nsignature: required\n"
+    profile = (f"{SITE}images: {{directories: [{{path: {tmp_path}/images}}]}}\n"
                "signature_keys: [KEY]\n")
     assert findings(place(profile=profile.replace("KEY", "/none/site.asc"))) == []
     (one,) = findings(place(profile=profile.replace("KEY", "site.asc")))
@@ -218,9 +218,9 @@ def test_required_signatures(place, tmp_path):
     assert "signature_keys: /none/site.asc does not exist" in texts
     assert "tool-1.0.sif is not signed, so eb will refuse it" in texts
     (tmp_path / "images/tool-1.0.sif").unlink()
-    for kind, level in (("docker", "error"), ("oci", "warning")):
-        found = findings(place(f"{HEAD}    source: {kind}-archive:/x.tar\n", profile.replace("KEY", "/none/site.asc")))
-        assert [one.level for one in found if "source: Signatures of archives can't be verified" in one.text] == [level]
+    source = f"docker-archive:/x.tar#sha256={'0' * 64}"
+    found = findings(place(f"{HEAD}    source: {source}\n", profile.replace("KEY", "/none/site.asc")))
+    assert [one.level for one in found if "what the runtime converts has no signature" in one.text] == ["warning"]
 
 
 def test_the_placeholder_for_a_homepage(place):

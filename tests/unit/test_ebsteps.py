@@ -280,8 +280,8 @@ def test_what_is_copied_and_packed(tmp_path):
     source.write_bytes(b"x" * 200)
     Path(f"{target}.partial").write_bytes(b"x" * 50)
     assert ebsteps.copied(str(source), str(target)) == Now("0.1 kB of 0.2 kB", 50, 200)
-    (tmp_path / "c.sif.partial-1").mkdir()
-    (tmp_path / "c.sif.partial-1/layer").write_bytes(b"x" * 3000)
+    (tmp_path / ".c.sif.x1").mkdir()
+    (tmp_path / ".c.sif.x1/layer").write_bytes(b"x" * 3000)
     assert fetching.fetched(tmp_path / "c.sif", 0) == Now("3.0 kB", 3000)
     assert fetching.fetched(tmp_path / "c.sif", 6000) == Now("3.0 kB of 6.0 kB", 3000, 6000)
     # converted, it is larger than its layers

@@ -158,7 +158,7 @@ def test_signature_and_source(catalogue):
     """Issue 25, point 1: what the verification found, and where the image was fetched."""
     container = read(catalogue)[0]
     record = {"image": {"file": "a-20260101.sif", "source": "oras://host/a@sha256:1", "source_digest": "sha256:1",
-                        "signature": {"state": "verified", "details": "Ann <ann@example.org>"}}}
+                        "verified": ["Ann <ann@example.org>"]}}
     (page,) = entry.pages([container], {container.module: record})
     assert page.signature == "The image is signed by Ann <ann@example.org>."
     assert page.source == "oras://host/a@sha256:1"

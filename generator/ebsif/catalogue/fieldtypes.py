@@ -134,11 +134,15 @@ def is_cache_place(text):
 
 
 def is_source(text):
-    """Return the source of an image, without which digest it has or with it."""
+    """Return the source of an image, which names the digest (R-02)."""
     try:
-        return str(ImageSource.parse(is_line(text)))
+        source = ImageSource.parse(is_line(text))
     except ValueError as error:
         raise ValueError(f"'{text}' {error}") from None
+    if not source.digest:
+        raise ValueError(f"'{text}' has no digest, so it may be another image tomorrow: `ebsif inspect {text}` shows "
+                         "the one that it has now")
+    return str(source)
 
 
 def is_repository(text):
@@ -154,8 +158,6 @@ def is_repository(text):
 
 def is_list_address(text):
     """Return the URL of a list of images, if what it says can't be altered on the way, and has no credential."""
-    # takes long to import
-
     address = urlsplit(is_line(text))
     if not address.hostname or not (address.scheme == "https" or address.scheme == "http" and is_loopback(
             address.netloc)):

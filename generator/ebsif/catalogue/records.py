@@ -112,7 +112,8 @@ class ContainerFields(Model):
     gpu_visibility: Optional[GpuVisibility] = Field(
         None, description="GPUs that a rank sees, overriding the site")
     signature_keys: Optional[list[FilePath]] = Field(
-        None, description="files of the public keys of those who may sign the image, overriding the site")
+        None, description="files of the public keys of those who may sign the image, overriding the site; "
+                          "[] for an image without a signature")
     components: dict[VersionPart, Optional[VersionPart]] = Field(
         {}, description="components in the image and their versions")
     python_packages: list[VersionPart] = Field(

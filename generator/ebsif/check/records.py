@@ -99,7 +99,7 @@ def check_homepage(container: Container, finding: Creator) -> Iterator[Finding]:
 
 def check_signature(container: Container, finding: Creator) -> Iterator[Finding]:
     """Yield findings where a signature (R-04) will be missed: keys that don't exist, an unsigned image."""
-    keys = container.signature_keys or container.site.signature_keys
+    keys = easyconfig.signature_keys(container)
     if not keys:
         return
     images = [path for _, path in container.image_places if is_there(path)]

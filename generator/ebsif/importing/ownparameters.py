@@ -106,8 +106,8 @@ def read_source(values, record, site):
     source = values.pop("image_source", None)
     if source:
         record["source"] = source
-    keys = values.pop("signature_keys", None)
-    if not is_empty(keys) and keys != site.signature_keys:
+    keys = values.pop("signature_keys", None) or []
+    if keys != site.signature_keys:
         record["signature_keys"] = keys
 
 

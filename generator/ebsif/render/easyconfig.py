@@ -76,7 +76,7 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
         {"homepage": container.homepage, "description": description(container), "usage": container.usage},
         {"sources": [container.file_name], "checksums": [container.sha256] if container.sha256 else None,
          "image_source": container.source,
-         "signature_keys": container.signature_keys or container.site.signature_keys,
+         "signature_keys": signature_keys(container),
          "download_instructions": instructions(container), "definition_files": container.definition_files},
         {"image": container.image if container.image != "own" else None,
          "image_root": images.root if images.directories else None,
@@ -151,6 +151,11 @@ def instructions(container):
     if not paths or {"download_instructions", "source_urls"} & container.parameters.keys():
         return None
     return "\n".join([WHERE.format(container.site.description), *paths])
+
+
+def signature_keys(container):
+    """Return the files with the keys of those who may sign the image (list of str): a record may name none."""
+    return container.site.signature_keys if container.signature_keys is None else container.signature_keys
 
 
 def wrappers(container):
