@@ -105,12 +105,12 @@ class ContainerVenv(ContainerInstall):
         str
         """
         path = os.path.join(self.final_installdir, kept)
-        try:
-            return self.obtain_file(name, no_download=True)
-        except EasyBuildError:
-            if not os.path.isfile(path):
-                raise
-        return path
+        found = self.obtain_file(name, no_download=True, warning_only=True)
+        if not found and not os.path.isfile(path):
+            raise EasyBuildError("Couldn't find %s, which 'requirements' names: put it there, or on the source path.",
+                                 os.path.join(os.path.dirname(self.cfg.path), name),
+                                 exit_code=EasyBuildExit.MISSING_SOURCES)
+        return found or path
 
     @property
     def stages(self):

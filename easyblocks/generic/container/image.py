@@ -25,7 +25,6 @@ from .imagesource import ImageSource
 from .runtime import Runtime, passed_variables
 from .sharedimage import IMAGE_OWN, IMAGE_REFERENCE, InstalledImage, InstalledImages
 from .sif import signers
-from .spec import ContainerSpec
 from .texts import format_size
 
 
@@ -33,10 +32,11 @@ class Image:
     """
     The image that an easyconfig describes.
 
-    Its checksum is in any form that EasyBuild supports; `others` are images of other installations.
+    `spec` is the ContainerSpec; `checksum` is in any form that EasyBuild supports; `others` are the images of other
+    installations.
     """
 
-    def __init__(self, spec: ContainerSpec, checksum: Any, others: InstalledImages):
+    def __init__(self, spec: Any, checksum: Any, others: InstalledImages):
         """Store the arguments."""
         self.spec = spec
         self.checksum = checksum
@@ -63,7 +63,7 @@ class Image:
     def is_known(self, path: str) -> bool:
         """Return whether a shared image is this one by its recorded SHA256, so that it needn't be read (E-01)."""
         recorded = self.others.unchanged(path) if self.spec.image != IMAGE_OWN else None
-        return bool(recorded) and self.has_checksum(path, recorded.image.get(SHA256, ''))
+        return recorded is not None and self.has_checksum(path, recorded.image.get(SHA256, ''))
 
     def install(self, opened: 'OpenImage', found: str, installdir: str) -> Dict[str, Any]:
         """
@@ -76,6 +76,8 @@ class Image:
         sha256 = self.copy(opened, target) if is_own else self.digest_in_place(opened.path)
         trace_msg("SHA256 %s" % sha256)
         opened.check_unchanged()
+        # NFS keeps an open file that is removed with an earlier installation, and its directory
+        opened.file.close()
         used = target if is_own else opened.path
         if not build_option('ignore_checksums'):
             self.check(used, found, sha256)
