@@ -177,7 +177,7 @@ def test_written_paths_are_final(site, base_image):
 
 APPEND = """
 def pre_install_hook(self, *args, **kwargs):
-    with open(self.source_image, 'ab') as image:
+    with open(self.image_file.path, 'ab') as image:
         image.write(b'x')
 """
 

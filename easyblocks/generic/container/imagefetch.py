@@ -115,6 +115,8 @@ def check_content(image: str, sha256: str) -> None:
 
 def pull(source: ImageSource, made: str) -> Optional[str]:
     """Let the runtime fetch an image by its digest, with its own login; it verifies manifest and content."""
+    if not source.digest:
+        raise failed("%s has no digest, so it may be another image tomorrow" % str(source))
     options = ['--no-https'] if is_loopback(source.host or '') else []
     # a SIF file in the cache would only be a second copy; of layers, the cache has those that arrived before a cut
     options += ['--disable-cache'] if source.kind == ORAS else []

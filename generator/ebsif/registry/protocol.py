@@ -254,12 +254,6 @@ def digest_of(blob):
     return digest if isinstance(digest, str) and re.match(r'sha256:[0-9a-f]{64}\Z', digest) else None
 
 
-def blob_size(blob):
-    """Return the size of a part of a manifest (dict) in bytes (int), None if it has none that is possible."""
-    size = blob.get('size')
-    return size if type(size) is int and size >= 0 else None
-
-
 def fits_this_machine(kind):
     """Return whether the platform that an index names for an image (dict, None if it names none) is this machine's."""
     kind = {} if kind is None else kind
