@@ -202,7 +202,7 @@ def check(container: Container, record: dict[str, Any], options: Sequence[str] =
 
 def recorded_plan(record: dict[str, Any], size: int) -> Plan:
     """Return the plan to take all recorded packages from one file of a certain size."""
-    asked, dependency, _ = REASONS
+    asked, dependency = REASONS
     named = set(names_of(record[lockfile.STAGES]))
     added = [Addition(name, version, None, asked if normal_name(name) in named else dependency)
              for name, version in lock.pins(record[lockfile.VENV_PACKAGES]).items() if name not in environments.TOOLS]
