@@ -107,7 +107,7 @@ def install(arguments: Sequence[Union[str, Path]], **variables: str) -> Result:
     """
     # in its own lines, as they come, with details; options of the user come later and win
     options = ["--output-style=basic", "--trace"]
-    arguments = [*options, *arguments, *eb.finding_easyblocks()]
+    arguments = [*options, *eb.finding_easyblocks(), *arguments]
     with eb.started(arguments, {"PYTHONUNBUFFERED": "1", **variables}) as process, \
             Steps(not output.is_verbose()) as steps:
         steps.begin("starting eb", important=False)

@@ -386,12 +386,3 @@ def test_files_with_one_name_are_refused(easyblock):
     with pytest.raises(EasyBuildError, match="more than one file named image.def"):
         easyblock("definition_files = ['one/image.def', 'two/image.def']", cls=ContainerInstall)
     easyblock("definition_files = ['one/image.def', 'two/other.def']", cls=ContainerInstall)
-
-
-def test_each_step_confirms_the_owner_of_the_lock(easyblock):
-    """defects E6: once a step runs, the lock is ours, and the file beside it says so."""
-    block = easyblock("", cls=ContainerInstall)
-    noted = []
-    block.lock_owner = types.SimpleNamespace(confirm=lambda: noted.append("confirmed"))
-    block.run_step("step", [lambda _: lambda: noted.append("done")])
-    assert noted == ["confirmed", "done"]

@@ -25,7 +25,7 @@ class Easyblock(Reinstall, EasyBlock):
     def __init__(self, root):
         """Build beside an installation directory (Path)."""
         self.directory, self.installdir, self.dry_run = str(root), f"{root}.replace", False
-        self.cfg = {"keep_user_software": True}
+        self.cfg, self.mod_filepath = {"keep_user_software": True}, f"{root}.lua"
 
     def update_config_template_run_step(self):
         """Do nothing: there is no easyconfig."""
@@ -79,6 +79,28 @@ def test_what_a_killed_eb_has_left(tmp_path, monkeypatch, left):
     easyblock.directory, easyblock.installdir = None, str(tmp_path / "1.0")
     easyblock.tidy_up()
     assert content(tmp_path) == {"1.0": left[0]}
+
+
+@pytest.mark.usefixtures("configuration")
+def test_an_earlier_installation_that_can_not_be_removed(tmp_path, monkeypatch):
+    """S002-44: a container has its files open on NFS: what is left of it never replaces the new installation."""
+    (tmp_path / "software").mkdir()
+    directories(tmp_path / "software", "1.0", "1.0.replace")
+    monkeypatch.setattr(EasyBlock, "make_module_step", lambda *_, **__: "")
+    monkeypatch.setattr(Easyblock, "restore_easyconfig", lambda _: None)
+
+    def fail(path):
+        raise OSError(errno.EBUSY, "Device or resource busy", path)
+
+    monkeypatch.setattr(reinstall, "remove_dir", fail)
+    easyblock = Easyblock(tmp_path / "software/1.0")
+    easyblock.cfg = {"keep_user_software": False, "cleanupoldinstall": True}
+    easyblock.mod_filepath = str(tmp_path / "1.0.lua")
+    easyblock.make_module_step()
+    assert content(tmp_path / "software") == {"1.0": "1.0.replace", "1.0.replace": "1.0"}
+    monkeypatch.setattr(reinstall, "remove_dir", shutil.rmtree)
+    easyblock.tidy_up()
+    assert content(tmp_path / "software") == {"1.0": "1.0.replace"}
 
 
 def test_setting_aside_overwrites_nothing(tmp_path):

@@ -25,6 +25,7 @@ from easybuild.tools.utilities import trace_msg
 from .framework import EasyBuildExit, run_shell_cmd
 from .imagecopy import copy_hashed, identity, make_striped
 from .imagesource import DOCKER, DOCKER_ARCHIVE, HTTPS, OCI, OCI_ARCHIVE, ORAS, ImageSource, is_loopback
+from .readable import open_to_readers, set_mode
 from .runtime import SHOWN_LINES, Runtime
 from .sif import is_sif, is_whole
 
@@ -42,8 +43,11 @@ def fetch(source: ImageSource, target: str, checksum: Any = None, striping: Sequ
     Each process fetches under a name of its own. The first image that is complete stays (R-10), unless the one that is
     there is to be replaced. `checksum` is in any form that EasyBuild supports.
     """
+    # a link is followed, not replaced
+    target = os.path.realpath(target)
     folder, name = os.path.split(target)
-    mkdir(folder, parents=True)
+    with open_to_readers():
+        mkdir(folder, parents=True)
     try:
         place = tempfile.mkdtemp(prefix='.%s.' % name, dir=folder)
     except OSError as err:
@@ -63,6 +67,8 @@ def fetch(source: ImageSource, target: str, checksum: Any = None, striping: Sequ
                           "Correct the one that is wrong." % (source, sha256))
         note = os.path.join(place, 'note')
         write_file(note, json.dumps({SOURCE: str(source), SHA256: sha256}, indent=2) + '\n')
+        for path in (made, note):
+            set_mode(path, 0o644)
         if again or not os.path.exists(target):
             os.rename(note, note_path(target))
             os.rename(made, target)

@@ -21,7 +21,7 @@ MODULE = 'module'  # name, version, versionsuffix
 EASYCONFIG = 'easyconfig'  # path of the file that was installed
 VERSIONS = 'versions'  # of the software that was used: EasyBuild, the runtime ...
 # file, source (where it was fetched from, else where it was found), source_digest (of what was fetched), resolved,
-# sha256; size and mtime_ns of the file that the module uses; kind (own, central, link, reference); origin: the module
+# sha256; size and mtime_ns of the file that the module uses; kind (own, central, reference); origin: the module
 # whose image it is, if that is another one; labels; signers: fingerprints of the keys that signed it, which nobody has
 # verified; signature: state and details of the verification, if the easyconfig asks for that
 IMAGE = 'image'

@@ -18,7 +18,7 @@ from easybuild.easyblocks.generic.container.framework import with_build_option
 from easybuild.easyblocks.generic.container.lockfile import RECORD
 from easybuild.easyblocks.generic.container.readable import open_to_readers
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
-from easybuild.framework.easyblock import StopException
+from easybuild.framework.easyblock import POSTPROC_STEP, StopException
 from easybuild.tools.build_log import print_msg, print_warning
 from easybuild.tools.config import build_option, install_path
 from easybuild.tools.filetools import copy_file, mkdir, remove_dir, remove_file, write_file
@@ -69,6 +69,12 @@ class Reinstall:
         return os.path.realpath(self.final_installdir) + '.replaced'
 
     @property
+    def module_backup(self):
+        """Where the earlier module file is while the new one is written (str)."""
+        folder, name = os.path.split(self.mod_filepath)
+        return os.path.join(folder, '.%s.replaced' % name)
+
+    @property
     def is_own_copy(self):
         """Whether the easyconfig is the copy in the earlier installation."""
         return os.path.realpath(self.cfg.path).startswith(os.path.realpath(self.final_installdir) + os.sep)
@@ -88,6 +94,9 @@ class Reinstall:
                 self.roll_back()
             raise
         except Exception:
+            if step == POSTPROC_STEP:
+                # what its commands have written doesn't count as users' changes
+                self.record_files()
             self.give_up(self.is_first and not os.path.exists(self.lock_path))
             raise
         except BaseException:
@@ -134,6 +143,8 @@ class Reinstall:
                 remove_replaced(self.staging_dir)
                 os.rename(os.path.realpath(self.installdir), self.staging_dir)
             os.rename(self.replaced_dir, os.path.realpath(self.installdir))
+            if os.path.exists(self.module_backup):
+                os.rename(self.module_backup, self.mod_filepath)
         if os.path.lexists(self.staging_dir):
             # with a record it had been in place, without one it was not complete
             self.preserve_user_changes(self.staging_dir)
@@ -142,9 +153,12 @@ class Reinstall:
     @property
     def has_earlier_installation(self):
         """Whether there is an installation to replace, also of another easyblock, whose module may be elsewhere."""
+        there = UserSoftware(self.installdir)
+        # a first installation of ours that was killed has this directory, and no record
+        is_part = os.path.isdir(os.path.dirname(self.lock_path))
         return os.path.isdir(self.installdir) and bool(
-            os.path.exists(self.lock_path) or os.path.exists(self.mod_filepath)
-            or UserSoftware(self.installdir).installed_at)
+            os.path.exists(self.lock_path) or os.path.exists(self.mod_filepath) or there.installed_at
+            or (there.present and not is_part))
 
     def build_beside(self):
         """Build beside the earlier installation; where it can't be renamed, EasyBuild empties it."""
@@ -203,7 +217,6 @@ class Reinstall:
         """Put the earlier installation back, and remove the new one."""
         place, was_active = os.path.realpath(self.directory), self.installdir == self.directory
         if was_active:
-            self.record_files()
             os.rename(place, self.staging_dir)
             os.rename(self.replaced_dir, place)
         staging = self.staging_dir
@@ -225,7 +238,10 @@ class Reinstall:
         with self.kept_module(), with_build_option('generate_devel_module', False):
             modules_path = super().make_module_step()
         if self.directory:
-            earlier, self.directory = self.replaced_dir, None
+            # from now on it is a leftover, which nothing puts back, even if only a part can be removed
+            earlier = self.staging_dir
+            os.rename(self.replaced_dir, earlier)
+            self.directory = None
             self.preserve_user_changes(earlier, merge=True)
             if self.cfg['cleanupoldinstall']:
                 remove_replaced(earlier)
@@ -239,8 +255,7 @@ class Reinstall:
     @contextmanager
     def kept_module(self):
         """Context manager in which a failure leaves the earlier module as it was."""
-        folder, name = os.path.split(self.mod_filepath)
-        backup = os.path.join(folder, '.%s.replaced' % name)
+        backup = self.module_backup
         remove_file(backup)
         if os.path.exists(self.mod_filepath):
             copy_file(self.mod_filepath, backup)

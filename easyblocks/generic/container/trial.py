@@ -61,7 +61,7 @@ class Trial:
         self.programs = [tuple(line.split('\t', 2)) for line in lines if line.count('\t') == 2]
         if request:
             try:
-                self.imports = json.loads(lines[-1].partition('imports\t')[2])
+                self.imports = json.loads((lines or [''])[-1].rpartition('imports\t')[2])
             except ValueError:
                 self.failure = (result.stderr.strip() or 'it says nothing').splitlines()[-1]
 
