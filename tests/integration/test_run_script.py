@@ -254,8 +254,9 @@ def test_the_port_does_not_depend_on_the_node(rank):
     """defects E5: a node with another range of ports for connections computes the same port, so the ranks meet."""
     here = rank("", **slurm(rank=1, local=1))[0]["MASTER_PORT"]
     # a network namespace has its own settings
-    other = "mount -t proc proc /proc && echo 10500 20000 >/proc/sys/net/ipv4/ip_local_port_range && exec \"$@\""
-    there = rank("", before=["unshare", "--mount", "--net", "sh", "-c", other, "sh"], **slurm(rank=1, local=1))[0]
+    other = "echo 10500 20000 >/proc/sys/net/ipv4/ip_local_port_range && exec \"$@\""
+    before = ["unshare", "--map-root-user", "--net", "sh", "-c", other, "sh"]
+    there = rank("", before=before, **slurm(rank=1, local=1))[0]
     assert there["MASTER_PORT"] == here
 
 
