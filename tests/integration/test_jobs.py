@@ -381,7 +381,11 @@ def test_at_this_terminal(jobs):
 
 def test_a_run_is_repeated_from_its_record(jobs):
     """T-11: the record has module, digest, packages, program, environment, nodes and status; --from runs it again."""
-    (jobs.folder / "again.py").write_text("import sys\nprint('got', sys.argv[1:])\nsys.exit(3)\n")
+    # rank 0 ends last: srun would kill a rank that has not ended, with a status of its own
+    (jobs.folder / "again.py").write_text(
+        "import os, sys, time\nprint('got', sys.argv[1:])\nended = 'ended-' + os.environ['SLURM_JOB_ID']\n"
+        "if os.environ['RANK'] != '0':\n    sys.exit(open(ended, 'w').close())\n"
+        "while not os.path.exists(ended):\n    time.sleep(0.1)\ntime.sleep(1)\nsys.exit(3)\n")
     (job,) = jobs.submit("--nodes 2 --name again --line='--comment=\"a b\"'", "again.py --epochs '3 $x'")
     jobs.ended(job)
     record = jobs.record(job, "again")
