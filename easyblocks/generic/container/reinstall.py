@@ -259,6 +259,9 @@ class Reinstall:
         remove_file(backup)
         if os.path.exists(self.mod_filepath):
             copy_file(self.mod_filepath, backup)
+        if os.path.islink(self.mod_filepath):
+            # to the name of a hidden module, which is going to be removed: EasyBuild would write through the link
+            remove_file(self.mod_filepath)
         try:
             yield
         except BaseException:
