@@ -127,7 +127,7 @@ def test_squashfs_commands_while_writing(installation, tmp_path, name, program, 
     (shim / program).write_text(
         f"#!/bin/bash\nPATH=${{PATH#*:}}\nif [[ \"$*\" != */new* || $* == '-l '* ]]; then exec {program} \"$@\"; fi\n"
         f"{program} \"$@\" &\nuntil [[ $(du -s {installation}/.{name}.*/{unfinished} | cut -f 1) -gt 1000 ]]; do\n"
-        "    kill -0 $! || exit 0\ndone\nkill -KILL 0\n")
+        "    kill -0 $! || break\ndone\nkill -KILL 0\n")
     (shim / program).chmod(0o755)
     result = subprocess.run([installation / "bin" / name], capture_output=True, text=True, check=False, timeout=300,
                             start_new_session=True, env=dict(os.environ, PATH=f"{shim}:{os.environ['PATH']}"))

@@ -114,7 +114,7 @@ def test_the_commands_for_running(clone):
     (script,) = blocks("docs/running.md")
     output = run(f"source .demo/env.sh\nexport APPTAINER_BIND+=,{CHECKOUT}\n{script}", clone)
     assert re.findall(r"^(\d) ranks, equal weights: True", output, re.MULTILINE) == ["1", "2"]
-    subprocess.run(["bash", "-n", clone / "train.sh"], check=True)
+    subprocess.run(["bash", "-n", clone / "two-nodes.sh"], check=True)
     (script,) = blocks("docs/caches.md")
     assert run(f"source .demo/env.sh\nexport EBSIF_NODE_LOCAL={clone}\n{script}", clone).endswith("/no-job/triton\n")
 

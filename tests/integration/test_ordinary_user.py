@@ -101,16 +101,16 @@ def test_a_users_own_user_software(installed_once, users_directory, wheels, modu
     assert sorted((str(path), path.lstat().st_ctime_ns) for path in root.rglob("*")) == before
 
 
-def test_closed_places_of_a_person(user_site):
+def test_closed_places_of_a_person(site):
     """F-09 (N21): a configuration file or a home directory that can't be read stops no command."""
-    configuration = user_site.home / ".config/ebsif/config.yaml"
+    configuration = site.home / ".config/ebsif/config.yaml"
     configuration.parent.mkdir(parents=True, exist_ok=True)
     configuration.write_text("site: lumi\n")
-    for closed in (configuration, user_site.home):
+    for closed in (configuration, site.home):
         mode = closed.stat().st_mode
         closed.chmod(0)
         try:
-            said = user_site.run(["env", f"HOME={user_site.home}", "ebsif", "list"], cwd="/")
+            said = site.run(["env", f"HOME={site.home}", "ebsif", "list"], cwd="/")
         finally:
             closed.chmod(mode)
         assert "PyTorch/2.13.0" in said.stdout
