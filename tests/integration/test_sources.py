@@ -244,15 +244,16 @@ def test_an_archive(place, tmp_path, small_image):
     copy = ["--no-home", "--bind", f"{root}:/mnt", small_image("busybox"), "cp", "-a", "/bin", "/mnt"]
     subprocess.run(["apptainer", "--silent", "exec", *copy], check=True, timeout=300)
     (root / ".sbom.json").write_text(json.dumps(BILL))
-    digest = ocilayouts.add_image(tmp_path / "layout", root, "1.5")
+    ocilayouts.add_image(tmp_path / "layout", root, "1.5")
     ocilayouts.pack(tmp_path / "layout", tmp_path / "boxes-1.5.tar")
+    digest = hashlib.sha256((tmp_path / "boxes-1.5.tar").read_bytes()).hexdigest()
     said = place.ebsif("add", "oci-archive:boxes-1.5.tar", status=3)
     assert "no family of the catalogue has images named like boxes-1.5.sif: give a --name" in said
     assert not (tmp_path / "eb").exists()
     said = place.ebsif("add", "oci-archive:boxes-1.5.tar", "--name", "Boxes", "--fetch", "images")
     assert f"Boxes-1.5.eb --sourcepath={tmp_path}/images\n" in said
     assert place.record("Boxes") == {"family": "boxes", "version": "1.5",
-                                     "source": f"oci-archive:{tmp_path}/boxes-1.5.tar@{digest}"}
+                                     "source": f"oci-archive:{tmp_path}/boxes-1.5.tar#sha256={digest}"}
     found = json.loads(place.ebsif("inspect", "images/boxes-1.5.sif", "--json", "--no-checksum"))
     assert (found["listed"], found["listed_in"]) == ({"pypi": {"fast": "3.1"}, "deb": {"x": "1"}}, "/.sbom.json")
 

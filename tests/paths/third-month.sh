@@ -6,13 +6,13 @@ ebsif export mine -o crate/
 ebsif push mine oras://$REGISTRY/group/mine:1
 ebsif pull oras://$REGISTRY/group/mine:1 --name theirs --check
 ebsif extend --from-lock lock.json --name theirs --install | tee printed
-$(sed -n 's/^load it with: //p' printed)
+eval "$(sed -n 's/^load it with: //p' printed)"
 ebsif diff ./lock.json
 cmp $CONTAINERROOT/user-software.squashfs ~/.local/easybuild/software/Example/*-mine-*.3/user-software.squashfs && echo "the same files"
 unmake-squashfs
 rm $CONTAINERROOT/user-software.squashfs
 module unload Example
-$(sed -n 's/^load it with: //p' printed)
+eval "$(sed -n 's/^load it with: //p' printed)"
 singularity exec $SIF pip install -q greeting
 ebsif diff ./lock.json || echo "they differ"
 ebsif freeze --dry-run

@@ -1,5 +1,6 @@
 """Environments of others: what is checked, kept, masked and refused. No image, registry or installation is needed."""
 
+import contextlib
 import datetime
 import hashlib
 import json
@@ -113,6 +114,13 @@ def test_a_transfer_goes_on_another_day(tmp_path, monkeypatch):
     assert not list(place.iterdir())
 
 
+def opened_by(process):
+    """Return the files that a process has open; none while it is just starting, when they can't be read."""
+    with contextlib.suppress(OSError):
+        return {os.path.realpath(one) for one in Path("/proc", str(process), "fd").iterdir()}
+    return set()
+
+
 def test_two_transfers_into_one_directory(eb_prefix, tmp_path):
     """R-06: one waits for the other, and finds what that has fetched; neither fails, and nothing else is left."""
     eb_prefix.install(MINE)
@@ -125,8 +133,7 @@ def test_two_transfers_into_one_directory(eb_prefix, tmp_path):
     second = multiprocessing.get_context("fork").Process(target=lambda: sys.exit(main(command)))
     with artefact.downloading(found, place) as folder:
         second.start()
-        opened = Path("/proc", str(second.pid), "fd")
-        while second.is_alive() and str(folder / files.LOCK) not in {os.path.realpath(one) for one in opened.iterdir()}:
+        while second.is_alive() and str(folder / files.LOCK) not in opened_by(second.pid):
             time.sleep(0.01)
         artefact.download(found, folder, lambda _: None).replace(squashfs)
     second.join(60)

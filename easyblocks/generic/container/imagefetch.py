@@ -43,8 +43,6 @@ def fetch(source: ImageSource, target: str, checksum: Any = None, striping: Sequ
     Each process fetches under a name of its own. The first image that is complete stays (R-10), unless the one that is
     there is to be replaced. `checksum` is in any form that EasyBuild supports.
     """
-    # a link is followed, not replaced
-    target = os.path.realpath(target)
     folder, name = os.path.split(target)
     with open_to_readers():
         mkdir(folder, parents=True)
