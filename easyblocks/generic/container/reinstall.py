@@ -238,11 +238,11 @@ class Reinstall:
         with self.kept_module(), with_build_option('generate_devel_module', False):
             modules_path = super().make_module_step()
         if self.directory:
-            # from now on it is a leftover, which nothing puts back, even if only a part can be removed
-            earlier = self.staging_dir
-            os.rename(self.replaced_dir, earlier)
+            replaced, earlier = self.replaced_dir, self.staging_dir
             self.directory = None
-            self.preserve_user_changes(earlier, merge=True)
+            self.preserve_user_changes(replaced, merge=True)
+            # from now on it is a leftover, which nothing puts back, even if only a part can be removed
+            os.rename(replaced, earlier)
             if self.cfg['cleanupoldinstall']:
                 remove_replaced(earlier)
             else:
