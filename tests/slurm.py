@@ -52,7 +52,8 @@ JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 ReturnToService=2
 FirstJobId={first_job}
-KillWait=5
+# as by default: on a busy machine, a rank that is asked to end may take longer than a few seconds
+KillWait=30
 SlurmdParameters=config_overrides
 # jobs that return to the queue start when Slurm looks there the next time
 SchedulerParameters=sched_min_interval=2,batch_sched_delay=1,sched_interval=2

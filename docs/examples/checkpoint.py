@@ -20,15 +20,19 @@ from torch.nn.parallel import DistributedDataParallel
 class Asked:
     """Whether this rank was asked to stop."""
 
+    NUMBERS = (signal.SIGUSR1, signal.SIGTERM)
+
     def __init__(self):
         """Install the handlers, which only make a note: the step that is being computed is finished first."""
         self.now = False
-        for number in (signal.SIGUSR1, signal.SIGTERM):
+        for number in self.NUMBERS:
             signal.signal(number, self.note)
 
     def note(self, *_):
-        """Make a note."""
+        """Make a note, and ignore the signals from now on: one that is passed on late would end Python while it exits."""
         self.now = True
+        for number in self.NUMBERS:
+            signal.signal(number, signal.SIG_IGN)
 
     def anywhere(self, device):
         """Return whether any rank was asked: all have to stop after the same step."""
