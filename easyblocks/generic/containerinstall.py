@@ -24,9 +24,8 @@ from easybuild.easyblocks.generic.container.hostlibraries import wanted_librarie
 from easybuild.easyblocks.generic.container.image import Image, OpenImage, check_installed_image, check_not_removed
 from easybuild.easyblocks.generic.container.imagefetch import check_note, fetch
 from easybuild.easyblocks.generic.container.kernel import JUPYTER, install_kernel
-from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, SYNTAXES, ModuleFile
+from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, ModuleFile, program
 from easybuild.easyblocks.generic.container.modulerc import add_symbolic_versions, update_earlier_spelling
-from easybuild.easyblocks.generic.container.modulesyntax import is_literal
 from easybuild.easyblocks.generic.container.parameters import WRAPPERS_ALL
 from easybuild.easyblocks.generic.container.probe import ImageProbe, entry_point_environment
 from easybuild.easyblocks.generic.container.record import InstallRecord, correct_binds, versions_used
@@ -34,10 +33,9 @@ from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.easyblocks.generic.container.reports import keep_easyblocks, keep_secrets_out_of_report
 from easybuild.easyblocks.generic.container.runtime import Container, Runtime, existing_sources, runtime_variables
 from easybuild.easyblocks.generic.container.scriptinstall import install_scripts, update_settings
+from easybuild.easyblocks.generic.container.settings import MODULE_CONF, constant, variable_lines, write_settings
 from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, InstalledImage, InstalledImages
-from easybuild.easyblocks.generic.container.shellmodule import ShellGenerator, write_environment
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
-from easybuild.easyblocks.generic.container.startenvironment import ENVIRONMENT_FILE
 from easybuild.easyblocks.generic.container.trial import NEVERTHELESS, Trial
 from easybuild.easyblocks.generic.container.wrappers import Wrappers
 from easybuild.framework.easyblock import POSTPROC_STEP, EasyBlock
@@ -49,6 +47,9 @@ from easybuild.tools.filetools import copy_file
 from easybuild.tools.modules import Lmod
 from easybuild.tools.utilities import trace_msg
 
+# what the module adds to search paths, relative to the installation
+SEARCH_PATHS = {'PATH': ['bin'], 'JUPYTER_PATH': [JUPYTER]}
+
 
 class ContainerInstall(Reinstall, EasyBlock):
     """
@@ -58,11 +59,10 @@ class ContainerInstall(Reinstall, EasyBlock):
     (runscripts/) are installed next to it, without any value written into them. share/ebsif/lock.json records the image
     and where it came from.
 
-    container/parameters.py has the parameters, container/modulefile.py the statements of the module.
+    container/parameters.py has the parameters, container/settings.py what the module decides from.
     """
 
     SPEC = ContainerSpec
-    MODULE_FILE = ModuleFile
 
     @classmethod
     def extra_options(cls, extra_vars=None):
@@ -82,7 +82,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.container = self.venv = None
         self.image_file = self.probe = self.all_programs = None
         # nothing outside the container should compile against or link with an installation; kernels are for Jupyter
-        set_search_paths(self.module_load_environment, PATH=['bin'], JUPYTER_PATH=[JUPYTER])
+        set_search_paths(self.module_load_environment, **SEARCH_PATHS)
 
     def check_parameters(self):
         """Validate the parameters. Values may still contain unresolved templates. Derived easyblocks extend this."""
@@ -294,10 +294,10 @@ class ContainerInstall(Reinstall, EasyBlock):
             install_kernel(self.installdir, self.short_mod_name)
         image = self.image.install(self.image_file, self.src[0]['path'], self.installdir)
         self.record[lockfile.IMAGE] = dict(image, labels=self.probe.labels)
+        self.write_settings()
         self.install_additions()
         self.record.write_installed(self.installdir)
         self.record.write_bill_of_materials(self.installdir)
-        self.write_environment()
         # from here on hooks see the final paths
         self.activate_installation()
 
@@ -336,7 +336,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         if not (self.record or build_option('ignore_checksums')):
             # --sanity-check-only, --module-only
             check_installed_image(InstalledImage(self.installdir))
-        kwargs.setdefault('custom_paths', {'files': list(self.spec.scripts) + [lockfile.RECORD, ENVIRONMENT_FILE] + [
+        kwargs.setdefault('custom_paths', {'files': list(self.spec.scripts) + [lockfile.RECORD, MODULE_CONF] + [
             os.path.join('bin', name) for name in self.known_record.get(lockfile.WRAPPERS, [])], 'dirs': ['bin']})
         kwargs.setdefault('custom_commands', [self.spec.check_command])
         super().sanity_check_step(*args, **kwargs)
@@ -348,9 +348,8 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     @property
     def module_file(self):
-        """The container-specific part of the module file (ModuleFile)."""
-        syntax = SYNTAXES[self.module_generator.SYNTAX](self.installdir)
-        return self.MODULE_FILE(self.spec, self.known_record, syntax, self.short_mod_name)
+        """What the module file says and decides from (ModuleFile)."""
+        return ModuleFile(self.spec, self.known_record, self.short_mod_name)
 
     def make_module_description(self):
         """Add sections on this container to the help text."""
@@ -365,46 +364,41 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     def make_module_dep(self, *args, **kwargs):
         """Add the modules that conflict with this one to the dependencies."""
-        return super().make_module_dep(*args, **kwargs) + self.module_file.conflicts
+        # EasyBuild has no method for a conflict with another module
+        statement = 'conflict("%s")\n' if self.module_generator.SYNTAX == 'Lua' else 'conflict %s\n'
+        return super().make_module_dep(*args, **kwargs) + ''.join(statement % name for name in self.spec.conflicts)
 
     def make_module_extra(self, *args, **kwargs):
-        """Add the container-specific statements, variables that are set literally, and the list of packages."""
-        variables = self.cfg.get_ref('modextravars')
-        literal = [name for name, value in variables.items() if is_literal(value)]
-        module_file = self.module_file
-        # In Tcl, EasyBuild's statement would expand them; in either syntax, it is wrong for texts with both quotes.
-        # Ours restores an earlier value on unload, also without a modules tool.
-        text = ''.join(module_file.module.setenv(name, self.cfg['modextravars'][name]['value']) for name in literal)
-        others = {name: value for name, value in variables.items() if name not in literal}
+        """Add the program that sets up the container, and the list of packages."""
+        # the program sets constants, of which EasyBuild's statements would expand some
+        others = {name: value for name, value in self.cfg.get_ref('modextravars').items() if constant(value) is None}
         with with_parameter(self.cfg, 'modextravars', others):
             extra = super().make_module_extra(*args, **kwargs)
-        text = module_file.module.unless_searched(module_file.text + text)
         # in EBEXTSLIST<NAME>; with 'extension_name' or 'exts_list', EasyBuild writes them itself
         listed = self.make_extension_list() and not self.cfg.get('extension_name')
         packages = '\n' + self.make_module_extra_extensions() if listed else ''
-        return extra + '\n' + text + module_file.changed_packages + packages
+        return extra + program(self.module_generator.SYNTAX) + packages
 
     def make_module_step(self, fake=False):
         """Write the module, and what lets it be loaded under more versions."""
         modules_path = super().make_module_step(fake=fake)
         if not (fake or self.dry_run):
-            self.write_environment()
+            self.write_settings()
             if build_option('module_only'):
                 self.warn(correct_binds(self.lock_path, self.spec.current_binds[1]))
             update_earlier_spelling(self.module_generator, self.mod_filepath, self.short_mod_name, self.installdir)
             add_symbolic_versions(self.module_generator, self.mod_filepath, self.short_mod_name, self.spec.aliases)
         return modules_path
 
-    def write_environment(self):
-        """Write the statements of the module for programs that start without a modules tool (J-01)."""
+    def write_settings(self):
+        """Write what the module decides from, unless only the module is written and there is no installation."""
         if not os.path.isdir(self.installdir):
-            # --module-only
             return
-        generator = ShellGenerator(self.installdir)
-        with self.changed(module_generator=generator), generator.start_module_creation():
-            statements = ''.join([self.make_module_deppaths(), self.make_module_dep(), self.make_module_req(),
-                                  self.make_module_extra()])
-        self.warn(write_environment(self.installdir, statements))
+        lines = list(self.module_file.lines()) + variable_lines(self.cfg['modextravars'])
+        lines += [('conflict', name) for name in self.spec.conflicts]
+        lines += [('needs', dep['short_mod_name']) for dep in self.cfg.dependencies(runtime_only=True)]
+        lines += [('path', '%s %s' % (name, path)) for name, paths in SEARCH_PATHS.items() for path in paths]
+        self.warn(write_settings(self.installdir, lines))
 
     def permissions_step(self, *args, **kwargs):
         """Set permissions as EasyBuild does, but don't extend access to a restricted image."""

@@ -30,14 +30,12 @@ from easybuild.easyblocks.generic.container.reports import keep_out_of_report
 from easybuild.easyblocks.generic.container.requirements import lock_of, squashfs_of
 from easybuild.easyblocks.generic.container.reuse import REUSE_VARIABLE, Reuse
 from easybuild.easyblocks.generic.container.runtime import host_variables
-from easybuild.easyblocks.generic.container.spec import VenvSpec
+from easybuild.easyblocks.generic.container.spec import CONSTRAINTS, VenvSpec
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.stages import Stage
-from easybuild.easyblocks.generic.container.startenvironment import CONSTRAINTS
 from easybuild.easyblocks.generic.container.trial import Trial, asked_for, gpu_of
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, UserSoftware, share_files
 from easybuild.easyblocks.generic.container.venv import Venv
-from easybuild.easyblocks.generic.container.venvmodulefile import VenvModuleFile
 from easybuild.easyblocks.generic.container.wrappers import NEEDED_ON_HOST
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg
@@ -64,7 +62,6 @@ class ContainerVenv(ContainerInstall):
 
     HAS_USER_SOFTWARE = True
     SPEC = VenvSpec
-    MODULE_FILE = VenvModuleFile
 
     def __init__(self, *args, **kwargs):
         """Start without knowledge of the image."""

@@ -154,8 +154,8 @@ def check_variables(fact, container, environment, root):
     assert environment["SIF"].endswith(f"/{container.file_name}")
     assert environment["RUNSCRIPTS"] == f"{root}/runscripts"
     # set when a container starts, or by the module
-    words = [line.split(" ", 1) for line in Path(root, "runscripts/environment.conf").read_text().splitlines()]
-    at_start = dict(text.split("=", 1) for kind, text in words if kind == "set")
+    words = [line.split(" ", 1) for line in Path(root, "share/ebsif/module.conf").read_text().splitlines()]
+    at_start = dict(text.split("=", 1) for kind, text in words if kind == "start")
     for name, value in fact["module_vars"].items():
         wanted = value.replace("%(installdir)s", root)
         if name.startswith("SIF"):
@@ -193,10 +193,11 @@ def check_binds(fact, container, text, root):
     """S002-15, S002-14 (in part): every bind, and libjansson only for images without it."""
     if fact["binds"] is None:
         return
-    ours = set(re.findall(r'append_item\(container_binds, "(/[^"]+)", ","\)', text))
+    settings = Path(root, "share/ebsif/module.conf").read_text()
+    ours = set(re.findall(r"^bind \??(/.+)$", settings, re.MULTILINE))
     wanted = {bind.split(":")[0] if len(set(bind.split(":"))) == 1 else bind for bind in fact["binds"]}
     assert ours == wanted - {"%(installdir)s/runscripts:/runscripts"}
-    assert '/runscripts:/runscripts"' in text
+    assert "\nbind ./runscripts:/runscripts\n" in settings
 
 
 def check_scripts(fact, container, text, root):

@@ -49,9 +49,11 @@ def test_one_bind_variable_holds_everything(installed):
     root = installed.root(installed.SQUASHED)
     assert env["SINGULARITY_BINDPATH"] == env["APPTAINER_BINDPATH"]
     assert env["SINGULARITY_BINDPATH"] == (
-        f"{root}/runscripts:/runscripts,{root}/share/ebsif/set-environment.sh:/.singularity.d/env/97-ebsif.sh:ro,"
-        f"{root}/user-software.squashfs:/user-software:image-src=/,ro"
+        f"{root}/runscripts:/runscripts,{root}/share/ebsif/module.conf:/share/ebsif/module.conf:ro,"
+        f"{root}/share/ebsif/set-environment.sh:/.singularity.d/env/97-ebsif.sh:ro,"
+        f"{root}/user-software.squashfs:/user-software:ro,image-src="
     )
+    assert env["EBSIF_ADDED_APPTAINER_BINDPATH"] == env["APPTAINER_BINDPATH"]
     assert "SINGULARITY_BIND" not in env
     assert "APPTAINER_BIND" not in env
 
@@ -63,6 +65,8 @@ def test_every_tool_sets_the_same_variables(installations):
         for installed in map(installations, TOOLS):
             env = variables(installed.output(module, "env -0"))
             assert f"{installed.root(module)}/bin:" in env["PATH"]
+            # the order is not important
+            env["EBSIF_SET"] = " ".join(sorted(env["EBSIF_SET"].split()))
             found.append({
                 name: value.replace(str(installed.site.prefix), "PREFIX") for name, value in env.items()
                 if name.startswith(("SIF", "CONTAINER", "APPTAINER", "SINGULARITY", "RUNSCRIPTS", "EBSIF"))})
@@ -70,19 +74,19 @@ def test_every_tool_sets_the_same_variables(installations):
         assert found[0] == found[1] == found[2]
 
 
-def test_programs_that_mount_images(installed, tmp_path):
-    """F-01: a module's own file stands in for the system's squashfuse_ll, and for no other; unloading takes it back."""
-    module, root = installed.SQUASHED, installed.root(installed.SQUASHED)
-    (tmp_path / "squashfuse_ll").touch(0o755)
-    found = installed.site.bash(f"""
-        show() {{ "$@" bash -c 'type -P squashfuse_ll'; }}
-        for other in '' '{tmp_path}:'; do
-            PATH=$other$PATH before=$PATH
+def test_programs_that_mount_images(installations):
+    """F-01: a module's own file stands in for the system's squashfuse_ll; unloading takes it back."""
+    for tool in TOOLS:
+        installed = installations(tool)
+        module, root = installed.SQUASHED, installed.root(installed.SQUASHED)
+        ours = f"{root}/share/ebsif/mounters/squashfuse_ll"
+        found = installed.site.bash(f"""
+            show() {{ "$@" bash -c 'type -P squashfuse_ll'; }}
+            module show {module} 2>&1 | grep -o '{ours}'
+            before=$PATH
             module load {module}; show; module unload {module}
-            [[ $PATH == "$before" ]] && show && show {root}/bin/with-module
-        done""").stdout.split()
-    ours, own = f"{root}/share/ebsif/mounters/squashfuse_ll/squashfuse_ll", str(tmp_path / "squashfuse_ll")
-    assert found == [ours, "/usr/bin/squashfuse_ll", ours, own, own, own]
+            [[ $PATH == "$before" ]] && show && show {root}/bin/with-module""").stdout.split()
+        assert found == [ours, f"{ours}/squashfuse_ll", "/usr/bin/squashfuse_ll", f"{ours}/squashfuse_ll"]
 
 
 def test_a_users_bind_is_merged(installed_once, tmp_path):
@@ -178,16 +182,17 @@ def test_variables_that_are_the_same_for_all_containers(installed_once):
         installed_once.SQUASHED, f"env | grep -cE 'ENV_({names.replace(' ', '|')})=' || :") == "0"
 
 
-@pytest.mark.parametrize("name", ["runscripts/environment.conf", "share/ebsif/set-environment.sh"])
+@pytest.mark.parametrize("name", ["module.conf", "set-environment.sh"])
 def test_an_installation_without_its_variables(installed_once, tmp_path, name):
     """G-03, I-04: loading fails, instead of starting containers in which pip can replace packages; so does eb."""
     module = installed_once.SQUASHED
     site = installed_once.copy(tmp_path, module)
-    lost = site.prefix / "eb/software" / module / name
+    root = site.prefix / "eb/software" / module
+    lost = root / "share/ebsif" / name
     lost.unlink()
     result = site.bash(f"module load {module}", check=False)
     assert result.returncode
-    assert f"{lost} is missing" in " ".join(result.stderr.split())
+    assert str(lost if name.endswith(".sh") else root) in " ".join(result.stderr.split())
     assert "eb --rebuild" in result.stderr
     if name.endswith(".sh"):
         easyconfig = site.prefix / "Example-1.0-squashed.eb"
@@ -456,10 +461,10 @@ def test_a_command_without_the_module(installed_once, tmp_path):
     result = run("true")
     assert result.returncode == 1
     assert result.stderr.startswith("with-module: The image of this container is missing")
-    (root / "share/ebsif/environment.sh").unlink()
+    (root / "share/ebsif/module.conf").unlink()
     result = run("true")
     assert result.returncode == 1
-    assert "environment.sh is missing: write the module again with eb --module-only" in result.stderr
+    assert "module.conf is missing: write the module again with eb --module-only" in result.stderr
 
 
 def test_start_shell_without_the_module(installed_once):
@@ -470,36 +475,64 @@ def test_start_shell_without_the_module(installed_once):
 
 
 def test_a_missing_image_fails_the_load_only(installed):
-    """
-    S002-03: without any copy of the image the load fails, naming file and cause; show, spider and unload work.
-
-    I-03: an image of another size is mentioned, also the module's own.
-    """
+    """S002-03: without any copy of the image the load fails, naming file and cause; show, spider and unload work."""
     root = installed.root(installed.WRITABLE)
     image = root / "example.sif"
     kept = root / "kept.sif"
     script = f"""
         module load {installed.WRITABLE} && mv {image} {kept}
         module unload {installed.WRITABLE} || echo unload failed
-        module show {installed.WRITABLE} >/dev/null 2>&1 || echo show failed
+        for what in show help whatis; do
+            module $what {installed.WRITABLE} >/dev/null 2>&1 || echo $what failed
+        done
         if [[ -n ${{LMOD_CMD:-}} ]] && module spider {installed.WRITABLE} 2>&1 | grep -E 'Unable|gone'; then
             echo spider failed
         fi
         module load {installed.WRITABLE}; echo "load ended with $? SIF=${{SIF-unset}}"
+        ln -s /gone {image}; module load {installed.WRITABLE}; echo "load ended with $? SIF=${{SIF-unset}}"
         mv {kept} {image}
-        touch -r {image} {kept}; printf x >>{image}
-        module load {installed.WRITABLE}; echo "loaded $SIF"; module unload {installed.WRITABLE}
-        truncate -s -1 {image}; touch -r {kept} {image}; rm {kept}
     """
     result = installed.site.bash(script)
     assert "failed" not in result.stdout
-    assert "SIF=unset" in result.stdout
-    assert "load ended with 0" not in result.stdout
+    # H5: also if there is a link to nothing
+    assert result.stdout.count("load ended with 1 SIF=unset") == 2
     assert f"{root}/example.sif" in result.stderr
     assert "removed" in result.stderr
-    assert f"loaded {image}" in result.stdout
-    assert f"The image {image} has changed since {installed.WRITABLE} was installed (it has another size)" in \
-        " ".join(result.stderr.split())
+
+
+def test_what_module_show_prints(installed):
+    """C-03: besides help and packages, it fits a screen."""
+    shown = installed.site.bash(f"module show {installed.SQUASHED} 2>&1").stdout.splitlines()
+    # help and packages are texts in several lines, of which only the first one is a statement
+    statement = re.compile(r"(setenv|(pre|ap)pend[_-]path|conflict|whatis|module-whatis|family|load|depends)\b")
+    lines = [line for line in shown if statement.match(line)]
+    assert 20 < len(lines) <= 60
+    assert any("SIFEXAMPLE" in line for line in lines)
+    assert not [line for line in shown if re.match(r"(unsetenv|pushenv)\b", line)]
+
+
+def test_user_software_that_is_a_link(installed, tmp_path):
+    """H5: moved elsewhere for its quota, the directory is bound, not taken for a SquashFS file."""
+    root = installed.root(installed.WRITABLE)
+    (root / "user-software").rename(tmp_path / "moved")
+    (root / "user-software").symlink_to(tmp_path / "moved")
+    try:
+        script = "singularity exec $SIF ls /user-software; echo $APPTAINER_BINDPATH"
+        output = installed.output(installed.WRITABLE, script)
+    finally:
+        (root / "user-software").unlink()
+        (tmp_path / "moved").rename(root / "user-software")
+    assert output.split("\n")[0] == "venv"
+    assert output.endswith(f",{root}/user-software:/user-software")
+
+
+def test_loading_a_module_whose_environment_is_inherited(installed):
+    """H4: with-module runs a script that loads the module; unloading it leaves what with-module has set."""
+    root = installed.root(installed.SQUASHED)
+    use = f"module load {installed.SQUASHED} && singularity exec $SIF python -c 'print(6 * 7)'\n"
+    (installed.site.work / "script").write_text(f"{installed.site.tool.init}\n{use}")
+    result = installed.site.bash(f"{root}/bin/with-module bash --noprofile --norc script")
+    assert (result.stdout, result.stderr) == ("42\n", "")
 
 
 def test_nothing_is_added_to_standard_error(installed_once):

@@ -481,8 +481,8 @@ def lustre(folder, lfs):
 
 def test_stripes_before_packing(installation, tmp_path):
     """T-06: on Lustre, the file has stripes before mksquashfs writes into it, and other files don't."""
-    settings = installation / "share/ebsif/striping.conf"
-    settings.write_text("-c\n8\n-S\n4M\n")
+    settings = installation / "share/ebsif/module.conf"
+    settings.write_text("striping -c\nstriping 8\nstriping -S\nstriping 4M\n")
     noted = f'exec >>"{tmp_path}/noted"; printf "%s\\n" "$@"; : >"${{@: -1}}"; exec stat -c %i "${{@: -1}}"'
     result = run(installation, MAKE, path=fake_program(tmp_path / "local", "lfs", noted))
     assert result.returncode == 0 and not (tmp_path / "noted").exists()
@@ -498,7 +498,7 @@ def test_stripes_before_packing(installation, tmp_path):
 
 def test_stripes_that_fail(installation, tmp_path):
     """T-06: if the stripes can't be set, that is said, and user software is packed."""
-    (installation / "share/ebsif/striping.conf").write_text("-c\n8\n")
+    (installation / "share/ebsif/module.conf").write_text("striping -c\nstriping 8\n")
     result = run(installation, MAKE, path=lustre(tmp_path / "lustre", "echo no stripes here >&2; exit 1"))
     assert result.returncode == 0 and "is not striped over several servers of Lustre: no stripes here" in result.stderr
     assert (installation / "user-software.squashfs").exists()

@@ -732,7 +732,9 @@ def test_another_framework_needs_only_data(site):
     texts, names = [], ("PyTorch", "jax")
     site.eb(*[site.easyconfig(TEXT.replace("venv_name = 'pytorch'\n", ""), name=name) for name in names])
     for name in names:
-        text = (site.modules / name / "1.0.lua").read_text().replace("envs/pytorch", "envs/E")
+        text = (site.modules / name / "1.0.lua").read_text()
+        text += (site.prefix / "eb/software" / name / "1.0/share/ebsif/module.conf").read_text()
+        text = text.replace("envs/pytorch", "envs/E")
         texts.append(re.sub(name, "NAME", text, flags=re.IGNORECASE))
         output = site.bash(f"module load {name}/1.0 && singularity exec $SIF python -c 'import sys; print(sys.prefix)'")
         assert output.stdout.strip() == f"/user-software/venv/{name.lower()}"

@@ -30,9 +30,10 @@ IN_CONTAINER = (CONTAINER_FILES / "share/ebsif/image-programs.py").read_text()
 SAME = {
     "the status for no pip": (r"NO_USABLE_PIP = (\d+)", {"share/ebsif/image-pip.py": r"NOT_HERE = (\d+)"}),
     "the time of all files": (r"FILE_TIME = (\d+)", {"share/ebsif/compile-bytecode.py": r"FILE_TIME = (\d+)"}),
-    "the file with the variables of every container": (
-        r"ENVIRONMENT_FILE = os\.path\.join\('runscripts', '(.*)'\)",
-        {"share/ebsif/set-environment.sh": r"/runscripts/(environment\.\w+)"}),
+    "the settings of the module": (
+        r"MODULE_CONF = os\.path\.join\('share', 'ebsif', '(.*)'\)",
+        dict.fromkeys(["share/ebsif/set-environment.sh", "share/ebsif/container.sh", "modulefile/container.lua",
+                       "modulefile/container.tcl"], r"/share/ebsif/(module\.\w+)")),
     "the longest first line of a script that the kernel reads": (
         r"LONGEST = (\d+)", {"share/ebsif/image-pip.py": r"LONGEST = (\d+)"}),
     "the first lines of a script with a long path": (
@@ -69,7 +70,7 @@ def test_variables():
     """Each variable that a script reads is set by the module or documented as a setting for users."""
     settings = {"EBSIF_CPU_BIND", "EBSIF_GPU_VISIBILITY", "EBSIF_PYTHON_RANKS", "EBSIF_RANK_LOGS", "EBSIF_REPORT",
                 "EBSIF_VENV"}
-    internal = {"EBSIF_ENTERED", "EBSIF_STAGED"}
+    internal = {"EBSIF_ADDED", "EBSIF_SET", "EBSIF_ENTERED", "EBSIF_STAGED"}
     # set where the modules inside an image are initialized
     own_modules = {"EBSIF_BINDS", "EBSIF_MODULES_OF"}
     read = set()
@@ -244,7 +245,7 @@ def test_how_scripts_find_their_installation():
     texts = {path.name: path.read_text() for folder in ("bin", "interpreter", "share/ebsif")
              for path in (CONTAINER_FILES / folder).iterdir()}
     # these need the path without links, are at another depth, or in an environment
-    others = {"make-squashfs", "unmake-squashfs", "kernel", "venv-wrapper"}
+    others = {"make-squashfs", "unmake-squashfs", "kernel", "venv-wrapper", "container.sh"}
     scripts = {name for name, text in texts.items() if "BASH_SOURCE[0]" in text} - others
     assert {name for name, text in texts.items() if FIND_ROOT in text} == scripts
     assert len(scripts) > 9

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from easybuild.easyblocks.generic.container.checks import check_container, check_venv
 from easybuild.easyblocks.generic.container.masks import Masks
-from easybuild.easyblocks.generic.container.modulefile import SYNTAXES, ModuleFile
+from easybuild.easyblocks.generic.container.modulefile import ModuleFile
 from easybuild.easyblocks.generic.container.modulerc import (
     HIDE,
     add_statements,
@@ -25,7 +25,6 @@ from easybuild.easyblocks.generic.container.scripts import read_program
 from easybuild.easyblocks.generic.container.spec import ContainerSpec, VenvSpec
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.venv import Venv
-from easybuild.easyblocks.generic.container.venvmodulefile import VenvModuleFile
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.framework.easyconfig import MANDATORY
@@ -111,27 +110,26 @@ def test_a_specification_is_immutable():
         made.init = "none"
 
 
-@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
-def test_a_module_from_values(syntax):
-    """house 2.2, L-08: a module's text needs the specification, the record and a syntax, but no installation."""
+def test_a_module_from_values():
+    """house 2.2: what a module decides from needs the specification and the record, but no installation."""
     record = {"wrappers": ["python"], "library_binds": ["/usr/lib/libx.so"], "image_packages": ["numpy==2.0"],
               "venv_packages": ["hello==1.0"], "venv_environment": {"PYTHONPATH": "/p"}}
-    values = {"binds": ["/scratch"], "gpu": "rocm", "network_env": {"NET": "hsn"}, "conflicts": ["other"],
-              "masked_paths": ["/usr/lib/a"], "image_dirs": ["/central"], "container_env": {"A": 5}}
-    writer = SYNTAXES[syntax]("/software/Example/1.0")
-    made = ModuleFile(spec(**values), record, writer, "Example/1.0")
-    for part in ("/central/example.sif", "/scratch", "/usr/lib/libx.so", "ebsif/masks.squashfs", "/dev/kfd", "hsn"):
-        assert part in made.text
-    # L-08: also the binds of a hand-written module in its place
-    assert writer.drop_replaced("container_binds", [f"SINGULARITYENV_{name}" for name in sorted(
-        made.spec.start_environment)]) in made.text
-    assert "user_software" not in made.text
-    assert "other" in made.conflicts
+    values = {"binds": ["/scratch"], "gpu": "rocm", "network_env": {"NET": "hsn"}, "image_dirs": ["/central"],
+              "masked_paths": ["/usr/lib/a"], "container_env": {"A": "5$"}, "one_container": "replace"}
+    made = ModuleFile(spec(**values), record, "Example/1.0")
+    lines = [" ".join(line) for line in made.lines()]
+    for line in ("image ./example.sif", "image /central/example.sif", "bind /scratch", "bind ?/usr/lib/libx.so",
+                 "overlay /share/ebsif/masks.squashfs:ro", "where /dev/kfd *_ROCM 1", "default NET hsn",
+                 "default *ENV_A 5\\$", "one_container replace", "suffix EXAMPLE"):
+        assert line in lines
+    assert "user_software" not in "".join(lines)
     assert made.listed_packages == [("hello", "1.0"), ("numpy", "2.0")]
     assert "python" in "".join(made.help_sections)
-    with_venv = VenvModuleFile(spec(VenvSpec, **values), record, writer, "Example/1.0")
-    for part in ("user-software.squashfs", "/user-software/venv/example", "PYTHONPATH"):
-        assert part in with_venv.text
+    with_venv = ModuleFile(spec(VenvSpec, **values), record, "Example/1.0")
+    lines = [" ".join(line) for line in with_venv.lines()]
+    for line in ("user_software yes", "where user_software *ENV_VIRTUAL_ENV /user-software/venv/example",
+                 "where user_software *ENV_PYTHONPATH /p"):
+        assert line in lines
     assert len(with_venv.help_sections) == len(made.help_sections) + 1
     assert "`ebsif extend Example/1.0 --add PACKAGE --name NAME --install`" in with_venv.help_sections[-1]
 

@@ -5,30 +5,27 @@ import shutil
 import subprocess
 
 import pytest
-from easybuild.easyblocks.generic.container.modulefile import LEFT_BEHIND
-from easybuild.easyblocks.generic.container.shellmodule import ENVIRONMENT, ShellGenerator, ShellModule
+from easybuild.easyblocks.generic.container.settings import MODULE_CONF, constant, variable_lines, write_settings
+from easybuild.tools.build_log import EasyBuildError
 from support import CONTAINER_FILES
 
 
 @pytest.fixture
 def root(tmp_path):
-    """An installation whose module sets two variables."""
+    """An installation."""
     return install(tmp_path / "root", "Mine/1.0")
 
 
-def install(folder, name, statements=""):
-    """Write an installation with these statements in its module; return its directory."""
+def install(folder, name, *lines):
+    """Write an installation with these lines in the settings of its module; return its directory."""
     for part in ("share/ebsif", "bin", "interpreter", "runscripts"):
         shutil.copytree(CONTAINER_FILES / part, folder / part)
     (folder / "share/ebsif/kernel").chmod(0o755)
     (folder / "interpreter/python").chmod(0o755)
     (folder / "a.sif").touch()
-    module = ShellModule(str(folder))
-    text = module.call("forget", *LEFT_BEHIND) + module.setenv("EBSIF_LOADED_MODULE", name)
-    text += module.setenv("CONTAINERROOT", str(folder)) + module.setenv("SIF", str(folder / "a.sif"))
-    text += module.declare_list("binds", "_BINDPATH", ",") + module.add("binds", f"{folder}/runscripts:/runscripts")
-    text += module.put_both_from("_BINDPATH", "binds") + statements
-    (folder / ENVIRONMENT).write_text(module.whole(text))
+    text = [("module", name), ("suffix", "MINE"), ("image", "./a.sif"), ("bind", "./runscripts:/runscripts"),
+            ("search_path", "/runscripts"), ("path", "PATH bin"), *lines]
+    (folder / MODULE_CONF).write_text("".join(f"{key} {value}\n" for key, value in text))
     return folder
 
 
@@ -81,16 +78,12 @@ def test_binds_of_a_kernel(root, runtime, tmp_path, name):
     for first, second in ((own, f"{own},/x"), (f"{own},/x", own), (f"{own},/x", ""), ("", f"{own},/x")):
         assert binds(**loaded, **dict(zip(both, (first, second)))) == f"{own},/x,/run/a\\,b"
     assert binds(**loaded, **dict(zip(both, ("/x", "/y")))) == "/x,/y,/run/a\\,b"
-    # those of another module, which the person has added to
-    other = install(tmp_path / "other", "Other/1.0", ShellModule("/").setenv("EBSIF_GPU", "--rocm /dev/kfd"))
-    loaded.update({"EBSIF_LOADED_MODULE": "Other/1.0", "CONTAINERROOT": str(other), "EBSIF_GPU": "--rocm /dev/kfd"})
-    theirs = dict.fromkeys(both, f"/one,{other}/runscripts:/runscripts")
-    notes = {f"__EBSIF_EARLIER_{one}": ":/one" for one in both}
-    for gone in (False, True):
-        assert binds(**loaded, **theirs, **notes) == f"/one,{own},/run/a\\,b"
-        assert binds(**loaded, **theirs) == f"{own},/run/a\\,b"
-        if not gone:
-            shutil.rmtree(other)
+    # those of another module, to which the person has added; its installation is gone
+    other = tmp_path / "other"
+    loaded.update({"EBSIF_LOADED_MODULE": "Other/1.0", "CONTAINERROOT": str(other)})
+    theirs = {**dict.fromkeys(both, f"/one,{other}/runscripts:/runscripts,/other,/two"), **dict.fromkeys(
+        [f"EBSIF_ADDED_{one}" for one in both], f"{other}/runscripts:/runscripts,/other")}
+    assert binds(**loaded, **theirs) == f"/one,/two,{own},/run/a\\,b"
 
 
 def test_a_kernel_of_an_editor(root, runtime):
@@ -119,17 +112,28 @@ def test_options_of_a_kernel(root, runtime):
     assert arguments[-2:] == ["-f", "x"]
 
 
-def test_values_that_are_pushed(tmp_path):
-    """J-01: a value of 'modextravars' with pushenv replaces the person's, which comes back afterwards."""
-    generator = ShellGenerator("/root")
-    generator.define_env_var = lambda _: True
-    text = generator.set_environment("PUSHED", {"value": "$BASE/x", "pushenv": True})
-    root = install(tmp_path / "root", "Mine/1.0", text)
-    show = f"source {root / ENVIRONMENT} load; echo $PUSHED; source {root / ENVIRONMENT} unload; echo ${{PUSHED-none}}"
-    for own, after in (({}, "none"), ({"PUSHED": "mine"}, "mine")):
-        said = subprocess.run(["bash", "-c", show], capture_output=True, text=True, check=True,
-                              env={"PATH": "/usr/bin:/bin", "BASE": "/base", **own}).stdout
-        assert said.split() == ["/base/x", after]
+def test_variables_of_the_easyconfig(tmp_path):
+    """J-01: 'modextravars' are set, and variables in their values replaced; unloading leaves nothing of them."""
+    values = {"ONE": "$BASE/x:${NONE}y", "TWO": {"value": "$BASE  x", "resolve_env_vars": False}, "THREE": 3,
+              "FOUR": {"value": "a", "pushenv": True}}
+    assert [constant(value) for value in values.values()] == [None, "$BASE  x", "3", None]
+    root = install(tmp_path / "a, root", "Mine/1.0", *variable_lines(values))
+    names = "PATH ONE TWO THREE FOUR APPTAINER_BINDPATH SIFMINE"
+    show = f"for name in {names}; do echo ${{!name-none}}; done"
+    script = f"source '{root}/share/ebsif/container.sh'"
+    said = subprocess.run(["bash", "-c", f"{script} load; {show}; {script} unload; {show}"], capture_output=True,
+                          text=True, check=True, env={"PATH": "/usr/bin:/bin", "BASE": "/base"}).stdout.splitlines()
+    # H21: a comma in the path of a copy
+    binds = str(root).replace(",", "\\,") + "/runscripts:/runscripts"
+    assert said == [f"{root}/bin:/usr/bin:/bin", "/base/x:y", "$BASE x", "3", "a", binds, f"{root}/a.sif",
+                    "/usr/bin:/bin", *["none"] * 6]
+
+
+def test_settings_have_no_line_breaks(tmp_path):
+    """H18: no value becomes a line of its own."""
+    with pytest.raises(EasyBuildError, match="set of the module has a line break"):
+        write_settings(str(tmp_path), [("module", "A/1.0"), ("set", "A b\nset C d")])
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(("named", "loaded"), [
@@ -146,21 +150,6 @@ def test_an_environment_of_a_hidden_module(tmp_path, runtime, named, loaded):
     assert environment["APPTAINERENV_VIRTUAL_ENV"] == str(venv)
 
 
-def test_the_module_of_an_older_version_is_loaded(root):
-    """J-01: what only that module has set has no effect; values that differ for the runtimes are the user's."""
-    old = {"EBSIF_LOADED_MODULE": "Old/1.0", "CONTAINERROOT": "/old", "EBSIF_ENTRY_POINT": "/entry.sh",
-           "EBSIF_OWN_MODULES": "X", "EBSIF_MOUNTED_USER_SOFTWARE": "/old/user-software",
-           "EBSIF_GPU": "--rocm /dev/kfd"}
-    for prefix in ("APPTAINER", "SINGULARITY"):
-        old.update({f"{prefix}_OVERLAY": "/old/masks:ro", f"{prefix}_ROCM": "1", f"{prefix}ENV_X": "1"})
-    old["APPTAINERENV_MINE"] = "1"
-    result = subprocess.run([root / "bin/with-module", "env"], capture_output=True, text=True, check=True,
-                            env={"PATH": "/usr/bin:/bin", **old})
-    left = dict(line.split("=", 1) for line in result.stdout.splitlines())
-    assert {name: left[name] for name in old if name in left} == {
-        "EBSIF_LOADED_MODULE": "Mine/1.0", "CONTAINERROOT": str(root), "APPTAINERENV_MINE": "1"}
-
-
 def test_an_environment_of_another_module(root, tmp_path):
     """J-05: the message names both modules."""
     venv = tmp_path / "venv"
@@ -172,17 +161,3 @@ def test_an_environment_of_another_module(root, tmp_path):
                             env={"PATH": "/usr/bin:/bin", "EBSIF_VENV": str(venv)})
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == f"with-module: the environment {venv} belongs to the module Other/1.0, not to Mine/1.0\n"
-
-
-def test_no_program_on_path(root):
-    """J-01: where no program finds out the size of the image, nobody is told that the image has changed."""
-    image = root / "a.sif"
-    image.write_text("12345")
-    module = ShellModule(str(root))
-    text = module.declare("image", str(image)) + module.setenv("CONTAINERROOT", str(root))
-    for size, path, said in ((5, "/usr/bin", ""), (6, "/usr/bin", "changed"), (6, "/nowhere", "")):
-        notice = module.when(module.has_other_size("image", size), module.notice_on_load("changed"))
-        (root / ENVIRONMENT).write_text(module.whole(text + notice))
-        result = subprocess.run(["/bin/bash", "-c", f"source '{root / ENVIRONMENT}'"], capture_output=True, text=True,
-                                check=True, env={"PATH": path})
-        assert result.stderr.endswith(f"{said}\n" if said else "") and bool(result.stderr) == bool(said)

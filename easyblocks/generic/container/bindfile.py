@@ -7,7 +7,7 @@
 """
 The file with the binds of a whole site: one per line, '?' before optional ones, '#' before comments.
 
-Modules read it when they are loaded (read_binds of LuaModule and TclModule), so that an edit reaches all of them.
+Modules read it when they are loaded, so that an edit reaches all of them.
 """
 import os
 import re

@@ -7,8 +7,10 @@
 """
 Settings for distributed runs: network, scheduler, visible GPUs, GPU-aware MPI.
 
-They come from the easyconfig. The module sets them. conda-python-distributed reads them as well, from a file in the
-same directory, for runs without the module.
+They come from the easyconfig. The module sets the network's as defaults (settings.py): ordinary variables, which are
+passed to the container, and which users can change. Variables to unset are unset when a container starts
+(UNSET_SCRIPT), because on the host they belong to the user. conda-python-distributed reads all of them, from a file in
+the same directory, for runs without the module.
 """
 import os
 import re
@@ -96,19 +98,3 @@ class Distributed:
         lines += ['set %s %s' % (name, value) for name, value in sorted(self.spec.network_env.items())
                   if value is not None]
         return ''.join(line + '\n' for line in lines)
-
-    def module_statements(self, module):
-        """
-        Return module statements that set the network variables, as defaults (str).
-
-        These are ordinary variables: they are passed to the container, and users can change them. Variables to unset
-        are unset when a container starts (UNSET_SCRIPT), because on the host they belong to the user.
-
-        Parameters
-        ----------
-        module : ModuleSyntax
-        """
-        variables = sorted((name, str(value)) for name, value in self.spec.network_env.items() if value is not None)
-        text = ''.join(module.default_env(name, value) for name, value in variables)
-        text = ('\n' + module.comment("Settings for the site's network.") + text) if text else ''
-        return text

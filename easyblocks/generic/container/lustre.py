@@ -15,6 +15,5 @@ import os
 # documentation, "Lustre"); one stripe delivers 161 MB/s there (LUMI AI Guide, chapter 4).
 STRIPING = ['-c', '8', '-S', '4M']
 
-# The options in an installation, one per line, for make-squashfs; and the program that uses them.
-STRIPING_FILE = os.path.join('share', 'ebsif', 'striping.conf')
+# The program of an installation that uses the options.
 MAKE_STRIPED = os.path.join('share', 'ebsif', 'make-striped')

@@ -11,8 +11,8 @@ import os
 
 from easybuild.easyblocks.generic.container.readable import copy_readable, write_readable, write_whole
 from easybuild.easyblocks.generic.container.scripts import FILES
+from easybuild.easyblocks.generic.container.settings import SET_ENVIRONMENT
 from easybuild.easyblocks.generic.container.spec import SETTINGS_FILES
-from easybuild.easyblocks.generic.container.startenvironment import SET_ENVIRONMENT
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import mkdir, read_file, remove_file
 

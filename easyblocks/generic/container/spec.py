@@ -17,22 +17,25 @@ from easybuild.easyblocks.generic.container.caches import CACHE_SCRIPTS, CACHES_
 from easybuild.easyblocks.generic.container.distributed import SETTINGS_FILE, UNSET_SCRIPT, Distributed
 from easybuild.easyblocks.generic.container.gpus import GPUS_FILE
 from easybuild.easyblocks.generic.container.imagesource import ImageSource, source_name
-from easybuild.easyblocks.generic.container.lustre import MAKE_STRIPED, STRIPING_FILE
+from easybuild.easyblocks.generic.container.lustre import MAKE_STRIPED
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
 from easybuild.easyblocks.generic.container.parameters import CONTAINER_PARAMETERS, PROTECT_ALL, VENV_PARAMETERS
 from easybuild.easyblocks.generic.container.parameters import WRAPPERS_ALL
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
-from easybuild.easyblocks.generic.container.startenvironment import CONSTRAINTS_INSIDE, ENVIRONMENT_FILE
-from easybuild.easyblocks.generic.container.startenvironment import SET_ENVIRONMENT, environment_text
+from easybuild.easyblocks.generic.container.settings import SET_ENVIRONMENT
 from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.tools.filetools import convert_name
 
 # What scripts read; which of them an installation has depends on the parameters.
-SETTINGS_FILES = [ENVIRONMENT_FILE, CACHES_FILE, SETTINGS_FILE, STRIPING_FILE]
+SETTINGS_FILES = [CACHES_FILE, SETTINGS_FILE]
 
-# Programs by which the runtime mounts images where it isn't setuid; each has a directory, which may be on PATH or not.
-# Without fuse2fs: what is written into an ext3 image could be lost if TERM didn't end it.
+# Constraints that keep pip and uv from replacing packages of the image: relative to the installation, in the container.
+CONSTRAINTS = os.path.join('runscripts', 'image-constraints.txt')
+CONSTRAINTS_INSIDE = '/' + CONSTRAINTS
+
+# Programs by which the runtime mounts images where it isn't setuid; each has a directory, which the module
+# puts on PATH on nodes that have the program in /usr/bin. Without fuse2fs: what is written into an ext3 image could be lost if TERM didn't end it.
 MOUNTER = 'share/ebsif/mounter'
 MOUNTERS = ['share/ebsif/mounters/%s/%s' % (name, name) for name in ('squashfuse_ll', 'fuse-overlayfs')]
 
@@ -53,7 +56,7 @@ class ContainerSpec:
     """
 
     PARAMETERS = CONTAINER_PARAMETERS
-    SCRIPTS = ['bin/start-shell', 'bin/with-module'] + [
+    SCRIPTS = ['bin/start-shell', 'bin/with-module', 'share/ebsif/container.sh'] + [
         'share/ebsif/%s.bash' % name for name in (
             'common', 'inside', 'load', 'program', 'ready', 'run', 'search-paths',
             'without-host-modules')] + [
@@ -172,13 +175,11 @@ class ContainerSpec:
     @property
     def settings_files(self):
         """Text of the files that scripts read, by their path relative to the installation (dict)."""
-        files = {ENVIRONMENT_FILE: environment_text(self.start_environment, self.start_files)}
+        files = {}
         if self.caches.places:
             files[CACHES_FILE] = self.caches.text
         if self.has_python or self.unset_variables:
             files[SETTINGS_FILE] = self.distributed.settings_text
-        if self.lustre_striping:
-            files[STRIPING_FILE] = ''.join(option + '\n' for option in self.lustre_striping)
         return files
 
     @property
@@ -255,6 +256,8 @@ class ContainerSpec:
 
     # like start_environment, for paths of files: unless the caller has set the variable, and if the file is there
     start_files = {}
+    # path of the venv in the container: there is no user software
+    venv = None
 
     @property
     def unset_variables(self):

@@ -27,8 +27,6 @@ from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum
 DIRECTORY = 'user-software'
 SQUASHFS = 'user-software.squashfs'
 NAMES = (DIRECTORY, SQUASHFS)
-# The packages in the SquashFS file, for `module spider`, if make-squashfs made the file.
-PACKAGES = os.path.join('share', 'ebsif', 'packages')
 # Names a directory with the user's own user software, for any container module.
 USER_SOFTWARE_VARIABLE = 'EBSIF_USER_SOFTWARE'
 # where users put their own scripts
@@ -162,7 +160,7 @@ class UserSoftware:
             os.rename(self.path(name), spare)
             if os.path.lexists(earlier.path(name)):
                 os.rename(earlier.path(name), self.path(name))
-        for name in NAMES + (PACKAGES,):
+        for name in NAMES:
             if os.path.lexists(earlier.path(name)):
                 os.rename(earlier.path(name), self.path(name))
 

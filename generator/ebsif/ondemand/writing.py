@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.credentials import Credentials
-from easybuild.easyblocks.generic.container.luamodule import LuaModule
 from easybuild.easyblocks.generic.container.texts import normal_name, shown_module
 
 from ebsif import files
@@ -208,6 +207,11 @@ def check_jupyterlab(installation: Installation) -> None:
             f"  ebsif extend {installation.module} --add jupyterlab --name jupyter --install")
 
 
+def lua_text(text: str) -> str:
+    """Return a text as Lua reads it."""
+    return '"' + re.sub(r'[\\"\x00-\x1f\x7f]', lambda match: f"\\{ord(match[0]):03}", text) + '"'
+
+
 def our_templates():
     """Return the templates, with filters for Ruby, YAML and Lua."""
     templates = environment("ebsif.ondemand", "ebsif.jobs")
@@ -215,8 +219,7 @@ def our_templates():
         # text in a template of Open OnDemand's
         erb=lambda text: text.replace("<%", "<%%"),
         json=json.dumps,
-        # no text contains the installation directory, which would become a variable
-        lua=LuaModule("\0").quote,
+        lua=lua_text,
         # in a tag of such a template
         ruby=lambda text: "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("%>", "%%>") + "'",
         # JSON is YAML

@@ -5,10 +5,10 @@ source "${ebsif_root:?}/share/ebsif/common.bash"
 if in_container; then
     refuse_other_container
 else
-    [[ -r "$ebsif_root/share/ebsif/environment.sh" ]] || refuse 1 \
-        "$ebsif_root/share/ebsif/environment.sh is missing: write the module again with eb --module-only --force, or load it"
-    # shellcheck source=/dev/null
-    source "$ebsif_root/share/ebsif/environment.sh" load || exit 1
+    [[ -r "$ebsif_root/share/ebsif/module.conf" ]] || refuse 1 \
+        "$ebsif_root/share/ebsif/module.conf is missing: write the module again with eb --module-only --force, or load it"
+    # shellcheck source=container.sh
+    source "$ebsif_root/share/ebsif/container.sh" load || exit 1
     if [[ -n "${EBSIF_VENV:-}" ]]; then
         [[ -r "$EBSIF_VENV/bin/activate" ]] || refuse 1 "the environment $EBSIF_VENV doesn't exist any more"
         # its module is loaded, whatever the modules tool says; it would load another one

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Sourced by the container runtime whenever a container starts (/.singularity.d/env/97-ebsif.sh): set the variables in
-# environment.conf, and those that say where libraries keep their caches, which may depend on the job (find-caches).
+# module.conf, and those that say where libraries keep their caches, which may depend on the job (find-caches).
 #
 # The runtime's own interpreter runs this. Those of older runtimes don't know -O and -w, and assign to a local variable in
 # vain, so most of the work is left to the image's shell. All compile a pattern whenever they compare something with it, so
@@ -17,17 +17,19 @@ ebsif_mark() {
     done
 }
 
-# Set the variables in environment.conf that are always the same; the lines of the others are in `ebsif_conditional` then.
+# Set the variables in module.conf that are always the same; the lines of the others are in `ebsif_conditional` then. All of
+# them are at its start.
 ebsif_set_constants() {
     local IFS=$'\n'
-    for ebsif_line in $(</runscripts/environment.conf); do
+    for ebsif_line in $(</share/ebsif/module.conf); do
         case $ebsif_line in
-            "set "*) export "${ebsif_line#set }" ;;
-            *)
+            "start "*) export "${ebsif_line#start }" ;;
+            start_*)
                 ebsif_conditional=$ebsif_conditional$ebsif_line$IFS
                 ebsif_line=${ebsif_line#* }
                 ebsif_mark "${ebsif_line%%=*}"
                 ;;
+            *) break ;;
         esac
     done
 }
@@ -40,13 +42,13 @@ ebsif_set_conditional() {
         ebsif_line=${ebsif_line#* }
         ebsif_name=ebsif_of_${ebsif_line%%=*}
         case $ebsif_kind in
-            file)
+            start_file)
                 # the caller has one of their own
                 [ -z "${!ebsif_name}" ] || continue
                 [ -f "${ebsif_line#*=}" ] || continue
                 ;;
             # the runtime unsets what the caller has set, and is empty here; the image may have a value of its own
-            drop)
+            start_drop)
                 [ -n "${!ebsif_name}" ] || continue
                 ! test -v "$ebsif_line" || continue
                 ebsif_line=$ebsif_line=
@@ -78,7 +80,7 @@ ebsif_set_environment() {
     local IFS=$'\n'
     ebsif_settings='' ebsif_marked='' ebsif_conditional=''
     set -o noglob
-    [ ! -r /runscripts/environment.conf ] || ebsif_set_constants
+    [ ! -r /share/ebsif/module.conf ] || ebsif_set_constants
     if [ -r /runscripts/caches.conf ] && [ -r /runscripts/find-caches ] && [ -f /bin/sh ]; then
         ebsif_settings=$(</runscripts/caches.conf)
         # the first line: the names of all variables that matter

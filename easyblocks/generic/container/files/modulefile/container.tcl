@@ -1,0 +1,209 @@
+# Decide on this node which image, user software and binds the container has, and set its environment, as
+# share/ebsif/module.conf in the installation (`root`) says. container.lua and container.sh do the same. EBSIF_SET and
+# EBSIF_ADDED_* hold what was decided; unloading undoes exactly that, because the node may have changed.
+proc all {key} {
+    global conf
+    return [expr {[dict exists $conf $key] ? [dict get $conf $key] : {}}]
+}
+proc one {key} { return [lindex [all $key] 0] }
+# Tcl decodes the whole environment whenever it looks for a variable. Those that Environment Modules has just unset are
+# empty.
+proc env_of {name} {
+    global known
+    return [expr {[dict exists $known $name] ? [dict get $known $name] : ""}]
+}
+proc escape {path} { return [string map {, \\, : \\:} $path] }
+proc fail {text} {
+    global loading
+    # for this kind of error Environment Modules shows no stack trace
+    if {$loading} { error $text {} MODULES_ERR_GLOBAL }
+}
+proc set_variable {name value} {
+    global env names known replaced
+    lappend names $name
+    dict set known $name $value
+    setenv $name $value
+    # Lmod unloads a module that is replaced after this, and that needs what it has set
+    if {[dict exists $replaced $name]} { set env($name) [dict get $replaced $name] }
+}
+# set a variable, for both runtimes if its name begins with *, unless the person has
+proc suggest {name value} {
+    global names replaced
+    set earlier [expr {[dict exists $replaced EBSIF_SET] ? [dict get $replaced EBSIF_SET] : {}}]
+    set variables [lsort -unique [list [regsub {^\*} $name APPTAINER] [regsub {^\*} $name SINGULARITY]]]
+    foreach variable $variables {
+        if {[env_of $variable] ne "" && ($variable in $names || $variable ni $earlier)} { return }
+    }
+    foreach variable $variables { set_variable $variable $value }
+}
+# add to the lists of both runtimes, also what the person has in one of them only: Apptainer prefers its own, and
+# prints a warning if they differ
+proc extend {name separator items} {
+    global loading unloading in_lmod
+    set apptainer [env_of APPTAINER$name]
+    set singularity [env_of SINGULARITY$name]
+    foreach {runtime mine other} [list APPTAINER $apptainer $singularity SINGULARITY $singularity $apptainer] {
+        set variable $runtime$name
+        set copies {}
+        foreach item [expr {$loading ? [split $other $separator] : {}}] {
+            if {$item ne "" && [string first $separator$item$separator $separator$mine$separator] < 0} {
+                lappend copies $item
+            }
+        }
+        set added [join [concat $copies [list $items]] $separator]
+        if {$unloading} { set added [env_of EBSIF_ADDED_$variable] }
+        if {$added ne ""} { set_variable EBSIF_ADDED_$variable $added }
+        # Lmod puts the text into a program in Lua as it is
+        set escapes [expr {$in_lmod ? {\\ \\\\ \" \\\"} : {}}]
+        if {[llength $copies] && $runtime eq "SINGULARITY"} {
+            prepend-path --delim=$separator $variable [string map $escapes [join $copies $separator]]
+            set added $items
+        }
+        if {$added ne ""} { append-path --delim=$separator $variable [string map $escapes $added] }
+    }
+}
+proc refuse_other {other} {
+    global loading known env in_lmod replaced
+    set loaded [split [env_of LOADEDMODULES] :]
+    if {!$loading || $other eq "" || $other eq [module-info name] || $other ni $loaded} { return }
+    if {[one one_container] eq "replace"} {
+        if {$in_lmod} { set replaced $known }
+        module unload $other
+        set known [array get env]
+        return
+    }
+    # a script that goes on after the error must not run in the other container; Environment Modules prints nothing then
+    if {[module-info shelltype] eq "sh"} { puts prestdout "unset SIF CONTAINERROOT;" }
+    fail "The container module $other is loaded, and only one can be loaded at a time. To replace it: `module unload\
+        $other`, then `module load [string map {/. /} [module-info name]]`."
+}
+proc find_image {} {
+    global root
+    set top [env_of [one image_root_variable]]
+    if {$top eq ""} { set top [one image_root] }
+    foreach path [all image] {
+        if {[string match ./* $path]} {
+            set path $root[string range $path 1 end]
+        } elseif {![string match /* $path]} {
+            set path $top/$path
+        }
+        if {[file isfile $path]} { return $path }
+        lappend tried $path
+    }
+    fail "The image of this container is missing: no copy was found on this node. Looked for: [join $tried {, }].\
+        [one image_remedy]"
+}
+proc find_user_software {} {
+    global root loading
+    set own [env_of EBSIF_USER_SOFTWARE]
+    if {$own ne "" && (![regexp {^/[^\n\r]*$} $own] || [regexp {[,:]\s|\s[,:]} $own] || ![file isdirectory $own])} {
+        fail "EBSIF_USER_SOFTWARE=$own is not the full path of a directory that can be bound into a container. Create\
+            it, choose another one, or unset the variable."
+    }
+    foreach folder [expr {$own ne "" ? [list $own $root] : [list $root]}] {
+        set directory $folder/user-software
+        set file $folder/user-software.squashfs
+        if {$loading && [file isfile $file] && [file isdirectory $directory]} {
+            puts stderr "$folder has both user-software.squashfs and the directory user-software: the file is used, and\
+                changes in the directory have no effect."
+        }
+        if {[file isfile $file]} { return $file }
+        if {[file isdirectory $directory]} { return $directory }
+    }
+}
+proc add_bind {binds line where} {
+    global root
+    upvar $binds found
+    regexp {^\s*(\??)\s*(.*?)\s*$} $line all optional bind
+    if {$bind eq "" || [string match #* $bind]} { return }
+    if {[string match ./* $bind]} { set bind [escape $root][string range $bind 1 end] }
+    regexp {^(?:\\[,:]|[^:])*} $bind source
+    set source [string map {\\: : \\, ,} $source]
+    if {[file exists $source]} {
+        lappend found $bind
+    } elseif {$optional eq ""} {
+        fail "This container needs $source, which doesn't exist on this node. $where"
+    }
+}
+proc find_binds {user_software} {
+    set binds {}
+    foreach line [all bind] { add_bind binds $line [one bind_remedy] }
+    set path [one bind_file]
+    if {[file isfile $path] && [file readable $path]} {
+        foreach line [lines_of $path] { add_bind binds $line "It is listed in $path." }
+    } elseif {$path ne "" && ([file exists $path] || [all bind_default] eq "")} {
+        fail "The list of bind mounts can't be read: $path"
+    } else {
+        foreach line [all bind_default] { add_bind binds $line "" }
+    }
+    if {$user_software ne ""} {
+        set options [expr {[file isfile $user_software] ? ":ro,image-src=" : ""}]
+        lappend binds [escape $user_software]:/user-software$options
+    }
+    return [join $binds ,]
+}
+proc lines_of {path} {
+    set file [open $path]
+    set lines [split [read $file] \n]
+    close $file
+    return $lines
+}
+proc container {} {
+    global root conf unloading names
+    set path $root/share/ebsif/module.conf
+    foreach line [expr {[file readable $path] ? [lines_of $path] : {}}] {
+        if {[regexp {^(\S+) (.*)$} $line all key value]} { dict lappend conf $key $value }
+    }
+    if {!$unloading && [one module] eq ""} {
+        fail "The installation $root is missing on this node, damaged, or closed to you: ask whoever installed it, or\
+            reinstall it with `eb --rebuild`."
+        return
+    }
+    set binds ""
+    if {!$unloading} {
+        refuse_other [env_of EBSIF_LOADED_MODULE]
+        set image [find_image]
+        set user_software [expr {[one user_software] ne "" ? [find_user_software] : ""}]
+        set binds [find_binds $user_software]
+        foreach suffix [list "" [one suffix]] {
+            set_variable SIF$suffix $image
+            set_variable RUNSCRIPTS$suffix $root/runscripts
+        }
+        set_variable CONTAINERROOT $root
+        set_variable EBSIF_LOADED_MODULE [module-info name]
+        set_variable EBSIF_MOUNTED_USER_SOFTWARE $user_software
+        foreach pair [all set] {
+            regexp {^(\S+) (.*)$} $pair all name value
+            set_variable $name $value
+        }
+        foreach words [all where] {
+            regexp {^(\S+) (\S+) (.*)$} $words all path name value
+            if {[file exists [expr {$path eq "user_software" ? $user_software : $path}]]} { suggest $name $value }
+        }
+        foreach pair [all default] {
+            regexp {^(\S+) (.*)$} $pair all name value
+            suggest $name $value
+        }
+    }
+    extend _BINDPATH , $binds
+    if {[one overlay] ne "" || $unloading} { extend _OVERLAY , $root[one overlay] }
+    extend ENV_PREPEND_PATH : [one search_path]
+    # programs that mount images, so that signals don't end them (share/ebsif/mounter)
+    foreach name {squashfuse_ll fuse-overlayfs} {
+        if {$unloading || [file isfile /usr/bin/$name]} { prepend-path PATH $root/share/ebsif/mounters/$name }
+    }
+    # of a module written by hand in whose place this one is
+    if {[string first $root/runscripts:/runscripts [env_of SINGULARITY_BIND]] >= 0} {
+        if {$unloading} { setenv SINGULARITY_BIND "" } else { unsetenv SINGULARITY_BIND }
+    }
+    if {$unloading} { foreach name [split [env_of EBSIF_SET]] { set_variable $name "" } }
+    set_variable EBSIF_SET [join $names]
+}
+set conf {}
+set names {}
+set known [array get env]
+set replaced {}
+set unloading [expr {[module-info mode unload] || [module-info mode remove]}]
+set loading [expr {[module-info mode load] && !$unloading}]
+set in_lmod [expr {[info exists ModuleTool] && $ModuleTool eq "Lmod"}]
+if {$loading || $unloading || [module-info mode display] || [module-info mode show]} { container }

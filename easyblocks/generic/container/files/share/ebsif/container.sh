@@ -1,0 +1,240 @@
+# shellcheck shell=bash
+# Sets the environment of the module without a modules tool: decides what container.lua and container.tcl decide, from
+# module.conf next to this file. Usage, in bash: source container.sh load|unload
+#
+# A container module that is loaded already, say for the Jupyter server that starts this, is unloaded first. If it is
+# this one, nothing is done. No program is started, except to load the modules that the easyconfig names as dependencies.
+
+ebsif_refuse() {
+    printf '%s: %s\n' "${0##*/}" "$1" >&2
+    return 1
+}
+
+ebsif_set() {
+    export "$1=$2"
+    EBSIF_SET+=${EBSIF_SET:+ }$1
+}
+
+# ebsif_suggest NAME VALUE: set a variable, for both runtimes if its name begins with *, unless the person has.
+ebsif_suggest() {
+    local ebsif_apptainer=${1/#\*/APPTAINER} ebsif_singularity=${1/#\*/SINGULARITY}
+    [[ -z "${!ebsif_apptainer:-}${!ebsif_singularity:-}" ]] || return 0
+    ebsif_set "$ebsif_apptainer" "$2"
+    [[ "$ebsif_apptainer" == "$ebsif_singularity" ]] || ebsif_set "$ebsif_singularity" "$2"
+}
+
+# ebsif_items LIST SEPARATOR: set `ebsif_list` to the items of a list.
+ebsif_items() {
+    local IFS=$2
+    set -o noglob
+    # shellcheck disable=SC2206  # splits it
+    ebsif_list=($1)
+    set +o noglob
+}
+
+# ebsif_missing LIST OTHER SEPARATOR: set `ebsif_missing` to the items of a list that another one lacks.
+ebsif_missing() {
+    local ebsif_item
+    ebsif_missing=
+    ebsif_items "$1" "$3"
+    for ebsif_item in "${ebsif_list[@]}"; do
+        [[ -z "$ebsif_item" || "$3$2$3" == *"$3$ebsif_item$3"* ]] || ebsif_missing+=$ebsif_item$3
+    done
+}
+
+# ebsif_extend NAME SEPARATOR ITEMS: add to the lists of both runtimes, also what the person has in one of them only.
+ebsif_extend() {
+    local ebsif_apptainer=APPTAINER$1 ebsif_singularity=SINGULARITY$1 ebsif_missing ebsif_note=EBSIF_ADDED_
+    ebsif_apptainer=${!ebsif_apptainer:-} ebsif_singularity=${!ebsif_singularity:-}
+    ebsif_missing "$ebsif_singularity" "$ebsif_apptainer" "$2"
+    ebsif_set "${ebsif_note}APPTAINER$1" "$ebsif_missing$3"
+    export "APPTAINER$1=$ebsif_apptainer${ebsif_apptainer:+$2}$ebsif_missing$3"
+    ebsif_missing "$ebsif_apptainer" "$ebsif_singularity" "$2"
+    ebsif_set "${ebsif_note}SINGULARITY$1" "$ebsif_missing$3"
+    export "SINGULARITY$1=$ebsif_missing$ebsif_singularity${ebsif_singularity:+$2}$3"
+}
+
+# ebsif_without NAME SEPARATOR ITEMS: take items out of a list.
+ebsif_without() {
+    local ebsif_text=$2${!1:-}$2 ebsif_item
+    ebsif_items "$3" "$2"
+    for ebsif_item in "${ebsif_list[@]/#/$2}"; do
+        # the last one, which the module has added
+        [[ "$ebsif_text" != *"$ebsif_item$2"* ]] || ebsif_text=${ebsif_text%"$ebsif_item$2"*}$2${ebsif_text##*"$ebsif_item$2"}
+    done
+    ebsif_text=${ebsif_text#"$2"} ebsif_text=${ebsif_text%"$2"}
+    if [[ -n "$ebsif_text" ]]; then export "$1=$ebsif_text"; else unset "$1"; fi
+}
+
+# Undo what a container module has set, whichever it is.
+ebsif_unload() {
+    local ebsif_name ebsif_folder
+    for ebsif_name in ${!EBSIF_ADDED_*}; do
+        case $ebsif_name in
+            *ENV_PREPEND_PATH) ebsif_without "${ebsif_name#EBSIF_ADDED_}" : "${!ebsif_name}" ;;
+            *) ebsif_without "${ebsif_name#EBSIF_ADDED_}" , "${!ebsif_name}" ;;
+        esac
+    done
+    [[ -z "${CONTAINERROOT:-}" ]] || while read -r ebsif_name ebsif_folder; do
+        [[ -z "$ebsif_name" ]] || ebsif_without "$ebsif_name" : "$CONTAINERROOT/$ebsif_folder"
+    done <<<"${ebsif_conf[path]:-}"
+    for ebsif_name in squashfuse_ll fuse-overlayfs; do
+        [[ -z "${CONTAINERROOT:-}" ]] || ebsif_without PATH : "$CONTAINERROOT/share/ebsif/mounters/$ebsif_name"
+    done
+    # of a module written by hand in whose place this one is
+    [[ "${SINGULARITY_BIND:-}" != *"$ebsif_root/runscripts:/runscripts"* ]] || unset SINGULARITY_BIND
+    # shellcheck disable=SC2086  # names
+    unset ${EBSIF_SET:-} EBSIF_SET
+}
+
+ebsif_find_image() {
+    local ebsif_top=${ebsif_conf[image_root_variable]:-} ebsif_tried=
+    ebsif_top=${ebsif_top:+${!ebsif_top:-}}
+    while IFS= read -r ebsif_image; do
+        case $ebsif_image in
+            ./*) ebsif_image=$ebsif_root/${ebsif_image#./} ;;
+            [!/]*) ebsif_image=${ebsif_top:-${ebsif_conf[image_root]:-}}/$ebsif_image ;;
+        esac
+        [[ ! -f "$ebsif_image" ]] || return 0
+        ebsif_tried+=${ebsif_tried:+, }$ebsif_image
+    done <<<"${ebsif_conf[image]:-}"
+    ebsif_refuse "The image of this container is missing: no copy was found on this node. Looked for: $ebsif_tried. ${ebsif_conf[image_remedy]:-}"
+}
+
+ebsif_find_user_software() {
+    local ebsif_own=${EBSIF_USER_SOFTWARE:-} ebsif_folder
+    if [[ -n "$ebsif_own" && ("$ebsif_own" != /* || "$ebsif_own" == *[[:cntrl:]]* || ! -d "$ebsif_own" ||
+        "$ebsif_own" == *[,:][[:space:]]* || "$ebsif_own" == *[[:space:]][,:]*) ]]; then
+        ebsif_refuse "EBSIF_USER_SOFTWARE=$ebsif_own is not the full path of a directory that can be bound into a container. Create it, choose another one, or unset the variable."
+        return
+    fi
+    for ebsif_folder in ${ebsif_own:+"$ebsif_own"} "$ebsif_root"; do
+        ebsif_user_software=$ebsif_folder/user-software.squashfs
+        [[ ! -f "$ebsif_user_software" ]] || return 0
+        ebsif_user_software=$ebsif_folder/user-software
+        [[ ! -d "$ebsif_user_software" ]] || return 0
+    done
+    ebsif_user_software=
+}
+
+# ebsif_escape PATH: set `ebsif_escaped`, the path in a bind.
+ebsif_escape() {
+    ebsif_escaped=${1//,/\\,}
+    ebsif_escaped=${ebsif_escaped//:/\\:}
+}
+
+# ebsif_add_binds WHERE: add the binds on standard input, one per line, with '?' before optional ones.
+ebsif_add_binds() {
+    local ebsif_line ebsif_bind ebsif_source ebsif_escaped
+    while IFS= read -r ebsif_line || [[ -n "$ebsif_line" ]]; do
+        [[ "$ebsif_line" =~ ^[[:space:]]*([?]?)[[:space:]]*([^[:space:]#].*)$ ]] || continue
+        ebsif_line=${BASH_REMATCH[1]} ebsif_bind=${BASH_REMATCH[2]}
+        ebsif_bind=${ebsif_bind%"${ebsif_bind##*[![:space:]]}"}
+        ebsif_escape "$ebsif_root"
+        ebsif_bind=${ebsif_bind/#.\//"$ebsif_escaped/"}
+        [[ "$ebsif_bind" =~ ^(\\[,:]|[^:])* ]]
+        ebsif_source=${BASH_REMATCH[0]//\\:/:}
+        ebsif_source=${ebsif_source//\\,/,}
+        if [[ -e "$ebsif_source" ]]; then
+            ebsif_binds+=${ebsif_binds:+,}$ebsif_bind
+        elif [[ -z "$ebsif_line" ]]; then
+            ebsif_refuse "This container needs $ebsif_source, which doesn't exist on this node. $1" || return
+        fi
+    done
+}
+
+ebsif_find_binds() {
+    local ebsif_file=${ebsif_conf[bind_file]:-} ebsif_escaped
+    ebsif_add_binds "${ebsif_conf[bind_remedy]:-}" <<<"${ebsif_conf[bind]:-}" || return
+    if [[ -f "$ebsif_file" && -r "$ebsif_file" ]]; then
+        ebsif_add_binds "It is listed in $ebsif_file." <"$ebsif_file" || return
+    elif [[ -n "$ebsif_file" && (-e "$ebsif_file" || -z "${ebsif_conf[bind_default]:-}") ]]; then
+        ebsif_refuse "The list of bind mounts can't be read: $ebsif_file" || return
+    else
+        ebsif_add_binds '' <<<"${ebsif_conf[bind_default]:-}" || return
+    fi
+    if [[ -n "$ebsif_user_software" ]]; then
+        ebsif_escape "$ebsif_user_software"
+        ebsif_binds+=,$ebsif_escaped:/user-software
+        [[ ! -f "$ebsif_user_software" ]] || ebsif_binds+=:ro,image-src=
+    fi
+}
+
+# EasyBuild's part of the module: other modules, and variables that refer to others (expand).
+ebsif_prepare() {
+    local ebsif_name ebsif_value ebsif_expanded ebsif_tool=${LMOD_CMD:-${MODULES_CMD:-}}
+    while read -r ebsif_name; do
+        [[ -z "$ebsif_name" || ":${LOADEDMODULES:-}:" != *":$ebsif_name"[:/]* ]] || ebsif_refuse \
+            "This container can't be used together with the module $ebsif_name: unload that first." || return
+    done <<<"${ebsif_conf[conflict]:-}"
+    while read -r ebsif_name; do
+        [[ -n "$ebsif_name" && ":${LOADEDMODULES:-}:" != *":$ebsif_name"[:/]* ]] || continue
+        [[ ! -x "$ebsif_tool" ]] || eval "$("$ebsif_tool" bash load "$ebsif_name")"
+        [[ ":${LOADEDMODULES:-}:" == *":$ebsif_name"[:/]* ]] || ebsif_refuse \
+            "This container needs the module $ebsif_name, which can't be loaded here: load it before you start this." || return
+    done <<<"${ebsif_conf[needs]:-}"
+    while read -r ebsif_name ebsif_value; do
+        ebsif_expanded=
+        while [[ "$ebsif_value" =~ ^(.*)\$[{]?([A-Za-z_][A-Za-z0-9_]*)[}]?(.*)$ ]]; do
+            ebsif_value=${BASH_REMATCH[1]} ebsif_expanded=${!BASH_REMATCH[2]:-}${BASH_REMATCH[3]}$ebsif_expanded
+        done
+        [[ -z "$ebsif_name" ]] || ebsif_set "$ebsif_name" "$ebsif_value$ebsif_expanded"
+    done <<<"${ebsif_conf[expand]:-}"
+    while read -r ebsif_name ebsif_value; do
+        [[ -z "$ebsif_name" ]] || export "$ebsif_name=$ebsif_root/$ebsif_value${!ebsif_name:+:${!ebsif_name}}"
+    done <<<"${ebsif_conf[path]:-}"
+}
+
+ebsif_load() {
+    local ebsif_image ebsif_user_software='' ebsif_binds='' ebsif_name ebsif_value ebsif_path ebsif_suffix
+    ebsif_find_image || return
+    [[ -z "${ebsif_conf[user_software]:-}" ]] || ebsif_find_user_software || return
+    ebsif_find_binds || return
+    EBSIF_SET=
+    ebsif_prepare || return
+    for ebsif_suffix in '' "${ebsif_conf[suffix]}"; do
+        ebsif_set "SIF$ebsif_suffix" "$ebsif_image"
+        ebsif_set "RUNSCRIPTS$ebsif_suffix" "$ebsif_root/runscripts"
+    done
+    ebsif_set CONTAINERROOT "$ebsif_root"
+    ebsif_set EBSIF_LOADED_MODULE "${ebsif_conf[module]}"
+    ebsif_set EBSIF_MOUNTED_USER_SOFTWARE "$ebsif_user_software"
+    while read -r ebsif_name ebsif_value; do
+        [[ -z "$ebsif_name" ]] || ebsif_set "$ebsif_name" "$ebsif_value"
+    done <<<"${ebsif_conf[set]:-}"
+    while read -r ebsif_path ebsif_name ebsif_value; do
+        [[ "$ebsif_path" != user_software ]] || ebsif_path=$ebsif_user_software
+        [[ ! -e "$ebsif_path" ]] || ebsif_suggest "$ebsif_name" "$ebsif_value"
+    done <<<"${ebsif_conf[where]:-}"
+    while read -r ebsif_name ebsif_value; do
+        [[ -z "$ebsif_name" ]] || ebsif_suggest "$ebsif_name" "$ebsif_value"
+    done <<<"${ebsif_conf[default]:-}"
+    ebsif_extend _BINDPATH , "$ebsif_binds"
+    [[ -z "${ebsif_conf[overlay]:-}" ]] || ebsif_extend _OVERLAY , "$ebsif_root${ebsif_conf[overlay]}"
+    ebsif_extend ENV_PREPEND_PATH : "${ebsif_conf[search_path]}"
+    # programs that mount images, so that signals don't end them (share/ebsif/mounter)
+    for ebsif_name in squashfuse_ll fuse-overlayfs; do
+        [[ ! -f "/usr/bin/$ebsif_name" ]] || export PATH="$ebsif_root/share/ebsif/mounters/$ebsif_name:$PATH"
+    done
+    export EBSIF_SET
+}
+
+# ebsif_main FILE load|unload
+ebsif_main() {
+    local ebsif_root=${1%/share/ebsif/*} ebsif_key ebsif_value ebsif_list
+    local -A ebsif_conf=()
+    ebsif_root=${ebsif_root%/bin/..}
+    [[ "$ebsif_root" == /* && "$ebsif_root/" != */../* ]] || ebsif_root=$(cd -- "${1%/*}/../.." && pwd)
+    while read -r ebsif_key ebsif_value; do
+        ebsif_conf[$ebsif_key]+=${ebsif_conf[$ebsif_key]:+$'\n'}$ebsif_value
+    done <"$ebsif_root/share/ebsif/module.conf" || return
+    if [[ "$2" == load && "${CONTAINERROOT:-}" -ef "$ebsif_root" && -n "${EBSIF_LOADED_MODULE:-}" && -f "${SIF:-}" &&
+        -e "${EBSIF_MOUNTED_USER_SOFTWARE:-$SIF}" && (-z "${EBSIF_USER_SOFTWARE:-}" ||
+        "${EBSIF_MOUNTED_USER_SOFTWARE:-}" == "$EBSIF_USER_SOFTWARE"/*) ]]; then
+        return 0
+    fi
+    ebsif_unload
+    [[ "$2" == unload ]] || ebsif_load
+}
+
+ebsif_main "${BASH_SOURCE[0]}" "${1:-load}"

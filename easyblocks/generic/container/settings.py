@@ -1,0 +1,225 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+share/ebsif/module.conf of an installation: what its module decides from, on each node.
+
+Each line is a key and a value; some keys have several lines. files/modulefile/container.lua and container.tcl, and
+files/share/ebsif/container.sh read it. Paths that begin with './' are in the installation, so that a copy of it works.
+
+The container sees the file, too: files/share/ebsif/set-environment.sh sets the variables that are the same whenever a
+container of the module starts. Set by the module, each would be two variables in the user's environment
+(SINGULARITYENV_X, APPTAINERENV_X), and setting variables is what modules tools need most of their time for. Values
+that users give a container (APPTAINERENV_X) take precedence, whether they set them before or after loading the module.
+
+| key | value |
+|---|---|
+| start | (before all other keys) a variable in each container |
+| start_file | such a variable with the path of a file: if that exists, unless the caller has another value |
+| start_drop | the name of a variable of the caller that is never right in a container |
+| module | name of the module |
+| suffix | the software name in SIF<NAME> |
+| image | where the image may be; relative paths are below image_root, or the directory that image_root_variable names |
+| image_remedy, bind_remedy | what to do if there is no image, or the source of a bind is missing |
+| bind | a bind, '?' before optional ones; bind_file: a file with more of them, bind_default: if there is no such file |
+| user_software | whether to look for user software |
+| search_path, overlay | search path in the container; overlay over the image |
+| set, default | a variable, which replaces the person's, or doesn't; `*` is for APPTAINER and SINGULARITY |
+| where | a path (or user_software, if there is any) and a default variable, which is set where that exists |
+| one_container | `replace` if the module replaces another container module that is loaded |
+| striping | options of `lfs setstripe`, one in each line, for make-squashfs |
+| conflict, needs, path, expand | EasyBuild's part of the module file, for container.sh |
+"""
+import os
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+
+from easybuild.tools.build_log import EasyBuildError
+from . import lockfile
+from .bindfile import parse_binds
+from .distributed import GPU_AWARE_VARIABLE, UNSET_SCRIPT, UNSET_SCRIPT_INSIDE
+from .gpus import GPU_KINDS
+from .masks import MASKS
+from .parameters import REPLACE
+from .readable import write_readable, write_whole
+from .runtime import escape_value
+from .sharedimage import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, image_places
+
+Line = Tuple[str, str]
+
+# The file in an installation, and in the container.
+MODULE_CONF = os.path.join('share', 'ebsif', 'module.conf')
+MODULE_CONF_INSIDE = '/' + MODULE_CONF
+
+# Script that the runtime sources when a container starts, and its path in the container. The name makes it run after
+# the scripts that set the image's variables, and before 99-base.sh, which sets the variables from APPTAINERENV_*.
+SET_ENVIRONMENT = os.path.join('share', 'ebsif', 'set-environment.sh')
+SET_ENVIRONMENT_INSIDE = '/.singularity.d/env/97-ebsif.sh'
+
+# Variables of the caller that are never right in a container: where the host's Python is.
+OF_HOST = ('PYTHONHOME',)
+
+
+class ModuleSettings:
+    """The lines of module.conf, from the specification of a container and the record of its installation."""
+
+    def __init__(self, spec: Any, record: Dict[str, Any], module: str) -> None:
+        """``spec``: ContainerSpec; ``module``: name and version as in `module load`."""
+        self.spec = spec
+        self.record = record
+        self.module = module
+
+    @property
+    def image_record(self) -> Dict[str, Any]:
+        """What is recorded of the image."""
+        return self.record.get(lockfile.IMAGE, {})
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether the module uses the image where the installation found it."""
+        return self.spec.image == self.image_record.get('kind') == IMAGE_REFERENCE
+
+    def lines(self) -> Iterator[Line]:
+        """Yield the lines on the container."""
+        spec = self.spec
+        for name, value in sorted(spec.start_environment.items()):
+            yield 'start', '%s=%s' % (name, value)
+        for name, path in sorted(spec.start_files.items()):
+            yield 'start_file', '%s=%s' % (name, path)
+        for name in OF_HOST:
+            yield 'start_drop', name
+        yield 'module', self.module
+        yield 'suffix', spec.variable_suffix
+        if spec.one_container == REPLACE:
+            yield 'one_container', REPLACE
+        for part in (self.image(), self.binds(), self.variables(), self.gpu()):
+            for line in part:
+                yield line
+
+    def image(self) -> Iterator[Line]:
+        """Yield where the image may be."""
+        spec = self.spec
+        kind = spec.image if spec.image == IMAGE_CENTRAL else IMAGE_REFERENCE if self.is_reference else IMAGE_OWN
+        for path in image_places(kind, './' + spec.image_name, self.image_record.get('resolved'),
+                                 [os.path.join(path, spec.image_name) for path in spec.image_dirs]):
+            yield 'image', path
+        if spec.image_root:
+            yield 'image_root', spec.image_root
+        if spec.image_root_variable:
+            yield 'image_root_variable', spec.image_root_variable
+        yield 'image_remedy', self.image_remedy
+        for option in spec.lustre_striping:
+            yield 'striping', option
+
+    @property
+    def image_remedy(self) -> str:
+        """What to do if there is no image."""
+        if not self.is_reference:
+            return "If you removed your own copy, the site has removed its copy too, or never had one: reinstall the " \
+                "module with eb."
+        owner = self.image_record.get('origin')
+        if owner:
+            return "It is the image of %s, which was removed or has another image now: reinstall that module with " \
+                "eb, or this one with `eb --rebuild`." % owner
+        return "This module has no copy: put the image back, or reinstall the module with `eb --rebuild`."
+
+    def binds(self) -> Iterator[Line]:
+        """Yield the binds."""
+        spec = self.spec
+        yield 'bind', './runscripts:/runscripts'
+        yield 'bind', './%s:%s:ro' % (MODULE_CONF, MODULE_CONF_INSIDE)
+        yield 'bind', './%s:%s:ro' % (SET_ENVIRONMENT, SET_ENVIRONMENT_INSIDE)
+        if spec.unset_variables:
+            yield 'bind', './%s:%s:ro' % (UNSET_SCRIPT, UNSET_SCRIPT_INSIDE)
+        for bind in spec.binds:
+            yield 'bind', bind
+        for bind in list(spec.optional_binds) + self.record.get(lockfile.LIBRARY_BINDS, []):
+            yield 'bind', '?' + bind
+        yield 'bind_remedy', "Is the file system mounted? A part of the installation comes back with `eb --rebuild`."
+        if spec.bind_file:
+            yield 'bind_file', spec.bind_file
+        required, optional = parse_binds(spec.bind_file_default)
+        for bind in required + ['?' + bind for bind in optional]:
+            yield 'bind_default', bind
+        if spec.masks:
+            yield 'overlay', '/%s:ro' % MASKS
+
+    def variables(self) -> Iterator[Line]:
+        """Yield the variables: those of commands, those in the container, those for the network."""
+        spec = self.spec
+        yield 'search_path', ':'.join(spec.container_search_path)
+        if spec.needs_activation:
+            yield 'set', 'EBSIF_ACTIVATE 1'
+        if spec.own_modules:
+            yield 'set', 'EBSIF_OWN_MODULES %s' % spec.own_modules
+        if spec.venv:
+            yield 'user_software', 'yes'
+            prompt = spec.own_environment.get('VIRTUAL_ENV_PROMPT', spec.venv_name)
+            # the venv's PYTHONPATH extends the image's, so it replaces that of the easyconfig
+            activated = dict(self.record.get(lockfile.VENV_ENVIRONMENT, {}), VIRTUAL_ENV=spec.venv,
+                             VIRTUAL_ENV_PROMPT=prompt)
+            for name, value in sorted(activated.items()):
+                yield 'where', 'user_software ' + in_container(name, value)
+        for name, value in sorted(spec.own_environment.items()):
+            yield 'default', in_container(name, value)
+        if spec.entry_point:
+            yield 'set', 'EBSIF_ENTRY_POINT %s' % spec.entry_point
+            for name, value in sorted(self.record.get(lockfile.ENTRY_POINT_ENVIRONMENT, {}).items()):
+                if name not in spec.unset_variables and name not in spec.start_environment:
+                    yield 'default', in_container(name, value)
+        for name, value in sorted(spec.network_env.items()):
+            if value is not None:
+                yield 'default', '%s %s' % (name, value)
+
+    def gpu(self) -> Iterator[Line]:
+        """Yield what makes the GPU available in the container on nodes that have one; wrappers look again."""
+        spec = self.spec
+        if spec.gpu and spec.gpu_option:
+            option, device = GPU_KINDS[spec.gpu].option, GPU_KINDS[spec.gpu].device
+            yield 'set', 'EBSIF_GPU %s %s' % (option, device)
+            yield 'where', '%s *_%s 1' % (device, option.lstrip('-').upper())
+        if spec.gpu and spec.gpu_mpi_library:
+            # MPI refuses to start if it's told to be GPU-aware, but the library is missing
+            library = spec.gpu_mpi_library
+            yield 'where', '%s %s 1' % (library, GPU_AWARE_VARIABLE)
+            yield 'where', '%s %s' % (library, in_container('LD_PRELOAD', library))
+
+
+def in_container(name: str, value: str) -> str:
+    """Return a variable that runtimes set in the container; they evaluate the value in a shell."""
+    return '*ENV_%s %s' % (name, escape_value(value))
+
+
+def constant(value: Any) -> Optional[str]:
+    """Return the value of a variable in 'modextravars' if it refers to no other variable, or must not do so."""
+    text = value.get('value') if isinstance(value, dict) else value
+    if isinstance(value, dict) and (value.get('pushenv') and value.get('resolve_env_vars') is not False):
+        return None
+    is_literal = isinstance(value, dict) and value.get('resolve_env_vars') is False
+    return str(text) if text is not None and (is_literal or '$' not in str(text)) else None
+
+
+def variable_lines(variables: Dict[str, Any]) -> List[Line]:
+    """Return lines for 'modextravars': modules set constants, and EasyBuild's part of the module file the others."""
+    lines = []
+    for name, value in variables.items():
+        text = value.get('value') if isinstance(value, dict) else value
+        lines.append(('expand' if constant(value) is None else 'set', '%s %s' % (name, text)))
+    return lines
+
+
+def write_settings(installdir: str, lines: Iterable[Line]) -> Optional[str]:
+    """Write module.conf; return a warning if it can't be written, because another account has installed."""
+    text = ''
+    for key, value in lines:
+        if '\n' in value or '\r' in value:
+            raise EasyBuildError("%s of the module has a line break, which its settings can't have: %r", key, value)
+        text += '%s %s\n' % (key, value)
+    path = os.path.join(installdir, MODULE_CONF)
+    try:
+        write_readable(path, text, write_whole)
+    except EasyBuildError as err:
+        return "Can't write %s: the module keeps its earlier settings (%s)" % (path, err)
+    return None
