@@ -44,14 +44,18 @@ ebsif_missing() {
 
 # ebsif_extend NAME SEPARATOR ITEMS: add to the lists of both runtimes, also what the person has in one of them only.
 ebsif_extend() {
-    local ebsif_apptainer=APPTAINER$1 ebsif_singularity=SINGULARITY$1 ebsif_missing ebsif_note=EBSIF_ADDED_
+    local ebsif_apptainer=APPTAINER$1 ebsif_singularity=SINGULARITY$1 ebsif_missing ebsif_copies ebsif_note=EBSIF_ADDED_
     ebsif_apptainer=${!ebsif_apptainer:-} ebsif_singularity=${!ebsif_singularity:-}
     ebsif_missing "$ebsif_singularity" "$ebsif_apptainer" "$2"
-    ebsif_set "${ebsif_note}APPTAINER$1" "$ebsif_missing$3"
-    export "APPTAINER$1=$ebsif_apptainer${ebsif_apptainer:+$2}$ebsif_missing$3"
+    ebsif_copies=$ebsif_missing
+    ebsif_missing "$3" "$ebsif_apptainer$2$ebsif_copies" "$2"
+    ebsif_set "${ebsif_note}APPTAINER$1" "$ebsif_copies${ebsif_missing%"$2"}"
+    export "APPTAINER$1=$ebsif_apptainer${ebsif_apptainer:+$2}$ebsif_copies${ebsif_missing%"$2"}"
     ebsif_missing "$ebsif_apptainer" "$ebsif_singularity" "$2"
-    ebsif_set "${ebsif_note}SINGULARITY$1" "$ebsif_missing$3"
-    export "SINGULARITY$1=$ebsif_missing$ebsif_singularity${ebsif_singularity:+$2}$3"
+    ebsif_copies=$ebsif_missing
+    ebsif_missing "$3" "$ebsif_singularity$2$ebsif_copies" "$2"
+    ebsif_set "${ebsif_note}SINGULARITY$1" "$ebsif_copies${ebsif_missing%"$2"}"
+    export "SINGULARITY$1=$ebsif_copies$ebsif_singularity${ebsif_singularity:+$2}${ebsif_missing%"$2"}"
 }
 
 # ebsif_without NAME SEPARATOR ITEMS: take items out of a list.
@@ -181,7 +185,8 @@ ebsif_prepare() {
         [[ -z "$ebsif_name" ]] || ebsif_set "$ebsif_name" "$ebsif_value$ebsif_expanded"
     done <<<"${ebsif_conf[expand]:-}"
     while read -r ebsif_name ebsif_value; do
-        [[ -z "$ebsif_name" ]] || export "$ebsif_name=$ebsif_root/$ebsif_value${!ebsif_name:+:${!ebsif_name}}"
+        [[ -z "$ebsif_name" || ! -d "$ebsif_root/$ebsif_value" ]] ||
+            export "$ebsif_name=$ebsif_root/$ebsif_value${!ebsif_name:+:${!ebsif_name}}"
     done <<<"${ebsif_conf[path]:-}"
 }
 
