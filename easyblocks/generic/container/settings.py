@@ -194,18 +194,16 @@ def in_container(name: str, value: str) -> str:
 
 def constant(value: Any) -> Optional[str]:
     """Return the value of a variable in 'modextravars' if it refers to no other variable, or must not do so."""
-    text = value.get('value') if isinstance(value, dict) else value
-    if isinstance(value, dict) and (value.get('pushenv') and value.get('resolve_env_vars') is not False):
-        return None
-    is_literal = isinstance(value, dict) and value.get('resolve_env_vars') is False
-    return str(text) if text is not None and (is_literal or '$' not in str(text)) else None
+    settings = value if isinstance(value, dict) else {'value': value}
+    text = str(settings['value'])
+    return text if settings.get('resolve_env_vars') is False or '$' not in text else None
 
 
 def variable_lines(variables: Dict[str, Any]) -> List[Line]:
     """Return lines for 'modextravars': modules set constants, and EasyBuild's part of the module file the others."""
     lines = []
     for name, value in variables.items():
-        text = value.get('value') if isinstance(value, dict) else value
+        text = value['value'] if isinstance(value, dict) else value
         lines.append(('expand' if constant(value) is None else 'set', '%s %s' % (name, text)))
     return lines
 

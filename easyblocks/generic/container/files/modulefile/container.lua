@@ -27,9 +27,13 @@ local function container()
     -- add to the lists of both runtimes, also what the person has in one of them only: Apptainer prefers its own, and
     -- prints a warning if they differ
     local function extend(name, separator, items)
-        local apptainer, singularity = env("APPTAINER" .. name), env("SINGULARITY" .. name)
+        -- Lmod drops the slash, which means the same
+        local function read(variable)
+            return (env(variable) .. separator):gsub("image%-src=/" .. separator, "image-src=" .. separator)
+        end
+        local apptainer, singularity = read("APPTAINER" .. name), read("SINGULARITY" .. name)
         for runtime, lists in pairs({APPTAINER = {apptainer, singularity}, SINGULARITY = {singularity, apptainer}}) do
-            local variable, list, copies = runtime .. name, separator .. lists[1] .. separator, ""
+            local variable, list, copies = runtime .. name, separator .. lists[1], ""
             for item in (loading and lists[2] or ""):gmatch("[^" .. separator .. "]+") do
                 if not list:find(separator .. item .. separator, 1, true) then copies = copies .. item .. separator end
             end

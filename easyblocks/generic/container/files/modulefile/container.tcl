@@ -40,8 +40,11 @@ proc suggest {name value} {
 # prints a warning if they differ
 proc extend {name separator items} {
     global loading unloading in_lmod
-    set apptainer [env_of APPTAINER$name]
-    set singularity [env_of SINGULARITY$name]
+    foreach variable {apptainer singularity} {
+        set $variable [env_of [string toupper $variable]$name]
+        # Lmod drops the slash, which means the same
+        if {$in_lmod} { set $variable [regsub -all {image-src=/(?=$|,)} [set $variable] image-src=] }
+    }
     foreach {runtime mine other} [list APPTAINER $apptainer $singularity SINGULARITY $singularity $apptainer] {
         set variable $runtime$name
         set copies {}
