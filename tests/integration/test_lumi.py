@@ -44,10 +44,11 @@ class Modules:
         for container in containers.values():
             (self.images / "easybuild-sif-images" / container.file_name).touch()
             # without it, loading fails
-            script = self.root(container) / "share/ebsif/set-environment.sh"
-            for path in (self.root(container) / "runscripts", script.parent):
+            scripts = self.root(container) / "share/ebsif"
+            for path in (self.root(container) / "runscripts", scripts):
                 path.mkdir(parents=True)
-            script.touch()
+            for name in ("set-environment.sh", "unset-variables.sh"):
+                (scripts / name).touch()
         # nothing is installed, hence --force and no sanity check; the AI Factory's images are not below the root
         mine = [path for path in paths if "multitorch" not in path.name]
         options = ["--module-only", "--force", "--skip-sanity-check"]
@@ -194,7 +195,7 @@ def check_binds(fact, container, text, root):
     if fact["binds"] is None:
         return
     settings = Path(root, "share/ebsif/module.conf").read_text()
-    ours = set(re.findall(r"^bind \??(/.+)$", settings, re.MULTILINE))
+    ours = set(re.findall(r"^bind(?:_default)? \??(/.+)$", settings, re.MULTILINE))
     wanted = {bind.split(":")[0] if len(set(bind.split(":"))) == 1 else bind for bind in fact["binds"]}
     assert ours == wanted - {"%(installdir)s/runscripts:/runscripts"}
     assert "\nbind ./runscripts:/runscripts\n" in settings

@@ -734,7 +734,7 @@ def test_another_framework_needs_only_data(site):
     for name in names:
         text = (site.modules / name / "1.0.lua").read_text()
         text += (site.prefix / "eb/software" / name / "1.0/share/ebsif/module.conf").read_text()
-        text = text.replace("envs/pytorch", "envs/E")
+        text = text.replace("envs/pytorch", "envs/E").replace("CONDA_DEFAULT_ENV=pytorch", "CONDA_DEFAULT_ENV=E")
         texts.append(re.sub(name, "NAME", text, flags=re.IGNORECASE))
         output = site.bash(f"module load {name}/1.0 && singularity exec $SIF python -c 'import sys; print(sys.prefix)'")
         assert output.stdout.strip() == f"/user-software/venv/{name.lower()}"
