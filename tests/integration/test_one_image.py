@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import re
 import shlex
 import shutil
@@ -126,9 +125,6 @@ def check_without_the_image_of_the_base(family):
     """E-02, I-09: who needs it is known; extensions say which image is gone, whose it is, and what to do."""
     site, image = family.site, family.image(BASE)
     aside = image.with_name("aside")
-    with image.open("ab") as end:
-        size = end.tell()
-        end.write(b"x")
     # in the syntax of the other modules tool as well
     other = TOOLS["EnvironmentModules-Tcl"]()
     tcl = ["--module-only", "--skip-sanity-check", "--modules-tool=EnvironmentModules", "--module-syntax=Tcl",
@@ -138,24 +134,17 @@ def check_without_the_image_of_the_base(family):
 
     def load(tool):
         start = f"module use {site.modules}" if tool == site.tool else f"{tool.init}\nmodule use {site.prefix}/tcl/all"
-        result = site.bash(f"{start}\nmodule help {OTHER}; echo LOAD >&2; module load {OTHER}; echo status $?; "
-                           "echo $SIF", check=False)
-        shown, said = " ".join(result.stderr.split()).split("LOAD")
-        return result.stdout.split(), said, shown
+        result = site.bash(f"{start}\nmodule load {OTHER}; echo status $?", check=False)
+        return result.stdout.split(), " ".join(result.stderr.split())
 
     for tool in (site.tool, other):
-        words, said, shown = load(tool)
-        assert words[:2] == ["status", "0"]
-        assert "Looked for:" not in shown
-        assert f"The image {image} has changed since {OTHER} was installed (it has another size)" in said
-    os.truncate(image, size)
+        assert load(tool)[0] == ["status", "0"]
     image.rename(aside)
     try:
         for tool in (site.tool, other):
-            words, said, shown = load(tool)
+            words, said = load(tool)
             assert words[1] != "0"
-            for text in (said, shown):
-                assert f"Looked for: {image}. It is the image of {BASE}, which was removed or has another" in text
+            assert f"Looked for: {image}. It is the image of {BASE}, which was removed or has another" in said
         code = ("import pathlib, sys\nfrom ebsif import eb\nfrom ebsif.installed import sharing\n"
                 "eb.session(tuple(sys.argv[2:]))\n"
                 "for user in sharing.users_of(pathlib.Path(sys.argv[1])): print(user.module)")

@@ -144,9 +144,12 @@ def test_deactivation_restores_the_environment(environment, tmp_path):
     }
     # separate shells, all with the same initial environment
     script = "\n".join(f"""(
-            {setting}
-            {expected}
-            bash {show}
+            (
+                {setting}
+                {expected}
+                bash {show}
+                :
+            )
             {setting}
             {activate} || exit
             bash {show}

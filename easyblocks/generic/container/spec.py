@@ -34,8 +34,8 @@ SETTINGS_FILES = [CACHES_FILE, SETTINGS_FILE]
 CONSTRAINTS = os.path.join('runscripts', 'image-constraints.txt')
 CONSTRAINTS_INSIDE = '/' + CONSTRAINTS
 
-# Programs by which the runtime mounts images where it isn't setuid; each has a directory, which the module
-# puts on PATH on nodes that have the program in /usr/bin. Without fuse2fs: what is written into an ext3 image could be lost if TERM didn't end it.
+# Programs by which the runtime mounts images where it isn't setuid; each has a directory, which the module puts on PATH
+# on nodes with the program. Without fuse2fs: what is written into an ext3 image could be lost if TERM didn't end it.
 MOUNTER = 'share/ebsif/mounter'
 MOUNTERS = ['share/ebsif/mounters/%s/%s' % (name, name) for name in ('squashfuse_ll', 'fuse-overlayfs')]
 

@@ -32,9 +32,10 @@ local function container()
             return (env(variable) .. separator):gsub("image%-src=/" .. separator, "image-src=" .. separator)
         end
         local apptainer, singularity = read("APPTAINER" .. name), read("SINGULARITY" .. name)
-        for runtime, lists in pairs({APPTAINER = {apptainer, singularity}, SINGULARITY = {singularity, apptainer}}) do
-            local variable, list, copies = runtime .. name, separator .. lists[1], ""
-            for item in (loading and lists[2] or ""):gmatch("[^" .. separator .. "]+") do
+        for _, lists in ipairs({{"APPTAINER", apptainer, singularity}, {"SINGULARITY", singularity, apptainer}}) do
+            local runtime, list, copies = lists[1], separator .. lists[2], ""
+            local variable = runtime .. name
+            for item in (loading and lists[3] or ""):gmatch("[^" .. separator .. "]+") do
                 if not list:find(separator .. item .. separator, 1, true) then copies = copies .. item .. separator end
             end
             local added = unloading and env("EBSIF_ADDED_" .. variable) or copies .. items
