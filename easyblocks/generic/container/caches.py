@@ -16,9 +16,9 @@ import os
 import re
 from collections import namedtuple
 
-from easybuild.easyblocks.generic.container.activation import INIT_NONE
-from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
-from easybuild.easyblocks.generic.container.texts import variable_problem
+from .activation import INIT_NONE
+from .schedulers import SCHEDULERS
+from .texts import variable_problem
 
 # Next to the run scripts.
 CACHES_FILE = os.path.join('runscripts', 'caches.conf')

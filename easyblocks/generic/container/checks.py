@@ -12,20 +12,21 @@ Values may still contain unresolved templates.
 import os
 import re
 
-from easybuild.easyblocks.generic.container.activation import INIT_NONE
-from easybuild.easyblocks.generic.container.bindfile import parse_binds
-from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
-from easybuild.easyblocks.generic.container.framework import EasyBuildExit
-from easybuild.easyblocks.generic.container.imagesource import ImageSource, source_name
-from easybuild.easyblocks.generic.container.parameters import LIBRARY_BINDS, PROTECT_ALL, WRAPPERS_ALL
-from easybuild.easyblocks.generic.container.requirements import lock_of
-from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL
-from easybuild.easyblocks.generic.container.stages import Stage
-from easybuild.easyblocks.generic.container.texts import bind_problem, value_problem, variable_problem
-from easybuild.easyblocks.generic.container.valuetypes import TEXTS, is_of_kind
-from easybuild.easyblocks.generic.container.wrappers import NEEDED_ON_HOST
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.utilities import nub
+
+from .activation import INIT_NONE
+from .bindfile import parse_binds
+from .credentials import REMEDY, Credentials
+from .framework import EasyBuildExit
+from .imagesource import ImageSource, source_name
+from .parameters import LIBRARY_BINDS, PROTECT_ALL, WRAPPERS_ALL
+from .requirements import lock_of
+from .sharedimage import IMAGE_CENTRAL
+from .stages import Stage
+from .texts import bind_problem, value_problem, variable_problem
+from .valuetypes import TEXTS, is_of_kind
+from .wrappers import NEEDED_ON_HOST
 
 
 def check_container(spec, tcl_in_lmod=False):

@@ -9,8 +9,8 @@ Explain why pip failed in a container, and what to do about it.
 """
 import re
 
-from easybuild.easyblocks.generic.container import advice
-from easybuild.easyblocks.generic.container.texts import normal_name
+from . import advice
+from .texts import normal_name
 
 # pip's message if no index or directory has a suitable version, or none could be read
 NOTHING_FOUND = 'No matching distribution found'

@@ -15,9 +15,10 @@ the same directory, for runs without the module.
 import os
 import re
 
-from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
-from easybuild.easyblocks.generic.container.texts import variable_problem
 from easybuild.tools.build_log import EasyBuildError
+
+from .gpus import GPU_KINDS
+from .texts import variable_problem
 
 # The GPUs that a rank sees: its own, or all GPUs of the node.
 GPU_VISIBILITY = ('local_rank', 'all')

@@ -12,10 +12,11 @@ new EasyBuild. So with EasyBuild 4 the easyblocks can be imported, but not used.
 """
 from contextlib import contextmanager
 
-from easybuild.easyblocks.generic.container.texts import ERRORS, plain_error
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.config import update_build_option
 from easybuild.tools.version import VERSION
+
+from .texts import ERRORS, plain_error
 
 
 class AnyExit:

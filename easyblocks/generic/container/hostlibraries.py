@@ -10,10 +10,11 @@ Decide which host libraries are bound into a container (easyconfig parameter 'li
 import os
 import re
 
-from easybuild.easyblocks.generic.container.parameters import IF_NEWER
-from easybuild.easyblocks.generic.container.runtime import bind_source, bind_target
-from easybuild.easyblocks.generic.container.scripts import sh_command
 from easybuild.tools.utilities import trace_msg
+
+from .parameters import IF_NEWER
+from .runtime import bind_source, bind_target
+from .scripts import sh_command
 
 
 def wanted_libraries(container, binds):

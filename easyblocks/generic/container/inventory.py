@@ -14,7 +14,7 @@ import json
 import os
 import re
 
-from easybuild.easyblocks.generic.container import lockfile
+from . import lockfile
 
 # An installed package: kind as in package URLs ('pypi', 'conda', 'deb', 'rpm' or 'apk'); place ('image',
 # 'user-software', or a Conda environment of the image); name; version

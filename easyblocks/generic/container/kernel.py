@@ -11,9 +11,9 @@ import json
 import os
 import re
 
-from easybuild.easyblocks.generic.container.readable import copy_readable, write_readable
-from easybuild.easyblocks.generic.container.scripts import FILES
-from easybuild.easyblocks.generic.container.texts import shown_module
+from .readable import copy_readable, write_readable
+from .scripts import FILES
+from .texts import shown_module
 
 # What the module adds to JUPYTER_PATH, relative to the installation.
 JUPYTER = os.path.join('share', 'jupyter')

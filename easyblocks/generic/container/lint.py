@@ -9,7 +9,7 @@ Find likely mistakes in stages before anything is installed.
 """
 import re
 
-from easybuild.easyblocks.generic.container.texts import normal_name
+from .texts import normal_name
 
 # The name of the package at the end of a URL.
 EGG = re.compile(r'#(?:.*&)?egg=([\w.-]+)')

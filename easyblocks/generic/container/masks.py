@@ -14,12 +14,13 @@ link replaces it.
 import os
 import re
 
-from easybuild.easyblocks.generic.container.framework import EasyBuildExit
-from easybuild.easyblocks.generic.container.runtime import run_program
-from easybuild.easyblocks.generic.container.scripts import sh_command
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import copy_file, mkdir, which
 from easybuild.tools.utilities import trace_msg
+
+from .framework import EasyBuildExit
+from .runtime import run_program
+from .scripts import sh_command
 
 # The overlay with the masks, in an installation.
 MASKS = os.path.join('share', 'ebsif', 'masks.squashfs')

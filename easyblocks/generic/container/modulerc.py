@@ -14,9 +14,10 @@ import fcntl
 import os
 from contextlib import contextmanager, suppress
 
-from easybuild.easyblocks.generic.container.texts import modulerc_statements
-from easybuild.easyblocks.generic.container.readable import write_whole
 from easybuild.tools.filetools import read_file, remove_file, symlink
+
+from .texts import modulerc_statements
+from .readable import write_whole
 
 # Hides a module that can be loaded. In Tcl: Environment Modules 4.6, or Lmod.
 HIDE = {

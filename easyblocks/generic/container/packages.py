@@ -10,8 +10,9 @@ The Python packages that an interpreter in the container sees.
 import ast
 import re
 
-from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.tools.build_log import EasyBuildError
+
+from .texts import normal_name
 
 USER_SOFTWARE = '/user-software'
 

@@ -7,18 +7,19 @@
 """
 The easyconfig parameters of the two easyblocks: default values, what they are for, and what values they take.
 """
-from easybuild.easyblocks.generic.container.activation import CONDA_ROOT, INIT_IMAGE, INIT_KINDS
-from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.caches import NODE
-from easybuild.easyblocks.generic.container.credentials import Credentials
-from easybuild.easyblocks.generic.container.distributed import GPU_VISIBILITY
-from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
-from easybuild.easyblocks.generic.container.lustre import STRIPING
-from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
-from easybuild.easyblocks.generic.container.sharedimage import IMAGE_KINDS, IMAGE_OWN
-from easybuild.easyblocks.generic.container.valuetypes import FLAG, LISTED, SETTINGS_OR_NONE, TEXT, TEXTS, VARIABLES
-from easybuild.easyblocks.generic.container.valuetypes import VARIABLES_OR_NONE, is_of_kind
 from easybuild.tools.build_log import EasyBuildError
+
+from .activation import CONDA_ROOT, INIT_IMAGE, INIT_KINDS
+from . import lockfile
+from .caches import NODE
+from .credentials import Credentials
+from .distributed import GPU_VISIBILITY
+from .gpus import GPU_KINDS
+from .lustre import STRIPING
+from .schedulers import SCHEDULERS
+from .sharedimage import IMAGE_KINDS, IMAGE_OWN
+from .valuetypes import FLAG, LISTED, SETTINGS_OR_NONE, TEXT, TEXTS, VARIABLES
+from .valuetypes import VARIABLES_OR_NONE, is_of_kind
 
 # Conditions for binding a library of the host into the container.
 IF_MISSING = 'if_missing'

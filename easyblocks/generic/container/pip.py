@@ -12,18 +12,19 @@ import os
 import re
 import shlex
 
-from easybuild.easyblocks.generic.container.diagnosis import NOTHING_FOUND, Diagnosis
-from easybuild.easyblocks.generic.container.framework import RunShellCmdError
-from easybuild.easyblocks.generic.container.packages import Packages, artifacts_in, constraint_lines
-from easybuild.easyblocks.generic.container.packages import pip_version
-from easybuild.easyblocks.generic.container.runtime import escape_bind, inject_variables
-from easybuild.easyblocks.generic.container.scripts import read_program, sh_command
-from easybuild.easyblocks.generic.container.texts import normal_name
-from easybuild.easyblocks.generic.container.wheels import FILL_VARIABLE, INSTALL_OPTIONS, PLACE, by_name
-from easybuild.easyblocks.generic.container.wheels import lines_for_wheels, without_options
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import apply_patch, copy_dir, extract_file, mkdir, read_file, remove_file, write_file
 from easybuild.tools.utilities import nub, trace_msg
+
+from .diagnosis import NOTHING_FOUND, Diagnosis
+from .framework import RunShellCmdError
+from .packages import Packages, artifacts_in, constraint_lines
+from .packages import pip_version
+from .runtime import escape_bind, inject_variables
+from .scripts import read_program, sh_command
+from .texts import normal_name
+from .wheels import FILL_VARIABLE, INSTALL_OPTIONS, PLACE, by_name
+from .wheels import lines_for_wheels, without_options
 
 # What pip installs, in the folder of a stage.
 REPORT = 'report.json'

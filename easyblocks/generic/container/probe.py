@@ -16,12 +16,13 @@ import sysconfig
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
-from easybuild.easyblocks.generic.container.inventory import read, read_inventory, read_labels
-from easybuild.easyblocks.generic.container.packages import Packages
-from easybuild.easyblocks.generic.container.scripts import read_program, sh_command
-from easybuild.easyblocks.generic.container.texts import value_problem, variable_problem
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import mkdir, remove_dir
+
+from .inventory import read, read_inventory, read_labels
+from .packages import Packages
+from .scripts import read_program, sh_command
+from .texts import value_problem, variable_problem
 
 # importlib.metadata, and what pip 22.2 needs
 OLDEST_PYTHON = (3, 8)

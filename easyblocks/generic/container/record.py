@@ -12,15 +12,16 @@ import os
 import stat
 import time
 
-from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.runtime import existing_sources
-from easybuild.easyblocks.generic.container.sbom import BILL_OF_MATERIALS, bill_of_materials
-from easybuild.easyblocks.generic.container.scripts import ebsif_version
-from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
-from easybuild.easyblocks.generic.container.readable import write_whole
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, write_file
 from easybuild.tools.version import VERSION as EASYBUILD_VERSION
+
+from . import lockfile
+from .runtime import existing_sources
+from .sbom import BILL_OF_MATERIALS, bill_of_materials
+from .scripts import ebsif_version
+from .usersoftware import UserSoftware
+from .readable import write_whole
 
 
 class InstallRecord(dict):

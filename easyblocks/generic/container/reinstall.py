@@ -13,16 +13,17 @@ import shutil
 import time
 from contextlib import contextmanager
 
-from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit_status, plain_errors
-from easybuild.easyblocks.generic.container.framework import with_build_option
-from easybuild.easyblocks.generic.container.lockfile import RECORD
-from easybuild.easyblocks.generic.container.readable import open_to_readers
-from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from easybuild.framework.easyblock import POSTPROC_STEP, StopException
 from easybuild.tools.build_log import print_msg, print_warning
 from easybuild.tools.config import build_option, install_path
 from easybuild.tools.filetools import copy_file, mkdir, remove_dir, remove_file, write_file
 from easybuild.tools.utilities import trace_msg
+
+from .framework import EasyBuildExit, exit_status, plain_errors
+from .framework import with_build_option
+from .lockfile import RECORD
+from .readable import open_to_readers
+from .usersoftware import UserSoftware
 
 # exit statuses of steps whose name is not part of EasyBuild's
 STEP_STATUS = {'postiter': EasyBuildExit.FAIL_POST_ITER_STEP, 'postproc': EasyBuildExit.FAIL_POST_PROC_STEP,

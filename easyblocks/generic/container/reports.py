@@ -12,11 +12,12 @@ import os
 import re
 import shutil
 
-from easybuild.easyblocks.generic.container.credentials import Credentials
-from easybuild.easyblocks.generic.container.runtime import named_variables
-from easybuild.easyblocks.generic.container.scripts import FILES
 from easybuild.tools.config import build_option, update_build_option
 from easybuild.tools.filetools import copy_dir
+
+from .credentials import Credentials
+from .runtime import named_variables
+from .scripts import FILES
 
 
 def keep_easyblocks(logfile, door):

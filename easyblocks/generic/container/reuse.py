@@ -21,15 +21,16 @@ import hashlib
 import os
 import re
 
-from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.lint import package_name
-from easybuild.easyblocks.generic.container.runtime import run_program
-from easybuild.easyblocks.generic.container.scripts import ebsif_version, read_program
-from easybuild.easyblocks.generic.container.sharedimage import InstalledImage
-from easybuild.easyblocks.generic.container.stages import Stage
-from easybuild.easyblocks.generic.container.texts import normal_name
-from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS, UserSoftware, pin_in
 from easybuild.tools.filetools import mkdir
+
+from . import lockfile
+from .lint import package_name
+from .runtime import run_program
+from .scripts import ebsif_version, read_program
+from .sharedimage import InstalledImage
+from .stages import Stage
+from .texts import normal_name
+from .usersoftware import SQUASHFS, UserSoftware, pin_in
 
 # Names the directory of the earlier installation.
 REUSE_VARIABLE = 'EBSIF_REUSE'

@@ -10,13 +10,14 @@ Run Apptainer or SingularityCE, and apply their rules for binds and variables.
 import os
 import re
 
-from easybuild.easyblocks.generic.container import sif, texts
-from easybuild.easyblocks.generic.container.framework import EasyBuildExit, RunShellCmdError, run_shell_cmd
-from easybuild.easyblocks.generic.container.runtimes import RUNTIME_PREFIXES, find_runtime
-from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.base import fancylogger
 from easybuild.tools.build_log import EasyBuildError, print_msg
 from easybuild.tools.filetools import mkdir
+
+from . import sif, texts
+from .framework import EasyBuildExit, RunShellCmdError, run_shell_cmd
+from .runtimes import RUNTIME_PREFIXES, find_runtime
+from .schedulers import SCHEDULERS
 
 _log = fancylogger.getLogger('containerruntime', fname=False)
 

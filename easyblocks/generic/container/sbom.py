@@ -12,9 +12,9 @@ import time
 import uuid
 from urllib.parse import quote
 
-from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.inventory import USER_SOFTWARE, packages_of
-from easybuild.easyblocks.generic.container.texts import normal_name
+from . import lockfile
+from .inventory import USER_SOFTWARE, packages_of
+from .texts import normal_name
 
 # Next to the lock file.
 BILL_OF_MATERIALS = 'sbom.cdx.json'

@@ -9,12 +9,13 @@ Install the commands, the run scripts and their settings.
 """
 import os
 
-from easybuild.easyblocks.generic.container.readable import copy_readable, write_readable, write_whole
-from easybuild.easyblocks.generic.container.scripts import FILES
-from easybuild.easyblocks.generic.container.settings import SET_ENVIRONMENT
-from easybuild.easyblocks.generic.container.spec import SETTINGS_FILES
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import mkdir, read_file, remove_file
+
+from .readable import copy_readable, write_readable, write_whole
+from .scripts import FILES
+from .settings import SET_ENVIRONMENT
+from .spec import SETTINGS_FILES
 
 
 def install_scripts(spec, installdir):

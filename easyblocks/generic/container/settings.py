@@ -37,6 +37,7 @@ import os
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from easybuild.tools.build_log import EasyBuildError
+
 from . import lockfile
 from .bindfile import parse_binds
 from .distributed import GPU_AWARE_VARIABLE, UNSET_SCRIPT, UNSET_SCRIPT_INSIDE

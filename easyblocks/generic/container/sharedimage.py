@@ -13,7 +13,7 @@ import glob
 import json
 import os
 
-from easybuild.easyblocks.generic.container import lockfile
+from . import lockfile
 
 # Where the image of a module is (easyconfig parameter 'image').
 IMAGE_OWN = 'own'

@@ -10,22 +10,23 @@ Specification of a container module, from the easyconfig alone: image, environme
 import os
 import re
 
-from easybuild.easyblocks.generic.container.activation import INIT_CONDA, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL
-from easybuild.easyblocks.generic.container.activation import INIT_NONE
-from easybuild.easyblocks.generic.container.bindfile import current_binds
-from easybuild.easyblocks.generic.container.caches import CACHE_SCRIPTS, CACHES_FILE, Caches
-from easybuild.easyblocks.generic.container.distributed import SETTINGS_FILE, UNSET_SCRIPT, Distributed
-from easybuild.easyblocks.generic.container.gpus import GPUS_FILE
-from easybuild.easyblocks.generic.container.imagesource import ImageSource, source_name
-from easybuild.easyblocks.generic.container.lustre import MAKE_STRIPED
-from easybuild.easyblocks.generic.container.masks import Masks
-from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE
-from easybuild.easyblocks.generic.container.parameters import CONTAINER_PARAMETERS, PROTECT_ALL, VENV_PARAMETERS
-from easybuild.easyblocks.generic.container.parameters import WRAPPERS_ALL
-from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
-from easybuild.easyblocks.generic.container.settings import SET_ENVIRONMENT
-from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.tools.filetools import convert_name
+
+from .activation import INIT_CONDA, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL
+from .activation import INIT_NONE
+from .bindfile import current_binds
+from .caches import CACHE_SCRIPTS, CACHES_FILE, Caches
+from .distributed import SETTINGS_FILE, UNSET_SCRIPT, Distributed
+from .gpus import GPUS_FILE
+from .imagesource import ImageSource, source_name
+from .lustre import MAKE_STRIPED
+from .masks import Masks
+from .packages import USER_SOFTWARE
+from .parameters import CONTAINER_PARAMETERS, PROTECT_ALL, VENV_PARAMETERS
+from .parameters import WRAPPERS_ALL
+from .schedulers import SCHEDULERS
+from .settings import SET_ENVIRONMENT
+from .texts import normal_name
 
 # What scripts read; which of them an installation has depends on the parameters.
 SETTINGS_FILES = [CACHES_FILE, SETTINGS_FILE]

@@ -17,11 +17,12 @@ import shlex
 from contextlib import suppress
 from urllib.parse import unquote
 
-from easybuild.easyblocks.generic.container.valuetypes import COMMANDS, FLAG, LINES, TEXT, TEXTS, VARIABLES, is_of_kind
-from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
-from easybuild.easyblocks.generic.container.requirements import are_stages, requirement_text, stages_of
-from easybuild.easyblocks.generic.container.texts import variable_problem
 from easybuild.tools.build_log import EasyBuildError
+
+from .valuetypes import COMMANDS, FLAG, LINES, TEXT, TEXTS, VARIABLES, is_of_kind
+from .credentials import REMEDY, Credentials
+from .requirements import are_stages, requirement_text, stages_of
+from .texts import variable_problem
 
 # Options in a requirements.txt whose value is a path or URL.
 OPTION_WITH_PLACE = re.compile(

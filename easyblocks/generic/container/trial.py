@@ -11,10 +11,10 @@ import json
 import re
 import shlex
 
-from easybuild.easyblocks.generic.container.lint import package_name
-from easybuild.easyblocks.generic.container.packages import gpu_label
-from easybuild.easyblocks.generic.container.scripts import IMPORTS, read_program, sh_command
-from easybuild.easyblocks.generic.container.texts import normal_name
+from .lint import package_name
+from .packages import gpu_label
+from .scripts import IMPORTS, read_program, sh_command
+from .texts import normal_name
 
 NEVERTHELESS = "To install it nevertheless: eb --ignore-test-failure (ebsif extend ... -- --ignore-test-failure)"
 

@@ -19,10 +19,11 @@ import tempfile
 import time
 from email.parser import HeaderParser
 
-from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.runtime import run_program
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum
+
+from . import lockfile
+from .runtime import run_program
 
 DIRECTORY = 'user-software'
 SQUASHFS = 'user-software.squashfs'

@@ -10,21 +10,22 @@ Create, pack and inspect the venv of user software in a container.
 import glob
 import os
 
-from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
-from easybuild.easyblocks.generic.container.packages import USER_SOFTWARE, Packages
-from easybuild.easyblocks.generic.container.runtime import SHOWN_LINES, escape_bind, escape_value
-from easybuild.easyblocks.generic.container.runtime import inject_variables, run_program
-from easybuild.easyblocks.generic.container.runtimes import RUNTIME_PREFIXES
-from easybuild.easyblocks.generic.container.scripts import FILES, NO_USABLE_PIP, PACKED
-from easybuild.easyblocks.generic.container.scripts import read_program, sh_command
-from easybuild.easyblocks.generic.container.texts import MOUNT_SQUASHFS
-from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, USER_SOFTWARE_VARIABLE, has_new_files
-from easybuild.easyblocks.generic.container.usersoftware import remove_bytecode, set_file_times
 from easybuild.base import fancylogger
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.config import ERROR
 from easybuild.tools.filetools import apply_regex_substitutions, copy_file, remove_dir, write_file
 from easybuild.tools.utilities import nub, trace_msg
+
+from .diagnosis import Diagnosis
+from .packages import USER_SOFTWARE, Packages
+from .runtime import SHOWN_LINES, escape_bind, escape_value
+from .runtime import inject_variables, run_program
+from .runtimes import RUNTIME_PREFIXES
+from .scripts import FILES, NO_USABLE_PIP, PACKED
+from .scripts import read_program, sh_command
+from .texts import MOUNT_SQUASHFS
+from .usersoftware import FILE_TIME, USER_SOFTWARE_VARIABLE, has_new_files
+from .usersoftware import remove_bytecode, set_file_times
 
 _log = fancylogger.getLogger('containervenv', fname=False)
 

@@ -9,9 +9,10 @@ Wheelhouses: directories with a wheel of every package, from which pip installs 
 """
 import re
 
-from easybuild.easyblocks.generic.container.lint import EGG, package_name
-from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.tools.build_log import EasyBuildError
+
+from .lint import EGG, package_name
+from .texts import normal_name
 
 # Folder that collects a wheel of every installed package; set by `ebsif wheelhouse`.
 FILL_VARIABLE = 'EBSIF_FILL_WHEELHOUSE'

@@ -9,10 +9,11 @@ The wrappers of an installation: commands in bin/ that run programs of the conta
 """
 import os
 
-from easybuild.easyblocks.generic.container.readable import copy_readable
-from easybuild.easyblocks.generic.container.runtimes import RUNTIMES
-from easybuild.easyblocks.generic.container.scripts import FILES
 from easybuild.tools.build_log import EasyBuildError
+
+from .readable import copy_readable
+from .runtimes import RUNTIMES
+from .scripts import FILES
 
 # Names that wrappers can't have: host scripts with `#!/usr/bin/env bash`, and programs that eb runs, would run in the
 # container.
