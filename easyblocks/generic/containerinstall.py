@@ -297,7 +297,6 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.write_settings()
         self.install_additions()
         self.record.write_installed(self.installdir)
-        self.record.write_bill_of_materials(self.installdir)
         # from here on hooks see the final paths
         self.activate_installation()
 

@@ -102,7 +102,7 @@ def example(folder):
     _, theirs, install = prepared(folder)
     times = in_turn({"recipe of today": lambda: install(theirs), "ebsif": lambda: install(EXAMPLE)}, runs=3)
     return rows("install of the example", times, "ebsif", {"recipe of today": ("ratio", 0.4)}, {
-        "ebsif": "also: SHA256, constraints, compiled in parallel, SquashFS read back, lock, bill of materials, checks",
+        "ebsif": "also: SHA256, constraints, compiled in parallel, SquashFS read back, lock, checks",
         "recipe of today": "gzip on one processor, two copies of the image"})
 
 

@@ -14,7 +14,6 @@ from easybuild.easyblocks.generic.container import (
     lockfile,
     requirements,
     runtimes,
-    sbom,
     scripts,
     texts,
 )
@@ -185,7 +184,7 @@ def test_rules_of_both_sides_have_one_home(rule, home):
     assert found == {home}
 
 
-@pytest.mark.parametrize("module", [activation, texts, lockfile, sbom, gpus, requirements, caches, runtimes])
+@pytest.mark.parametrize("module", [activation, texts, lockfile, gpus, requirements, caches, runtimes])
 def test_shared_modules_do_not_import_easybuild(module):
     """Importing it does not load EasyBuild, which would take longer than running `ebsif list`."""
     assert not re.search(r"easybuild\.(?!easyblocks\.generic\.container)", Path(module.__file__).read_text())

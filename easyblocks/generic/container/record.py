@@ -10,15 +10,13 @@ The record of an installation, share/ebsif/lock.json, and its use for repeating 
 import json
 import os
 import stat
-import time
 
 from easybuild.tools.build_log import EasyBuildError
-from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, write_file
+from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum
 from easybuild.tools.version import VERSION as EASYBUILD_VERSION
 
 from . import lockfile
 from .runtime import existing_sources
-from .sbom import BILL_OF_MATERIALS, bill_of_materials
 from .scripts import ebsif_version
 from .usersoftware import UserSoftware
 from .readable import write_whole
@@ -84,11 +82,6 @@ class InstallRecord(dict):
         self[lockfile.USER_SOFTWARE] = files.fingerprints_with(self[lockfile.USER_SOFTWARE] if known else {})
         self[lockfile.SCRIPTS], self[lockfile.USER_SOFTWARE_FILE] = files.scripts, files.file_status
         self.write(os.path.join(installdir, lockfile.RECORD))
-
-    def write_bill_of_materials(self, installdir):
-        """Write the bill of materials of the installation, next to the record."""
-        path = os.path.join(installdir, os.path.dirname(lockfile.RECORD), BILL_OF_MATERIALS)
-        write_file(path, bill_of_materials(self, time.time()))
 
     def correct(self, path):
         """Write the record to the file that it was read from, whose permissions and time stay: that of installation."""

@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container.inventory import is_complete
-from easybuild.easyblocks.generic.container.sbom import bill_of_materials
 
 from ebsif import files, output
 from ebsif.arguments import add_overwrite
@@ -18,6 +17,7 @@ from ebsif.errors import UsageError
 from ebsif.installed import current, lock
 from ebsif.installed.changes import print_changes
 from ebsif.installed.names import Names, complete_installed
+from ebsif.installed.sbom import bill_of_materials
 
 EXAMPLES = """\
   ebsif lock                          # of the loaded module

@@ -13,12 +13,12 @@ from typing import Any
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.imagesource import DOCKER, ImageSource
-from easybuild.easyblocks.generic.container.sbom import BILL_OF_MATERIALS
 from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
 
 from ebsif import files
 from ebsif.errors import EbsifError
 from ebsif.installed import lock
+from ebsif.installed.sbom import BILL_OF_MATERIALS
 from ebsif.registry.manifest import MANIFEST, TITLE, Descriptor, Manifest
 from ebsif.registry.protocol import sif_layer
 from ebsif.registry.reference import parse

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.sbom import BILL_OF_MATERIALS
 
 from ebsif import version
 from ebsif.errors import EbsifError
+from ebsif.installed.sbom import BILL_OF_MATERIALS
 from ebsif.user.portable import LOCK, Portable
 
 METADATA = "ro-crate-metadata.json"

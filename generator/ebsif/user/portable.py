@@ -10,7 +10,6 @@ from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.credentials import MASK, REMEDY, Credentials
-from easybuild.easyblocks.generic.container.sbom import BILL_OF_MATERIALS, bill_of_materials
 from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
@@ -20,6 +19,7 @@ from ebsif.image.checksum import sha256
 from ebsif.installed import current, lock
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
+from ebsif.installed.sbom import BILL_OF_MATERIALS, bill_of_materials
 
 LOCK = "lock.json"
 LICENSES = "org.opencontainers.image.licenses"
