@@ -24,8 +24,7 @@ from easybuild.easyblocks.generic.container.hostlibraries import wanted_librarie
 from easybuild.easyblocks.generic.container.image import Image, OpenImage, check_installed_image, check_not_removed
 from easybuild.easyblocks.generic.container.imagefetch import check_note, fetch
 from easybuild.easyblocks.generic.container.kernel import JUPYTER, install_kernel
-from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, ModuleFile, program
-from easybuild.easyblocks.generic.container.modulerc import add_symbolic_versions, update_earlier_spelling
+from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, ModuleFile, program, update_modulerc
 from easybuild.easyblocks.generic.container.parameters import WRAPPERS_ALL
 from easybuild.easyblocks.generic.container.probe import ImageProbe, entry_point_environment
 from easybuild.easyblocks.generic.container.record import InstallRecord, correct_binds, versions_used
@@ -385,8 +384,8 @@ class ContainerInstall(Reinstall, EasyBlock):
             self.write_settings()
             if build_option('module_only'):
                 self.warn(correct_binds(self.lock_path, self.spec.current_binds[1]))
-            update_earlier_spelling(self.module_generator, self.mod_filepath, self.short_mod_name, self.installdir)
-            add_symbolic_versions(self.module_generator, self.mod_filepath, self.short_mod_name, self.spec.aliases)
+            update_modulerc(self.module_generator, self.mod_filepath, self.short_mod_name, self.spec.aliases,
+                            self.installdir)
         return modules_path
 
     def write_settings(self):

@@ -9,13 +9,7 @@ from pathlib import Path
 import pytest
 from easybuild.easyblocks.generic.container.checks import check_container, check_venv
 from easybuild.easyblocks.generic.container.masks import Masks
-from easybuild.easyblocks.generic.container.modulefile import ModuleFile
-from easybuild.easyblocks.generic.container.modulerc import (
-    HIDE,
-    add_statements,
-    add_symbolic_versions,
-    update_earlier_spelling,
-)
+from easybuild.easyblocks.generic.container.modulefile import HIDE, ModuleFile, update_modulerc
 from easybuild.easyblocks.generic.container.packages import Packages
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.probe import CommandResult
@@ -268,29 +262,28 @@ def test_a_module_that_is_hidden_or_shown_again(tmp_path):
         def det_installdir(path):
             return Path(path).read_text()
 
-    generator = Generator()
+        modulerc = "#%Module\nmodule-version {modname} {sym_version}".format_map
 
-    def update(version):
-        update_earlier_spelling(generator, str(tmp_path / version), f"P/{version}", "/software/P/1.0")
+    def update(version, *aliases):
+        update_modulerc(Generator(), str(tmp_path / version), f"P/{version}", aliases, "/software/P/1.0")
         return [str(path.readlink()) if path.is_symlink() else path.name for path in sorted(tmp_path.iterdir())]
 
+    versions = tmp_path / ".modulerc"
     (tmp_path / "1.0").write_text("/another")
     (tmp_path / ".1.0").write_text("/software/P/1.0")
-    assert update(".1.0") == [".1.0", "1.0"]
+    assert update(".1.0") == [".1.0", ".modulerc", "1.0"]
+    assert versions.read_text() == "#%Module\nmodule-version P/.1.0 1.0\n"
     (tmp_path / "1.0").write_text("/software/P/1.0")
     for _ in range(2):
         assert update(".1.0") == [".1.0", ".modulerc", ".1.0"]
-    versions = tmp_path / ".modulerc"
-    assert versions.read_text() == HIDE["Tcl"] % {"module": "P/1.0"} + "\n"
     # as a symbolic version, Lmod would not unload it
-    generator.modulerc = "module-version {modname} {sym_version}".format_map
-    add_symbolic_versions(generator, str(tmp_path / ".1.0"), "P/.1.0", ["2"])
+    assert versions.read_text() == HIDE["Tcl"] % {"module": "P/1.0"} + "\n"
+    update(".1.0", "2")
     assert versions.read_text().splitlines()[1:] == [HIDE["Tcl"].splitlines()[1] % {"module": "P/1.0"},
                                                      "module-version P/.1.0 2"]
     versions.write_text(f"{versions.read_text()}other\n")
     (tmp_path / "1.0").unlink()
     assert update("1.0") == [".modulerc"]
-    assert "P/1.0" not in versions.read_text().replace("P/.1.0", "")
     assert versions.read_text() == "#%Module\nother\n"
 
 
@@ -305,7 +298,7 @@ def test_versions_under_which_a_module_can_be_loaded(statement, tmp_path):
             return statement.format(**version)
 
     def add(module, *aliases):
-        add_symbolic_versions(Generator(), str(tmp_path / "module"), module, list(aliases))
+        update_modulerc(Generator(), str(tmp_path / "module"), module, list(aliases), "/software")
         return (tmp_path / ".modulerc").read_text()
 
     header, line = statement.rpartition("\n")[0], statement.rpartition("\n")[2]
@@ -317,13 +310,22 @@ def test_versions_under_which_a_module_can_be_loaded(statement, tmp_path):
         text = add("P/.1.0", "2.0-x")
     expected += [line.format(modname="P/.1.0", sym_version=one) for one in ("1.0", "2.0-x")]
     assert text.splitlines() == expected
+    # defects H7: an alias moves to another version, and back
+    for module in ("P/3.0", "P/2.0-x"):
+        moved = add(module, "2.0").splitlines()
+        assert moved == [one for one in expected if not re.search(r"\b2\.0\b(?!-)", one)] + [
+            line.format(modname=module, sym_version="2.0")]
 
 
 def test_versions_installed_at_the_same_time(tmp_path):
     """I-01: several installations add to the same .modulerc file, and no statement is lost."""
+    class Generator:
+        DOT_MODULERC = ".modulerc.lua"
+        modulerc = 'module_version("{modname}", "{sym_version}")'.format_map
+
     def add(version):
         for number in range(30):
-            add_statements(str(tmp_path / ".modulerc.lua"), [f"{version} {number}"])
+            update_modulerc(Generator(), str(tmp_path / version), f"P/{version}", [f"{version}-{number}"], "/software")
 
     installing = [multiprocessing.get_context("fork").Process(target=add, args=[version]) for version in "abcd"]
     for one in installing:

@@ -9,7 +9,7 @@ import time
 from argparse import Namespace
 
 import pytest
-from easybuild.easyblocks.generic.container import modulerc
+from easybuild.easyblocks.generic.container import modulefile
 from ebsif.catalogue.settings import complete_sites
 from ebsif.cli import build_parser, main
 from ebsif.errors import UsageError
@@ -213,13 +213,13 @@ def test_removing_while_another_version_is_installed(prefix, monkeypatch):
     path.write_text(f'module_version("{MINE}", "mine")\n')
     plan = removal.plan(places.known(places.directories_of_modules())[0])
     assert plan.lines == {path: ""}
-    alone, other = modulerc.alone, 'module_version("PyTorch/2", "two")\n'
+    alone, other = modulefile.alone, 'module_version("PyTorch/2", "two")\n'
 
     def after_another(name):
         path.write_text(path.read_text() + other)
         return alone(name)
 
-    monkeypatch.setattr(modulerc, "alone", after_another)
+    monkeypatch.setattr(modulefile, "alone", after_another)
     removal.remove(plan)
     assert path.read_text() == other
 

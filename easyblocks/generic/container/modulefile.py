@@ -6,18 +6,25 @@
 ##
 """
 The container-specific part of a module file: its help, the packages that it lists, and a static program, which reads
-share/ebsif/module.conf (settings.py) and decides when the module is loaded, on the node.
+share/ebsif/module.conf (settings.py) and decides when the module is loaded, on the node. Also the .modulerc file beside
+it, which names more versions under which a module can be loaded.
 """
+import fcntl
 import os
-from typing import List, Tuple
+import re
+from contextlib import contextmanager, suppress
+from typing import Any, Iterator, List, Tuple
+
+from easybuild.tools.filetools import read_file, remove_file, symlink
 
 from . import lockfile
 from .activation import INIT_CONDA_MANUAL
 from .advice import MAKE_EXTENSION
 from .parameters import LISTED_PACKAGES
+from .readable import write_whole
 from .scripts import FILES
 from .settings import ModuleSettings
-from .texts import shown_module
+from .texts import modulerc_statements, shown_module
 from .usersoftware import USER_SOFTWARE_VARIABLE
 
 # the programs by the syntax of the module file
@@ -26,6 +33,12 @@ PROGRAMS = {'Lua': 'container.lua', 'Tcl': 'container.tcl'}
 # Variables that modules set or read; unset for the sanity check, so that another loaded module doesn't affect it.
 MODULE_VARIABLES = ('CONTAINERROOT', 'EBSIF_ACTIVATE', 'EBSIF_ENTRY_POINT', 'EBSIF_LOADED_MODULE', 'EBSIF_OWN_MODULES',
                     USER_SOFTWARE_VARIABLE)
+
+# Statements that hide a module which can be loaded. In Tcl: Environment Modules 4.6, or Lmod.
+HIDE = {
+    'Lua': 'hide_version("%(module)s")',
+    'Tcl': '#%%Module\nif {[info commands module-hide] ne {}} {module-hide %(module)s} else {hide-version %(module)s}',
+}
 
 
 def program(syntax: str) -> str:
@@ -102,3 +115,70 @@ class ModuleFile(ModuleSettings):
         pins = dict(line.split('==', 1) for key in LISTED_PACKAGES[self.spec.listed_packages]
                     for line in self.record.get(key, []))
         return sorted(pins.items())
+
+
+# --- the .modulerc file
+
+def update_modulerc(generator: Any, mod_filepath: str, module: str, aliases: List[str], installdir: str) -> None:
+    """
+    Let a module be loaded under its aliases, and a hidden one also without the dot of its version.
+
+    An alias that another version of the software has moves to this one. If the installation was not hidden before, its
+    earlier module file becomes a hidden link: modules tools don't list it, but shells that have loaded it can unload it
+    (I-06). The earlier file of a module that is no longer hidden is removed.
+    """
+    folder, name = os.path.split(mod_filepath)
+    software, version = os.path.split(module)
+    is_hidden = version.startswith('.')
+    shown_version = version.lstrip('.')
+    shown, hidden = os.path.join(software, shown_version), os.path.join(software, '.' + shown_version)
+    earlier = os.path.join(folder, name[1:] if is_hidden else '.' + name)
+    path = os.path.join(folder, generator.DOT_MODULERC)
+    with alone(path):
+        text = before = read_file(path) if os.path.exists(path) else ''
+        if os.path.isfile(earlier) and is_in(generator.det_installdir(earlier), installdir):
+            remove_file(earlier)
+            text = modulerc_statements(module).sub('', text)
+            if is_hidden:
+                # not a symbolic version, by which Lmod would not unload the module
+                symlink(name, earlier, use_abspath_source=False)
+                text = with_statement(text, HIDE[generator.SYNTAX] % {'module': shown})
+            else:
+                text = modulerc_statements(hidden).sub('', text)
+        without_dot = [shown_version] if is_hidden and not os.path.islink(earlier) else []
+        for alias in without_dot + [one for one in aliases if one.lstrip('.') != shown_version]:
+            text = re.sub(r'^(module_version\("(?!%s").*", "%s"\)|module-version (?!%s )\S+ %s)$\n?' % (
+                (re.escape(module), re.escape(alias)) * 2), '', text, flags=re.MULTILINE)
+            text = with_statement(text, generator.modulerc(
+                {'modname': module, 'sym_version': alias, 'version': version}))
+        if text != before:
+            write_whole(path, text)
+
+
+def is_in(directory: str, installdir: str) -> bool:
+    """Return whether the directory in a module file, which may have none, is an installation directory."""
+    return bool(directory) and os.path.realpath(directory) == os.path.realpath(installdir)
+
+
+def with_statement(text: str, statement: str) -> str:
+    """Return the text of a .modulerc file with a statement; in Tcl, that begins with the header of the file."""
+    header, _, body = statement.partition('\n') if statement.startswith('#%Module') else ('', '', statement)
+    text = text or header
+    # whole lines: one version can begin like another
+    if '\n%s\n' % body in '\n%s\n' % text:
+        return text
+    return text + '\n' * (text != '' and not text.endswith('\n')) + body + '\n'
+
+
+@contextmanager
+def alone(path: str) -> Iterator[None]:
+    """Context manager that keeps installations of other versions from changing a .modulerc file at the same time."""
+    # so that no file for the lock stays
+    folder = os.open(os.path.dirname(path), os.O_RDONLY)
+    try:
+        # not all file systems have locks
+        with suppress(OSError):
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)

@@ -271,7 +271,7 @@ def remove(removal: Removal) -> None:
         If a file can't be renamed (then nothing was removed), or a renamed one can't be deleted.
     """
     # imports EasyBuild
-    from easybuild.easyblocks.generic.container.modulerc import alone
+    from easybuild.easyblocks.generic.container.modulefile import alone
 
     mark = f".removed-{uuid.uuid4().hex[:8]}"
     renamed: list[tuple[Path, Path]] = []
